@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract between the two halves of the software GPU: `softgpu/ptx` (parses PTX, executes grids) implements what is declared
+// here; `softgpu/driver` (the CUDA driver look-alike) calls it. The engine knows no contexts, streams, handles or CUresult: it sees a
+// program, a launch, and a view of memory. Everything is synchronous; asynchrony belongs to the driver half.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tendril::softgpu {
+
+// One .param of a kernel, in declaration order, laid out by natural alignment as PTX prescribes.
+struct ParamInfo {
+  uint32_t offset;
+  uint32_t size;
+  uint32_t align;
+};
+
+// What the driver half must know of a kernel without executing it.
+struct KernelInfo {
+  std::string name;
+  std::vector<ParamInfo> params;
+  uint32_t param_bytes = 0;
+  uint32_t static_shared_bytes = 0;
+  uint32_t local_bytes = 0;            // per thread
+  uint32_t registers = 0;              // a plausible count, at least 1
+  uint32_t max_threads_per_block = 0;  // from .maxntid / .reqntid; 0 = no limit stated
+  uint32_t line = 0;                   // of its .entry
+};
+
+// One module-scope variable. `bytes` is its initial image (zero-filled to `size`); `relocations` are addresses of other symbols to
+// be added into it once the driver half has placed every variable.
+struct GlobalInfo {
+  enum class Space : uint8_t { kGlobal, kConst };
+  struct Relocation {
+    uint64_t offset;
+    std::string symbol;
+    int64_t addend;
+  };
+  std::string name;
+  Space space = Space::kGlobal;
+  uint64_t size = 0;
+  uint32_t align = 1;
+  std::vector<uint8_t> bytes;
+  std::vector<Relocation> relocations;
+};
+
+// One parsed PTX module. Immutable after `parse`, so launches may share it between threads. Bodies are decoded lazily: an unsupported
+// instruction in a kernel nobody launches is no error. Constant variables are placed in device memory like globals.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const std::vector<KernelInfo>& kernels() const = 0;
+  virtual const std::vector<GlobalInfo>& globals() const = 0;
+  virtual uint32_t ptx_version() const = 0;  // 10 * major + minor
+  virtual uint32_t target_sm() const = 0;    // 10 * major + minor of compute capability, e.g. 70
+  // Decodes one kernel now. Empty result: it can run. Otherwise a text naming opcode and line ("line 41: unsupported instruction
+  // 'tex.2d.v4.f32.s32' in kernel 'k'").
+  virtual std::string decode(size_t kernel_index) const = 0;
+};
+
+// Parses `text` (need not be NUL-terminated). On a syntax error returns null and sets *log to a message with line number. Bounded:
+// hostile text must not crash, hang or allocate without relation to its size.
+std::unique_ptr<Program> parse_program(std::string_view text, std::string* log);
+
+// How the engine reaches device memory: an address is valid when some region contains it. Device addresses are not host addresses:
+// host = region.host + (address - region.base). `valid_pages`, when not null, has one byte per 2 MiB page of the region, non-zero
+// when something lives there; the check is as coarse as that, like hardware. The driver half keeps the view stable during a launch.
+struct MemoryRegion {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  uint8_t* host = nullptr;
+  const uint8_t* valid_pages = nullptr;
+};
+inline constexpr uint64_t kPageBytes = 2u << 20;
+
+struct MemoryView {
+  std::vector<MemoryRegion> regions;  // [0] is the device's own big arena; the engine checks it first
+};
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+enum class Fault : uint8_t {
+  kNone = 0,
+  kIllegalAddress,      // 700
+  kMisaligned,          // 716
+  kIllegalInstruction,  // 715
+  kTrap,                // 719 (trap and brkpt, as measured on an H200)
+  kAssert,              // 710
+  kTimeout,             // 702: the step budget of the launch is spent
+  kUnsupported,         // an instruction the engine lacks; `message` names opcode and line
+  kCancelled,           // `cancel` became true
+};
+
+struct LaunchRequest {
+  const Program* program = nullptr;
+  size_t kernel_index = 0;
+  Dim3 grid, block;
+  uint32_t dynamic_shared_bytes = 0;
+  const uint8_t* params = nullptr;  // KernelInfo::param_bytes bytes, packed by ParamInfo offsets
+  // Device addresses of Program::globals(), same order.
+  const uint64_t* global_addresses = nullptr;
+  const MemoryView* memory = nullptr;
+  bool cooperative = false;         // grid-wide barriers may be used
+  uint32_t sm_count = 1;            // value of %nsmid; blocks are spread over this many virtual SMs
+  uint64_t step_budget = 0;         // warp instructions before kTimeout; 0 = unlimited
+  const volatile bool* cancel = nullptr;
+  // Device printf output, already formatted; called from engine threads, serialised by the engine.
+  std::function<void(std::string_view)> print;
+};
+
+struct LaunchResult {
+  Fault fault = Fault::kNone;
+  std::string message;              // for people: kernel, line, thread, address
+  uint64_t fault_address = 0;
+  uint64_t warp_instructions = 0;
+  uint64_t thread_instructions = 0;
+  uint64_t bytes_read = 0, bytes_written = 0;  // global space
+};
+
+// Runs a grid to its end or first fault. Thread-safe; several launches may run at once. Uses up to `engine_threads()` threads.
+LaunchResult run_grid(const LaunchRequest& request);
+
+// Worker threads used per launch (default: CPUs, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic: blocks and warps in order.
+void set_engine_threads(unsigned threads);
+
+}  // namespace tendril::softgpu
