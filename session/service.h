@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's end of a session: takes calls off the lane in order, sends replies, deliveries and bulk data. One executor thread calls
+// `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is believed, and a
+// malformed record ends the session with a clear message, nothing else.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "base/result.h"
+#include "transport/transport.h"
+#include "wire/frame.h"
+
+namespace tendril::session {
+
+struct Call {
+  uint16_t opcode = 0;
+  uint16_t flags = 0;
+  uint32_t context = 0;
+  uint32_t reply_id = 0;
+  const uint8_t* body = nullptr;  // 8-byte aligned, valid until the next `next`
+  uint32_t bytes = 0;
+};
+
+// A piece of an incoming bulk transfer, in a slot of the pool below. Give it back with release.
+struct Piece {
+  uint8_t* data = nullptr;
+  uint64_t offset = 0;
+  uint32_t bytes = 0;
+  uint32_t slot = 0;
+};
+
+// Memory for bulk slots: the worker gives pinned memory once its context exists. Slots are kChunkBytesMax each.
+struct SlotPool {
+  uint8_t* base = nullptr;
+  uint32_t slots = 0;
+};
+
+class Service {
+ public:
+  static std::unique_ptr<Service> open(std::unique_ptr<transport::Channel> command,
+                                       std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, SlotPool pool);
+  virtual ~Service() = default;
+
+  // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
+  virtual base::Result<Call> next(transport::Wait wait) = 0;
+  // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits.
+  virtual bool pending() = 0;
+
+  virtual void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) = 0;
+  // `prefix` then `data`: gathers without copying.
+  virtual void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more, uint32_t more_bytes) = 0;
+  // Puts bytes into the client's memory at `address`, before any later frame is looked at. bytes <= kInlineBytesMax.
+  virtual void deliver(uint64_t address, const void* data, uint32_t bytes) = 0;
+  virtual void push(wire::FrameKind kind, int32_t result, const void* body, uint32_t bytes) = 0;
+  // Announces that every byte of `transfer` was handed to send_bulk.
+  virtual void transfer_sent(uint64_t transfer) = 0;
+  // Replies and pushes are coalesced while the executor has more calls to run; flush sends them now. `next` flushes before it sleeps.
+  virtual void flush() = 0;
+
+  // Incoming bulk: blocks until the next piece of `transfer` is there (pieces come in any order). False: session ended.
+  virtual bool take(uint64_t transfer, Piece* piece) = 0;
+  virtual void release(const Piece& piece) = 0;
+  // Outgoing bulk: sends data[0, bytes) as the part of `transfer` at `offset`. Blocks for flow control. Any thread.
+  virtual bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) = 0;
+
+  // Ends the session: tells the client why, then closes. Idempotent, any thread.
+  virtual void end(const char* why) = 0;
+};
+
+}  // namespace tendril::session

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control protocol between a client (library or command line) and tendrild: hello, then one request and one reply at a time.
+// It serves attaching, listing, leasing and diagnosis; calls of the API never travel here. Both ends may be of different versions:
+// hello is a list of (feature, data) records, and every message tolerates records it does not know. Decoding is bounded and never
+// trusts a count (wire/decoder.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tendril::wire {
+
+inline constexpr uint16_t kDefaultPort = 7433;
+inline constexpr uint32_t kHelloMagic = 0x44524e54;  // "TNRD"
+inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint32_t kControlBytesMax = 1u << 20;
+
+enum class Feature : uint16_t {
+  kProtocol = 1,       // u16 oldest, u16 newest understood
+  kSchemaDigest = 2,   // u64 digest over api/registry/schema.lock: both ends must agree to attach
+  kProductVersion = 3, // text, for messages only
+  kToken = 4,          // client -> daemon: the shared secret; never logged
+  kSharedMemory = 5,   // boot id: same host?
+  kBulkChannels = 6,   // u16 wished / granted
+};
+
+struct Hello {
+  uint16_t protocol_oldest = kProtocolVersion;
+  uint16_t protocol_newest = kProtocolVersion;
+  uint64_t schema_digest = 0;
+  std::string product_version;
+  std::string token;
+  std::string boot_id;
+  uint16_t bulk_channels = 0;
+};
+
+enum class Request : uint16_t {
+  kPing = 1,
+  kList = 2,      // ListReply
+  kLease = 3,     // LeaseRequest -> LeaseReply; the lease lives while this connection does
+  kAttach = 4,    // AttachRequest -> AttachReply; the connection becomes the session's command lane
+  kJoin = 5,      // JoinRequest -> Status; the connection becomes a bulk channel of a session
+  kRelease = 6,   // end a lease by id (administration)
+};
+
+// A slice: a part of one GPU. Exactly one of share and memory_bytes may be 0: the server then derives it from the other.
+struct SliceSpec {
+  uint32_t share_millionths = 1'000'000;  // of one GPU's time and, unless memory_bytes is given, of its memory
+  uint64_t memory_bytes = 0;
+};
+
+struct ClientInfo {
+  std::string host, user, program;
+  uint32_t pid = 0;
+};
+
+struct LeaseRequest {
+  uint32_t count = 1;  // slices, each on a GPU of its own; all or nothing
+  SliceSpec slice;
+  ClientInfo client;
+};
+
+// One GPU as part of a lease or list; API-neutral.
+struct GpuRecord {
+  uint32_t index = 0;            // on its server
+  std::string name;
+  std::string uuid;              // 16 raw bytes
+  std::string pci_bus_id;
+  uint64_t memory_total_bytes = 0;  // of the whole GPU
+  uint64_t memory_used_bytes = 0;   // by all leases
+  uint32_t share_used_millionths = 0;
+  // From the vendor's monitoring library where it is there; -1 = unknown.
+  int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
+};
+
+struct SliceGrant {
+  uint32_t gpu_index = 0;
+  uint32_t share_millionths = 0;
+  uint64_t memory_bytes = 0;
+};
+
+struct LeaseReply {
+  uint64_t lease_id = 0;
+  std::string secret;             // needed to attach to it; never logged
+  std::vector<SliceGrant> slices; // ordinal in this vector = device ordinal the program sees on this server
+};
+
+struct LeaseRecord {
+  uint64_t lease_id = 0;
+  ClientInfo client;
+  std::vector<SliceGrant> slices;
+  std::vector<uint64_t> memory_used_bytes;  // per slice
+  uint32_t processes = 0;                   // attached now
+  uint64_t age_s = 0;
+};
+
+struct ListReply {
+  std::string server;             // host name
+  std::string product_version;
+  std::string driver;             // path of the vendor library, for people
+  uint32_t driver_version = 0;    // e.g. 13000
+  std::vector<GpuRecord> gpus;
+  std::vector<LeaseRecord> leases;
+};
+
+struct AttachRequest {
+  uint64_t lease_id = 0;          // 0: ask for `lease` implicitly, for the life of this session
+  std::string secret;
+  LeaseRequest lease;
+  ClientInfo client;
+  uint16_t bulk_channels = 0;     // wished
+  bool shared_memory = false;     // the client can use it (same boot id)
+};
+
+struct AttachReply {
+  uint64_t session_id = 0;
+  std::string session_secret;     // for Join
+  LeaseReply lease;
+  uint16_t bulk_channels = 0;     // granted: join this many
+  std::string shared_memory_socket;  // unix socket (leading '@': abstract) where descriptors are handed over; empty: none
+};
+
+struct JoinRequest {
+  uint64_t session_id = 0;
+  std::string session_secret;
+  uint16_t channel = 0;
+};
+
+}  // namespace tendril::wire

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fixed headers of the data plane, as docs/wire.md describes them. Little-endian, no padding, sizes asserted. A command lane
+// carries calls client -> worker, one after another; the reply lane carries frames worker -> client; bulk channels carry chunks
+// both ways. Used by session/ and by the generated codecs; contains no API knowledge.
+#pragma once
+
+#include <cstdint>
+
+namespace tendril::wire {
+
+inline constexpr uint32_t kCallAlign = 8;             // every call and frame is padded to this
+inline constexpr uint32_t kCallBytesMax = 1u << 20;   // larger payloads travel on the bulk plane
+inline constexpr uint32_t kReplyBytesMax = 1u << 20;
+inline constexpr uint32_t kInlineBytesMax = 64u << 10;  // copies up to this size ride in the lane itself
+inline constexpr uint32_t kChunkBytesMax = 4u << 20;  // one bulk chunk
+
+// One call. `context` is the client's id of the context that is current for it (0 = none).
+struct CallHeader {
+  uint32_t bytes;     // header, body and padding
+  uint16_t opcode;    // api/registry/opcodes.txt
+  uint16_t flags;
+  uint32_t context;
+  uint32_t reply_id;  // 0: nobody waits
+};
+static_assert(sizeof(CallHeader) == 16);
+
+enum class FrameKind : uint16_t {
+  kReply = 1,      // answers reply_id; result is the call's
+  kDelivery = 2,   // bytes that the client must place in its memory before it looks at later frames
+  kTransfer = 3,   // a bulk transfer to the client is complete on the worker's side; wait for its bytes first
+  kOutput = 4,     // device printf text for the program's stdout
+  kCallback = 5,   // please run a host function and answer
+  kError = 6,      // a sticky error happened (result), text for people
+  kGoodbye = 7,    // the worker ends the session; text says why
+};
+
+struct ReplyHeader {
+  uint32_t bytes;
+  uint16_t kind;  // FrameKind
+  uint16_t flags;
+  int32_t result;
+  uint32_t reply_id;
+};
+static_assert(sizeof(ReplyHeader) == 16);
+
+// One chunk on a bulk channel; `bytes` of data follow it, unpadded.
+struct ChunkHeader {
+  uint64_t transfer;  // chosen by the client, unique in the session
+  uint64_t offset;
+  uint32_t bytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(ChunkHeader) == 24);
+
+}  // namespace tendril::wire
