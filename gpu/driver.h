@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only door to a vendor's compute library: opens libcuda.so.1 (or the software GPU in its place) and holds every entry point by its
+// exported name. Used by worker/ and by the inventory. Opening creates no context; `cuInit` is the caller's to call. Entries that the
+// library lacks are null: ask `has` or call through `TENDRIL_DRIVER_CALL`-like wrappers of the worker, which answer not-supported.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/cuda_abi.gen.h"
+#include "base/result.h"
+
+namespace tendril::gpu {
+
+class Driver {
+ public:
+  // `path`: a file or soname; empty: "libcuda.so.1". The library stays open for the life of the process.
+  static base::Result<std::unique_ptr<Driver>> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+
+#define TENDRIL_DRIVER_MEMBER(symbol, result, arguments, names) symbol##_t* symbol = nullptr;
+  TENDRIL_CUDA_FUNCTIONS(TENDRIL_DRIVER_MEMBER)
+#undef TENDRIL_DRIVER_MEMBER
+
+ private:
+  Driver() = default;
+  std::string path_;
+};
+
+}  // namespace tendril::gpu
