@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads api/cuda/*.spec: who answers each call, and what travels. docs: api/README.md. Produces Call and Op objects; checks them."""
+import dataclasses
+import re
+
+from load import Param, Signature
+
+HANDLE_KINDS = {  # C type -> Kind enumerator (client/worker object tables)
+    "CUcontext": "kContext", "CUstream": "kStream", "CUevent": "kEvent", "CUmodule": "kModule", "CUfunction": "kFunction",
+    "CUkernel": "kKernel", "CUlibrary": "kLibrary", "CUgraph": "kGraph", "CUgraphNode": "kNode", "CUgraphExec": "kExec",
+    "CUmemoryPool": "kPool", "CUarray": "kArray", "CUmipmappedArray": "kMipmap", "CUlinkState": "kLink",
+    "CUmemGenericAllocationHandle": "kAllocation", "CUuserObject": "kUserObject", "CUtexref": "kTexref",
+    "CUsurfref": "kSurfref", "CUgreenCtx": "kGreenContext", "CUdevResourceDesc": "kResourceDesc",
+}
+FIELD_TYPES = {"u32": "uint32_t", "u64": "uint64_t", "i32": "int32_t", "f32": "float", "bytes": "Bytes",
+               "u32[]": "Array<uint32_t>", "u64[]": "Array<uint64_t>", "i32[]": "Array<int32_t>"}
+CLASSES = ("local", "call", "enqueue", "refuse")
+
+
+class SpecError(Exception):
+    pass
+
+
+@dataclasses.dataclass
+class Field:
+    name: str
+    cpp: str  # C++ type in the message
+
+
+@dataclasses.dataclass
+class Argument:
+    param: Param
+    direction: str        # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream
+    count: str = ""       # expression over other arguments, for arrays
+
+
+@dataclasses.dataclass
+class Call:
+    signature: Signature
+    kind: str                      # one of CLASSES
+    reason: str = ""
+    arguments: list = dataclasses.field(default_factory=list)
+    needs_context: bool = True
+    source: str = ""
+
+
+@dataclasses.dataclass
+class Op:
+    name: str
+    request: list
+    reply: object                  # list of Field, or None when nobody waits
+    call: object = None            # the Call it was derived from, or None
+    number: int = 0
+
+    @property
+    def layout(self):
+        def side(fields):
+            return ",".join(f"{f.name}:{f.cpp}" for f in fields)
+        tail = "" if self.reply is None else "->" + side(self.reply)
+        return f"{self.name}({side(self.request)}){tail}"
+
+
+class Spec:
+    def __init__(self, room, signatures):
+        self.signatures = signatures
+        self.calls, self.ops, self.aliases, self.refused_types = {}, {}, {}, {}
+        for path in sorted(room.glob("*.spec")):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                text = line.split("#", 1)[0].strip()
+                if text:
+                    try:
+                        self.read(text, path.stem)
+                    except (SpecError, KeyError, ValueError) as error:
+                        raise SpecError(f"{path.name}:{number}: {error}") from error
+        self.complete()
+
+    def read(self, text, source):
+        head, _, reason = text.partition(" : ")
+        word, rest = head.split(None, 1)
+        if word == "op":
+            self.read_op(rest)
+        elif word == "alias":
+            name, target = rest.split()
+            self.aliases[name] = target
+        elif word == "refuse-type":
+            self.refused_types[rest.strip()] = reason
+        elif word in CLASSES:
+            self.read_call(word, rest.split(), reason, source)
+        else:
+            raise SpecError(f"unknown word '{word}'")
+
+    def read_op(self, rest):
+        name, _, body = rest.partition(" ")
+        body = " " + body + " "
+        request, arrow, reply = body.partition(" -> ") if " -> " in body else (body, "", "")
+        if name in self.ops:
+            raise SpecError(f"op {name} twice")
+
+        def fields(text):
+            pairs = (item.split(":") for item in text.split())
+            return [Field(n, FIELD_TYPES[t]) for n, t in pairs]
+        self.ops[name] = Op(name, fields(request), fields(reply) if arrow else None)
+
+    def read_call(self, kind, words, reason, source):
+        signature = self.signatures[words[0]]
+        if signature.name in self.calls:
+            raise SpecError(f"{signature.name} twice")
+        call = Call(signature, kind, reason, source=source)
+        stated = {}
+        for word in words[1:]:
+            if word == "noctx":
+                call.needs_context = False
+            else:
+                name, _, direction = word.partition("=")
+                stated[name] = direction
+        if kind in ("call", "enqueue"):
+            call.arguments = [self.argument(p, stated.pop(p.name, None)) for p in signature.params]
+            self.ops[signature.name] = self.derive_op(call)
+        if stated:
+            raise SpecError(f"{signature.name} has no argument {', '.join(stated)}")
+        self.calls[signature.name] = call
+
+    @staticmethod
+    def argument(param, stated):
+        match = re.fullmatch(r"([a-z]+\??)(?:\[(.*)\])?", stated or "")
+        if match:
+            return Argument(param, match.group(1), match.group(2) or "")
+        if stated:
+            raise SpecError(f"bad direction '{stated}'")
+        if param.ctype == "CUstream":
+            return Argument(param, "stream")
+        if param.ctype in HANDLE_KINDS:
+            return Argument(param, "use")
+        if param.ctype == "CUdevice":
+            return Argument(param, "device")
+        if "*" not in param.ctype:
+            return Argument(param, "in")
+        if param.ctype == "const char *":
+            return Argument(param, "string")
+        raise SpecError(f"state a direction for {param.ctype}{param.name}")
+
+    @staticmethod
+    def scalar(ctype):
+        """Message type of a scalar: everything is carried at the width the ABI gives it."""
+        if ctype in ("size_t", "CUdeviceptr", "cuuint64_t", "unsigned long long", "CUtexObject", "CUsurfObject",
+                     "CUgraphConditionalHandle"):
+            return "uint64_t"
+        if ctype == "float":
+            return "float"
+        if ctype == "int":
+            return "int32_t"
+        return "uint32_t"
+
+    def derive_op(self, call):
+        request, reply = [], []
+        for a in call.arguments:
+            ctype = a.param.ctype.replace("const ", "")
+            pointee = ctype.replace("*", "", 1).strip()
+            if a.direction in ("use", "destroy", "stream", "new"):
+                request.append(Field(a.param.name, "uint64_t"))
+            elif a.direction == "known":
+                reply.append(Field(a.param.name, "Array<uint64_t>" if a.count else "uint64_t"))
+            elif a.direction == "device":
+                request.append(Field(a.param.name, "uint32_t"))
+            elif a.direction == "string":
+                request.append(Field(a.param.name, "Bytes"))
+            elif a.direction in ("in", "in?") and a.count:
+                element = "uint64_t" if pointee in HANDLE_KINDS else ("uint8_t" if pointee == "void" else pointee)
+                request.append(Field(a.param.name, f"Array<{element}>"))
+            elif a.direction == "in":
+                request.append(Field(a.param.name, self.scalar(ctype)))
+            elif a.direction == "image":
+                request.append(Field(a.param.name, f"Image<{pointee}>"))
+            elif a.direction == "image?":
+                request.append(Field(a.param.name, f"Optional<{pointee}>"))
+            elif a.direction in ("out", "out?") and a.count:
+                reply.append(Field(a.param.name, f"Array<{pointee}>"))
+            elif a.direction in ("out", "out?"):
+                reply.append(Field(a.param.name, f"Image<{pointee}>"))
+            elif a.direction == "inout":
+                request.append(Field(a.param.name, f"Image<{pointee}>"))
+                reply.append(Field(a.param.name, f"Image<{pointee}>"))
+            else:
+                raise SpecError(f"{call.signature.name}: direction {a.direction} of {a.param.name}")
+        return Op(call.signature.name, request, reply if call.kind == "call" else None, call)
+
+    def complete(self):
+        """Every exported symbol gets a Call: described, alias, per-thread twin, or refused with a reason."""
+        for name, target in self.aliases.items():
+            if name not in self.signatures or target not in self.calls:
+                raise SpecError(f"alias {name} -> {target}: no such symbol")
+        for name, signature in self.signatures.items():
+            base = strip_per_thread(name)
+            if base != name or name in self.calls or name in self.aliases:
+                continue
+            types = " ".join(p.ctype for p in signature.params)
+            reason = next((r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)), "not described yet")
+            self.calls[name] = Call(signature, "refuse", reason, source="refused")
+
+    def body_of(self, symbol):
+        """The symbol whose body serves `symbol`."""
+        base = strip_per_thread(symbol)
+        return self.aliases.get(base, base)
+
+
+def strip_per_thread(name):
+    return re.sub(r"_pts[zd]$|_ptds$|_ptsz$", "", name)
