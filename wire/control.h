@@ -129,4 +129,35 @@ struct JoinRequest {
   uint16_t channel = 0;
 };
 
+// ---- how they look on the wire (docs/wire.md) ----
+
+// Starts every control message, hello included. This header and the error message never change: versions that share nothing else
+// can still tell each other so.
+struct ControlHeader {
+  uint32_t magic = kHelloMagic;
+  uint32_t bytes = 0;      // of the body that follows; at most kControlBytesMax
+  uint16_t kind = 0;       // 0 = hello, otherwise Request; a reply repeats the request's kind
+  uint16_t code = 0;       // base::Code; other than kOk: the body is the message for people, plain text
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(ControlHeader) == 16);
+inline constexpr uint16_t kHelloKind = 0;
+
+// Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and ignores records it does not know.
+// Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest, AttachReply, JoinRequest, ReleaseRequest, PingBody.
+struct ReleaseRequest {
+  uint64_t lease_id = 0;
+};
+struct PingBody {
+  uint64_t cookie = 0;
+};
+
+template <typename Message>
+std::vector<uint8_t> encode(const Message& message);
+template <typename Message>
+bool decode(const void* data, size_t bytes, Message* message);
+
+// True when header and size are believable; the body may then be read.
+bool believable(const ControlHeader& header);
+
 }  // namespace tendril::wire

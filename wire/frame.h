@@ -18,7 +18,7 @@ inline constexpr uint32_t kChunkBytesMax = 4u << 20;  // one bulk chunk
 struct CallHeader {
   uint32_t bytes;     // header, body and padding
   uint16_t opcode;    // api/registry/opcodes.txt
-  uint16_t flags;
+  uint16_t flags;     // kFlag...
   uint32_t context;
   uint32_t reply_id;  // 0: nobody waits
 };
@@ -32,7 +32,21 @@ enum class FrameKind : uint16_t {
   kCallback = 5,   // please run a host function and answer
   kError = 6,      // a sticky error happened (result), text for people
   kGoodbye = 7,    // the worker ends the session; text says why
+  kGrant = 8,      // body: GrantBody. The worker takes this outgoing transfer now: send all of it
+  kBulkData = 9,   // body: ChunkHeader and data, in sessions without bulk channels
 };
+
+// `flags` of CallHeader and ReplyHeader belong to session/. The three low bits count the padding bytes at the end.
+inline constexpr uint16_t kFlagPadMask = 7;
+inline constexpr uint16_t kFlagBulkData = 8;   // a call whose body is ChunkHeader and data (no bulk channels)
+inline constexpr uint16_t kFlagGoodbye = 16;   // the client ends the session
+
+// transfer 0: sent once at the start; `bytes` is then the number of chunks that the client may send ungranted, over all transfers.
+struct GrantBody {
+  uint64_t transfer;
+  uint64_t bytes;
+};
+static_assert(sizeof(GrantBody) == 16);
 
 struct ReplyHeader {
   uint32_t bytes;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of base/: text, lock, event, thread, descriptors.
+#include <gtest/gtest.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/lock.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "base/thread.h"
+
+namespace tendril::base {
+namespace {
+
+TEST(Text, FormatsShortAndLong) {
+  EXPECT_EQ(format("%d %s", 7, "x"), "7 x");
+  std::string big(5000, 'a');
+  EXPECT_EQ(format("%s!", big.c_str()), big + "!");
+}
+
+TEST(Text, ComparesSecrets) {
+  EXPECT_TRUE(equal_in_constant_time("abc", "abc"));
+  EXPECT_FALSE(equal_in_constant_time("abc", "abd"));
+  EXPECT_FALSE(equal_in_constant_time("abc", "ab"));
+  EXPECT_TRUE(equal_in_constant_time("", ""));
+}
+
+TEST(Text, RandomBytesDiffer) {
+  unsigned char a[16] = {}, b[16] = {};
+  ASSERT_TRUE(random_bytes(a, sizeof a));
+  ASSERT_TRUE(random_bytes(b, sizeof b));
+  EXPECT_NE(hex(a, 16), hex(b, 16));
+}
+
+TEST(Text, EnvironmentNumbers) {
+  setenv("TENDRIL_TEST_NUMBER", "12", 1);
+  EXPECT_EQ(env_u32("TENDRIL_TEST_NUMBER", 5), 12u);
+  setenv("TENDRIL_TEST_NUMBER", "12x", 1);
+  EXPECT_EQ(env_u32("TENDRIL_TEST_NUMBER", 5), 5u);
+  unsetenv("TENDRIL_TEST_NUMBER");
+  EXPECT_EQ(env_u32("TENDRIL_TEST_NUMBER", 5), 5u);
+}
+
+TEST(Fd, ClosesOnceAndMoves) {
+  int raw = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(raw, 0);
+  {
+    Fd a(raw);
+    Fd b(std::move(a));
+    EXPECT_FALSE(a.valid());
+    EXPECT_EQ(b.get(), raw);
+  }
+  EXPECT_EQ(fcntl(raw, F_GETFD), -1);
+}
+
+struct Counter {
+  Lock lock;
+  long value = 0;
+};
+
+TEST(Lock, ExcludesThreads) {
+  Counter counter;
+  Thread threads[4];
+  for (Thread& thread : threads) {
+    ASSERT_TRUE(thread.start("test", [](void* argument) {
+      auto* c = static_cast<Counter*>(argument);
+      for (int i = 0; i < 20000; ++i) {
+        Locked locked(c->lock);
+        ++c->value;
+      }
+    }, &counter));
+  }
+  for (Thread& thread : threads) thread.join();
+  EXPECT_EQ(counter.value, 80000);
+}
+
+TEST(Thread, BlocksSignals) {
+  bool blocked = false;
+  Thread thread;
+  ASSERT_TRUE(thread.start("test", [](void* argument) {
+    sigset_t set;
+    pthread_sigmask(SIG_SETMASK, nullptr, &set);
+    *static_cast<bool*>(argument) = sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGUSR1) == 1;
+  }, &blocked));
+  thread.join();
+  EXPECT_TRUE(blocked);
+}
+
+TEST(Event, WakesASleeper) {
+  struct State {
+    Event event;
+    std::atomic<bool> ready{false};
+  } state;
+  Thread thread;
+  ASSERT_TRUE(thread.start("test", [](void* argument) {
+    auto* s = static_cast<State*>(argument);
+    s->ready.store(true);
+    s->event.signal();
+  }, &state));
+  uint64_t start = now_ns();
+  while (!state.ready.load()) {
+    uint32_t seen = state.event.read();
+    if (!state.ready.load()) state.event.wait(seen, 10'000'000);
+  }
+  EXPECT_LT(now_ns() - start, 5'000'000'000u);
+}
+
+TEST(Deadline, Counts) {
+  EXPECT_EQ(Deadline(-1).left_ms(), -1);
+  EXPECT_FALSE(Deadline(-1).passed());
+  EXPECT_TRUE(Deadline(0).passed());
+  int left = Deadline(1000).left_ms();
+  EXPECT_GT(left, 900);
+  EXPECT_LE(left, 1001);
+}
+
+}  // namespace
+}  // namespace tendril::base

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of clock.h that needs the system.
+#include "base/clock.h"
+
+#include <sched.h>
+
+#include <atomic>
+
+namespace tendril::base {
+
+unsigned usable_cpus() {
+  static std::atomic<unsigned> known{0};
+  unsigned cpus = known.load(std::memory_order_relaxed);
+  if (cpus != 0) return cpus;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // Fails on machines with more than 1024 processors, where the answer "many" is right anyway.
+  cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? unsigned(CPU_COUNT(&set)) : 64;
+  if (cpus == 0) cpus = 1;
+  known.store(cpus, std::memory_order_relaxed);
+  return cpus;
+}
+
+}  // namespace tendril::base

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time, and the primitive of busy waiting. Any thread; never fails. Monotonic time only: wall-clock time is for people and logs.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace tendril::base {
+
+inline uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
+}
+inline uint64_t now_us() { return now_ns() / 1000; }
+
+// Tells the core that this is a busy wait.
+inline void cpu_pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+// A point in time that a wait must not pass; timeout_ms < 0: none.
+class Deadline {
+ public:
+  explicit Deadline(int timeout_ms)
+      : at_ns_(timeout_ms < 0 ? UINT64_MAX : now_ns() + uint64_t(timeout_ms) * 1'000'000u) {}
+  bool passed() const { return at_ns_ != UINT64_MAX && now_ns() >= at_ns_; }
+  // For poll(2): -1 = for ever, otherwise at least 0, rounded up.
+  int left_ms() const {
+    if (at_ns_ == UINT64_MAX) return -1;
+    uint64_t now = now_ns();
+    if (now >= at_ns_) return 0;
+    uint64_t left = (at_ns_ - now + 999'999u) / 1'000'000u;
+    return left > 0x7fffffff ? 0x7fffffff : int(left);
+  }
+
+ private:
+  uint64_t at_ns_;
+};
+
+// Processors this process may run on, read once. Nothing spins when there is only one.
+unsigned usable_cpus();
+
+}  // namespace tendril::base

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// See text.h.
+#include "base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/fd.h"
+
+namespace tendril::base {
+
+std::string format(const char* pattern, ...) {
+  va_list arguments, again;
+  va_start(arguments, pattern);
+  va_copy(again, arguments);
+  char small[256];
+  int length = vsnprintf(small, sizeof small, pattern, arguments);
+  va_end(arguments);
+  std::string text;
+  if (length >= 0 && size_t(length) < sizeof small) {
+    text.assign(small, size_t(length));
+  } else if (length > 0) {
+    text.resize(size_t(length) + 1);
+    vsnprintf(&text[0], text.size(), pattern, again);
+    text.resize(size_t(length));
+  }
+  va_end(again);
+  return text;
+}
+
+uint32_t env_u32(const char* name, uint32_t otherwise) {
+  const char* text = getenv(name);
+  if (text == nullptr || *text < '0' || *text > '9') return otherwise;
+  char* end = nullptr;
+  unsigned long value = strtoul(text, &end, 10);
+  return *end == 0 && value <= UINT32_MAX ? uint32_t(value) : otherwise;
+}
+
+bool equal_in_constant_time(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  volatile unsigned char different = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    different = static_cast<unsigned char>(different | (a[i] ^ b[i]));
+  }
+  return different == 0;
+}
+
+bool random_bytes(void* into, size_t bytes) {
+  auto* at = static_cast<unsigned char*>(into);
+  bool device = false;
+  Fd fd;
+  while (bytes > 0) {
+    long got = device ? read(fd.get(), at, bytes) : syscall(SYS_getrandom, at, bytes, 0);
+    if (got > 0) {
+      at += got;
+      bytes -= size_t(got);
+    } else if (got < 0 && errno == EINTR) {
+      continue;
+    } else if (!device) {
+      device = true;
+      fd.reset(open("/dev/urandom", O_RDONLY | O_CLOEXEC));
+      if (!fd.valid()) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string hex(const void* data, size_t bytes) {
+  static const char digits[] = "0123456789abcdef";
+  const auto* at = static_cast<const unsigned char*>(data);
+  std::string text;
+  text.reserve(bytes * 2);
+  for (size_t i = 0; i < bytes; ++i) {
+    text.push_back(digits[at[i] >> 4]);
+    text.push_back(digits[at[i] & 15]);
+  }
+  return text;
+}
+
+}  // namespace tendril::base

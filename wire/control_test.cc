@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the control messages: round trips, unknown records, truncation, hostile bytes.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "wire/control.h"
+#include "wire/encoder.h"
+
+namespace tendril::wire {
+namespace {
+
+ListReply sample_list() {
+  ListReply list;
+  list.server = "rack7";
+  list.product_version = "0.1.0";
+  list.driver = "libcuda.so.1";
+  list.driver_version = 13000;
+  GpuRecord gpu;
+  gpu.index = 3;
+  gpu.name = "H100";
+  gpu.uuid = std::string("\0\1\2", 3);
+  gpu.memory_total_bytes = uint64_t(80) << 30;
+  gpu.temperature_c = 41;
+  list.gpus.assign(2, gpu);
+  LeaseRecord lease;
+  lease.lease_id = 9;
+  lease.client.user = "ada";
+  lease.slices = {{3, 500000, 1u << 30}, {4, 250000, 1u << 29}};
+  lease.memory_used_bytes = {5, 6};
+  list.leases.push_back(lease);
+  return list;
+}
+
+TEST(Control, ListRoundTrip) {
+  std::vector<uint8_t> body = encode(sample_list());
+  ListReply list;
+  ASSERT_TRUE(decode(body.data(), body.size(), &list));
+  ASSERT_EQ(list.gpus.size(), 2u);
+  EXPECT_EQ(list.gpus[1].uuid, std::string("\0\1\2", 3));
+  EXPECT_EQ(list.gpus[1].temperature_c, 41);
+  EXPECT_EQ(list.gpus[1].power_mw, -1);
+  ASSERT_EQ(list.leases.size(), 1u);
+  EXPECT_EQ(list.leases[0].client.user, "ada");
+  EXPECT_EQ(list.leases[0].slices[1].share_millionths, 250000u);
+  EXPECT_EQ(list.leases[0].memory_used_bytes[1], 6u);
+}
+
+TEST(Control, HelloRoundTrip) {
+  Hello hello;
+  hello.protocol_newest = 7;
+  hello.schema_digest = 42;
+  hello.product_version = "0.1.0";
+  hello.token = "secret";
+  hello.boot_id = "b";
+  hello.bulk_channels = 4;
+  std::vector<uint8_t> body = encode(hello);
+  Hello back;
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_EQ(back.protocol_oldest, kProtocolVersion);
+  EXPECT_EQ(back.protocol_newest, 7);
+  EXPECT_EQ(back.schema_digest, 42u);
+  EXPECT_EQ(back.token, "secret");
+  EXPECT_EQ(back.boot_id, "b");
+  EXPECT_EQ(back.bulk_channels, 4);
+}
+
+TEST(Control, AttachRoundTrip) {
+  AttachRequest request;
+  request.lease.count = 2;
+  request.lease.slice.share_millionths = 0;
+  request.lease.slice.memory_bytes = 77;
+  request.client.pid = 12;
+  request.shared_memory = true;
+  std::vector<uint8_t> body = encode(request);
+  AttachRequest back;
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_TRUE(back.shared_memory);
+  EXPECT_EQ(back.lease.slice.memory_bytes, 77u);
+  EXPECT_EQ(back.lease.slice.share_millionths, 0u);
+
+  AttachReply reply;
+  reply.session_secret = "s";
+  reply.lease.slices = {{1, 2, 3}};
+  reply.shared_memory_socket = "@x";
+  body = encode(reply);
+  AttachReply reply_back;
+  ASSERT_TRUE(decode(body.data(), body.size(), &reply_back));
+  EXPECT_EQ(reply_back.shared_memory_socket, "@x");
+  EXPECT_EQ(reply_back.lease.slices.at(0).memory_bytes, 3u);
+}
+
+TEST(Control, UnknownRecordsAreSkipped) {
+  std::vector<uint8_t> body = encode(PingBody{5});
+  Encoder more(&body);
+  more.reserve(body.size());
+  more.u16(999);
+  more.u16(0);
+  more.blob("future", 6);
+  ASSERT_TRUE(more.finish());
+  PingBody back;
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_EQ(back.cookie, 5u);
+}
+
+TEST(Control, HelloWithoutProtocolFails) {
+  Hello hello;
+  EXPECT_FALSE(decode("", 0, &hello));
+}
+
+TEST(Control, HostileBytesNeverCrash) {
+  std::vector<uint8_t> body = encode(sample_list());
+  std::mt19937 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<uint8_t> bad = body;
+    int flips = 1 + int(random() % 4);
+    while (flips-- > 0) bad[random() % bad.size()] = uint8_t(random());
+    if (random() % 4 == 0) bad.resize(random() % bad.size());
+    ListReply list;
+    decode(bad.data(), bad.size(), &list);
+    AttachRequest request;
+    decode(bad.data(), bad.size(), &request);
+    Hello hello;
+    decode(bad.data(), bad.size(), &hello);
+  }
+}
+
+TEST(Control, HeadersAreChecked) {
+  ControlHeader header;
+  EXPECT_TRUE(believable(header));
+  header.bytes = kControlBytesMax + 1;
+  EXPECT_FALSE(believable(header));
+  header.bytes = 0;
+  header.magic = 0x54545448;  // "HTTP"
+  EXPECT_FALSE(believable(header));
+}
+
+}  // namespace
+}  // namespace tendril::wire
