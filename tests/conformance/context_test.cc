@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance of contexts: creation, the per-thread stack, the primary context, limits and flags.
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+class ContextTest : public CudaTest {
+ protected:
+  // A second context on device 0, current on return.
+  CUcontext create(unsigned flags = 0) {
+    CUcontext made = nullptr;
+    EXPECT_EQ(cuCtxCreate_v2(&made, flags, device()), CUDA_SUCCESS);
+    return made;
+  }
+  static CUcontext current() {
+    CUcontext now = nullptr;
+    EXPECT_EQ(cuCtxGetCurrent(&now), CUDA_SUCCESS);
+    return now;
+  }
+};
+
+TEST_F(ContextTest, CreateMakesCurrentAndDestroyPops) {
+  CUcontext made = create();
+  ASSERT_NE(made, nullptr);
+  EXPECT_NE(made, context_);
+  EXPECT_EQ(current(), made);
+  OK(cuCtxDestroy_v2(made));
+  EXPECT_EQ(current(), context_);
+}
+
+TEST_F(ContextTest, CreateV4) {
+  CUcontext made = nullptr;
+  OK(cuCtxCreate_v4(&made, nullptr, 0, device()));
+  EXPECT_EQ(current(), made);
+  OK(cuCtxDestroy_v2(made));
+}
+
+TEST_F(ContextTest, CreateV3WithoutAffinity) {
+  CUcontext made = nullptr;
+  OK(cuCtxCreate_v3(&made, nullptr, 0, 0, device()));
+  EXPECT_EQ(current(), made);
+  OK(cuCtxDestroy_v2(made));
+}
+
+TEST_F(ContextTest, CreateErrors) {
+  CUcontext made = nullptr;
+  INVALID(cuCtxCreate_v2(nullptr, 0, device()));
+  INVALID(cuCtxCreate_v2(&made, 0x40000000, device()));
+  EXPECT_CU(cuCtxCreate_v2(&made, 0, 9999), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_CU(cuCtxCreate_v2(&made, 0, -1), CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_F(ContextTest, DestroyNull) { EXPECT_CU(cuCtxDestroy_v2(nullptr), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT); }
+
+TEST_F(ContextTest, SchedulingFlagsAreReported) {
+  CUcontext made = create(CU_CTX_SCHED_SPIN);
+  unsigned flags = 0;
+  OK(cuCtxGetFlags(&flags));
+  EXPECT_EQ(flags & CU_CTX_SCHED_MASK, unsigned{CU_CTX_SCHED_SPIN});
+  OK(cuCtxDestroy_v2(made));
+}
+
+TEST_F(ContextTest, GetFlagsErrors) { INVALID(cuCtxGetFlags(nullptr)); }
+
+TEST_F(ContextTest, StackPushAndPop) {
+  CUcontext a = create(), b = create();
+  CUcontext popped = nullptr;
+  OK(cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, b);
+  EXPECT_EQ(current(), a);
+  OK(cuCtxPushCurrent_v2(b));
+  OK(cuCtxPushCurrent_v2(a));
+  EXPECT_EQ(current(), a);
+  OK(cuCtxPopCurrent_v2(nullptr));
+  EXPECT_EQ(current(), b);
+  OK(cuCtxPopCurrent_v2(&popped));
+  OK(cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, a);
+  EXPECT_EQ(current(), context_);
+  OK(cuCtxDestroy_v2(a));
+  OK(cuCtxDestroy_v2(b));
+}
+
+TEST_F(ContextTest, SetCurrentReplacesTheTop) {
+  CUcontext a = create(), b = create();
+  OK(cuCtxSetCurrent(context_));
+  EXPECT_EQ(current(), context_);
+  CUcontext popped = nullptr;
+  OK(cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, context_);
+  EXPECT_EQ(current(), a) << "SetCurrent must replace b, not push";
+  OK(cuCtxDestroy_v2(b));
+  OK(cuCtxDestroy_v2(a));
+}
+
+TEST_F(ContextTest, SetCurrentNullPops) {
+  CUcontext a = create();
+  OK(cuCtxSetCurrent(nullptr));
+  EXPECT_EQ(current(), context_);
+  OK(cuCtxDestroy_v2(a));
+}
+
+TEST_F(ContextTest, NoCurrentContext) {
+  CUcontext popped = nullptr;
+  OK(cuCtxPopCurrent_v2(&popped));
+  EXPECT_EQ(popped, context_);
+  EXPECT_EQ(current(), nullptr);
+  CUdevice dev;
+  CUdeviceptr pointer;
+  CUstream stream;
+  CUevent event;
+  CUmodule module;
+  size_t value;
+  EXPECT_CU(cuCtxPopCurrent_v2(&popped), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuCtxGetDevice(&dev), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuCtxSynchronize(), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemAlloc_v2(&pointer, 16), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuEventCreate(&event, 0), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleLoadData(&module, basic_ptx()), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuCtxGetLimit(&value, CU_LIMIT_STACK_SIZE), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamSynchronize(nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuCtxSetCurrent(context_));
+}
+
+TEST_F(ContextTest, GetCurrentNull) { INVALID(cuCtxGetCurrent(nullptr)); }
+
+TEST_F(ContextTest, PushNull) {
+  EXPECT_CU(cuCtxPushCurrent_v2(nullptr), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ContextTest, GetDevice) {
+  CUdevice dev = -1;
+  OK(cuCtxGetDevice(&dev));
+  EXPECT_EQ(dev, device());
+  INVALID(cuCtxGetDevice(nullptr));
+}
+
+TEST_F(ContextTest, GetDeviceV2TakesAContext) {
+  CUcontext made = create();
+  CUdevice dev = -1;
+  OK(cuCtxGetDevice_v2(&dev, context_));
+  EXPECT_EQ(dev, device());
+  dev = -1;
+  OK(cuCtxGetDevice_v2(&dev, nullptr));
+  EXPECT_EQ(dev, device());
+  OK(cuCtxDestroy_v2(made));
+}
+
+TEST_F(ContextTest, Synchronize) {
+  OK(cuCtxSynchronize());
+  OK(cuCtxSynchronize_v2(context_));
+}
+
+TEST_F(ContextTest, ApiVersion) {
+  unsigned version = 0;
+  OK(cuCtxGetApiVersion(context_, &version));
+  EXPECT_GE(version, 3010u);
+  unsigned of_current = 0;
+  OK(cuCtxGetApiVersion(nullptr, &of_current));
+  EXPECT_EQ(of_current, version);
+  INVALID(cuCtxGetApiVersion(context_, nullptr));
+}
+
+TEST_F(ContextTest, IdsAreUnique) {
+  unsigned long long first = 0, again = 0, second = 0;
+  OK(cuCtxGetId(context_, &first));
+  OK(cuCtxGetId(nullptr, &again));
+  EXPECT_EQ(first, again);
+  CUcontext made = create();
+  OK(cuCtxGetId(made, &second));
+  EXPECT_NE(first, second);
+  OK(cuCtxDestroy_v2(made));
+  INVALID(cuCtxGetId(context_, nullptr));
+}
+
+TEST_F(ContextTest, LimitsHaveDefaults) {
+  size_t stack = 0, fifo = 0, heap = 0;
+  OK(cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE));
+  OK(cuCtxGetLimit(&fifo, CU_LIMIT_PRINTF_FIFO_SIZE));
+  OK(cuCtxGetLimit(&heap, CU_LIMIT_MALLOC_HEAP_SIZE));
+  EXPECT_GE(stack, 1024u);
+  EXPECT_GE(fifo, 64u << 10);
+  EXPECT_GE(heap, 1u << 20);
+}
+
+TEST_F(ContextTest, LimitCanBeRaised) {
+  CUcontext made = create();
+  size_t stack = 0;
+  OK(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096));
+  OK(cuCtxGetLimit(&stack, CU_LIMIT_STACK_SIZE));
+  EXPECT_GE(stack, 4096u);
+  size_t fifo = 0;
+  OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 4 << 20));
+  OK(cuCtxGetLimit(&fifo, CU_LIMIT_PRINTF_FIFO_SIZE));
+  EXPECT_GE(fifo, size_t{4} << 20);
+  OK(cuCtxDestroy_v2(made));
+}
+
+TEST_F(ContextTest, LimitErrors) {
+  size_t value = 0;
+  INVALID(cuCtxGetLimit(nullptr, CU_LIMIT_STACK_SIZE));
+  EXPECT_CU(cuCtxGetLimit(&value, static_cast<CUlimit>(1000)), CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuCtxSetLimit(static_cast<CUlimit>(1000), 1), CUDA_ERROR_UNSUPPORTED_LIMIT, CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(ContextTest, CacheConfig) {
+  CUfunc_cache config = static_cast<CUfunc_cache>(77);
+  OK(cuCtxGetCacheConfig(&config));
+  EXPECT_LE(config, CU_FUNC_CACHE_PREFER_EQUAL);
+  OK(cuCtxSetCacheConfig(CU_FUNC_CACHE_PREFER_NONE));
+  INVALID(cuCtxGetCacheConfig(nullptr));
+  INVALID(cuCtxSetCacheConfig(static_cast<CUfunc_cache>(77)));
+}
+
+TEST_F(ContextTest, StreamPriorityRange) {
+  int least = 99, greatest = 99;
+  OK(cuCtxGetStreamPriorityRange(&least, &greatest));
+  EXPECT_EQ(least, 0);
+  EXPECT_LE(greatest, 0);
+  OK(cuCtxGetStreamPriorityRange(nullptr, &greatest));
+  OK(cuCtxGetStreamPriorityRange(&least, nullptr));
+}
+
+TEST_F(ContextTest, PeerAccessToItselfIsRefused) {
+  EXPECT_CU(cuCtxEnablePeerAccess(context_, 0), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+}
+
+TEST_F(ContextTest, MemoryOfAContextDiesWithIt) {
+  CUcontext made = create();
+  CUdeviceptr pointer = 0;
+  OK(cuMemAlloc_v2(&pointer, 4096));
+  OK(cuCtxDestroy_v2(made));
+  INVALID(cuMemFree_v2(pointer));
+}
+
+TEST_F(ContextTest, TwoContextsAreSeparate) {
+  Buffer first(1024);
+  OK(cuMemsetD32_v2(first, 7, 256));
+  CUcontext made = create();
+  CUdeviceptr second = 0;
+  OK(cuMemAlloc_v2(&second, 1024));
+  EXPECT_NE(second, CUdeviceptr{first});
+  OK(cuMemsetD32_v2(second, 8, 256));
+  OK(cuCtxDestroy_v2(made));
+  EXPECT_EQ(read_words(first, 256), std::vector<uint32_t>(256, 7));
+}
+
+TEST_F(ContextTest, PrimaryStateIsActiveWhileRetained) {
+  unsigned flags = 99;
+  int active = 0;
+  OK(cuDevicePrimaryCtxGetState(device(), &flags, &active));
+  EXPECT_EQ(active, 1);
+  EXPECT_CU(cuDevicePrimaryCtxGetState(9999, &flags, &active), CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_F(ContextTest, PrimaryRetainGivesTheSameHandle) {
+  CUcontext again = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&again, device()));
+  EXPECT_EQ(again, context_);
+  OK(cuDevicePrimaryCtxRelease_v2(device()));
+  OK(cuCtxSynchronize());
+  INVALID(cuDevicePrimaryCtxRetain(nullptr, device()));
+  EXPECT_CU(cuDevicePrimaryCtxRetain(&again, 9999), CUDA_ERROR_INVALID_DEVICE);
+}
+
+PROCESS_TEST(ContextProcess, PrimaryLifecycle) {
+  const CUdevice dev = device();
+  unsigned flags = 99;
+  int active = 99;
+  OK(cuDevicePrimaryCtxGetState(dev, &flags, &active));
+  EXPECT_EQ(active, 0);
+  EXPECT_CU(cuDevicePrimaryCtxRelease_v2(dev), CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuDevicePrimaryCtxSetFlags_v2(dev, CU_CTX_SCHED_YIELD));
+  CUcontext context = nullptr, current = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&context, dev));
+  OK(cuCtxGetCurrent(&current));
+  EXPECT_EQ(current, nullptr) << "Retain does not make current";
+  OK(cuDevicePrimaryCtxGetState(dev, &flags, &active));
+  EXPECT_EQ(active, 1);
+  EXPECT_EQ(flags & CU_CTX_SCHED_MASK, unsigned{CU_CTX_SCHED_YIELD});
+  OK(cuDevicePrimaryCtxRelease_v2(dev));
+  OK(cuDevicePrimaryCtxGetState(dev, &flags, &active));
+  EXPECT_EQ(active, 0);
+}
+
+PROCESS_TEST(ContextProcess, PrimaryReset) {
+  CUcontext context = attach();
+  CUdeviceptr pointer = 0;
+  OK(cuMemAlloc_v2(&pointer, 1024));
+  OK(cuDevicePrimaryCtxReset_v2(device()));
+  int active = 99;
+  unsigned flags = 0;
+  OK(cuDevicePrimaryCtxGetState(device(), &flags, &active));
+  EXPECT_EQ(active, 0);
+  CUcontext again = nullptr;
+  OK(cuDevicePrimaryCtxRetain(&again, device()));
+  OK(cuCtxSetCurrent(again));
+  EXPECT_EQ(again, context) << "the primary context keeps its handle";
+  OK(cuMemAlloc_v2(&pointer, 1024));
+  OK(cuMemFree_v2(pointer));
+}
+
+}  // namespace
+}  // namespace tendril::conformance

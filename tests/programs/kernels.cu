@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels of the small programs in this folder.
+#include "tests/conformance/kernels/device.h"
+
+KERNEL vector_add(const float *a, const float *b, float *c, uint32 n) {
+  uint32 i = global_x();
+  if (i < n) c[i] = a[i] + b[i];
+}
+
+// c = a * b for square matrices, 16 x 16 tiles through shared memory. Grid in x only: block index = tile row * tiles + tile column.
+KERNEL matrix_multiply(const float *a, const float *b, float *c, uint32 n) {
+  __shared__ float tile_a[16][16], tile_b[16][16];
+  uint32 tiles = n / 16;
+  uint32 x = tid_x() % 16, y = tid_x() / 16;
+  uint32 row = ctaid_x() / tiles * 16 + y, column = ctaid_x() % tiles * 16 + x;
+  float sum = 0;
+  for (uint32 t = 0; t < tiles; t++) {
+    tile_a[y][x] = a[row * n + t * 16 + x];
+    tile_b[y][x] = b[(t * 16 + y) * n + column];
+    sync_threads();
+    for (uint32 k = 0; k < 16; k++) sum += tile_a[y][k] * tile_b[k][x];
+    sync_threads();
+  }
+  c[row * n + column] = sum;
+}
+
+// One partial sum per block: shuffles inside warps, shared memory between them.
+KERNEL reduce(const uint32 *in, uint32 *partial, uint32 n) {
+  __shared__ uint32 warp_sums[32];
+  uint32 sum = 0;
+  for (uint32 i = global_x(); i < n; i += ntid_x() * nctaid_x()) sum += in[i];
+  for (uint32 delta = 16; delta > 0; delta /= 2) sum += shuffle_down(sum, delta);
+  if (tid_x() % 32 == 0) warp_sums[tid_x() / 32] = sum;
+  sync_threads();
+  if (tid_x() < 32) {
+    sum = tid_x() < ntid_x() / 32 ? warp_sums[tid_x()] : 0;
+    for (uint32 delta = 16; delta > 0; delta /= 2) sum += shuffle_down(sum, delta);
+    if (tid_x() == 0) partial[ctaid_x()] = sum;
+  }
+}
+
+KERNEL histogram(const unsigned char *in, uint32 n, uint32 *bins) {
+  __shared__ uint32 local[256];
+  for (uint32 i = tid_x(); i < 256; i += ntid_x()) local[i] = 0;
+  sync_threads();
+  for (uint32 i = global_x(); i < n; i += ntid_x() * nctaid_x()) atomic_add(&local[in[i]], 1u);
+  sync_threads();
+  for (uint32 i = tid_x(); i < 256; i += ntid_x()) atomic_add(&bins[i], local[i]);
+}
+
+KERNEL affine(uint32 *data, uint32 factor, uint32 addend, uint32 n) {
+  uint32 i = global_x();
+  if (i < n) data[i] = data[i] * factor + addend;
+}
+
+KERNEL nothing() {}
+
+KERNEL write_at(uint32 *address, uint32 value) { *(volatile uint32 *)address = value; }
