@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the shares sum to at most one GPU and the
+// memory quotas to at most the usable memory. Pure arithmetic without clock, lock or I/O; the daemon calls it under its own lock.
+// Memory policy (daemon/README.md): a slice's quota includes what its processes' empty contexts cost; usable memory is the GPU's
+// total less the contexts of idle warm workers.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "wire/control.h"
+
+namespace tendril::daemon {
+
+struct GpuCapacity {
+  uint64_t memory_usable_bytes = 0;
+  uint64_t context_bytes = 0;  // what one attached process costs before it allocates anything
+};
+
+class LeaseBook {
+ public:
+  LeaseBook(std::string host, std::vector<GpuCapacity> gpus);
+
+  // All slices, each on a GPU of its own, or none. A refusal names what does not fit. Among GPUs with room the fullest is taken, so
+  // that whole GPUs stay free for those who need them.
+  base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id, const wire::LeaseRequest& request);
+  // Gives the slices back. Unknown ids are passed over.
+  void release(uint64_t lease_id);
+
+  size_t gpu_count() const { return gpus_.size(); }
+  uint32_t share_used(uint32_t gpu) const { return used_[gpu].share_millionths; }
+  uint64_t memory_promised(uint32_t gpu) const { return used_[gpu].memory_bytes; }
+  uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
+  uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
+
+ private:
+  struct Used {
+    uint32_t share_millionths = 0;
+    uint64_t memory_bytes = 0;
+  };
+
+  base::Status check(const wire::LeaseRequest& request) const;
+  base::Result<wire::SliceGrant> slice_on(uint32_t gpu, const wire::SliceSpec& spec) const;
+  bool fits(const wire::SliceGrant& slice) const;
+  std::string refusal(const wire::LeaseRequest& request, size_t found) const;
+
+  std::string host_;
+  std::vector<GpuCapacity> gpus_;
+  std::vector<Used> used_;
+  std::map<uint64_t, std::vector<wire::SliceGrant>> leases_;
+};
+
+}  // namespace tendril::daemon

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inventory as lines of text, both ways. Opens no library, so that the daemon can link it alone. See inventory.h.
+#include <cstdio>
+#include <cstdlib>
+
+#include "gpu/inventory.h"
+
+namespace tendril::gpu {
+namespace {
+
+constexpr size_t kDevicesMax = 1024;
+constexpr const char* kDriverLine = "tendril-driver";
+constexpr const char* kDeviceLine = "tendril-gpu";
+
+std::string cleaned(const std::string& text) {
+  std::string out = text;
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return out;
+}
+
+std::string to_hex(const std::string& bytes) {
+  static const char digits[] = "0123456789abcdef";
+  std::string out;
+  for (unsigned char c : bytes) {
+    out += digits[c >> 4];
+    out += digits[c & 15];
+  }
+  return out;
+}
+
+int nibble(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+bool from_hex(const std::string& text, std::string* out) {
+  if (text.size() % 2 != 0 || text.size() > 64) return false;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    const int high = nibble(text[i]), low = nibble(text[i + 1]);
+    if (high < 0 || low < 0) return false;
+    *out += static_cast<char>(high << 4 | low);
+  }
+  return true;
+}
+
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (char c : line) {
+    if (c == '\t') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
+}
+
+bool number(const std::string& text, uint64_t max, uint64_t* out) {
+  if (text.empty() || text.size() > 19) return false;
+  uint64_t value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return false;
+    value = value * 10 + static_cast<uint64_t>(c - '0');
+  }
+  *out = value;
+  return value <= max;
+}
+
+bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
+  uint64_t index = 0;
+  if (fields.size() < 7 || !number(fields[1], kDevicesMax, &index)) return false;
+  device->index = static_cast<uint32_t>(index);
+  device->pci_bus_id = fields[5].substr(0, 64);
+  device->name = fields[6].substr(0, 256);
+  return from_hex(fields[2], &device->uuid) &&
+         number(fields[3], UINT64_MAX, &device->memory_total_bytes) &&
+         number(fields[4], UINT64_MAX, &device->memory_taken_bytes);
+}
+
+}  // namespace
+
+std::string inventory_to_text(const Inventory& inventory) {
+  std::string text = std::string(kDriverLine) + '\t' + std::to_string(inventory.driver_version) +
+                     '\t' + cleaned(inventory.driver_path) + '\n';
+  for (const DeviceFacts& device : inventory.devices) {
+    text += std::string(kDeviceLine) + '\t' + std::to_string(device.index) + '\t' +
+            to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
+            std::to_string(device.memory_taken_bytes) + '\t' + cleaned(device.pci_bus_id) + '\t' +
+            cleaned(device.name) + '\n';
+  }
+  return text;
+}
+
+base::Result<Inventory> inventory_from_text(const std::string& text) {
+  Inventory inventory;
+  bool driver_seen = false;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = text.find('\n', begin);
+    if (end == std::string::npos) end = text.size();
+    const std::vector<std::string> fields = fields_of(text.substr(begin, end - begin));
+    begin = end + 1;
+    if (fields[0] == kDriverLine) {
+      uint64_t version = 0;
+      if (fields.size() < 3 || !number(fields[1], UINT32_MAX, &version)) {
+        return base::Status(base::Code::kInvalid, "the probe's driver line is malformed");
+      }
+      inventory.driver_version = static_cast<uint32_t>(version);
+      inventory.driver_path = fields[2];
+      driver_seen = true;
+    } else if (fields[0] == kDeviceLine) {
+      DeviceFacts device;
+      if (!device_from(fields, &device) || inventory.devices.size() >= kDevicesMax) {
+        return base::Status(base::Code::kInvalid, "the probe's GPU line is malformed");
+      }
+      inventory.devices.push_back(std::move(device));
+    }
+  }
+  if (!driver_seen) {
+    return base::Status(base::Code::kInvalid, "the probe said nothing about the driver");
+  }
+  return inventory;
+}
+
+}  // namespace tendril::gpu
