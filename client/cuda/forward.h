@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What generated bodies are made of: collects the arguments of one call, finds the session that must answer, turns handles into wire
+// ids and back. The first error found is kept and answered before anything is sent, as the driver would.
+#pragma once
+
+#include <cstring>
+
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+
+class Forward {
+ public:
+  explicit Forward(bool needs_context);
+
+  bool ok() const { return error_ == CUDA_SUCCESS; }
+  CUresult error() const { return error_; }
+
+  // Null pointers to things that must be there.
+  template <typename T>
+  bool pointer(T* p) {
+    if (p == nullptr) fail(CUDA_ERROR_INVALID_VALUE);
+    return p != nullptr;
+  }
+  template <typename T>
+  bool array(T* p, uint64_t count) {
+    if (p == nullptr && count != 0) fail(CUDA_ERROR_INVALID_VALUE);
+    return p != nullptr;
+  }
+  uint64_t stream(CUstream stream);
+  template <typename T>
+  uint64_t handle(Kind kind, T value) { return use(kind, handle_value(value)); }
+  uint64_t mint(Kind kind);
+  uint32_t device(CUdevice ordinal);
+  template <typename T>
+  wire::Array<uint64_t> handles(Kind kind, const T* values, uint64_t count) {
+    ids_.resize(count);
+    for (uint64_t i = 0; i < count; ++i) ids_[i] = use(kind, handle_value(values[i]));
+    return {ids_.data(), count};
+  }
+  template <typename T>
+  wire::Array<T> images(const T* values, uint64_t count) { return {values, count}; }
+  // Images with device ordinals or handles inside get overloads; the rest travel as they are.
+  template <typename T>
+  T localize(const T& image) { return image; }
+  CUmemLocation localize(const CUmemLocation& location);
+  template <typename T>
+  T globalize(const T& image) { return image; }
+
+  template <typename T>
+  void copy_out(T* into, uint64_t count, const wire::Array<T>& from) {
+    std::memcpy(into, from.data, (from.count < count ? from.count : count) * sizeof(T));
+  }
+  template <typename T>
+  T known(Kind kind, uint64_t id) {
+    Object* object = id != 0 ? known_object(kind, session_, context_, id) : nullptr;
+    return object != nullptr ? handle_cast<T>(object) : T{};
+  }
+  template <typename T>
+  void known_array(Kind kind, T* into, uint64_t count, const wire::Array<uint64_t>& ids) {
+    for (uint64_t i = 0; i < count && i < ids.count; ++i) into[i] = known<T>(kind, ids[i]);
+  }
+  template <typename T>
+  T adopt(Kind, uint64_t) {
+    T value{};
+    const uint64_t handle = minted_->handle.load(std::memory_order_relaxed);
+    std::memcpy(&value, &handle, sizeof value);
+    minted_ = nullptr;
+    return value;
+  }
+  template <typename T>
+  void drop(Kind kind, T value) {
+    if (Object* object = find_object(kind, handle_value(value))) destroy_object(kind, object);
+  }
+
+  template <typename Request, typename Answer>
+  CUresult call(const Request& m, Answer& r) {
+    const CUresult result = session_->call(context_, m, r);
+    if (result != CUDA_SUCCESS) unmint();
+    return result;
+  }
+  template <typename Request>
+  CUresult enqueue(const Request& m) { return session_->enqueue(context_, m); }
+
+ private:
+  void fail(CUresult error) {
+    if (error_ == CUDA_SUCCESS) error_ = error;
+  }
+  uint64_t use(Kind kind, uint64_t handle);
+  void unmint();
+
+  CUresult error_ = CUDA_SUCCESS;
+  Context* context_ = nullptr;
+  Session* session_ = nullptr;
+  Object* minted_ = nullptr;
+  Kind minted_kind_ = Kind::kNone;
+  std::vector<uint64_t> ids_;
+};
+
+}  // namespace tendril::client::cuda

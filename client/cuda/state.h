@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the client library knows: the process (sessions, devices, tables), and the calling thread (context stack, default stream). One
+// Process per attached process, made at cuInit, never destroyed: programs call us from their exit handlers. A forked child drops it
+// without a word to the servers. No lock here is held across a wait for a server, except the one of attaching.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/cuda_abi.gen.h"
+#include "api/cuda_messages.gen.h"
+#include "client/cuda/object.h"
+#include "client/cuda/range_map.h"
+#include "session/lane.h"
+
+namespace tendril::client::cuda {
+
+inline constexpr uint32_t kAttributesMax = 160;
+
+struct Device {
+  CUdevice ordinal = 0;   // as the program counts
+  uint32_t slot = 0;      // as its session counts
+  Session* session = nullptr;
+  std::string name, pci_bus_id;
+  CUuuid uuid{};
+  uint64_t memory_bytes = 0;
+  int32_t attributes[kAttributesMax] = {};
+  bool attribute_valid[kAttributesMax] = {};
+  int least_priority = 0, greatest_priority = 0;
+  uint64_t limits[CU_LIMIT_MAX] = {};
+  Context* primary = nullptr;  // exists from the start; active while retained
+};
+
+struct Context : Object {
+  Device* device = nullptr;
+  bool primary = false;
+  std::atomic<uint32_t> retains{0};     // primary: cuDevicePrimaryCtxRetain; attach counts otherwise
+  std::atomic<uint32_t> active{0};      // the worker has it
+  unsigned flags = 0;
+  uint64_t id = 0;                      // cuCtxGetId
+  std::atomic<int> sticky{0};           // an error that ends the context's usefulness
+  std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
+  uint64_t limits[CU_LIMIT_MAX] = {};
+  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  struct ThreadStream {
+    uint64_t thread;
+    Stream* stream;
+  };
+  std::vector<ThreadStream> thread_streams;  // per-thread default streams, by thread serial
+};
+
+// One attached server: the lane, and what arrives on it unasked.
+class Session final : public session::LaneEvents {
+ public:
+  uint32_t index = 0;
+  std::string endpoint;
+  std::unique_ptr<session::Lane> lane;
+  std::vector<Device*> devices;
+  int driver_version = 0;
+  std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
+
+  bool accepts_delivery(uint64_t address, uint64_t bytes) override;
+  void output(const char* text, size_t bytes) override;
+  void callback(const uint8_t* body, size_t bytes) override;
+  void sticky_error(int32_t result, const char* text, size_t bytes) override;
+  void lost(const base::Status& why) override;
+
+  // Sends a message whose answer nobody awaits.
+  template <typename Request>
+  CUresult enqueue(const Context* context, const Request& m) {
+    static_assert(!Request::kReplies);
+    return append(context, m, 0) ? CUDA_SUCCESS : lost_result();
+  }
+
+  // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's next call.
+  template <typename Request, typename Answer>
+  CUresult call(const Context* context, const Request& m, Answer& r) {
+    static_assert(Request::kReplies);
+    const uint32_t id = lane->new_reply_id();
+    if (!append(context, m, id)) return lost_result();
+    return answer(context, id, r);
+  }
+  template <typename Request, typename Answer>
+  CUresult call(Context* context, const Request& m, Answer& r) {
+    const CUresult result = call(static_cast<const Context*>(context), m, r);
+    note(context, result);
+    return result;
+  }
+
+  // For callers that put something between the request and the wait (bulk data).
+  template <typename Request>
+  bool append(const Context* context, const Request& m, uint32_t reply_id) {
+    const uint64_t bytes = wire::message_bytes(m);
+    uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), context != nullptr ? context->index : 0,
+                                static_cast<uint32_t>(bytes), reply_id);
+    if (body == nullptr) return false;
+    wire::write_message(m, body);
+    lane->commit();
+    return true;
+  }
+  template <typename Answer>
+  CUresult answer(const Context*, uint32_t reply_id, Answer& r) {
+    const session::Reply reply = lane->wait(reply_id);
+    if (reply.lost) return lost_result();
+    if (reply.bytes != 0 && !wire::read_message(r, reply.body, reply.bytes)) return CUDA_ERROR_UNKNOWN;
+    return static_cast<CUresult>(reply.result);
+  }
+
+  // Remembers a sticky error of `context`.
+  static void note(Context* context, CUresult result);
+  static CUresult lost_result() { return CUDA_ERROR_DEVICE_UNAVAILABLE; }
+};
+
+bool is_sticky(CUresult result);
+
+struct Process {
+  int pid = 0;
+  std::vector<Session*> sessions;
+  std::vector<Device*> devices;
+  int driver_version = 0;
+  std::atomic<bool> lost{false};
+  std::atomic<uint64_t> next_buffer_id{1};
+  std::atomic<uint64_t> next_context_id{1};
+  std::atomic<uint64_t> next_stream_id{10};
+  std::atomic<uint32_t> open_captures{0};
+  std::atomic<uint32_t> open_global_captures{0};
+  RangeMap ranges;
+  Table<Context> contexts;
+  Table<Stream> streams;
+  Table<Event> events;
+  Table<Module> modules;
+  Table<Library> libraries;
+  Table<Function> functions;  // CUfunction
+  Table<Function> kernels;    // CUkernel
+  Table<Object> others[static_cast<int>(Kind::kCount)];
+};
+
+// The attached process, or null before cuInit (and in a forked child).
+Process* process();
+// cuInit: attaches once. Later calls answer what the first did.
+CUresult initialize();
+
+inline constexpr uint32_t kStackMax = 64;
+struct ThreadState {
+  Context* stack[kStackMax];
+  uint32_t depth;
+  uint32_t pid;               // of the process the stack belongs to
+  uint64_t serial;            // identifies the thread; 0 until asked for
+  bool per_thread_default;    // inside a _ptsz/_ptds entry
+  CUstreamCaptureMode capture_mode;
+};
+ThreadState& thread_state();
+uint64_t thread_serial();
+
+inline Context* current_context() {
+  const ThreadState& t = thread_state();
+  return t.depth != 0 ? t.stack[t.depth - 1] : nullptr;
+}
+
+// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not initialised, no
+// context, destroyed context, or the context's sticky error.
+CUresult require_context(Context** out);
+
+// Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or per-thread. *out is null for the
+// legacy stream. The per-thread stream is made on first use.
+CUresult require_stream(Context* context, CUstream stream, Stream** out);
+inline uint64_t stream_wire_id(const Stream* stream) { return stream != nullptr ? stream->wire_id : api::kLegacyStream; }
+
+Device* device_of(CUdevice ordinal);  // null: no such device
+
+template <typename T>
+T handle_cast(const Object* object) {
+  return reinterpret_cast<T>(object->handle.load(std::memory_order_relaxed));
+}
+template <typename T>
+uint64_t handle_value(T handle) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<uint64_t>(handle);
+  } else {
+    return static_cast<uint64_t>(handle);
+  }
+}
+
+// A CUfunction or a CUkernel, as launches accept both.
+Function* find_function(CUfunction function);
+// Parameter layout and attributes; one round trip the first time. Null with *error set when it cannot be had.
+const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
+
+// The record of any kind, or null.
+Object* find_object(Kind kind, uint64_t handle);
+Object* create_object(Kind kind, Session* session, Context* context);
+void destroy_object(Kind kind, Object* object);
+// The record that stands for an object the worker named: found by its id, or made.
+Object* known_object(Kind kind, Session* session, Context* context, uint64_t wire_id);
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one session's calls in order against the driver. One thread takes calls off the lane (`run`); it never sleeps in the driver
+// for a client that waits: waits are polled for a while, then handed to waiter threads, so that other client threads' launches go on.
+// Everything here belongs to one client process; a worker process has exactly one Executor.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/cuda_messages.gen.h"
+#include "gpu/driver.h"
+#include "session/service.h"
+#include "wire/assignment.h"
+#include "worker/cuda/charge.h"
+#include "worker/cuda/objects.h"
+
+namespace tendril::worker::cuda {
+
+using api::Kind;
+
+class ModuleStore;
+
+// A context as the worker keeps it, by the index that CallHeader::context carries.
+struct WorkerContext {
+  CUcontext context = nullptr;
+  uint32_t slot = 0;
+  bool primary = false;
+  uint32_t retains = 0;
+  CUresult deferred = CUDA_SUCCESS;  // first error of calls without reply, told at the next wait
+};
+
+// A host function that the client runs: the driver's thread sleeps until the client has answered.
+class Callbacks;
+// Asynchronous copies to the client that are not delivered yet.
+class Deliveries;
+class Waiters;
+class Output;
+
+class Executor {
+ public:
+  Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting);
+  ~Executor();
+
+  // Until the client goes. Returns the exit status.
+  int run();
+
+  gpu::Driver& driver() { return *driver_; }
+  session::Service& service() { return *service_; }
+  Objects& objects() { return objects_; }
+  Charge& charge() { return charge_; }
+  Callbacks& callbacks() { return *callbacks_; }
+  Deliveries& deliveries() { return *deliveries_; }
+  ModuleStore& store() { return *store_; }
+  const wire::Assignment& assignment() const { return assignment_; }
+
+  // The driver's ordinal of a slot of this session; -1: the client made the slot up.
+  CUdevice device_of(uint32_t slot) const;
+  // The context of the call being executed (null when it named none) and its bookkeeping.
+  WorkerContext* context() { return current_; }
+  // Slot of the context of the call; 0 when there is none.
+  uint32_t slot() const { return current_ != nullptr ? current_->slot : 0; }
+  WorkerContext* find_context(uint64_t id);
+  WorkerContext* add_context(uint64_t id);
+  void remove_context(uint64_t id);
+  // Makes `context` current on the executor thread, if it is not.
+  CUresult use(CUcontext context);
+  // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64 MiB.
+  void* scratch(uint64_t bytes);
+
+  // Results of calls, from the generated dispatcher.
+  void finish(const session::Call& call, CUresult result);
+  template <typename Answer>
+  void answer(const session::Call& call, CUresult result, const Answer& r) {
+    if (answered_elsewhere_) {  // a wait took the call over and will reply itself
+      answered_elsewhere_ = false;
+      return;
+    }
+    const uint64_t bytes = result == CUDA_SUCCESS || always_has_body_ ? wire::message_bytes(r) : 0;
+    always_has_body_ = false;
+    uint8_t* body = bytes != 0 ? reply_buffer(bytes) : nullptr;
+    if (body != nullptr) wire::write_message(r, body);
+    send_reply(call, result, body, static_cast<uint32_t>(body != nullptr ? bytes : 0));
+  }
+  // For handlers whose reply carries data also with an error (JIT logs).
+  void reply_with_body_anyway() { always_has_body_ = true; }
+
+  // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from the handler afterwards.
+  enum class WaitKind : uint8_t { kStream, kEvent, kContext };
+  CUresult wait(WaitKind kind, void* object);
+  // The error that calls without reply left behind in the current context, once.
+  CUresult take_deferred();
+  // Remembers the error of a call without reply.
+  void defer(CUresult result);
+
+  const session::Call& call() const { return *call_; }
+
+ private:
+  friend class Waiters;
+  bool enter_context(const session::Call& call);
+  void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
+  uint8_t* reply_buffer(uint64_t bytes);
+  bool poll_waits();
+
+  gpu::Driver* driver_;
+  session::Service* service_;
+  wire::Assignment assignment_;
+  Objects objects_;
+  Charge charge_;
+  std::vector<std::unique_ptr<WorkerContext>> contexts_;  // by client index
+  WorkerContext* current_ = nullptr;
+  CUcontext driver_current_ = nullptr;
+  const session::Call* call_ = nullptr;
+  bool answered_elsewhere_ = false;
+  bool always_has_body_ = false;
+  std::vector<uint8_t> reply_;
+  std::vector<std::unique_ptr<uint8_t[]>> scratch_;
+  uint64_t scratch_bytes_ = 0;
+  std::unique_ptr<Callbacks> callbacks_;
+  std::unique_ptr<Deliveries> deliveries_;
+  std::unique_ptr<Waiters> waiters_;
+  std::unique_ptr<Output> output_;
+  std::unique_ptr<ModuleStore> store_;
+};
+
+}  // namespace tendril::worker::cuda

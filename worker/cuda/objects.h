@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The worker's tables: ids (chosen by the client, or by us with api::kWorkerBit) to the driver's objects, by kind. The peer is hostile:
+// an id of the wrong kind, an unused one or one used twice is an error of that call and nothing else. Used by the executor thread only.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "api/handle.h"
+
+namespace tendril::worker::cuda {
+
+class Objects {
+ public:
+  // False: the id is malformed or taken.
+  bool bind(api::Kind kind, uint64_t id, void* object);
+  void* find(api::Kind kind, uint64_t id) const;  // null: none
+  void* unbind(api::Kind kind, uint64_t id);      // null: none
+  // The id of a driver object; one of ours when the client has not named it.
+  uint64_t id_of(api::Kind kind, void* object);
+  template <typename Visit>
+  void for_each(api::Kind kind, Visit&& visit) {
+    for (const Slot& slot : tables_[static_cast<int>(kind)].slots) {
+      if (slot.id != 0) visit(slot.id, slot.object);
+    }
+    for (const auto& entry : tables_[static_cast<int>(kind)].ours) visit(entry.first, entry.second);
+  }
+
+ private:
+  struct Slot {
+    uint64_t id = 0;
+    void* object = nullptr;
+  };
+  struct Table {
+    std::vector<Slot> slots;                        // by the client's index
+    std::unordered_map<uint64_t, void*> ours;       // ids with kWorkerBit
+    std::unordered_map<void*, uint64_t> reverse;
+    uint32_t next = 1;
+  };
+  static bool has_reverse(api::Kind kind);
+  Table tables_[static_cast<int>(api::Kind::kCount)];
+};
+
+}  // namespace tendril::worker::cuda
