@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client libraries of this build (TENDRIL_BUILD_DIR) against rules_binary.py, and those rules against fixtures that break them.
+With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer itself needs a C++ runtime."""
+import os
+import pathlib
+import re
+import unittest
+
+import rules_binary as rules
+import tree
+from check_case import CheckCase
+
+BUILD = os.environ.get("TENDRIL_BUILD_DIR")
+SANITIZED = bool(os.environ.get("TENDRIL_SANITIZE"))
+
+
+def described():
+    """The names in api/cuda/signatures.txt."""
+    return {re.search(r"(\w+)\(", line).group(1) for line in tree.text("api/cuda/signatures.txt").splitlines() if "(" in line}
+
+
+@unittest.skipIf(BUILD is None, "TENDRIL_BUILD_DIR is not set: run by ctest")
+class Tree(CheckCase):
+    def libraries(self):
+        folder = pathlib.Path(BUILD) / "lib" / "client"
+        return [folder / "libcuda.so.1", folder / "libnvidia-ml.so.1"]
+
+    def each(self, rule):
+        for library in self.libraries():
+            with self.subTest(library=library.name):
+                self.assertTrue(library.exists(), f"{library.name} was not built")
+                self.clean(rule(library))
+
+    def test_cuda_exports(self):
+        library, wanted = self.libraries()[0], described()
+        self.assertGreaterEqual(len(wanted), 637)
+        self.assertTrue(library.exists(), "libcuda.so.1 was not built")
+        table = rules.dynamic_symbols(library)
+        self.clean(rules.exports(table, "cu", wanted) + rules.surplus(table, wanted | graphics()))
+
+    def test_nvml_exports(self):
+        library = self.libraries()[1]
+        self.assertTrue(library.exists(), "libnvidia-ml.so.1 was not built")
+        self.clean(rules.exports(rules.dynamic_symbols(library), "nvml", {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"}))
+
+    @unittest.skipIf(SANITIZED, "a sanitizer needs more")
+    def test_needed(self):
+        self.each(lambda library: rules.needed(rules.output("readelf", "-dW", str(library))))
+
+    @unittest.skipIf(SANITIZED, "a sanitizer needs more")
+    @unittest.skipIf(os.environ.get("TENDRIL_ALLOW_NEW_GLIBC") == "1", "TENDRIL_ALLOW_NEW_GLIBC=1")
+    def test_glibc_floor(self):
+        self.each(lambda library: rules.glibc_floor(rules.dynamic_symbols(library)))
+
+    @unittest.skipIf(SANITIZED, "a sanitizer needs more")
+    def test_nothing_runs_on_load(self):
+        self.each(lambda library: rules.initialisers(rules.output("nm", str(library))))
+
+
+def graphics():
+    """Entry points of graphics interoperability: exported, as the driver does, but outside the described signatures."""
+    page = tree.ROOT / "api/cuda/graphics_names.txt"
+    return set(page.read_text().split()) if page.is_file() else set()
+
+
+TABLE = """
+libcuda.so.1:     file format elf64-x86-64
+
+DYNAMIC SYMBOL TABLE:
+0000000000000000      DF *UND*	0000000000000000 (GLIBC_2.2.5) free
+0000000000000000      DF *UND*	0000000000000000 (GLIBC_2.34) pthread_create
+0000000000000000  w   D  *UND*	0000000000000000  Base        __gmon_start__
+0000000000004940 g    DF .text	00000000000007ad  Base        cuInit
+0000000000004990  w   DF .text	0000000000000012  Base        _ZNSt6vectorIiE
+0000000000005000 g    DO .data	0000000000000008 (V1)         cuTable
+"""
+
+
+class Rules(CheckCase):
+    def test_exports(self):
+        self.assertEqual(rules.exported(TABLE), {"cuInit", "_ZNSt6vectorIiE", "cuTable"})
+        self.finds(rules.exports(TABLE, "cu", {"cuInit", "cuFoo"}), ["_ZNSt6vectorIiE", "does not export 'cuFoo'"])
+        self.finds(rules.surplus(TABLE, {"cuInit", "_ZNSt6vectorIiE"}), ["cuTable"])
+
+    def test_glibc_floor(self):
+        self.finds(rules.glibc_floor(TABLE), ["pthread_create of glibc 2.34"])
+        self.clean(rules.glibc_floor(TABLE.replace("2.34", "2.28")))
+
+    def test_needed(self):
+        line = " 0x01 (NEEDED)             Shared library: [{}]\n"
+        self.clean(rules.needed(line.format("libc.so.6")))
+        self.finds(rules.needed(line.format("libc.so.6") + line.format("libstdc++.so.6")), ["libstdc++"])
+        self.finds(rules.needed(""), ["no NEEDED"])
+        self.finds(rules.needed(line.format("libc.so.6") + " 0x1d (RUNPATH) Library runpath: [/x]\n"), ["RUNPATH"])
+
+    def test_initialisers(self):
+        self.clean(rules.initialisers("000000 t _GLOBAL__sub_I_eh_alloc.cc\n000000 t _GLOBAL__sub_I__ZN9\n"))
+        self.finds(rules.initialisers("000000 t _GLOBAL__sub_I_state.cc\n"), ["state.cc"])
+
+
+if __name__ == "__main__":
+    unittest.main()
