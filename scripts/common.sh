@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+# What scripts/test, scripts/longtest and scripts/demo share: where things are, building with a log, and results that add up.
+# Sourced, never run. A result is one line "passed|failed|skipped NAME" in $results, so that the last line can be computed.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+logs=$root/build/logs
+jobs=${TENDRIL_JOBS:-$(nproc)}
+export CMAKE_BUILD_PARALLEL_LEVEL=$jobs
+
+say() { printf '%s\n' "$*"; }
+
+# Runs a command with its output in $logs/NAME.log; on failure shows the end of it.
+logged() {
+  local name=$1 status=0 began=$SECONDS
+  shift
+  mkdir -p "$logs"
+  "$@" >"$logs/$name.log" 2>&1 </dev/null || status=$?
+  if [ "$status" = 0 ]; then
+    printf '  %-28s %4d s\n' "$name" $((SECONDS - began))
+  else
+    printf '  %-28s %4d s   FAILED (status %d); the end of build/logs/%s.log:\n' "$name" $((SECONDS - began)) "$status" "$name"
+    grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | sed 's/^/    /' || true
+    tail -n 25 "$logs/$name.log" | sed 's/^/    /'
+  fi
+  return "$status"
+}
+
+result() { printf '%s %s\n' "$1" "$2" >>"$results"; }
+
+# The same, counted as a test when it fails: a build that breaks must not look like tests that were not there.
+step() {
+  if logged "$@"; then
+    return 0
+  fi
+  result failed "$1"
+  return 1
+}
+
+configure() { # PRESET
+  step "configure-$1" cmake -S "$root" --preset "$1"
+}
+
+build() { # PRESET [TARGET...]
+  local preset=$1
+  shift
+  local targets=()
+  [ $# = 0 ] || targets=(--target "$@")
+  step "build-$preset" cmake --build "$root/build/$preset" "${targets[@]}"
+}
+
+# Runs ctest in a folder of a build and adds every test to the results. NAME FOLDER [ctest options]
+run_ctest() {
+  local name=$1 folder=$2 status=0 began=$SECONDS
+  shift 2
+  mkdir -p "$logs"
+  rm -f "$logs/$name.xml"
+  ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j "$jobs" --output-on-failure \
+    --output-junit "$logs/$name.xml" "$@" >"$logs/$name.log" 2>&1 </dev/null || status=$?
+  python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" >>"$results"
+  printf '  %-28s %4d s   %s\n' "$name" $((SECONDS - began)) "$(python3 -B "$root/tools/test_results.py" brief "$name" "$results")"
+  if [ "$status" != 0 ]; then
+    grep -E '^ *[0-9]+ - |Failed|\*\*\*|FAILED|Error|error:' "$logs/$name.log" | tail -n 40 | sed 's/^/    /' || true
+  fi
+}
+
+# Every libFuzzer target of the fuzz preset for so many seconds, with its corpus if the repository has one.
+run_fuzzers() { # SECONDS
+  local seconds=$1 targets=() target name corpus status
+  configure fuzz || return 0
+  mapfile -t targets < <(cd "$root/build/fuzz" && ninja -t targets all | sed -nE 's/^([^ :]*_fuzz): .*/\1/p' | grep -v '\.dir/' | sort -u)
+  if [ ${#targets[@]} = 0 ]; then
+    say "  no fuzz targets"
+    result failed fuzz-targets
+    return 0
+  fi
+  build fuzz "${targets[@]}" || return 0
+  mkdir -p "$root/build/fuzz/found"
+  for target in "${targets[@]}"; do
+    name=$(basename "$target")
+    [ -x "$root/build/fuzz/$target" ] || continue # an alias of one that was seen
+    mkdir -p "$root/build/fuzz/corpus/$name"
+    corpus=("$root/build/fuzz/corpus/$name")
+    [ ! -d "$root/tests/corpus/$name" ] || corpus+=("$root/tests/corpus/$name")
+    status=0
+    logged "fuzz-$name" "$root/build/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+      -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
+    if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
+  done
+}
+
+# Prints failures and the one line that others read; the exit status is that of the whole run.
+summary() {
+  say ""
+  python3 -B "$root/tools/test_results.py" total "$results"
+}
