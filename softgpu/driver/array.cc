@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Array creation and description. See array.h.
+
+#include "softgpu/driver/array.h"
+
+#include "softgpu/driver/context.h"
+#include "softgpu/driver/entry.h"
+#include "softgpu/driver/memory_map.h"
+
+namespace tendril::softgpu {
+namespace {
+
+size_t format_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
+  SOFT_CONTEXT(context);
+  size_t element = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  unsigned channels = descriptor.NumChannels;
+  if (element == 0 || (channels != 1 && channels != 2 && channels != 4) || descriptor.Width == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (descriptor.Width > 131072 || descriptor.Height > 65536 || descriptor.Depth > 16384)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (descriptor.Height == 0 && descriptor.Depth != 0 &&
+      (descriptor.Flags & CUDA_ARRAY3D_LAYERED) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_shared<Array>();
+  made->pitch = descriptor.Width * element;
+  made->rows = descriptor.Height == 0 ? 1 : descriptor.Height;
+  made->slices = descriptor.Depth == 0 ? 1 : descriptor.Depth;
+  uint64_t bytes = static_cast<uint64_t>(made->pitch) * made->rows * made->slices;
+  if (!MemoryMap::instance().charge(context->device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  made->device = context->device;
+  made->bytes.resize(bytes);
+  made->descriptor = descriptor;
+  made->context = context->handle;
+  made->handle = arrays().add(made);
+  *out = made->handle;
+  return CUDA_SUCCESS;
+}
+
+template <typename T>
+CUDA_ARRAY3D_DESCRIPTOR flat(const T& from) {
+  return {from.Width, from.Height, 0, from.Format, from.NumChannels, 0};
+}
+
+}  // namespace
+
+Array::~Array() { MemoryMap::instance().discharge(device, bytes.size()); }
+
+ArrayTable& arrays() {
+  static auto& table = *new ArrayTable;
+  return table;
+}
+
+SOFT(cuArrayCreate_v2)(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* p) {
+  return pHandle == nullptr || p == nullptr ? CUDA_ERROR_INVALID_VALUE : create(pHandle, flat(*p));
+}
+SOFT(cuArrayCreate)(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR_v1* p) {
+  return pHandle == nullptr || p == nullptr ? CUDA_ERROR_INVALID_VALUE : create(pHandle, flat(*p));
+}
+SOFT(cuArray3DCreate_v2)(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* p) {
+  return pHandle == nullptr || p == nullptr ? CUDA_ERROR_INVALID_VALUE : create(pHandle, *p);
+}
+SOFT(cuArray3DCreate)(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1* p) {
+  if (pHandle == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return create(pHandle, {p->Width, p->Height, p->Depth, p->Format, p->NumChannels, p->Flags});
+}
+
+SOFT(cuArrayDestroy)(CUarray hArray) {
+  SOFT_CONTEXT(context);
+  return arrays().remove(hArray) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+SOFT(cuArray3DGetDescriptor_v2)(CUDA_ARRAY3D_DESCRIPTOR* p, CUarray hArray) {
+  ArrayPtr array = arrays().get(hArray);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  *p = array->descriptor;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuArrayGetDescriptor_v2)(CUDA_ARRAY_DESCRIPTOR* p, CUarray hArray) {
+  ArrayPtr array = arrays().get(hArray);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  const CUDA_ARRAY3D_DESCRIPTOR& d = array->descriptor;
+  *p = {d.Width, d.Height, d.Format, d.NumChannels};
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuArrayGetMemoryRequirements)
+(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUarray hArray, CUdevice device) {
+  ArrayPtr array = arrays().get(hArray);
+  if (requirements == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  *requirements = {};
+  requirements->size = round_up(array->bytes.size(), 65536);
+  requirements->alignment = 65536;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// CUDA arrays as plain rows in host memory: enough for copies. Textures do not exist here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "api/cuda_abi.gen.h"
+#include "softgpu/driver/handle.h"
+
+namespace tendril::softgpu {
+
+struct Array {
+  CUarray handle = nullptr;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor = {};
+  CUcontext context = nullptr;
+  int device = 0;
+  size_t pitch = 0, rows = 1, slices = 1;
+  std::vector<uint8_t> bytes;
+  ~Array();
+};
+using ArrayPtr = std::shared_ptr<Array>;
+using ArrayTable = HandleTable<CUarray, Array, HandleKind::kArray>;
+ArrayTable& arrays();
+
+}  // namespace tendril::softgpu

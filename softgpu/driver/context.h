@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts and the stack of them that each thread has. A context owns its streams and the sticky
+// error; work is submitted through it because the legacy stream orders itself against all its
+// blocking streams. Any thread.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "api/cuda_abi.gen.h"
+#include "softgpu/driver/handle.h"
+#include "softgpu/driver/scheduler.h"
+
+namespace tendril::softgpu {
+
+class Stream;
+
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  CUcontext handle = nullptr;
+  int device = 0;
+  unsigned flags = 0;
+  uint64_t id = 0;
+  bool primary = false;
+  unsigned attach_count = 1;
+  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
+  std::mutex lock;  // what follows
+  size_t limits[CU_LIMIT_MAX] = {};
+  std::set<CUcontext> peers;
+
+  // First error of executed work; it never goes away.
+  CUresult error() const { return static_cast<CUresult>(error_.load(std::memory_order_acquire)); }
+  void fail(CUresult code);
+  bool destroyed() const { return destroyed_; }
+  const volatile bool* cancel() const { return &cancel_; }
+
+  std::shared_ptr<Stream> legacy_stream();
+  std::shared_ptr<Stream> thread_stream();
+  void add_stream(const std::shared_ptr<Stream>& stream);
+  void drop_stream(const std::shared_ptr<Stream>& stream);
+  std::vector<std::shared_ptr<Stream>> streams();
+
+  // Appends work to a stream, ordered after what the rules of the legacy stream say.
+  TokenPtr submit(const std::shared_ptr<Stream>& stream, Op op, bool inline_ok = false);
+  // Waits for all work of all streams; then the sticky error.
+  CUresult synchronise();
+  bool idle();
+  // Ends the context: pending work gets a moment, then is cancelled; memory and objects go.
+  void destroy();
+
+  // Device printf text, shown at synchronisation.
+  void print(std::string_view text);
+  void flush_print();
+
+ private:
+  std::atomic<int> error_{CUDA_SUCCESS};
+  volatile bool cancel_ = false;
+  std::atomic<bool> destroyed_{false};
+  std::mutex order_;  // makes "last of every stream" and "append" one step
+  std::shared_ptr<Stream> legacy_;
+  std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
+  std::vector<std::shared_ptr<Stream>> streams_;
+  std::mutex print_lock_;
+  std::string printed_;
+};
+using ContextPtr = std::shared_ptr<Context>;
+
+using ContextTable = HandleTable<CUcontext, Context, HandleKind::kContext>;
+ContextTable& contexts();
+
+ContextPtr make_context(int device, unsigned flags, CUcontext handle);
+// The context on top of this thread's stack and CUDA_SUCCESS, or the code to answer with. `usable`
+// also reports the sticky error, as nearly every call must; `bare` is for the few that work on a
+// failed context.
+CUresult usable_context(ContextPtr* out);
+CUresult bare_context(ContextPtr* out);
+std::vector<CUcontext>& context_stack();
+
+// Makes a context current for a scope.
+class CurrentScope {
+ public:
+  explicit CurrentScope(CUcontext context) { context_stack().push_back(context); }
+  ~CurrentScope() { context_stack().pop_back(); }
+};
+
+}  // namespace tendril::softgpu
+
+// Shorthand of nearly every body: the current context, or return what is wrong with it.
+#define SOFT_CONTEXT(name)             \
+  ::tendril::softgpu::ContextPtr name; \
+  if (CUresult bad = usable_context(&name); bad != CUDA_SUCCESS) return bad

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Typed handle tables: every handle that leaves the library is a number minted here, never a
+// pointer, and is never used again. A stale, foreign or invented handle is simply not found.
+// Callable from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace tendril::softgpu {
+
+// Tells kinds of handles apart in a trace: handle = 0x0d00'0000'0000 | kind << 36 | serial << 4.
+enum class HandleKind : uint64_t {
+  kContext = 1,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kLibrary,
+  kKernel,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kPool,
+  kAllocation,
+  kLinker,
+  kArray,
+  kUserObject,
+  kGreen,
+};
+
+template <typename H, typename T, HandleKind kKind>
+class HandleTable {
+ public:
+  H mint() {
+    uint64_t serial = next_.fetch_add(1, std::memory_order_relaxed);
+    return (H)(0x0d0000000000ull | static_cast<uint64_t>(kKind) << 36 |
+               serial << 4);  // NOLINT: pointer or integer
+  }
+  void put(H handle, std::shared_ptr<T> object) {
+    std::unique_lock guard(lock_);
+    objects_[key(handle)] = std::move(object);
+  }
+  H add(std::shared_ptr<T> object) {
+    H handle = mint();
+    put(handle, std::move(object));
+    return handle;
+  }
+  std::shared_ptr<T> get(H handle) const {
+    std::shared_lock guard(lock_);
+    auto found = objects_.find(key(handle));
+    return found == objects_.end() ? nullptr : found->second;
+  }
+  std::shared_ptr<T> remove(H handle) {
+    std::unique_lock guard(lock_);
+    auto found = objects_.find(key(handle));
+    if (found == objects_.end()) return nullptr;
+    std::shared_ptr<T> object = std::move(found->second);
+    objects_.erase(found);
+    return object;
+  }
+  std::vector<std::pair<H, std::shared_ptr<T>>> all() const {
+    std::shared_lock guard(lock_);
+    std::vector<std::pair<H, std::shared_ptr<T>>> list;
+    for (const auto& [k, object] : objects_) list.emplace_back((H)k, object);  // NOLINT
+    return list;
+  }
+
+ private:
+  static uint64_t key(H handle) { return (uint64_t)handle; }  // NOLINT
+  mutable std::shared_mutex lock_;
+  std::unordered_map<uint64_t, std::shared_ptr<T>> objects_;
+  std::atomic<uint64_t> next_{1};
+};
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokens, queues and the thread pool. See scheduler.h. Threads are detached and everything global
+// is leaked on purpose: a program may leave main while work is under way.
+
+#include "softgpu/driver/scheduler.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <thread>
+
+namespace tendril::softgpu {
+namespace {
+
+constexpr auto kIdleTime = std::chrono::seconds(2);  // a thread without work leaves after this
+
+struct Pool {
+  std::mutex lock;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> tasks;
+  unsigned idle = 0;
+  std::atomic<unsigned> threads{0};
+};
+
+Pool& pool() {
+  static auto& instance = *new Pool;
+  return instance;
+}
+
+void pool_thread() {
+  Pool& p = pool();
+  std::unique_lock guard(p.lock);
+  for (;;) {
+    if (p.tasks.empty()) {
+      ++p.idle;
+      bool woken = p.changed.wait_for(guard, kIdleTime, [&] { return !p.tasks.empty(); });
+      --p.idle;
+      if (!woken) break;
+    }
+    std::function<void()> task = std::move(p.tasks.front());
+    p.tasks.pop_front();
+    guard.unlock();
+    task();
+    task = nullptr;
+    guard.lock();
+  }
+  p.threads.fetch_sub(1);
+}
+
+}  // namespace
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void run_on_pool(std::function<void()> what) {
+  Pool& p = pool();
+  bool start;
+  {
+    std::lock_guard guard(p.lock);
+    p.tasks.push_back(std::move(what));
+    start = p.idle < p.tasks.size();
+    if (start) p.threads.fetch_add(1);
+  }
+  if (start) {
+    std::thread(pool_thread).detach();
+  } else {
+    p.changed.notify_one();
+  }
+}
+
+unsigned pool_threads() { return pool().threads.load(); }
+
+void Token::wait() {
+  if (done()) return;
+  std::unique_lock guard(lock_);
+  changed_.wait(guard, [&] { return done(); });
+}
+
+bool Token::wait_ms(int64_t timeout_ms) {
+  std::unique_lock guard(lock_);
+  return changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), [&] { return done(); });
+}
+
+void Token::then(std::function<void()> what) {
+  {
+    std::lock_guard guard(lock_);
+    if (!done()) {
+      waiting_.push_back(std::move(what));
+      return;
+    }
+  }
+  what();
+}
+
+void Token::complete() {
+  std::vector<std::function<void()>> ready;
+  {
+    std::lock_guard guard(lock_);
+    finished_ns_ = now_ns();
+    done_.store(true, std::memory_order_release);
+    ready.swap(waiting_);
+    changed_.notify_all();
+  }
+  for (auto& what : ready) what();
+}
+
+TokenPtr Queue::push(Op op) {
+  if (!op.token) op.token = std::make_shared<Token>();
+  TokenPtr token = op.token;
+  {
+    std::lock_guard guard(lock_);
+    last_ = token;
+    ops_.push_back(std::move(op));
+    if (active_) return token;
+    active_ = true;
+  }
+  run_on_pool([self = shared_from_this()] { self->drain(); });
+  return token;
+}
+
+TokenPtr Queue::push_inline(Op op, std::unique_lock<std::mutex>& order) {
+  if (!op.token) op.token = std::make_shared<Token>();
+  TokenPtr token = op.token;
+  {
+    std::lock_guard guard(lock_);
+    last_ = token;
+    if (active_) {
+      ops_.push_back(std::move(op));
+      return token;
+    }
+    active_ = true;
+  }
+  order.unlock();
+  op.run();
+  op.run = nullptr;
+  token->complete();
+  {
+    std::lock_guard guard(lock_);
+    active_ = !ops_.empty();
+    if (!active_) return token;
+  }
+  run_on_pool([self = shared_from_this()] { self->drain(); });
+  return token;
+}
+
+TokenPtr Queue::last() const {
+  std::lock_guard guard(lock_);
+  return last_ && !last_->done() ? last_ : nullptr;
+}
+
+void Queue::drain() {
+  for (;;) {
+    TokenPtr missing;
+    Op op;
+    {
+      std::lock_guard guard(lock_);
+      if (ops_.empty()) {
+        active_ = false;
+        return;
+      }
+      for (const TokenPtr& other : ops_.front().after)
+        if (!other->done()) missing = other;
+      if (!missing) {
+        op = std::move(ops_.front());
+        ops_.pop_front();
+      }
+    }
+    if (missing) {
+      missing->then([self = shared_from_this()] { run_on_pool([self] { self->drain(); }); });
+      return;
+    }
+    op.run();
+    op.run = nullptr;  // what it holds goes before anyone is told
+    op.after.clear();
+    op.token->complete();
+  }
+}
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchrony of the software GPU: tokens (something will be done), queues (work in order) and an
+// elastic pool of threads that run queues which have work. An idle queue owns no thread. A queue's
+// head waits for tokens of other queues without holding a thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tendril::softgpu {
+
+int64_t now_ns();
+
+// Completion of one piece of work. Completed exactly once.
+class Token {
+ public:
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  void wait();
+  // False when the time is over first.
+  bool wait_ms(int64_t timeout_ms);
+  // Runs `what` when done: at once on this thread, or later on the thread that completes.
+  void then(std::function<void()> what);
+  void complete();
+  int64_t finished_ns() const { return finished_ns_; }
+
+ private:
+  std::atomic<bool> done_{false};
+  int64_t finished_ns_ = 0;
+  std::mutex lock_;
+  std::condition_variable changed_;
+  std::vector<std::function<void()>> waiting_;
+};
+using TokenPtr = std::shared_ptr<Token>;
+
+// Runs `what` soon on some thread of the pool; starts a thread when all are busy, because work may
+// block for long.
+void run_on_pool(std::function<void()> what);
+// Threads alive now. For tests.
+unsigned pool_threads();
+
+struct Op {
+  std::function<void()> run;
+  std::vector<TokenPtr>
+      after;       // of other queues; all earlier than this op, so waiting cannot form a circle
+  TokenPtr token;  // made by push when empty
+};
+
+class Queue : public std::enable_shared_from_this<Queue> {
+ public:
+  TokenPtr push(Op op);
+  // Appends, and if it is the only op runs it on this thread before returning. The caller's lock
+  // orders appends to several queues; it is released before the op runs. The op must have nothing
+  // to wait for.
+  TokenPtr push_inline(Op op, std::unique_lock<std::mutex>& order);
+  // Of the op appended last; null when everything is done.
+  TokenPtr last() const;
+  bool idle() const { return last() == nullptr; }
+
+ private:
+  void drain();
+
+  mutable std::mutex lock_;
+  std::deque<Op> ops_;
+  bool active_ = false;  // someone drains, will drain, or waits for a token in order to drain
+  TokenPtr last_;
+};
+
+}  // namespace tendril::softgpu
