@@ -19,8 +19,8 @@ logged() {
     printf '  %-28s %4d s\n' "$name" $((SECONDS - began))
   else
     printf '  %-28s %4d s   FAILED (status %d); the end of build/logs/%s.log:\n' "$name" $((SECONDS - began)) "$status" "$name"
-    grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | sed 's/^/    /' || true
-    tail -n 25 "$logs/$name.log" | sed 's/^/    /'
+    grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | cut -c1-200 | sed 's/^/    /' || true
+    tail -n 25 "$logs/$name.log" | cut -c1-200 | sed 's/^/    /'
   fi
   return "$status"
 }
@@ -45,7 +45,7 @@ build() { # PRESET [TARGET...]
   shift
   local targets=()
   [ $# = 0 ] || targets=(--target "$@")
-  step "build-$preset" cmake --build "$root/build/$preset" "${targets[@]}"
+  step "build-$preset" cmake --build "$root/build/$preset" "${targets[@]}" -- -k 0
 }
 
 # Runs ctest in a folder of a build and adds every test to the results. NAME FOLDER [ctest options]
