@@ -32,7 +32,8 @@ struct KernelInfo {
   uint32_t line = 0;                   // of its .entry
 };
 
-// One module-scope variable. `bytes` is its initial image (zero-filled to `size`); `relocations` are addresses of other symbols to
+// One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty without initialiser) and the rest is
+// zero, so that a huge array costs nothing here. `relocations` are addresses of other symbols to
 // be added into it once the driver half has placed every variable.
 struct GlobalInfo {
   enum class Space : uint8_t { kGlobal, kConst };

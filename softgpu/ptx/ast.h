@@ -21,6 +21,9 @@ enum class Type : uint8_t {
 };
 
 uint32_t type_bytes(Type t);  // predicates count as 4
+struct Operand;
+// The bits an immediate has as an operand of type `t`: floats are rounded to it, integers are taken as bit patterns.
+uint64_t literal_bits(const Operand& o, Type t);
 Type type_from_name(std::string_view name);  // without the dot; kNone when unknown
 inline bool is_float(Type t) { return t >= Type::kF16; }
 inline bool is_signed(Type t) { return t >= Type::kS8 && t <= Type::kS64; }
@@ -39,7 +42,7 @@ struct Variable {
   Space space = Space::kGlobal;
   Type type = Type::kB32;
   uint8_t vec = 1;             // .v2 / .v4
-  bool is_array = false, is_extern = false;
+  bool is_array = false, is_extern = false, is_kernel_param = false;
   uint32_t align = 1;
   uint64_t bytes = 0;          // 0 for `extern x[]`
   uint32_t reg_count = 0;      // for %r<N>: N; plain register: 0

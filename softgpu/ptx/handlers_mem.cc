@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads and stores. A warp's 32 addresses are checked together where possible: one bounds check on the smallest and largest, then one
+// copy (contiguous), one broadcast (uniform) or an unchecked gather. Lanes are looked at one by one only when that fails, which is
+// also where faults are found. Compiled once per instruction set.
+#include "softgpu/ptx/handlers_isa.h"
+#include "softgpu/ptx/lanes.h"
+#include "softgpu/ptx/memory.h"
+
+namespace tendril::softgpu {
+namespace TENDRIL_ISA {
+namespace {
+
+struct Access {
+  alignas(64) uint64_t address[32];
+  uint64_t low, high, bits;
+  uint8_t* base = nullptr;  // add an address to get a host pointer; null: go lane by lane
+  MemSpace space;
+  bool global = false, contiguous = false;
+};
+
+constexpr uint64_t kMaxPagesChecked = 16;
+
+inline uint64_t* unused_lane_fix(uint64_t* address, uint32_t m) {
+  uint64_t first = address[__builtin_ctz(m)];
+  for (int i = 0; i < 32; ++i) address[i] = (m & kBit[i]) ? address[i] : first;
+  return address;
+}
+
+inline void find_global(Access& x, const Warp& w, uint32_t size) {
+  const MemoryView& view = *w.block->launch->request->memory;
+  x.global = true;
+  for (const MemoryRegion& r : view.regions) {
+    uint64_t lo = x.low - r.base, hi = x.high - r.base;
+    if (lo >= r.bytes || hi >= r.bytes || size > r.bytes - hi) continue;
+    if (r.valid_pages) {
+      uint64_t p = lo / kPageBytes, q = (hi + size - 1) / kPageBytes;
+      if (q - p > kMaxPagesChecked) return;
+      for (; p <= q; ++p)
+        if (!r.valid_pages[p]) return;
+    }
+    x.base = r.host - r.base;
+    return;
+  }
+}
+
+inline void find_window(Access& x, Warp& w, uint32_t size) {
+  Block& b = *w.block;
+  MemSpace s = x.space;
+  if (s == MemSpace::kGeneric && x.low >> 56 == x.high >> 56) {
+    uint64_t window = x.low >> 56;
+    s = window == kSharedWindow >> 56 ? MemSpace::kShared : window == kLocalWindow >> 56 ? MemSpace::kLocal : window == kParamWindow >> 56 ? MemSpace::kParamKernel : MemSpace::kGlobal;
+    if (s == MemSpace::kShared || s == MemSpace::kLocal) {
+      for (uint64_t& a : x.address) a &= ~(0xFFull << 56);
+      x.low &= ~(0xFFull << 56), x.high &= ~(0xFFull << 56);
+    }
+    x.space = s;
+  }
+  switch (s) {
+    case MemSpace::kGlobal: find_global(x, w, size); break;
+    case MemSpace::kShared:
+      if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high) x.base = b.shared;
+      break;
+    case MemSpace::kLocal:
+      if (x.high < w.local_stride && size <= w.local_stride - x.high && !(x.bits & (size - 1))) {
+        for (int i = 0; i < 32; ++i) x.address[i] += static_cast<uint64_t>(i) * w.local_stride;
+        x.base = w.local.data();
+        x.low = 0, x.high = 1;  // neither uniform nor contiguous any more
+        x.contiguous = false;
+      }
+      break;
+    default: break;
+  }
+}
+
+// Fills in addresses and tries to resolve them together. Inactive lanes take the address of an active one.
+inline void prepare(Access& x, const Op& op, Warp& w, uint32_t m, uint32_t size) {
+  const uint64_t imm = static_cast<uint64_t>(op.imm);
+  if (op.aux & 1) {
+    const uint32_t* a = lanes<uint32_t>(w, op.a);
+    for (int i = 0; i < 32; ++i) x.address[i] = static_cast<uint32_t>(a[i] + static_cast<uint32_t>(imm));
+  } else {
+    const uint64_t* a = lanes<uint64_t>(w, op.a);
+    for (int i = 0; i < 32; ++i) x.address[i] = a[i] + imm;
+  }
+  if (m != kAllLanes) unused_lane_fix(x.address, m);
+  uint64_t first = x.address[0], bits = 0, off = 0, same = 0;
+  for (int i = 0; i < 32; ++i) {
+    bits |= x.address[i];
+    off |= x.address[i] ^ (first + static_cast<uint64_t>(i) * size);
+    same |= x.address[i] ^ first;
+  }
+  x.bits = bits;
+  x.contiguous = !off;
+  x.space = static_cast<MemSpace>(op.aux >> 4 & 7);
+  if (!off) {
+    x.low = first, x.high = first + 31ull * size;
+    if (x.high < x.low) x.contiguous = false, x.high = ~0ull;
+  } else if (!same) {
+    x.low = x.high = first;
+  } else {
+    uint64_t low = first, high = first;
+    for (int i = 0; i < 32; ++i) {
+      low = x.address[i] < low ? x.address[i] : low;
+      high = x.address[i] > high ? x.address[i] : high;
+    }
+    x.low = low, x.high = high;
+  }
+  find_window(x, w, size);
+}
+
+// Finds the host pointer of every active lane, or the lane that faults.
+inline bool by_lane(Access& x, Warp& w, uint32_t m, uint32_t size, uint8_t** pointer) {
+  for (uint32_t left = m; left; left &= left - 1) {
+    int i = __builtin_ctz(left);
+    if (x.address[i] & (size - 1)) {
+      raise(w, Fault::kMisaligned, "misaligned address", x.address[i]);
+      return false;
+    }
+    bool global = false;
+    pointer[i] = translate(w, x.space, x.address[i], size, i, &global);
+    x.global |= global;
+    if (!pointer[i]) {
+      raise(w, Fault::kIllegalAddress, "illegal address", x.address[i]);
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class M>
+inline M fetch(const uint8_t* p) {
+  M v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+template <int V>
+inline uint32_t register_of(const Op& op, int k) {
+  return V == 1 ? op.d : op.list[k];
+}
+
+template <class M, class R, int V>
+Event load(const Op& op, Warp& w, uint32_t m) {
+  constexpr uint32_t size = sizeof(M) * V;
+  Access x;
+  prepare(x, op, w, m, size);
+  if (!x.base || (x.bits & (size - 1))) {
+    uint8_t* pointer[32];
+    if (!by_lane(x, w, m, size, pointer)) return Event::kFault;
+    each_active(m, [&](int i) {
+      R value[V];  // all elements are read before a register changes: the address may be one of them
+      for (int k = 0; k < V; ++k) value[k] = static_cast<R>(fetch<M>(pointer[i] + k * sizeof(M)));
+      for (int k = 0; k < V; ++k) lanes<R>(w, register_of<V>(op, k))[i] = value[k];
+    });
+  } else if (x.contiguous && V == 1 && m == kAllLanes && sizeof(M) == sizeof(R)) {
+    __builtin_memcpy(lanes<R>(w, op.d), x.base + x.low, 32 * sizeof(R));
+  } else if (x.low == x.high) {
+    for (int k = 0; k < V; ++k) {
+      const R v = static_cast<R>(fetch<M>(x.base + x.low + k * sizeof(M)));
+      each(w, m, lanes<R>(w, register_of<V>(op, k)), [&](int) { return v; });
+    }
+  } else {
+    const uint8_t* base = x.base;
+    for (int k = 0; k < V; ++k) {
+      R* d = lanes<R>(w, register_of<V>(op, k));
+      if (whole(w, m)) {
+        for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
+      } else {
+        each_active(m, [&](int i) { d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M))); });
+      }
+    }
+  }
+  if (x.global) w.block->bytes_read += static_cast<uint64_t>(__builtin_popcount(m)) * size;
+  if (op.aux & 2) std::atomic_thread_fence(std::memory_order_acquire);
+  return Event::kNext;
+}
+
+template <class M, class R, int V>
+Event store(const Op& op, Warp& w, uint32_t m) {
+  constexpr uint32_t size = sizeof(M) * V;
+  Access x;
+  prepare(x, op, w, m, size);
+  if (op.aux & 2) std::atomic_thread_fence(std::memory_order_release);
+  if (x.base && !(x.bits & (size - 1))) {
+    if (V == 1 && x.contiguous && m == kAllLanes && sizeof(M) == sizeof(R)) {
+      __builtin_memcpy(x.base + x.low, lanes<R>(w, op.d), 32 * sizeof(R));
+    } else {
+      for (int k = 0; k < V; ++k) {
+        const R* s = lanes<R>(w, register_of<V>(op, k));
+        each_active(m, [&](int i) {
+          M v = static_cast<M>(s[i]);
+          __builtin_memcpy(x.base + x.address[i] + k * sizeof(M), &v, sizeof v);
+        });
+      }
+    }
+  } else {
+    uint8_t* pointer[32];
+    if (!by_lane(x, w, m, size, pointer)) return Event::kFault;
+    each_active(m, [&](int i) {
+      for (int k = 0; k < V; ++k) {
+        M v = static_cast<M>(lanes<R>(w, register_of<V>(op, k))[i]);
+        __builtin_memcpy(pointer[i] + k * sizeof(M), &v, sizeof v);
+      }
+    });
+  }
+  if (x.global) w.block->bytes_written += static_cast<uint64_t>(__builtin_popcount(m)) * size;
+  return Event::kNext;
+}
+
+template <class M, class R>
+Handler by_vector(bool is_load, uint32_t vec) {
+  switch (vec) {
+    case 1: return is_load ? &load<M, R, 1> : &store<M, R, 1>;
+    case 2: return is_load ? &load<M, R, 2> : &store<M, R, 2>;
+    case 4: return is_load ? &load<M, R, 4> : &store<M, R, 4>;
+    case 8: return is_load ? &load<M, R, 8> : &store<M, R, 8>;
+    default: return nullptr;
+  }
+}
+template <class M>
+Handler by_register(bool is_load, uint32_t reg_bytes, uint32_t vec) {
+  switch (reg_bytes) {
+    case 2: return sizeof(M) <= 2 ? by_vector<M, uint16_t>(is_load, vec) : nullptr;
+    case 4: return sizeof(M) <= 4 ? by_vector<M, uint32_t>(is_load, vec) : nullptr;
+    case 8: return by_vector<M, uint64_t>(is_load, vec);
+    default: return nullptr;
+  }
+}
+Handler by_width(bool is_load, uint32_t bytes, uint32_t reg_bytes, bool is_signed, uint32_t vec) {
+  switch (bytes) {
+    case 1: return is_signed ? by_register<int8_t>(is_load, reg_bytes, vec) : by_register<uint8_t>(is_load, reg_bytes, vec);
+    case 2: return is_signed ? by_register<int16_t>(is_load, reg_bytes, vec) : by_register<uint16_t>(is_load, reg_bytes, vec);
+    case 4: return is_signed ? by_register<int32_t>(is_load, reg_bytes, vec) : by_register<uint32_t>(is_load, reg_bytes, vec);
+    case 8: return reg_bytes == 8 ? by_vector<uint64_t, uint64_t>(is_load, vec) : nullptr;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+
+Handler load_handler(MemSpace, uint32_t bytes, uint32_t reg_bytes, bool is_signed, uint32_t vec) {
+  return by_width(true, bytes, reg_bytes, is_signed, vec);
+}
+Handler store_handler(MemSpace, uint32_t bytes, uint32_t reg_bytes, uint32_t vec) {
+  return by_width(false, bytes, reg_bytes, false, vec);
+}
+
+}  // namespace TENDRIL_ISA
+}  // namespace tendril::softgpu
