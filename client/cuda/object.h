@@ -8,12 +8,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <new>
 #include <string>
 #include <vector>
 
+#include "api/code_image.h"
 #include "api/cuda_abi.gen.h"
 #include "api/handle.h"
+#include "base/lock.h"
 
 namespace tendril::client::cuda {
 
@@ -37,7 +40,6 @@ struct Stream : Object {
   int priority = 0;
   uint64_t id = 0;
   std::atomic<Capture*> capture{nullptr};
-  std::atomic<uint32_t> pending_reads{0};  // asynchronous copies into host memory not yet known to be complete
 };
 
 struct Event : Object {
@@ -48,30 +50,67 @@ struct Event : Object {
 };
 
 struct Library;
+struct Module;
+struct Function;
+
+// A variable of a module or a library, once asked for.
+struct Symbol {
+  uint64_t context = 0;  // handle of the context where it has this address
+  std::string name;
+  uint64_t address = 0, bytes = 0;
+};
+
+// What has names in a module or a library. Asking twice gives the same handle; names that do not exist are remembered too.
+struct Names {
+  base::Lock lock;
+  std::map<std::string, Function*> functions;
+  std::vector<Symbol> symbols;
+};
 
 struct Module : Object {
   Library* library = nullptr;  // for the module inside a library
+  Names names;
 };
 
+// Belongs to no context: one client library is loaded into each server where one of its kernels is used. See library.cc.
 struct Library : Object {
-  // One client library is loaded into each server where one of its kernels runs: see library.cc.
-  const void* code = nullptr;
-  uint64_t code_bytes = 0;
+  api::CodeImage image;           // the program's memory, or `copy`, or nothing when no other server can need it
+  std::vector<uint8_t> copy;
+  std::vector<uint32_t> options;  // JIT options that are plain words, for the servers to come
+  std::vector<uint64_t> values;
+  std::atomic<uint64_t> loaded{0};  // a bit for each session
+  Names names;
+  std::vector<Module*> modules;   // from cuLibraryGetModule, one for each context
 };
 
-// What the worker told of a function; fetched once, at first use.
+struct Device;
+
+// What the worker told of a function on one device; fetched once, at first use there. A list, as kernels run on several devices.
 struct FunctionInfo {
+  const FunctionInfo* next = nullptr;
+  const Device* device = nullptr;
   std::vector<uint32_t> offsets, sizes;
   uint32_t param_bytes = 0;
-  int32_t attributes[32] = {};
+  mutable int32_t attributes[32] = {};  // changed by cuFuncSetAttribute
   uint32_t attribute_count = 0;
+};
+
+// The CUfunction of a kernel in one context. Nodes are recycled, never freed, as records are.
+struct ContextFunction {
+  std::atomic<uint64_t> context{0};
+  std::atomic<Function*> function{nullptr};
+  std::atomic<ContextFunction*> next{nullptr};
 };
 
 // A CUfunction or a CUkernel: programs pass either to a launch.
 struct Function : Object {
-  Module* module = nullptr;
-  Library* library = nullptr;
+  Module* module = nullptr;    // of a function from cuModuleGetFunction
+  Library* library = nullptr;  // of a kernel, and of its functions
+  Function* kernel = nullptr;  // of a function from cuKernelGetFunction
   std::string name;
+  std::atomic<uint64_t> loaded{0};     // a bit for each session that knows its wire id
+  std::atomic<bool> missing{false};    // there is no such name
+  std::atomic<ContextFunction*> in_context{nullptr};  // of a kernel
   std::atomic<const FunctionInfo*> info{nullptr};
 };
 
