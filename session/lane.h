@@ -18,7 +18,8 @@
 
 namespace tendril::session {
 
-// What the client library supplies to a lane. Called on whichever thread happens to receive, never with the lane locked.
+// What the client library supplies to a lane. Called on whichever thread happens to receive, never with the lane locked; may begin
+// and commit calls, must not wait on the lane.
 class LaneEvents {
  public:
   virtual ~LaneEvents() = default;
@@ -50,7 +51,8 @@ class Lane {
   virtual ~Lane() = default;
 
   // Starts one call with `body_bytes` of body (at most kCallBytesMax - 16) and returns where the body goes, 8-byte aligned; the lane
-  // stays locked until commit. Null when the session is lost (then do not commit). reply_id 0: enqueue only.
+  // stays locked until commit. Null when the session is lost (then do not commit). reply_id 0: enqueue only. A call with a reply id
+  // may stay here until wait, flush or send_bulk: whoever asks for a reply is about to wait for it. Every reply id must be waited for.
   virtual uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) = 0;
   virtual void commit() = 0;
 
@@ -63,13 +65,18 @@ class Lane {
   // Pushes pending calls to the wire now.
   virtual void flush() = 0;
 
-  // Bulk, client -> worker. Returns when `data` may be reused. The call that names the transfer may be committed before or after.
+  // Bulk, client -> worker. Returns when `data` may be reused; false: lost. Commit the call that names the transfer *first*: beyond a
+  // few chunks the worker must take the transfer before the rest is sent, which is what keeps its memory bounded and free of
+  // deadlock however many threads send at once. Calls pending on the lane are flushed.
   virtual uint64_t new_transfer_id() = 0;
   virtual bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) = 0;
   // Bulk, worker -> client. Register before committing the call that asks for it. `wait_bulk` returns when every byte has arrived
   // (false: lost); it also ends the registration.
   virtual void expect_bulk(uint64_t transfer, void* into, uint64_t bytes) = 0;
   virtual bool wait_bulk(uint64_t transfer) = 0;
+  // Ends a registration whose bytes will not come (the reply said so). Nothing is written to its memory after this returns. For a
+  // transfer not registered (any more): nothing.
+  virtual void cancel_bulk(uint64_t transfer) = 0;
   // As expect_bulk, for asynchronous copies: the registration ends by itself when the worker's kTransfer frame has been seen
   // and all bytes are in; waiters of later replies then know the data is there.
   virtual void expect_bulk_async(uint64_t transfer, void* into, uint64_t bytes) = 0;
@@ -80,9 +87,10 @@ class Lane {
   virtual bool is_lost() const = 0;
   virtual const char* transport_kind() const = 0;
   virtual const LaneStats& stats() const = 0;
-  // After fork, in the child: forget the peer without sending or waiting for anything.
+  // After fork, in the child: forget the peer without sending or waiting for anything. The lane is lost from then on; it may be
+  // deleted.
   virtual void abandon_after_fork() = 0;
-  // Polite end: flush, goodbye, shutdown. Never blocks longer than timeout_ms.
+  // Polite end: flush, goodbye, wait for the worker to finish, shutdown. Never blocks longer than timeout_ms. Does not call `lost`.
   virtual void close(int timeout_ms) = 0;
 };
 

@@ -24,7 +24,8 @@ struct Call {
   uint32_t bytes = 0;
 };
 
-// A piece of an incoming bulk transfer, in a slot of the pool below. Give it back with release.
+// A piece of an incoming bulk transfer, in a slot of the pool below. Give it back with release. Hold at most half of the pool's slots
+// at a time: the others are what keeps the network busy and the session free of deadlock.
 struct Piece {
   uint8_t* data = nullptr;
   uint64_t offset = 0;
@@ -32,7 +33,8 @@ struct Piece {
   uint32_t slot = 0;
 };
 
-// Memory for bulk slots: the worker gives pinned memory once its context exists. Slots are kChunkBytesMax each.
+// Memory for bulk slots: the worker gives pinned memory once its context exists. Slots are kChunkBytesMax each; 64 of them hide the
+// latency of a fast network, 4 are the least. Empty: the service uses pageable memory of its own.
 struct SlotPool {
   uint8_t* base = nullptr;
   uint32_t slots = 0;
@@ -46,7 +48,8 @@ class Service {
 
   // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
   virtual base::Result<Call> next(transport::Wait wait) = 0;
-  // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits.
+  // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits. Executor only;
+  // sends replies that are waiting, so an executor that polls with it need not flush.
   virtual bool pending() = 0;
 
   virtual void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) = 0;
@@ -57,12 +60,18 @@ class Service {
   virtual void push(wire::FrameKind kind, int32_t result, const void* body, uint32_t bytes) = 0;
   // Announces that every byte of `transfer` was handed to send_bulk.
   virtual void transfer_sent(uint64_t transfer) = 0;
-  // Replies and pushes are coalesced while the executor has more calls to run; flush sends them now. `next` flushes before it sleeps.
+  // In place of transfer_sent when the bytes will not (all) come: the client ends its registration. result != 0.
+  virtual void transfer_failed(uint64_t transfer, int32_t result) = 0;
+  // What the executor's thread replies and pushes is coalesced while it has more calls to run (other threads' frames leave at once);
+  // flush sends it now. `next` flushes before it sleeps, before a call that wants a reply, and after 10 us. Flush before anything slow.
   virtual void flush() = 0;
 
-  // Incoming bulk: blocks until the next piece of `transfer` is there (pieces come in any order). False: session ended.
+  // Incoming bulk: blocks until the next piece of `transfer` is there (pieces come in any order). False: session ended. The first take
+  // lets the client send the rest. Take every piece, or discard. Executor only when the session has no bulk channels.
   virtual bool take(uint64_t transfer, Piece* piece) = 0;
   virtual void release(const Piece& piece) = 0;
+  // The call that names the transfer failed: what has come and what will come of it is dropped, and the client is let go.
+  virtual void discard(uint64_t transfer) = 0;
   // Outgoing bulk: sends data[0, bytes) as the part of `transfer` at `offset`. Blocks for flow control. Any thread.
   virtual bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) = 0;
 

@@ -12,7 +12,7 @@ inline constexpr uint32_t kCallAlign = 8;             // every call and frame is
 inline constexpr uint32_t kCallBytesMax = 1u << 20;   // larger payloads travel on the bulk plane
 inline constexpr uint32_t kReplyBytesMax = 1u << 20;
 inline constexpr uint32_t kInlineBytesMax = 64u << 10;  // copies up to this size ride in the lane itself
-inline constexpr uint32_t kChunkBytesMax = 4u << 20;  // one bulk chunk
+inline constexpr uint32_t kChunkBytesMax = 1u << 20;  // one bulk chunk: small enough to overlap network and DMA
 
 // One call. `context` is the client's id of the context that is current for it (0 = none).
 struct CallHeader {
@@ -62,8 +62,9 @@ struct ChunkHeader {
   uint64_t transfer;  // chosen by the client, unique in the session
   uint64_t offset;
   uint32_t bytes;
-  uint32_t reserved;
+  uint32_t pieces;    // client -> worker: chunks in the whole transfer, and kChunkEager when sent before the grant; else 0
 };
 static_assert(sizeof(ChunkHeader) == 24);
+inline constexpr uint32_t kChunkEager = 1u << 31;
 
 }  // namespace tendril::wire

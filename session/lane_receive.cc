@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames in, and waiting for them. Whichever thread waits receives for all: it leads until its own reply is there, then hands over to
+// another that sleeps. Frames are handled in the order of arrival by one thread at a time, and a kTransfer frame holds the lane until
+// the bytes of its transfer are in: that is the order guarantee of lane.h. The worker is believed no further than its bytes check.
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "session/lane_impl.h"
+
+namespace tendril::session {
+
+using base::Code;
+using base::Locked;
+using base::Result;
+using base::Status;
+
+namespace {
+constexpr size_t kReceivePiece = 256u << 10;   // fits the second-level cache
+constexpr uint32_t kFollowerSpinUs = 20;       // a follower's reply is in the leader's hands within that, or far off
+constexpr uint32_t kKeptReplyBytes = 64u << 10;  // larger reply buffers are given back at once
+
+// The address of this variable names a thread; it needs no destructor, and a later thread that reuses it finds a clean slot.
+struct SlotCache {
+  uint64_t lane;
+  ThreadSlot* slot;
+};
+thread_local SlotCache t_slot_cache = {0, nullptr};
+}  // namespace
+
+ThreadSlot* LaneImpl::thread_slot() {
+  SlotCache& cache = t_slot_cache;
+  if (cache.lane == id_) return cache.slot;
+  Locked locked(state_lock_);
+  ThreadSlot* slot = thread_slots_;
+  while (slot != nullptr && slot->thread != &cache) slot = slot->next;
+  if (slot == nullptr) {
+    slot = new ThreadSlot;
+    slot->thread = &cache;
+    slot->next = thread_slots_;
+    thread_slots_ = slot;
+  }
+  cache = {id_, slot};
+  return slot;
+}
+
+void LaneImpl::register_reply(uint32_t reply_id) {
+  Locked locked(state_lock_);
+  PendingReply* reply = free_replies_;
+  if (reply != nullptr) {
+    free_replies_ = reply->next;
+  } else {
+    reply = new PendingReply;
+  }
+  reply->id = reply_id;
+  reply->waiter.state.store(Waiter::kWaiting, std::memory_order_relaxed);
+  reply->bytes = 0;
+  PendingReply** bucket = &pending_[reply_id % kBuckets];
+  reply->next = *bucket;
+  *bucket = reply;
+}
+
+Reply LaneImpl::wait(uint32_t reply_id) {
+  Reply answer;
+  answer.lost = true;
+  if (abandoned_) return answer;
+  ThreadSlot* slot = thread_slot();
+  PendingReply* reply;
+  {
+    Locked locked(state_lock_);
+    if (PendingReply* last = slot->last) {
+      slot->last = nullptr;
+      if (last->capacity > kKeptReplyBytes) {
+        free(last->body);
+        last->body = nullptr;
+        last->capacity = 0;
+      }
+      last->next = free_replies_;
+      free_replies_ = last;
+    }
+    reply = pending_[reply_id % kBuckets];
+    while (reply != nullptr && reply->id != reply_id) reply = reply->next;
+  }
+  if (reply == nullptr) return answer;
+  stats_.round_trips.fetch_add(1, std::memory_order_relaxed);
+  if (reply->waiter.state.load(std::memory_order_acquire) != Waiter::kDone) {
+    flush();
+    wait_for(&reply->waiter, true);
+  }
+  Locked locked(state_lock_);
+  PendingReply** link = &pending_[reply_id % kBuckets];
+  while (*link != reply) link = &(*link)->next;
+  *link = reply->next;
+  slot->last = reply;
+  if (reply->waiter.state.load(std::memory_order_acquire) != Waiter::kDone) return answer;
+  answer.result = reply->result;
+  answer.body = reply->body;
+  answer.bytes = reply->bytes;
+  answer.lost = false;
+  return answer;
+}
+
+bool LaneImpl::try_lead() {
+  uint32_t expected = 0;
+  return leading_.load(std::memory_order_relaxed) == 0 &&
+         leading_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+}
+
+void LaneImpl::resign() {
+  Locked locked(state_lock_);
+  leading_.store(0, std::memory_order_release);
+  for (Waiter* next = sleepers_; next != nullptr; next = next->next) {
+    if (!next->may_lead) continue;
+    unlink(next);
+    next->state.store(Waiter::kWaiting, std::memory_order_release);
+    base::futex_wake(&next->state, 1);
+    return;
+  }
+}
+
+void LaneImpl::unlink(Waiter* waiter) {
+  if (waiter->previous != nullptr) waiter->previous->next = waiter->next;
+  if (waiter->next != nullptr) waiter->next->previous = waiter->previous;
+  if (sleepers_ == waiter) sleepers_ = waiter->next;
+  waiter->next = waiter->previous = nullptr;
+}
+
+void LaneImpl::complete(Waiter* waiter) {
+  if (waiter->state.exchange(Waiter::kDone, std::memory_order_acq_rel) != Waiter::kAsleep) return;
+  unlink(waiter);
+  base::futex_wake(&waiter->state, 1);
+}
+
+void LaneImpl::wake_all_sleepers() {
+  while (Waiter* waiter = sleepers_) {
+    unlink(waiter);
+    waiter->state.store(Waiter::kWaiting, std::memory_order_release);
+    base::futex_wake(&waiter->state, 1);
+  }
+}
+
+// Returns when the waiter is done or the session lost. A waiter that may not lead looks at incoming frames now and then, so that the
+// worker is never stuck on a client that does not read.
+void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  auto over = [&] { return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost(); };
+  uint64_t spin_ns = uint64_t(may_lead ? (wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs)
+                                       : wait_spin_us_) * 1000;
+  while (!over()) {
+    if (may_lead && try_lead()) {
+      lead_for(*waiter);
+      resign();
+      continue;
+    }
+    auto lead_is_free = [&] { return may_lead && leading_.load(std::memory_order_acquire) == 0; };
+    uint64_t until = base::now_ns() + spin_ns;
+    while (!over() && !lead_is_free() && base::now_ns() < until) base::cpu_pause();
+    {
+      Locked locked(state_lock_);
+      if (over() || lead_is_free()) continue;
+      waiter->may_lead = may_lead;
+      waiter->state.store(Waiter::kAsleep, std::memory_order_relaxed);
+      waiter->previous = nullptr;
+      waiter->next = sleepers_;
+      if (sleepers_ != nullptr) sleepers_->previous = waiter;
+      sleepers_ = waiter;
+    }
+    base::futex_wait(&waiter->state, Waiter::kAsleep, may_lead ? -1 : kPumpMs * 1000);
+    {
+      Locked locked(state_lock_);  // also: whoever completed us has let go of us
+      if (waiter->state.load(std::memory_order_relaxed) == Waiter::kAsleep) {
+        unlink(waiter);
+        waiter->state.store(Waiter::kWaiting, std::memory_order_relaxed);
+      }
+    }
+    if (!may_lead) pump();
+  }
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void LaneImpl::lead_for(const Waiter& waiter) {
+  while (waiter.state.load(std::memory_order_acquire) != Waiter::kDone && !is_lost()) {
+    receive_once({wait_spin_us_, -1});
+  }
+}
+
+void LaneImpl::pump() {
+  if (is_lost() || !try_lead()) return;
+  receive_once({0, 0});
+  resign();
+}
+
+// Receives what there is and handles the complete frames. Only the leader. False: nothing came, or lost.
+bool LaneImpl::receive_once(transport::Wait wait) {
+  if (receive_at_ == receive_end_) {
+    receive_at_ = receive_end_ = 0;
+  } else if (kLaneReceiveBytes - receive_end_ < kReceivePiece || receive_at_ >= kLaneReceiveBytes / 2) {
+    std::memmove(receive_buffer_, receive_buffer_ + receive_at_, receive_end_ - receive_at_);
+    receive_end_ -= receive_at_;
+    receive_at_ = 0;
+  }
+  size_t room = kLaneReceiveBytes - receive_end_;
+  Result<size_t> got = command_->receive(receive_buffer_ + receive_end_, wait.timeout_ms == 0 ? 0 : 1,
+                                         room < kReceivePiece ? room : kReceivePiece, wait);
+  if (!got.ok()) {
+    if (got.status().code() != Code::kTimeout) lose(got.status(), false);
+    return false;
+  }
+  if (*got == 0) return false;
+  receive_end_ += *got;
+  stats_.bytes_received.fetch_add(*got, std::memory_order_relaxed);
+  return handle_frames();
+}
+
+bool LaneImpl::violation(const char* what) {
+  lose(Status(Code::kInvalid, base::format("the server sent something malformed: %s", what)), false);
+  return false;
+}
+
+bool LaneImpl::handle_frames() {
+  while (receive_end_ - receive_at_ >= sizeof(wire::ReplyHeader)) {
+    wire::ReplyHeader header;
+    std::memcpy(&header, receive_buffer_ + receive_at_, sizeof header);
+    uint32_t pad = header.flags & wire::kFlagPadMask;
+    if (header.bytes % wire::kCallAlign != 0 || header.bytes < sizeof header + pad ||
+        header.bytes > wire::kReplyBytesMax + sizeof header + wire::kCallAlign) {
+      return violation("a frame's length");
+    }
+    if (receive_end_ - receive_at_ < header.bytes) return true;
+    const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
+    receive_at_ += header.bytes;
+    if (!handle_frame(header, body, header.bytes - uint32_t(sizeof header) - pad)) return false;
+  }
+  return true;
+}
+
+bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
+  const char* text = reinterpret_cast<const char*>(body);
+  switch (wire::FrameKind(header.kind)) {
+    case wire::FrameKind::kReply: return handle_reply(header, body, bytes);
+    case wire::FrameKind::kDelivery: return handle_delivery(body, bytes);
+    case wire::FrameKind::kTransfer: return handle_transfer(header.result, body, bytes);
+    case wire::FrameKind::kGrant: return handle_grant(body, bytes);
+    case wire::FrameKind::kBulkData: return handle_bulk_frame(body, bytes);
+    case wire::FrameKind::kOutput: events_->output(text, bytes); return true;
+    case wire::FrameKind::kCallback: events_->callback(body, bytes); return true;
+    case wire::FrameKind::kError: events_->sticky_error(header.result, text, bytes); return true;
+    case wire::FrameKind::kGoodbye:
+      lose(Status(Code::kClosed, "the server ended the session: " + std::string(text, bytes)), false);
+      return false;
+  }
+  return violation("a frame of unknown kind");
+}
+
+bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
+  state_lock_.lock();
+  PendingReply* reply = pending_[header.reply_id % kBuckets];
+  while (reply != nullptr && reply->id != header.reply_id) reply = reply->next;
+  if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) {
+    state_lock_.unlock();
+    return violation("a reply to a call that waits for none");
+  }
+  if (reply->capacity < bytes) {
+    free(reply->body);
+    uint32_t capacity = bytes < 256 ? 256 : bytes;
+    reply->body = static_cast<uint8_t*>(malloc(capacity));
+    reply->capacity = reply->body == nullptr ? 0 : capacity;
+    if (reply->body == nullptr) {
+      state_lock_.unlock();
+      lose(Status(Code::kExhausted, "no memory for a reply"), false);
+      return false;
+    }
+  }
+  if (bytes != 0) std::memcpy(reply->body, body, bytes);
+  reply->bytes = bytes;
+  reply->result = header.result;
+  complete(&reply->waiter);
+  state_lock_.unlock();
+  return true;
+}
+
+bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
+  uint64_t address;
+  if (bytes < sizeof address || bytes - sizeof address > wire::kInlineBytesMax) return violation("a delivery's length");
+  std::memcpy(&address, body, sizeof address);
+  bytes -= uint32_t(sizeof address);
+  if (!events_->accepts_delivery(address, bytes)) {
+    return violation("a delivery to memory that no call named as its destination");
+  }
+  if (bytes != 0) std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
+  return true;
+}
+
+bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t bytes) {
+  uint64_t transfer;
+  if (bytes != sizeof transfer) return violation("a transfer frame's length");
+  std::memcpy(&transfer, body, sizeof transfer);
+  uint64_t until = base::now_ns() + uint64_t(wait_spin_us_) * 1000;
+  for (;;) {
+    uint32_t seen = incoming_event_.read();
+    {
+      Locked locked(state_lock_);
+      Incoming* incoming = find_incoming(transfer);
+      if (incoming == nullptr) return true;  // waited for and gone, or cancelled
+      if (result != 0) incoming->failed = true;
+      if (result != 0 || incoming->received == incoming->bytes) {
+        complete(&incoming->waiter);
+        if (incoming->async) remove_incoming(incoming);
+        return true;
+      }
+      if (bulk_.empty()) break;
+    }
+    if (is_lost()) return false;
+    if (base::now_ns() < until) {
+      base::cpu_pause();
+    } else {
+      incoming_event_.wait(seen, 100'000);
+    }
+  }
+  return violation("a transfer was announced as complete and is not");
+}
+
+void LaneImpl::start_receiver() {
+  Locked locked(start_lock_);
+  if (!receiver_.running() && !is_lost()) receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
+}
+
+// Leads only while nobody else waits: a waiting thread receives faster for itself.
+void LaneImpl::receiver_main(void* self) {
+  auto* lane = static_cast<LaneImpl*>(self);
+  while (!lane->is_lost()) {
+    uint32_t seen = lane->stop_event_.read();
+    if (lane->waiting_.load(std::memory_order_relaxed) == 0 && lane->try_lead()) {
+      lane->receive_once({0, 50});
+      lane->resign();
+      if (lane->waiting_.load(std::memory_order_relaxed) == 0) continue;
+    }
+    if (!lane->is_lost()) lane->stop_event_.wait(seen, 2000);
+  }
+}
+
+}  // namespace tendril::session

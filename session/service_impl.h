@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The insides of a service, shared by service.cc (calls in, frames out) and service_bulk.cc (transfers). Private to session/.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/lock.h"
+#include "base/thread.h"
+#include "session/service.h"
+#include "session/striper.h"
+
+namespace tendril::session {
+
+inline constexpr size_t kServiceOutBytes = 256u << 10;
+inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
+inline constexpr size_t kInboxBytesMax = size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
+inline constexpr uint32_t kOwnSlots = 16;
+
+// The calls that have arrived and were not run. Private memory: a call cannot change while it is decoded.
+class Inbox {
+ public:
+  Inbox() = default;
+  ~Inbox();
+  bool open();
+  // Room to receive into, without disturbing the current call when `keep`; null: the backlog is too large.
+  uint8_t* room(size_t* bytes, bool keep);
+  void received(size_t bytes) { end_ += bytes; }
+  // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its length to pass it.
+  int peek(size_t at, wire::CallHeader* header) const;
+  bool empty() const { return at_ == end_; }
+
+  uint8_t* data_ = nullptr;
+  size_t capacity_ = 0;
+  size_t at_ = 0;    // next call to run
+  size_t scan_ = 0;  // next call to be looked at by take
+  size_t end_ = 0;
+
+ private:
+  void compact(uint8_t* into);
+  uint8_t* held_ = nullptr;  // the memory of the current call, when `room` had to move on
+};
+
+inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: a bulk chunk that take has handed out
+
+class ServiceImpl final : public Service {
+ public:
+  ServiceImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
+              size_t bulk_count, SlotPool pool);
+  ~ServiceImpl() override;
+  bool start();
+
+  base::Result<Call> next(transport::Wait wait) override;
+  bool pending() override;
+  void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) override;
+  void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
+              uint32_t more_bytes) override;
+  void deliver(uint64_t address, const void* data, uint32_t bytes) override;
+  void push(wire::FrameKind kind, int32_t result, const void* body, uint32_t bytes) override;
+  void transfer_sent(uint64_t transfer) override;
+  void transfer_failed(uint64_t transfer, int32_t result) override;
+  void flush() override;
+  bool take(uint64_t transfer, Piece* piece) override;
+  void release(const Piece& piece) override;
+  void discard(uint64_t transfer) override;
+  bool send_bulk(uint64_t transfer, uint64_t offset, const void* data, uint64_t bytes) override;
+  void end(const char* why) override;
+
+ private:
+  struct Part {
+    const void* data;
+    uint32_t bytes;
+  };
+  struct Transfer {
+    uint64_t id = 0;
+    uint32_t pieces = 0;   // in the whole transfer; 0: not known yet
+    uint32_t arrived = 0;  // pieces that are in slots, handed out or dropped
+    uint32_t handed = 0;
+    uint32_t eager = 0;    // of them: parked without a grant
+    bool granted = false;
+    bool discarded = false;
+    std::vector<Piece> ready;
+    Transfer* next = nullptr;
+  };
+  struct Line {
+    std::unique_ptr<transport::Channel> channel;
+    base::Thread receiver;
+    ServiceImpl* service = nullptr;
+  };
+
+  // service.cc
+  void frame(wire::FrameKind kind, int32_t result, uint32_t reply_id, const Part* parts, int count);
+  void frame_in_ring(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad);
+  void send_now();  // out_lock_ held
+  void finish(const base::Status& why);
+  base::Status reason();
+  bool on_executor() const;
+  base::Status malformed(const char* what);
+  bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
+
+  // service_bulk.cc
+  static void receiver_main(void* line);
+  bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
+  const char* check_chunk(const wire::ChunkHeader& chunk);
+  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: ended. `wait` false: *slot must be free already.
+  int admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why);
+  void landed(const wire::ChunkHeader& chunk, uint32_t slot);
+  Transfer* transfer(uint64_t id, bool make);  // slots_lock_ held
+  void drop_if_done(Transfer* transfer);       // slots_lock_ held
+  void free_slot(uint32_t slot);               // slots_lock_ held
+  bool grant(Transfer* transfer);              // slots_lock_ held; true: tell the client
+  void tell_grant(uint64_t id, uint64_t chunks);
+  int stow(const wire::CallHeader& header, const uint8_t* body, uint32_t bytes);
+  bool scan_lane();
+  uint8_t* slot_memory(uint32_t slot) const { return pool_.base + size_t(slot) * wire::kChunkBytesMax; }
+
+  std::unique_ptr<transport::Channel> command_;
+  transport::OutgoingRing* direct_ = nullptr;
+  std::vector<std::unique_ptr<Line>> lines_;
+  Striper striper_;
+  uint32_t take_spin_us_ = 0;
+
+  // Executor only.
+  Inbox inbox_;
+  std::atomic<const void*> executor_{nullptr};
+
+  base::Lock out_lock_;
+  uint8_t* out_ = nullptr;
+  size_t out_used_ = 0;
+  std::atomic<uint64_t> out_since_ns_{0};  // 0: nothing waits to be sent
+
+  base::Lock slots_lock_;
+  SlotPool pool_;
+  void* own_pool_ = nullptr;
+  std::vector<uint32_t> free_slots_;
+  uint32_t eager_max_ = 0;
+  uint32_t eager_parked_ = 0;
+  Transfer* transfers_ = nullptr;
+  uint32_t transfer_count_ = 0;
+  base::Event slot_event_;
+  base::Event piece_event_;
+
+  std::atomic<bool> ended_{false};
+  base::Lock why_lock_;
+  base::Status why_;
+};
+
+}  // namespace tendril::session

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// For the tests of session/: a lane and a service joined by a transport of choice, and a small worker that echoes, counts, delivers and
+// moves bulk data on request.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "session/lane.h"
+#include "session/service.h"
+#include "transport/test_channels.h"
+
+namespace tendril::session {
+
+inline constexpr const char* kTestTransports[] = {"unix", "tcp"};
+
+enum TestCall : uint16_t {
+  kEcho = 1, kCount, kCounted, kDeliver, kNothing, kTake, kGive, kDiscard, kFailTransfer, kPush, kEnd, kSlow,
+};
+
+inline std::vector<uint8_t> pattern(uint64_t bytes, uint64_t seed) {
+  std::vector<uint8_t> data(bytes);
+  uint64_t x = seed * 0x9e3779b97f4a7c15u + 1;
+  size_t i = 0;
+  for (; i + 8 <= bytes; i += 8) {
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    memcpy(&data[i], &x, 8);
+  }
+  for (; i < bytes; ++i) data[i] = uint8_t(seed + i);
+  return data;
+}
+
+struct TestEvents : LaneEvents {
+  bool accepts_delivery(uint64_t address, uint64_t bytes) override {
+    return address >= begin && bytes <= end - begin && address - begin <= end - begin - bytes;
+  }
+  void allow(void* memory, size_t bytes) {
+    begin = reinterpret_cast<uint64_t>(memory);
+    end = begin + bytes;
+  }
+  void output(const char* text, size_t bytes) override { output_text.append(text, bytes); }
+  void callback(const uint8_t*, size_t) override { ++callbacks; }
+  void sticky_error(int32_t result, const char*, size_t) override { sticky = result; }
+  void lost(const base::Status& status) override {
+    why = status;
+    ++lost_count;
+  }
+  uint64_t begin = 0, end = 0;
+  std::string output_text;
+  std::atomic<int> callbacks{0}, sticky{0}, lost_count{0};
+  base::Status why;
+};
+
+class TestSession {
+ public:
+  TestSession(const char* transport, size_t bulk, uint32_t spin_us = 0) : spin_us_(spin_us) {
+    transport::ChannelSet client, worker;
+    transport::make_channels(transport, bulk, &client, &worker);
+    lane = Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
+    service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
+    worker_ = std::thread([this] { run(); });
+  }
+  ~TestSession() {
+    lane.reset();
+    join_worker();
+  }
+  void join_worker() {
+    if (worker_.joinable()) worker_.join();
+  }
+  bool post(uint16_t opcode, const void* body, size_t bytes, uint32_t reply_id = 0) {
+    uint8_t* at = lane->begin(opcode, 0, uint32_t(bytes), reply_id);
+    if (at == nullptr) return false;
+    if (bytes != 0) memcpy(at, body, bytes);
+    lane->commit();
+    return true;
+  }
+  Reply call(uint16_t opcode, const std::string& body) {
+    uint32_t id = lane->new_reply_id();
+    if (!post(opcode, body.data(), body.size(), id)) {
+      Reply lost;
+      lost.lost = true;
+      return lost;
+    }
+    return lane->wait(id);
+  }
+
+  TestEvents events;
+  std::unique_ptr<Lane> lane;
+  std::unique_ptr<Service> service;
+  std::atomic<uint64_t> counted{0};
+  base::Status service_end;
+
+ private:
+  void take(const Call& call) {
+    uint64_t ask[3];
+    memcpy(ask, call.body, sizeof ask);
+    std::vector<uint8_t> data(ask[1]);
+    uint64_t got = 0;
+    Piece piece;
+    while (got < ask[1] && service->take(ask[0], &piece)) {
+      if (piece.offset + piece.bytes > ask[1]) break;
+      memcpy(data.data() + piece.offset, piece.data, piece.bytes);
+      got += piece.bytes;
+      service->release(piece);
+    }
+    bool same = call.reply_id == 0 || data == pattern(ask[1], ask[2]);
+    service->reply(call.reply_id, same ? 0 : 1, nullptr, 0);
+  }
+  void run() {
+    uint64_t next = 0, wrong = 0;
+    for (;;) {
+      base::Result<Call> got = service->next({spin_us_, -1});
+      if (!got.ok()) {
+        service_end = got.status();
+        service->end("over");
+        service.reset();
+        return;
+      }
+      Call& call = *got;
+      switch (call.opcode) {
+        case kEcho: service->reply(call.reply_id, 7, call.body, call.bytes); break;
+        case kCount: {
+          uint64_t number;
+          memcpy(&number, call.body, 8);
+          if (number != next++) ++wrong;
+          ++counted;
+          break;
+        }
+        case kCounted: {
+          service->reply2(call.reply_id, 0, &next, 8, &wrong, 8);
+          break;
+        }
+        case kDeliver: {
+          struct { uint64_t address; uint32_t bytes, value; } ask;
+          memcpy(&ask, call.body, sizeof ask);
+          std::vector<uint8_t> data(ask.bytes, uint8_t(ask.value));
+          service->deliver(ask.address, data.data(), ask.bytes);
+          break;
+        }
+        case kTake: take(call); break;
+        case kGive: {
+          uint64_t ask[3];
+          memcpy(ask, call.body, sizeof ask);
+          std::vector<uint8_t> data = pattern(ask[1], ask[2]);
+          uint64_t half = ask[1] / 2;
+          service->send_bulk(ask[0], half, data.data() + half, ask[1] - half);
+          if (half != 0) service->send_bulk(ask[0], 0, data.data(), half);
+          service->transfer_sent(ask[0]);
+          break;
+        }
+        case kDiscard: {
+          uint64_t id;
+          memcpy(&id, call.body, 8);
+          service->discard(id);
+          service->reply(call.reply_id, 0, nullptr, 0);
+          break;
+        }
+        case kFailTransfer: {
+          uint64_t id;
+          memcpy(&id, call.body, 8);
+          service->transfer_failed(id, 5);
+          break;
+        }
+        case kPush:
+          service->push(wire::FrameKind::kOutput, 0, "hello", 5);
+          service->push(wire::FrameKind::kError, 700, "bad", 3);
+          service->push(wire::FrameKind::kCallback, 0, "cb", 2);
+          break;
+        case kEnd: service->end("out of patience"); break;
+        default: break;
+      }
+    }
+  }
+
+  uint32_t spin_us_;
+  std::thread worker_;
+};
+
+}  // namespace tendril::session

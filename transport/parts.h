@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scatter-gather list that is used up from the front. For the transports, inside one call of send.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace tendril::transport {
+
+inline constexpr int kPartsMax = 8;  // callers never gather more: header, body, data, their paddings
+
+class Parts {
+ public:
+  Parts(const iovec* parts, int count) {
+    for (int i = 0; i < count && count_ < kPartsMax; ++i) {
+      if (parts[i].iov_len != 0) parts_[count_++] = parts[i];
+    }
+  }
+  bool empty() const { return first_ == count_; }
+  iovec* array() { return parts_ + first_; }
+  int count() const { return count_ - first_; }
+  size_t bytes() const {
+    size_t sum = 0;
+    for (int i = first_; i < count_; ++i) sum += parts_[i].iov_len;
+    return sum;
+  }
+  void advance(size_t bytes) {
+    while (bytes > 0 && first_ < count_) {
+      iovec& part = parts_[first_];
+      size_t step = bytes < part.iov_len ? bytes : part.iov_len;
+      part.iov_base = static_cast<uint8_t*>(part.iov_base) + step;
+      part.iov_len -= step;
+      bytes -= step;
+      if (part.iov_len == 0) ++first_;
+    }
+  }
+  // Copies up to `max` bytes out and uses them up; the number copied.
+  size_t copy_out(void* into, size_t max) {
+    size_t done = 0;
+    while (done < max && !empty()) {
+      iovec& part = parts_[first_];
+      size_t step = max - done < part.iov_len ? max - done : part.iov_len;
+      std::memcpy(static_cast<uint8_t*>(into) + done, part.iov_base, step);
+      done += step;
+      advance(step);
+    }
+    return done;
+  }
+
+ private:
+  iovec parts_[kPartsMax];
+  int first_ = 0;
+  int count_ = 0;
+};
+
+}  // namespace tendril::transport

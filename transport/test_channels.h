@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests and benchmarks: the connected channels of one session, by the name of a transport.
+#pragma once
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "transport/socket.h"
+
+namespace tendril::transport {
+
+struct ChannelSet {
+  std::unique_ptr<Channel> command;
+  std::vector<std::unique_ptr<Channel>> bulk;
+};
+
+inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
+  base::Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t bytes = sizeof address;
+  bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes);
+  listen(listener.get(), 1);
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
+  base::Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connect(client.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) return nullptr;
+  base::Fd server(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  *other = socket_channel(std::move(server));
+  return socket_channel(std::move(client));
+}
+
+inline void make_channels(const char* name, size_t bulk, ChannelSet* client, ChannelSet* worker) {
+  auto one = [&](std::unique_ptr<Channel>* there) {
+    if (strcmp(name, "tcp") == 0) return tcp_pair(there);
+    return unix_pair(there).take();
+  };
+  client->command = one(&worker->command);
+  for (size_t i = 0; i < bulk; ++i) {
+    worker->bulk.emplace_back();
+    client->bulk.push_back(one(&worker->bulk.back()));
+  }
+}
+
+}  // namespace tendril::transport
