@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "base/log.h"
+
 namespace tendril::client {
 namespace {
 
@@ -21,6 +23,8 @@ struct Slot {
 };
 
 constinit Slot seen[kSlots];
+
+base::LogLevel level_of_base(LogLevel level) { return static_cast<base::LogLevel>(level); }
 
 // How often this text came before; 0 when it is new or the table is full.
 uint32_t count_repeat(const char* text) {
@@ -43,7 +47,7 @@ void show(LogLevel level, const char* format, va_list arguments, uint32_t shown_
   if (vsnprintf(line, sizeof line, format, arguments) >= 0) {
     uint32_t before = count_repeat(line);
     bool last = shown_max > 1 && before + 1 == shown_max;
-    if (before < shown_max) base::log(level, "%s%s", line, last ? " (further repeats are not shown)" : "");
+    if (before < shown_max) base::log(level_of_base(level), "%s%s", line, last ? " (further repeats are not shown)" : "");
   }
   errno = saved;
 }
@@ -51,7 +55,7 @@ void show(LogLevel level, const char* format, va_list arguments, uint32_t shown_
 }  // namespace
 
 void log(LogLevel level, const char* format, ...) {
-  if (!base::log_enabled(level)) return;
+  if (!base::log_enabled(level_of_base(level))) return;
   va_list arguments;
   va_start(arguments, format);
   show(level, format, arguments, kRepeatsMax);
@@ -59,7 +63,7 @@ void log(LogLevel level, const char* format, ...) {
 }
 
 void log_once(LogLevel level, const char* format, ...) {
-  if (!base::log_enabled(level)) return;
+  if (!base::log_enabled(level_of_base(level))) return;
   va_list arguments;
   va_start(arguments, format);
   show(level, format, arguments, 1);

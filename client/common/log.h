@@ -3,11 +3,10 @@
 // kRepeatsMax times, and errno is kept. Any thread, any time, also across fork: no locks, no allocation.
 #pragma once
 
-#include "base/log.h"
-
 namespace tendril::client {
 
-using base::LogLevel;
+// A type of its own, so that `log(...)` here never means base's by argument-dependent lookup.
+enum class LogLevel : int { kOff = 0, kError = 1, kWarning = 2, kInfo = 3, kDebug = 4 };
 
 inline constexpr unsigned kRepeatsMax = 3;
 

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+
 namespace tendril::client {
 namespace {
 
@@ -18,7 +20,7 @@ class LogTest : public testing::Test {
   void TearDown() override { shown_at(LogLevel::kWarning); }
 
   void shown_at(LogLevel level) {
-    base::set_log_level(level);
+    base::set_log_level(static_cast<base::LogLevel>(level));
     forget_logged();
   }
 
@@ -40,7 +42,7 @@ TEST_F(LogTest, LineAndErrno) {
 TEST_F(LogTest, WhatIsNotShownIsNotCounted) {
   auto message = [] { log_once(LogLevel::kDebug, "d"); };
   EXPECT_EQ(printed(message), "");
-  base::set_log_level(LogLevel::kDebug);
+  base::set_log_level(base::LogLevel::kDebug);
   EXPECT_EQ(printed(message), "tendril: d\n");
   EXPECT_EQ(printed(message), "");
 }
