@@ -105,7 +105,7 @@ def cuda_reach(sources):
 def banned(path, source):
     """Calls and headers that a room must not use, with what to use instead. Tests and fuzz targets are their own masters."""
     room = path.split("/", 1)[0]
-    if re.search(r"_(test|fuzz|bench)\.cc$", path):
+    if re.search(r"_(test|fuzz|bench)\.cc$|/test_\w+\.h$", path):
         return []
     bare = cpp_reader.TOKEN.sub(cpp_reader.blank, source).splitlines()
     lines = source.splitlines()

@@ -63,6 +63,7 @@ class Rules(CheckCase):
         for line in good:
             self.clean(rules.banned("softgpu/a.cc", line + "\n"))
         self.clean(rules.banned("client/a_test.cc", "printf(x);\n"))
+        self.clean(rules.banned("client/test_pair.h", "printf(x);\n"))
         self.clean(rules.banned("gpu/driver.cc", "dlopen(x);\n"))
         self.clean(rules.banned("cli/a.cc", "printf(x);\n"))
         self.finds(rules.banned("softgpu/a.cc", "// structure: allow free:\nfree(p);\n"), ["softgpu/a.cc:2"])
