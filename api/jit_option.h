@@ -19,6 +19,8 @@ enum class JitValue : uint8_t {
   kUnknown,
 };
 
+inline constexpr uint32_t kJitOptionLast = 35;  // CU_JIT_BINARY_LOADER_THREAD_COUNT of 13.x, a word
+
 constexpr JitValue jit_value(uint32_t option) {
   switch (option) {
     case CU_JIT_THREADS_PER_BLOCK:
@@ -33,7 +35,7 @@ constexpr JitValue jit_value(uint32_t option) {
     case CU_JIT_REFERENCED_VARIABLE_NAMES:
       return JitValue::kNames;
     case CU_JIT_GLOBAL_SYMBOL_ADDRESSES: return JitValue::kAddresses;
-    default: return option < 64 ? JitValue::kWord : JitValue::kUnknown;  // newer drivers have a few more, all of them words
+    default: return option <= kJitOptionLast ? JitValue::kWord : JitValue::kUnknown;
   }
 }
 

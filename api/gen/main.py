@@ -40,6 +40,7 @@ def outputs_of(room, update):
     digest = registry.assign(room.parent / "registry", spec.ops, record_digests(room), update)
     return spec, {
         "api/cuda_abi.gen.h": lambda: emit_abi.emit(room, signatures, constants),
+        "api/cuda_results.gen.inc": lambda: emit_abi.results(room),
         "api/cuda_messages.gen.h": lambda: emit_wire.emit(spec.ops, digest),
         "api/cuda_bodies.gen.h": lambda: emit_client.bodies(spec),
         "api/cuda_entries.gen.h": lambda: emit_client.entry_numbers(spec),

@@ -17,7 +17,7 @@ struct NodePool {
   base::Lock lock;
   ContextFunction* free = nullptr;
 };
-NodePool g_nodes;
+constinit NodePool g_nodes;
 
 ContextFunction* take_node() {
   base::Locked locked(g_nodes.lock);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "api/cuda_abi.gen.h"
@@ -62,6 +63,7 @@ class Session final : public session::LaneEvents {
   std::unique_ptr<session::Lane> lane;
   std::vector<Device*> devices;
   int driver_version = 0;
+  bool keep_ptx = false;  // the server executes PTX itself (software GPU)
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
@@ -111,9 +113,18 @@ class Session final : public session::LaneEvents {
     return static_cast<CUresult>(reply.result);
   }
 
+  // Objects that the worker named (api::kWorkerBit), by their wire id.
+  Object* remembered(uint64_t wire_id);
+  void remember(uint64_t wire_id, Object* object);
+  void forget(uint64_t wire_id);
+
   // Remembers a sticky error of `context`.
   static void note(Context* context, CUresult result);
   static CUresult lost_result() { return CUDA_ERROR_DEVICE_UNAVAILABLE; }
+
+ private:
+  pthread_mutex_t known_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::unordered_map<uint64_t, Object*> known_;
 };
 
 bool is_sticky(CUresult result);

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuLaunchHostFunc and cuStreamAddCallback. The function stays here; the worker's stream stops until a thread of ours has run it and
+// said so. One callback thread per process runs them in the order of the requests, as a driver's own callback thread would.
+#include "client/cuda/callback.h"
+
+#include <signal.h>
+
+#include <deque>
+#include <unordered_map>
+
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+struct HostFunction {
+  CUhostFn function = nullptr;
+  CUstreamCallback callback = nullptr;
+  CUstream stream = nullptr;
+  void* data = nullptr;
+  Session* session = nullptr;
+};
+
+struct Callbacks {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+  std::unordered_map<uint64_t, HostFunction> waiting;
+  std::deque<uint64_t> ready;
+  uint64_t next = 1;
+  bool running = false;
+};
+
+// Made on first use, never destroyed; after fork the child has a Process of its own and starts with none of it.
+Callbacks* callbacks() {
+  static Callbacks* all = new Callbacks;
+  return all;
+}
+
+void run_one(const HostFunction& item, uint64_t token) {
+  if (item.function != nullptr) item.function(item.data);
+  if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
+  wire::cuda::host_function_done_request m;
+  m.token = token;
+  item.session->enqueue(nullptr, m);
+  item.session->lane->flush();
+}
+
+void* callback_thread(void*) {
+  Callbacks* all = callbacks();
+  for (;;) {
+    pthread_mutex_lock(&all->mutex);
+    while (all->ready.empty()) pthread_cond_wait(&all->arrived, &all->mutex);
+    const uint64_t token = all->ready.front();
+    all->ready.pop_front();
+    auto it = all->waiting.find(token);
+    const bool known = it != all->waiting.end();
+    const HostFunction item = known ? it->second : HostFunction{};
+    pthread_mutex_unlock(&all->mutex);
+    if (!known) continue;  // a token we never gave, or one already run
+    run_one(item, token);
+    pthread_mutex_lock(&all->mutex);
+    all->waiting.erase(token);
+    pthread_mutex_unlock(&all->mutex);
+  }
+  return nullptr;
+}
+
+bool start_thread(Callbacks* all) {
+  if (all->running) return true;
+  sigset_t everything, before;
+  sigfillset(&everything);
+  pthread_sigmask(SIG_BLOCK, &everything, &before);
+  pthread_t thread;
+  all->running = pthread_create(&thread, nullptr, callback_thread, nullptr) == 0;
+  if (all->running) pthread_detach(thread);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return all->running;
+}
+
+CUresult launch(CUstream hStream, HostFunction item) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s != nullptr) c = s->context;
+  item.session = c->session;
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  const bool started = start_thread(all);
+  const uint64_t token = all->next++;
+  if (started) all->waiting[token] = item;
+  pthread_mutex_unlock(&all->mutex);
+  if (!started) return CUDA_ERROR_OPERATING_SYSTEM;
+  c->session->lane->start_receiver();
+  wire::cuda::host_function_request m;
+  m.stream = stream_wire_id(s);
+  m.token = token;
+  return c->session->enqueue(c, m);
+}
+
+}  // namespace
+
+void run_callback(Session*, uint64_t token) {
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  all->ready.push_back(token);
+  pthread_cond_signal(&all->arrived);
+  pthread_mutex_unlock(&all->mutex);
+}
+
+bool callbacks_pending() {
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  const bool pending = !all->waiting.empty();
+  pthread_mutex_unlock(&all->mutex);
+  return pending;
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  HostFunction item;
+  item.function = fn;
+  item.data = userData;
+  return launch(hStream, item);
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  HostFunction item;
+  item.callback = callback;
+  item.stream = hStream;
+  item.data = userData;
+  return launch(hStream, item);
+}
+
+}  // namespace tendril::client::cuda

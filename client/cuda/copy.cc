@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear copies. Small data rides in the command lane, large data beside it. A copy to the device returns when its source may be reused
+// and costs no reply; a copy into pinned memory is announced and arrives before any wait that covers it returns; a copy into pageable
+// memory waits. Between GPUs of two servers the data passes through this process.
+#include <string.h>
+
+#include <vector>
+
+#include "client/cuda/callback.h"
+#include "client/cuda/capture.h"
+#include "client/cuda/memory.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kBounceBytes = 8u << 20;
+
+// The context through which an address is reached: its own, when the map knows it.
+Context* context_for(Context* current, uint64_t address) {
+  Range range;
+  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session) return range.context;
+  return current;
+}
+
+bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
+  return process()->ranges.find(address, range) && range->host() && bytes <= range->bytes - (address - range->base);
+}
+
+// Does the range fit into what the map knows? Unknown addresses are left to the driver.
+bool fits(uint64_t address, uint64_t bytes) {
+  Range range;
+  if (!process()->ranges.find(address, &range)) return true;
+  if (range.kind == RangeKind::kMapped || range.kind == RangeKind::kReserved) return true;  // neighbours may continue it
+  return bytes <= range.bytes - (address - range.base);
+}
+
+// Asynchronous copies into pinned memory that no wait has covered yet.
+struct PendingRead {
+  Stream* stream;
+  Context* context;
+  uint64_t host, bytes;
+};
+pthread_mutex_t g_reads_mutex = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<uint32_t> g_read_count{0};
+
+std::vector<PendingRead>& pending_reads() {
+  static std::vector<PendingRead>* all = new std::vector<PendingRead>;
+  return *all;
+}
+
+void remember_read(const PendingRead& read) {
+  pthread_mutex_lock(&g_reads_mutex);
+  pending_reads().push_back(read);
+  g_read_count.store(static_cast<uint32_t>(pending_reads().size()), std::memory_order_release);
+  pthread_mutex_unlock(&g_reads_mutex);
+}
+
+bool overlaps(const PendingRead& read, uint64_t host, uint64_t bytes) { return read.host < host + bytes && host < read.host + read.bytes; }
+
+bool reads_pending(uint64_t host, uint64_t bytes) {
+  if (g_read_count.load(std::memory_order_acquire) == 0) return false;
+  pthread_mutex_lock(&g_reads_mutex);
+  bool found = false;
+  for (const PendingRead& read : pending_reads()) found |= overlaps(read, host, bytes);
+  pthread_mutex_unlock(&g_reads_mutex);
+  return found;
+}
+
+// Those that a wait for `stream` covered, or that overlap the given memory.
+void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes) {
+  if (g_read_count.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&g_reads_mutex);
+  std::vector<PendingRead>& all = pending_reads();
+  for (size_t i = 0; i < all.size();) {
+    if (by_stream ? all[i].stream == stream : overlaps(all[i], host, bytes)) {
+      all[i] = all.back();
+      all.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
+  pthread_mutex_unlock(&g_reads_mutex);
+}
+
+// Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still write it
+// (an asynchronous read-back, a host function) must be over before we take our snapshot.
+CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
+  Range range;
+  if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
+  if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  forget_reads(nullptr, false, reinterpret_cast<uint64_t>(source), bytes);
+  return CUDA_SUCCESS;
+}
+
+uint64_t wire_stream(CopyStream on) { return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0; }
+
+CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  Context* from = context_for(c, source);
+  Context* to = context_for(c, destination);
+  if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(on.stream != nullptr ? on.stream->context : c, on.stream));
+  std::vector<uint8_t> bounce(bytes < kBounceBytes ? bytes : kBounceBytes);
+  for (uint64_t done = 0; done < bytes;) {
+    const uint64_t piece = bytes - done < bounce.size() ? bytes - done : bounce.size();
+    TENDRIL_TRY(copy_from_device(from, bounce.data(), source + done, piece, {}));
+    TENDRIL_TRY(copy_to_device(to, destination + done, bounce.data(), piece, {}));
+    done += piece;
+  }
+  // The copy to the other server is only enqueued there; work that this program orders after it goes down the same lane.
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult synchronize_stream(Context* c, Stream* stream) {
+  wire::cuda::stream_synchronize_request m;
+  wire::cuda::stream_synchronize_reply r;
+  m.stream = stream_wire_id(stream);
+  Context* context = stream != nullptr ? stream->context : c;
+  TENDRIL_TRY(context->session->call(context, m, r));
+  forget_reads(stream, true, 0, 0);
+  return CUDA_SUCCESS;
+}
+
+void forget_reads_of(Context* c) {
+  if (g_read_count.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&g_reads_mutex);
+  std::vector<PendingRead>& all = pending_reads();
+  for (size_t i = 0; i < all.size();) {
+    if (all[i].context == c) {
+      all[i] = all.back();
+      all.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
+  pthread_mutex_unlock(&g_reads_mutex);
+}
+
+CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (source == nullptr || destination == 0 || !fits(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(settle_source(c, source, bytes, on));
+  c = context_for(c, destination);
+  wire::cuda::copy_to_device_request m;
+  m.destination = destination;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  if (bytes <= wire::kInlineBytesMax) {
+    m.data = {static_cast<const uint8_t*>(source), bytes};
+    return c->session->enqueue(c, m);
+  }
+  m.transfer = c->session->lane->new_transfer_id();
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return c->session->lane->send_bulk(m.transfer, source, bytes) ? CUDA_SUCCESS : Session::lost_result();
+}
+
+CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (destination == nullptr || source == 0 || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  c = context_for(c, source);
+  session::Lane* lane = c->session->lane.get();
+  Range range;
+  if (on.async && is_host_range(reinterpret_cast<uint64_t>(destination), bytes, &range)) {
+    wire::cuda::copy_from_device_async_request m;
+    m.source = source;
+    m.bytes = bytes;
+    m.stream = wire_stream(on);
+    m.host = reinterpret_cast<uint64_t>(destination);
+    if (bytes > wire::kInlineBytesMax) {
+      m.transfer = lane->new_transfer_id();
+      lane->expect_bulk_async(m.transfer, destination, bytes);
+    }
+    remember_read({on.stream, c, m.host, bytes});
+    return c->session->enqueue(c, m);
+  }
+  wire::cuda::copy_from_device_request m;
+  wire::cuda::copy_from_device_reply r;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  if (bytes > wire::kInlineBytesMax) {
+    m.transfer = lane->new_transfer_id();
+    lane->expect_bulk(m.transfer, destination, bytes);
+  }
+  const CUresult result = c->session->call(c, m, r);
+  if (m.transfer != 0) {
+    if (result != CUDA_SUCCESS) lane->cancel_bulk(m.transfer);
+    else if (!lane->wait_bulk(m.transfer)) return Session::lost_result();
+  } else if (result == CUDA_SUCCESS) {
+    if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
+    memcpy(destination, r.data.data, bytes);
+  }
+  return result;
+}
+
+CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (context_for(c, destination)->session != context_for(c, source)->session) return between_servers(c, destination, source, bytes, on);
+  c = context_for(c, destination);
+  wire::cuda::copy_device_request m;
+  m.destination = destination;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  return c->session->enqueue(c, m);
+}
+
+// Unified addressing: the map says which ends are device memory; what it does not know is the program's own memory.
+CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (destination == 0 || source == 0) return CUDA_ERROR_INVALID_VALUE;
+  Range to, from;
+  const bool to_device = process()->ranges.find(destination, &to) && !to.host();
+  const bool from_device = process()->ranges.find(source, &from) && !from.host();
+  if (to_device && from_device) return copy_device(c, destination, source, bytes, on);
+  if (to_device) return copy_to_device(c, destination, reinterpret_cast<const void*>(source), bytes, on);
+  if (from_device) return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
+  // Host to host still takes its turn in the stream.
+  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult on_stream(CUstream hStream, Context** c, CopyStream* on) {
+  TENDRIL_TRY(require_context(c));
+  on->async = true;
+  TENDRIL_TRY(require_stream(*c, hStream, &on->stream));
+  if (on->stream != nullptr) *c = on->stream->context;
+  return CUDA_SUCCESS;
+}
+
+// The stream of a synchronous copy: legacy, or this thread's default in a per-thread entry.
+CUresult on_default(Context** c, CopyStream* on) {
+  TENDRIL_TRY(require_context(c));
+  return require_stream(*c, nullptr, &on->stream);
+}
+
+}  // namespace
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_default(&c, &on));
+  TENDRIL_TRY(copy_to_device(c, dstDevice, srcHost, ByteCount, on));
+  Range range;
+  if (process()->ranges.find(dstDevice, &range)) return CUDA_SUCCESS;
+  // An address the map does not know: ask whether the driver took it, as this call must tell.
+  wire::cuda::deferred_error_request m;
+  wire::cuda::deferred_error_reply r;
+  return c->session->call(c, m, r);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+}
+
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_default(&c, &on));
+  return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_default(&c, &on));
+  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+}
+
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_default(&c, &on));
+  return copy_any(c, dst, src, ByteCount, on);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  return copy_any(c, dst, src, ByteCount, on);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_default(&c, &on));
+  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr || find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+                           CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr || find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Events. A record is enqueued; a query is answered here when an earlier wait of the context proved it complete.
+#include "client/cuda/bodies.h"
+#include "client/cuda/capture.h"
+#include "client/cuda/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+CUresult event_of(CUevent handle, Event** out) {
+  Process* p = process();
+  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = p->events.find(Kind::kEvent, handle_value(handle));
+  if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return static_cast<CUresult>((*out)->context->sticky.load(std::memory_order_relaxed));
+}
+
+bool known_complete(const Event* e) {
+  const uint64_t recorded = e->recorded.load(std::memory_order_acquire);
+  return recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire);
+}
+
+CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s != nullptr) c = s->context;
+  if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (e->context != c) return CUDA_ERROR_INVALID_HANDLE;
+  event_recorded(e, s);
+  e->stream.store(s);
+  e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
+  wire::cuda::event_record_request m;
+  m.event = e->wire_id;
+  m.stream = stream_wire_id(s);
+  m.flags = flags;
+  return c->session->enqueue(c, m);
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  Event* e = process()->events.create(Kind::kEvent, c->session, c, c->session->index);
+  if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  e->flags = Flags;
+  e->recorded.store(0);
+  e->stream.store(nullptr);
+  e->capture.store(nullptr);
+  wire::cuda::event_create_request m;
+  m.event = e->wire_id;
+  m.flags = Flags;
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  *phEvent = handle_cast<CUevent>(e);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuda::event_destroy_request m;
+  m.event = e->wire_id;
+  const CUresult result = e->session->enqueue(e->context, m);
+  process()->events.destroy(e);
+  return result;
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) { return record(hEvent, hStream, flags); }
+
+CUresult cuEventQuery(CUevent hEvent) {
+  Event* e = nullptr;
+  TENDRIL_TRY(event_of(hEvent, &e));
+  if (known_complete(e)) return CUDA_SUCCESS;
+  const uint64_t recorded = e->recorded.load();
+  wire::cuda::event_query_request m;
+  wire::cuda::event_query_reply r;
+  m.event = e->wire_id;
+  const CUresult result = e->session->call(e->context, m, r);
+  // Remembered until the next record: later queries are free.
+  if (result == CUDA_SUCCESS) {
+    uint64_t expected = recorded;
+    e->recorded.compare_exchange_strong(expected, 0);
+  }
+  return result;
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  Event* e = nullptr;
+  TENDRIL_TRY(event_of(hEvent, &e));
+  if (known_complete(e)) return CUDA_SUCCESS;
+  const uint64_t recorded = e->recorded.load();
+  wire::cuda::event_synchronize_request m;
+  wire::cuda::event_synchronize_reply r;
+  m.event = e->wire_id;
+  const CUresult result = e->session->call(e->context, m, r);
+  if (result == CUDA_SUCCESS) {
+    mirror_after_wait(e->session, e->context);
+    uint64_t expected = recorded;
+    e->recorded.compare_exchange_strong(expected, 0);
+  }
+  return result;
+}
+
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  Event *start = nullptr, *end = nullptr;
+  TENDRIL_TRY(event_of(hStart, &start));
+  TENDRIL_TRY(event_of(hEnd, &end));
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (start->session != end->session) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuda::event_elapsed_request m;
+  wire::cuda::event_elapsed_reply r;
+  m.start = start->wire_id;
+  m.end = end->wire_id;
+  TENDRIL_TRY(start->session->call(start->context, m, r));
+  *pMilliseconds = r.milliseconds;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

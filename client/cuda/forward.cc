@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// See forward.h.
+#include "client/cuda/forward.h"
+
+namespace tendril::client::cuda {
+
+Forward::Forward(bool needs_context) {
+  if (process() == nullptr) {
+    error_ = CUDA_ERROR_NOT_INITIALIZED;
+    return;
+  }
+  Context* context = nullptr;
+  const CUresult result = require_context(&context);
+  if (result == CUDA_SUCCESS) {
+    context_ = context;
+    session_ = context->session;
+  } else if (needs_context) {
+    error_ = result;
+  } else if (!process()->sessions.empty()) {
+    session_ = process()->sessions.front();
+  } else {
+    error_ = CUDA_ERROR_NO_DEVICE;
+  }
+}
+
+uint64_t Forward::stream(CUstream handle) {
+  Stream* s = nullptr;
+  if (!ok() || context_ == nullptr) return 0;
+  const CUresult result = require_stream(context_, handle, &s);
+  if (result != CUDA_SUCCESS) fail(result);
+  if (s != nullptr) {
+    context_ = s->context;
+    session_ = s->session;
+  }
+  return stream_wire_id(s);
+}
+
+uint64_t Forward::use(Kind kind, uint64_t handle) {
+  if (!ok()) return 0;
+  Object* object = find_object(kind, handle);
+  if (object == nullptr && kind == Kind::kFunction) object = find_object(Kind::kKernel, handle);
+  if (object == nullptr) {
+    fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+    return 0;
+  }
+  if (object->session != nullptr && object->session != session_) {
+    // Objects of another server decide where the call goes; mixing two servers in one call cannot work.
+    session_ = object->session;
+    context_ = object->context;
+  }
+  return object->wire_id;
+}
+
+uint64_t Forward::mint(Kind kind) {
+  if (!ok()) return 0;
+  minted_ = create_object(kind, session_, context_);
+  minted_kind_ = kind;
+  if (minted_ == nullptr) {
+    fail(CUDA_ERROR_OUT_OF_MEMORY);
+    return 0;
+  }
+  return minted_->wire_id;
+}
+
+void Forward::unmint() {
+  if (minted_ != nullptr) destroy_object(minted_kind_, minted_);
+  minted_ = nullptr;
+}
+
+uint32_t Forward::device(CUdevice ordinal) {
+  Device* d = device_of(ordinal);
+  if (d == nullptr) {
+    fail(CUDA_ERROR_INVALID_DEVICE);
+    return 0;
+  }
+  session_ = d->session;
+  return d->slot;
+}
+
+CUmemLocation Forward::localize(const CUmemLocation& location) {
+  CUmemLocation out = location;
+  if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) out.id = static_cast<int>(device(location.id));
+  return out;
+}
+
+}  // namespace tendril::client::cuda

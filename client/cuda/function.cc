@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions and kernels: parameter layout and attributes, fetched once per device and then answered here.
+#include "client/cuda/function.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+pthread_mutex_t g_info_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+const FunctionInfo* find_info(const Function* function, const Device* device) {
+  for (const FunctionInfo* i = function->info.load(std::memory_order_acquire); i != nullptr; i = i->next) {
+    if (i->device == device) return i;
+  }
+  return nullptr;
+}
+
+const FunctionInfo* fetch_info(Context* c, Function* function, CUresult* error) {
+  wire::cuda::function_info_request m;
+  wire::cuda::function_info_reply r;
+  m.function = function_wire_id(function, c->session, error);
+  if (m.function == 0) return nullptr;
+  *error = c->session->call(c, m, r);
+  if (*error != CUDA_SUCCESS) return nullptr;
+  FunctionInfo* info = new FunctionInfo;  // lives as long as the process: records are recycled, launches may race with unload
+  info->device = c->device;
+  info->offsets.assign(r.offsets.begin(), r.offsets.end());
+  info->sizes.assign(r.sizes.begin(), r.sizes.end());
+  if (info->sizes.size() != info->offsets.size()) info->sizes.resize(info->offsets.size());
+  for (size_t i = 0; i < info->offsets.size(); ++i) {
+    const uint32_t end = info->offsets[i] + info->sizes[i];
+    if (end > info->param_bytes) info->param_bytes = end;
+  }
+  for (uint64_t i = 0; i < r.attributes.count && i < 32; ++i) info->attributes[i] = r.attributes[i];
+  info->attribute_count = static_cast<uint32_t>(r.attributes.count < 32 ? r.attributes.count : 32);
+  pthread_mutex_lock(&g_info_mutex);
+  info->next = function->info.load();
+  function->info.store(info, std::memory_order_release);
+  pthread_mutex_unlock(&g_info_mutex);
+  return info;
+}
+
+CUresult attribute_of(Context* c, Function* f, int* pi, CUfunction_attribute attrib) {
+  if (pi == nullptr || attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, f, &error);
+  if (info == nullptr) return error;
+  if (static_cast<uint32_t>(attrib) >= info->attribute_count) return CUDA_ERROR_INVALID_VALUE;
+  *pi = info->attributes[attrib];
+  return CUDA_SUCCESS;
+}
+
+CUresult set_attribute(Context* c, Function* f, CUfunction_attribute attrib, int value) {
+  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, f, &error);
+  if (info == nullptr) return error;
+  if (info->attributes[attrib] == value) return CUDA_SUCCESS;
+  wire::cuda::function_set_attribute_request m;
+  wire::cuda::function_set_attribute_reply r;
+  m.function = function_wire_id(f, c->session, &error);
+  if (m.function == 0) return error;
+  m.attribute = static_cast<uint32_t>(attrib);
+  m.value = value;
+  m.slot = c->device->slot;
+  TENDRIL_TRY(c->session->call(c, m, r));
+  info->attributes[attrib] = value;
+  forget_occupancy(f);
+  return CUDA_SUCCESS;
+}
+
+CUresult param_info(Context* c, Function* f, size_t index, size_t* offset, size_t* size) {
+  if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, f, &error);
+  if (info == nullptr) return error;
+  if (index >= info->offsets.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = info->offsets[index];
+  if (size != nullptr) *size = info->sizes[index];
+  return CUDA_SUCCESS;
+}
+
+CUresult set_cache_config(Context* c, Function* f, CUfunc_cache config) {
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  wire::cuda::function_set_cache_config_request m;
+  m.function = function_wire_id(f, c->session, &error);
+  if (m.function == 0) return error;
+  m.config = static_cast<uint32_t>(config);
+  return c->session->enqueue(c, m);
+}
+
+CUresult need_kernel(CUkernel handle, Function** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = process()->kernels.find(Kind::kKernel, handle_value(handle));
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult need_function(CUfunction handle, Context** c, Function** out) {
+  TENDRIL_TRY(require_context(c));
+  *out = find_function(handle);
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// Kernel attributes name a device; its primary context reaches the worker.
+CUresult context_on(CUdevice dev, Context** c) {
+  Device* d = device_of(dev);
+  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Context* current = current_context();
+  *c = current != nullptr && current->device == d ? current : d->primary;
+  if ((*c)->active.load() == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+uint64_t function_wire_id(Function* function, Session* session, CUresult* error) {
+  if (function->session == session) return function->wire_id;
+  if (function->library == nullptr) {
+    *error = CUDA_ERROR_INVALID_HANDLE;  // a module's function belongs to its context
+    return 0;
+  }
+  return kernel_wire_id(function, session, error);
+}
+
+const FunctionInfo* function_info(Context* c, Function* function, CUresult* error) {
+  const FunctionInfo* found = find_info(function, c->device);
+  return found != nullptr ? found : fetch_info(c, function, error);
+}
+
+CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  return attribute_of(c, f, pi, attrib);
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  return set_attribute(c, f, attrib, value);
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  TENDRIL_TRY(need_function(func, &c, &f));
+  return param_info(c, f, paramIndex, paramOffset, paramSize);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  return set_cache_config(c, f, config);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  return config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
+  Function* f = nullptr;
+  Context* c = nullptr;
+  TENDRIL_TRY(need_kernel(kernel, &f));
+  TENDRIL_TRY(context_on(dev, &c));
+  return attribute_of(c, f, pi, attrib);
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+  Function* f = nullptr;
+  Context* c = nullptr;
+  TENDRIL_TRY(need_kernel(kernel, &f));
+  TENDRIL_TRY(context_on(dev, &c));
+  return set_attribute(c, f, attrib, val);
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
+  Function* f = nullptr;
+  Context* c = nullptr;
+  TENDRIL_TRY(need_kernel(kernel, &f));
+  TENDRIL_TRY(context_on(dev, &c));
+  return set_cache_config(c, f, config);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+  Function* f = nullptr;
+  Context* c = nullptr;
+  TENDRIL_TRY(need_kernel(kernel, &f));
+  TENDRIL_TRY(require_context(&c));
+  return param_info(c, f, paramIndex, paramOffset, paramSize);
+}
+
+}  // namespace tendril::client::cuda

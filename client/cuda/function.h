@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What launches, attributes and occupancy share about functions.
+#pragma once
+
+#include "client/cuda/bodies.h"
+#include "client/cuda/library.h"
+
+namespace tendril::client::cuda {
+
+// The id under which `session` knows a function; a kernel is loaded there on first use. 0 with *error set.
+uint64_t function_wire_id(Function* function, Session* session, CUresult* error);
+// Cached occupancy answers of a function whose attributes changed.
+void forget_occupancy(Function* function);
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous copies with it are
+// asynchronous. It gets a mirror in the worker only when the program asks for its device address or for managed memory.
+#include <sys/mman.h>
+
+#include "client/cuda/memory.h"
+#include "client/cuda/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+// Where memory that a GPU may address is put: a part of the address space that neither drivers nor allocators use, so that the worker
+// can have the same addresses.
+constexpr uint64_t kWindowBase = 0x2000'0000'0000;
+constexpr uint64_t kWindowBytes = 0x1000'0000'0000;
+std::atomic<uint64_t> g_window_next{0};
+
+void* map_window(uint64_t bytes) {
+  const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
+  for (int tries = 0; tries < 64; ++tries) {
+    const uint64_t offset = g_window_next.fetch_add(room);
+    if (offset + room > kWindowBytes) break;
+    // The process id spreads the windows of several clients, so that one worker could serve what fork left behind.
+    const uint64_t at = kWindowBase + offset;
+    void* got = mmap(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && reinterpret_cast<uint64_t>(got) == at) return got;
+    if (got != MAP_FAILED) munmap(got, bytes);
+  }
+  return nullptr;
+}
+
+CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* c) {
+  void* memory = map_window(bytes);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(memory);
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = c;
+  range.session = c->session;
+  range.flags = flags;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  if (!process()->ranges.insert(range)) {
+    munmap(memory, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pp = memory;
+  return CUDA_SUCCESS;
+}
+
+CUresult host_range(void* p, Range* range) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host()) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  return allocate(pp, bytesize, Flags, RangeKind::kPinned, c);
+}
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult cuMemFreeHost(void* p) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  TENDRIL_TRY(host_range(p, &range));
+  if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
+  // Copies into it may still be on their way.
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)range.session->call(range.context, m, r);
+  forget_reads_of(range.context);
+  if (range.mirrored) mirror_forget(range.session, range.context, range.base);
+  if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
+  munmap(p, range.bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  constexpr unsigned kKnown =
+      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(p);
+  range.bytes = bytesize;
+  range.kind = RangeKind::kRegistered;
+  range.context = c;
+  range.session = c->session;
+  range.flags = Flags;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  return process()->ranges.insert(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) || range.kind != RangeKind::kRegistered ||
+      range.base != reinterpret_cast<uint64_t>(p)) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)range.session->call(range.context, m, r);
+  forget_reads_of(range.context);
+  if (range.mirrored) mirror_forget(range.session, range.context, range.base);
+  process()->ranges.remove(range.base, &range);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  TENDRIL_TRY(host_range(p, &range));
+  if (!range.mirrored) {
+    TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes));
+    process()->ranges.mark_mirrored(range.base);
+  }
+  *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  TENDRIL_TRY(host_range(p, &range));
+  *pFlags = range.flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all pinned memory is mapped
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
+  void* memory = nullptr;
+  TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, c));
+  const uint64_t base = reinterpret_cast<uint64_t>(memory);
+  const CUresult result = mirror_create(c->session, c, base, bytesize);
+  if (result != CUDA_SUCCESS) {
+    Range range;
+    process()->ranges.remove(base, &range);
+    munmap(memory, bytesize);
+    return result;
+  }
+  process()->ranges.mark_mirrored(base);
+  *dptr = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_managed(const Range& managed) {
+  Range range;
+  synchronize_stream(managed.context, nullptr);
+  mirror_forget(managed.session, managed.context, managed.base);
+  if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
+  munmap(reinterpret_cast<void*>(range.base), range.bytes);
+  return CUDA_SUCCESS;
+}
+
+// Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and accepted.
+CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  if (count == 0 || !process()->ranges.find(devPtr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  return range.kind == RangeKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation) {
+  return cuMemAdvise(devPtr, count, advice, 0);
+}
+CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  return cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+}
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int flags, CUstream hStream) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return cuMemPrefetchAsync(devPtr, count, 0, hStream);
+}
+CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute, CUdeviceptr devPtr, size_t count) {
+  TENDRIL_TRY(cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  if (data == nullptr || dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i + 4 <= dataSize; i += 4) static_cast<int*>(data)[i / 4] = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes, size_t numAttributes,
+                                 CUdeviceptr devPtr, size_t count) {
+  if (data == nullptr || dataSizes == nullptr || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numAttributes; ++i) TENDRIL_TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here from cached attributes. No
+// allocation, no system call, no lock but the lane's own: the parameters are copied straight into the lane.
+#include <string.h>
+
+#include "client/cuda/function.h"
+#include "client/cuda/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+struct Geometry {
+  uint32_t words[8];  // grid x y z, block x y z, dynamic shared bytes, cooperative
+};
+
+CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometry& g) {
+  const uint32_t* w = g.words;
+  for (int i = 0; i < 3; ++i) {
+    const auto grid_limit = static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    const auto block_limit = static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+    if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit) return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t threads = uint64_t{w[3]} * w[4] * w[5];
+  if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
+    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  }
+  if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+// The buffer of a launch by `extra`, or false when the list is malformed.
+bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
+  *buffer = nullptr;
+  const size_t* size = nullptr;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) *buffer = extra[i + 1];
+    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(extra[i + 1]);
+    else return false;
+  }
+  *bytes = size != nullptr ? *size : 0;
+  return *buffer != nullptr && size != nullptr;
+}
+
+// Attributes of cuLaunchKernelEx with the events inside turned into wire ids. Bounded by what CUDA defines.
+constexpr unsigned kLaunchAttributesMax = 32;
+
+CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count, CUlaunchAttribute* to) {
+  for (unsigned i = 0; i < count; ++i) {
+    to[i] = from[i];
+    CUevent* event = nullptr;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &to[i].value.programmaticEvent.event;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = &to[i].value.launchCompletionEvent.event;
+    if (event == nullptr) continue;
+    Event* e = process()->events.find(Kind::kEvent, handle_value(*event));
+    if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    e->recorded.store(e->session->serial.fetch_add(1) + 1);
+    *event = reinterpret_cast<CUevent>(e->wire_id);
+  }
+  return CUDA_SUCCESS;
+}
+
+struct Target {
+  Context* context;
+  Function* function;
+  const FunctionInfo* info;
+  uint64_t function_id;
+  uint64_t stream_id;
+};
+
+CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&t->context));
+  t->function = find_function(f);
+  if (__builtin_expect(t->function == nullptr, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(require_stream(t->context, hStream, &s));
+  if (s != nullptr) {
+    if (s->context != t->context && s->session != t->context->session) return CUDA_ERROR_INVALID_HANDLE;
+    t->context = s->context;
+  }
+  t->stream_id = stream_wire_id(s);
+  CUresult error = CUDA_SUCCESS;
+  t->info = function_info(t->context, t->function, &error);
+  if (__builtin_expect(t->info == nullptr, 0)) return error;
+  t->function_id = function_wire_id(t->function, t->context->session, &error);
+  return t->function_id != 0 ? CUDA_SUCCESS : error;
+}
+
+// The record itself. The params field is laid out by hand so that the values go from the program straight into the lane.
+template <typename Request>
+CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
+  const FunctionInfo* info = t.info;
+  const uint64_t param_bytes = buffer != nullptr ? buffer_bytes : info->param_bytes;
+  m.params = {nullptr, 0};
+  const uint64_t fixed = wire::message_bytes(m);
+  session::Lane* lane = t.context->session->lane.get();
+  if (fixed + param_bytes + 8 > wire::kCallBytesMax - sizeof(wire::CallHeader)) return CUDA_ERROR_INVALID_VALUE;
+  uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), t.context->index,
+                              static_cast<uint32_t>(fixed + wire::padded(param_bytes)), 0);
+  if (__builtin_expect(body == nullptr, 0)) return Session::lost_result();
+  wire::write_message(m, body);
+  // `params` is the last field of every launch record: its count is the last word written, the bytes follow.
+  uint8_t* at = body + fixed;
+  memcpy(at - 8, &param_bytes, 8);
+  if (param_bytes % 8 != 0 || buffer == nullptr) memset(at, 0, wire::padded(param_bytes));
+  if (buffer != nullptr) {
+    memcpy(at, buffer, buffer_bytes);
+  } else {
+    const size_t count = info->offsets.size();
+    for (size_t i = 0; i < count; ++i) memcpy(at + info->offsets[i], values[i], info->sizes[i]);
+  }
+  lane->commit();
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra, const CUlaunchAttribute* attributes,
+                unsigned attribute_count) {
+  Target t;
+  TENDRIL_TRY(resolve(f, hStream, &t));
+  TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
+  const void* buffer = nullptr;
+  size_t buffer_bytes = 0;
+  if (extra != nullptr && kernelParams == nullptr) {
+    if (!extra_buffer(extra, &buffer, &buffer_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  } else if (extra != nullptr && kernelParams != nullptr) {
+    return CUDA_ERROR_INVALID_VALUE;
+  } else if (kernelParams == nullptr && !t.info->offsets.empty()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i) {
+    if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  }
+  mirror_before_work(t.context->session, t.context);
+  if (attribute_count == 0 && buffer == nullptr) {
+    wire::cuda::launch_kernel_request m;
+    m.function = t.function_id;
+    m.stream = t.stream_id;
+    m.geometry = {g.words, 8};
+    return send(t, m, kernelParams, nullptr, 0);
+  }
+  CUlaunchAttribute translated[kLaunchAttributesMax];
+  if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(translate_attributes(attributes, attribute_count, translated));
+  const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated), attribute_count * sizeof(CUlaunchAttribute)};
+  if (buffer != nullptr) {
+    wire::cuda::launch_kernel_buffer_request m;
+    m.function = t.function_id;
+    m.stream = t.stream_id;
+    m.geometry = {g.words, 8};
+    m.attributes = encoded;
+    return send(t, m, nullptr, buffer, buffer_bytes);
+  }
+  wire::cuda::launch_kernel_ex_request m;
+  m.function = t.function_id;
+  m.stream = t.stream_id;
+  m.geometry = {g.words, 8};
+  m.attributes = encoded;
+  return send(t, m, kernelParams, nullptr, 0);
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                        void** extra) {
+  const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
+  return launch(f, g, hStream, kernelParams, extra, nullptr, 0);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                   CUstream hStream, void** kernelParams) {
+  const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
+  return launch(f, g, hStream, kernelParams, nullptr, nullptr, 0);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY, config->blockDimZ,
+                    config->sharedMemBytes, 0}};
+  return launch(f, g, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
+}
+
+}  // namespace tendril::client::cuda

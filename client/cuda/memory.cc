@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's real ones. An address that collides
+// with memory of this process or of another server is given back and another one asked for, so that a pointer means one thing.
+#include <errno.h>
+#include <sys/mman.h>
+
+#include <set>
+
+#include "client/cuda/bodies.h"
+#include "client/cuda/capture.h"
+#include "client/cuda/memory.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
+constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
+constexpr int kTriesMax = 8;
+
+pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+std::set<uint64_t>& held_blocks() {
+  static std::set<uint64_t>* blocks = new std::set<uint64_t>;
+  return *blocks;
+}
+
+// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of the program lands there. Blocks stay
+// occupied for good: addresses are plentiful and the driver reuses its own.
+bool hold(uint64_t base, uint64_t bytes) {
+  if (base >= kUserTop || bytes > kUserTop - base) return true;  // not an address a process can have
+  const uint64_t first = base & ~(kBlock - 1);
+  const uint64_t end = (base + bytes + kBlock - 1) & ~(kBlock - 1);
+  bool ok = true;
+  pthread_mutex_lock(&g_held_mutex);
+  std::set<uint64_t>& held = held_blocks();
+  for (uint64_t at = first; at < end && ok;) {
+    if (held.count(at) != 0) {
+      at += kBlock;
+      continue;
+    }
+    uint64_t run = at;
+    while (run < end && held.count(run) == 0) run += kBlock;
+    void* got = mmap(reinterpret_cast<void*>(at), run - at, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == MAP_FAILED || reinterpret_cast<uint64_t>(got) != at) {
+      if (got != MAP_FAILED) munmap(got, run - at);
+      ok = got == MAP_FAILED && errno != EEXIST;  // out of mappings is no collision
+    } else {
+      for (uint64_t block = at; block < run; block += kBlock) held.insert(held.end(), block);
+    }
+    at = run;
+  }
+  pthread_mutex_unlock(&g_held_mutex);
+  return ok;
+}
+
+void free_block(Context* c, uint64_t address) {
+  wire::cuda::memory_free_request m;
+  m.address = address;
+  c->session->enqueue(c, m);
+}
+
+}  // namespace
+
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool, bool* collides) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = c;
+  range.session = c->session;
+  range.pool = pool;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  *collides = !hold(base, bytes) || !process()->ranges.insert(range);
+  return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
+}
+
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind, uint64_t* address,
+                         uint64_t* pitch) {
+  uint64_t refused[kTriesMax];
+  int refusals = 0;
+  CUresult result = CUDA_SUCCESS;
+  for (bool collides = true; collides;) {
+    wire::cuda::memory_allocate_reply r;
+    result = c->session->call(c, m, r);
+    if (result != CUDA_SUCCESS) break;
+    *address = r.address;
+    *pitch = r.pitch;
+    register_device_range(c, r.address, r.pitch != 0 ? r.pitch * m.pitch_height : bytes, kind, 0, &collides);
+    if (!collides) break;
+    if (refusals == kTriesMax) {
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+      free_block(c, r.address);
+      break;
+    }
+    refused[refusals++] = r.address;
+  }
+  for (int i = 0; i < refusals; ++i) free_block(c, refused[i]);
+  return result;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  wire::cuda::memory_allocate_request m;
+  m.bytes = bytesize;
+  uint64_t address = 0, pitch = 0;
+  TENDRIL_TRY(allocate_device(c, m, bytesize, RangeKind::kDevice, &address, &pitch));
+  *dptr = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  wire::cuda::memory_allocate_request m;
+  m.pitch_width = WidthInBytes;
+  m.pitch_height = Height;
+  m.element = ElementSizeBytes;
+  uint64_t address = 0, pitch = 0;
+  TENDRIL_TRY(allocate_device(c, m, 0, RangeKind::kDevice, &address, &pitch));
+  *dptr = address;
+  *pPitch = pitch;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == 0) return CUDA_SUCCESS;
+  Range range;
+  if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind == RangeKind::kManaged) return free_managed(range);
+  if (range.kind != RangeKind::kDevice && range.kind != RangeKind::kPool) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  free_block(range.context, dptr);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::memory_info_request m;
+  wire::cuda::memory_info_reply r;
+  TENDRIL_TRY(c->session->call(c, m, r));
+  if (free != nullptr) *free = r.free;
+  if (total != nullptr) *total = r.total;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  if (!process()->ranges.find(dptr, &range) || range.kind == RangeKind::kReserved) return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = range.base;
+  if (psize != nullptr) *psize = range.bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

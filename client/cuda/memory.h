@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the memory bodies share: allocation with collision handling (memory.cc), host memory (host_memory.cc), copies (copy.cc).
+#pragma once
+
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+
+// Puts a range that the worker gave out into the map and occupies its addresses here. *collides: something else is there.
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool, bool* collides);
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind, uint64_t* address,
+                         uint64_t* pitch);
+CUresult free_managed(const Range& range);
+
+// One linear copy between any two places; `stream` null with `async` false: the call is synchronous on the legacy stream.
+struct CopyStream {
+  Stream* stream = nullptr;  // null: the legacy stream
+  bool async = false;
+};
+CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on);
+CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on);
+CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
+CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
+
+// Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
+CUresult synchronize_stream(Context* c, Stream* stream);
+// A wait covered everything in `c`: its asynchronous copies into pinned memory are over.
+void forget_reads_of(Context* c);
+
+}  // namespace tendril::client::cuda

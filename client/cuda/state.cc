@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See state.h; attaching is in attach.cc.
+#include "client/cuda/state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/common/log.h"
+#include "client/cuda/callback.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constinit thread_local ThreadState t_state{};
+std::atomic<uint64_t> g_thread_serial{1};
+
+}  // namespace
+
+ThreadState& thread_state() { return t_state; }
+
+uint64_t thread_serial() {
+  ThreadState& t = t_state;
+  if (t.serial == 0) t.serial = g_thread_serial.fetch_add(1);
+  return t.serial;
+}
+
+bool is_sticky(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void Session::note(Context* context, CUresult result) {
+  if (__builtin_expect(result == CUDA_SUCCESS, 1) || context == nullptr) return;
+  if (is_sticky(result)) context->sticky.store(result, std::memory_order_relaxed);
+}
+
+bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
+  Process* p = process();
+  Range range;
+  if (p == nullptr || !p->ranges.find(address, &range) || !range.host()) return false;
+  return bytes <= range.bytes - (address - range.base);
+}
+
+void Session::output(const char* text, size_t bytes) {
+  while (bytes != 0) {
+    const ssize_t done = ::write(STDOUT_FILENO, text, bytes);
+    if (done < 0 && errno != EINTR) return;
+    if (done > 0) {
+      text += done;
+      bytes -= static_cast<size_t>(done);
+    }
+  }
+}
+
+void Session::callback(const uint8_t* body, size_t bytes) {
+  uint64_t token = 0;
+  if (bytes < sizeof token) return;
+  memcpy(&token, body, sizeof token);
+  run_callback(this, token);
+}
+
+void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
+  if (bytes != 0) {
+    log_once(LogLevel::kError, "server %s: %.*s", endpoint.c_str(), static_cast<int>(bytes), text);
+  }
+  for (Device* device : devices) note(device->primary, static_cast<CUresult>(result));
+}
+
+void Session::lost(const base::Status& why) {
+  log_once(LogLevel::kError, "the session with GPU server %s has ended (%s); its GPUs answer CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
+           endpoint.c_str(), why.message().c_str());
+}
+
+Device* device_of(CUdevice ordinal) {
+  Process* p = process();
+  if (p == nullptr || ordinal < 0 || static_cast<size_t>(ordinal) >= p->devices.size()) return nullptr;
+  return p->devices[static_cast<size_t>(ordinal)];
+}
+
+CUresult require_context(Context** out) {
+  if (__builtin_expect(process() == nullptr, 0)) return CUDA_ERROR_NOT_INITIALIZED;
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (__builtin_expect(context->active.load(std::memory_order_relaxed) == 0, 0)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const int sticky = context->sticky.load(std::memory_order_relaxed);
+  if (__builtin_expect(sticky != 0, 0)) return static_cast<CUresult>(sticky);
+  if (__builtin_expect(context->session->lane->is_lost(), 0)) return Session::lost_result();
+  *out = context;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+// The stream behind CU_STREAM_PER_THREAD for this thread in `context`. The worker knows no client threads, so it gets a stream.
+Stream* per_thread_stream(Context* context) {
+  const uint64_t serial = thread_serial();
+  pthread_mutex_lock(&context->mutex);
+  Stream* found = nullptr;
+  for (const Context::ThreadStream& entry : context->thread_streams) {
+    if (entry.thread == serial) found = entry.stream;
+  }
+  if (found == nullptr) {
+    found = process()->streams.create(Kind::kStream, context->session, context, context->session->index);
+    if (found != nullptr) {
+      found->flags = CU_STREAM_DEFAULT;
+      found->priority = 0;
+      found->id = process()->next_stream_id.fetch_add(1);
+      context->thread_streams.push_back({serial, found});
+      wire::cuda::stream_create_request m;
+      m.stream = found->wire_id;
+      context->session->enqueue(context, m);
+    }
+  }
+  pthread_mutex_unlock(&context->mutex);
+  return found;
+}
+
+}  // namespace
+
+CUresult require_stream(Context* context, CUstream stream, Stream** out) {
+  uint64_t value = handle_value(stream);
+  if (value == 0) value = thread_state().per_thread_default ? 2 : 1;
+  if (value == 1) {
+    *out = nullptr;
+    return CUDA_SUCCESS;
+  }
+  Stream* found = value == 2 ? per_thread_stream(context) : process()->streams.find(Kind::kStream, value);
+  if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *out = found;
+  return CUDA_SUCCESS;
+}
+
+Function* find_function(CUfunction function) {
+  Process* p = process();
+  const uint64_t value = handle_value(function);
+  if (Function* found = p->kernels.find(Kind::kKernel, value)) return found;
+  return p->functions.find(Kind::kFunction, value);
+}
+
+Object* find_object(Kind kind, uint64_t handle) {
+  Process* p = process();
+  switch (kind) {
+    case Kind::kContext: return p->contexts.find(kind, handle);
+    case Kind::kStream: return p->streams.find(kind, handle);
+    case Kind::kEvent: return p->events.find(kind, handle);
+    case Kind::kModule: return p->modules.find(kind, handle);
+    case Kind::kLibrary: return p->libraries.find(kind, handle);
+    case Kind::kFunction: return p->functions.find(kind, handle);
+    case Kind::kKernel: return p->kernels.find(kind, handle);
+    default: return p->others[static_cast<int>(kind)].find(kind, handle);
+  }
+}
+
+Object* create_object(Kind kind, Session* session, Context* context) {
+  Process* p = process();
+  const uint32_t server = session->index;
+  switch (kind) {
+    case Kind::kStream: return p->streams.create(kind, session, context, server);
+    case Kind::kEvent: return p->events.create(kind, session, context, server);
+    case Kind::kModule: return p->modules.create(kind, session, context, server);
+    case Kind::kLibrary: return p->libraries.create(kind, session, context, server);
+    case Kind::kFunction: return p->functions.create(kind, session, context, server);
+    case Kind::kKernel: return p->kernels.create(kind, session, context, server);
+    default: return p->others[static_cast<int>(kind)].create(kind, session, context, server);
+  }
+}
+
+void destroy_object(Kind kind, Object* object) {
+  Process* p = process();
+  switch (kind) {
+    case Kind::kContext: return p->contexts.destroy(static_cast<Context*>(object));
+    case Kind::kStream: return p->streams.destroy(static_cast<Stream*>(object));
+    case Kind::kEvent: return p->events.destroy(static_cast<Event*>(object));
+    case Kind::kModule: return p->modules.destroy(static_cast<Module*>(object));
+    case Kind::kLibrary: return p->libraries.destroy(static_cast<Library*>(object));
+    case Kind::kFunction: return p->functions.destroy(static_cast<Function*>(object));
+    case Kind::kKernel: return p->kernels.destroy(static_cast<Function*>(object));
+    default: break;
+  }
+  Table<Object>& table = p->others[static_cast<int>(kind)];
+  if (object->wire_id != object->handle.load() && object->session != nullptr) object->session->forget(object->wire_id);
+  table.destroy(object);
+}
+
+Object* known_object(Kind kind, Session* session, Context* context, uint64_t wire_id) {
+  if ((api::id_index(wire_id) & api::kWorkerBit) == 0) return find_object(kind, wire_id);
+  if (Object* found = session->remembered(wire_id)) return found;
+  Object* made = create_object(kind, session, context);
+  if (made == nullptr) return nullptr;
+  made->wire_id = wire_id;
+  session->remember(wire_id, made);
+  return made;
+}
+
+Object* Session::remembered(uint64_t wire_id) {
+  pthread_mutex_lock(&known_mutex_);
+  auto it = known_.find(wire_id);
+  Object* found = it != known_.end() ? it->second : nullptr;
+  pthread_mutex_unlock(&known_mutex_);
+  return found;
+}
+
+void Session::remember(uint64_t wire_id, Object* object) {
+  pthread_mutex_lock(&known_mutex_);
+  known_[wire_id] = object;
+  pthread_mutex_unlock(&known_mutex_);
+}
+
+void Session::forget(uint64_t wire_id) {
+  pthread_mutex_lock(&known_mutex_);
+  known_.erase(wire_id);
+  pthread_mutex_unlock(&known_mutex_);
+}
+
+}  // namespace tendril::client::cuda

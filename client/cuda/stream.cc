@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams. Creating, destroying and ordering them is enqueued; only waiting and querying ask the worker.
+#include "client/cuda/bodies.h"
+#include "client/cuda/capture.h"
+#include "client/cuda/memory.h"
+#include "client/cuda/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+CUresult create(CUstream* phStream, unsigned flags, int priority) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  Stream* s = process()->streams.create(Kind::kStream, c->session, c, c->session->index);
+  if (s == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  // Priorities outside the device's range are clamped, as the driver does.
+  const int least = c->device->least_priority, greatest = c->device->greatest_priority;
+  s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
+  s->flags = flags;
+  s->id = process()->next_stream_id.fetch_add(1);
+  s->capture.store(nullptr);
+  wire::cuda::stream_create_request m;
+  m.stream = s->wire_id;
+  m.flags = flags;
+  m.priority = s->priority;
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  *phStream = handle_cast<CUstream>(s);
+  return CUDA_SUCCESS;
+}
+
+// Context and record of a stream argument; the record is null for the legacy stream.
+CUresult stream_of(CUstream handle, Context** context, Stream** stream) {
+  TENDRIL_TRY(require_context(context));
+  TENDRIL_TRY(require_stream(*context, handle, stream));
+  if (*stream != nullptr) *context = (*stream)->context;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return create(phStream, Flags, 0); }
+
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return create(phStream, flags, priority);
+}
+
+CUresult cuStreamDestroy_v2(CUstream hStream) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  const uint64_t value = handle_value(hStream);
+  Stream* s = value > 2 ? process()->streams.find(Kind::kStream, value) : nullptr;
+  if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuda::stream_destroy_request m;
+  m.stream = s->wire_id;
+  const CUresult result = s->session->enqueue(s->context, m);
+  process()->streams.destroy(s);
+  return result;
+}
+
+CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = s != nullptr ? s->priority : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = s != nullptr ? s->flags : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // The legacy stream of each context needs an id of its own; created streams are numbered from 10 upwards in steps of one.
+  *streamId = s != nullptr ? s->id : (uint64_t{1} << 32) + c->id;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = handle_cast<CUcontext>(c);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
+  TENDRIL_TRY(cuStreamGetCtx(hStream, pCtx));
+  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = c->device->ordinal;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamQuery(CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  wire::cuda::stream_query_request m;
+  wire::cuda::stream_query_reply r;
+  m.stream = stream_wire_id(s);
+  TENDRIL_TRY(c->session->call(c, m, r));
+  mirror_after_wait(c->session, c);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSynchronize(CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(synchronize_stream(c, s));
+  mirror_after_wait(c->session, c);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (e->session != c->session) return cross_session_wait(e);
+  join_capture(s, e);
+  wire::cuda::stream_wait_event_request m;
+  m.stream = stream_wire_id(s);
+  m.event = e->wire_id;
+  m.flags = Flags;
+  return c->session->enqueue(c, m);
+}
+
+CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  return stream_of(hStream, &c, &s);  // a hint for managed memory; nothing to order
+}
+
+}  // namespace tendril::client::cuda
