@@ -78,6 +78,7 @@ int attribute(CUdevice_attribute which, CUdevice dev) {
 void CudaTest::SetUp() {
   context_ = attach();
   ASSERT_NE(context_, nullptr) << "no context on device 0";
+  basic("nothing");
 }
 
 void CudaTest::TearDown() {
@@ -107,14 +108,29 @@ CUfunction Module::function(const char *name) {
 const char *basic_ptx() { return kBasicPtx; }
 const char *faults_ptx() { return kFaultsPtx; }
 
+namespace {
+
+// Loads every kernel at once: a driver that loads lazily may have to wait for the whole context at a kernel's first launch, which
+// would hang behind a closed Gate.
+CUmodule load_eagerly() {
+  CUmodule module = nullptr;
+  EXPECT_EQ(cuModuleLoadData(&module, kBasicPtx), CUDA_SUCCESS);
+  unsigned count = 0;
+  if (!module || cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS) return module;
+  std::vector<CUfunction> functions(count);
+  if (cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return module;
+  for (CUfunction function : functions) cuFuncLoad(function);
+  return module;
+}
+
+}  // namespace
+
 CUfunction basic(const char *kernel) {
   static std::mutex mutex;
   static CUmodule module = nullptr;
   static std::map<std::string, CUfunction> functions;
   std::lock_guard<std::mutex> lock(mutex);
-  if (!module) {
-    EXPECT_EQ(cuModuleLoadData(&module, kBasicPtx), CUDA_SUCCESS);
-  }
+  if (!module) module = load_eagerly();
   CUfunction &function = functions[kernel];
   if (!function) {
     EXPECT_EQ(cuModuleGetFunction(&function, module, kernel), CUDA_SUCCESS) << kernel;

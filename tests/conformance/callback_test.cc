@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host functions and stream callbacks: they run once, in stream order, see what the stream did before, and hold what comes after.
+#include <atomic>
+#include <mutex>
+
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+class CallbackTest : public CudaTest {};
+
+struct Log {
+  std::mutex mutex;
+  std::vector<int> entries;
+  void add(int entry) {
+    std::lock_guard<std::mutex> lock(mutex);
+    entries.push_back(entry);
+  }
+};
+
+struct Entry {
+  Log *log;
+  int number;
+};
+
+void append(void *data) {
+  const Entry *entry = static_cast<Entry *>(data);
+  entry->log->add(entry->number);
+}
+
+TEST_F(CallbackTest, HostFunctionRunsOnce) {
+  std::atomic<int> runs{0};
+  Stream stream;
+  OK(cuLaunchHostFunc(stream, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(runs.load(), 1);
+}
+
+TEST_F(CallbackTest, HostFunctionsKeepStreamOrder) {
+  Log log;
+  std::vector<Entry> entries;
+  for (int i = 0; i < 20; i++) entries.push_back({&log, i});
+  Stream stream;
+  for (Entry &entry : entries) OK(cuLaunchHostFunc(stream, append, &entry));
+  OK(cuStreamSynchronize(stream));
+  ASSERT_EQ(log.entries.size(), 20u);
+  for (int i = 0; i < 20; i++) EXPECT_EQ(log.entries[i], i);
+}
+
+TEST_F(CallbackTest, HostFunctionSeesEarlierCopies) {
+  struct Probe {
+    Pinned host{4096};
+    uint32_t seen = 0;
+  } probe;
+  Stream stream;
+  Buffer data(4096);
+  memset(probe.host.data(), 0, 4096);
+  OK(cuMemsetD32Async(data, 31, 1024, stream));
+  OK(cuMemcpyDtoHAsync_v2(probe.host.data(), data, 4096, stream));
+  OK(cuLaunchHostFunc(
+      stream, [](void *p) { static_cast<Probe *>(p)->seen = static_cast<Probe *>(p)->host.words()[1023]; }, &probe));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(probe.seen, 31u);
+}
+
+TEST_F(CallbackTest, LaterWorkWaitsForTheHostFunction) {
+  Stream stream;
+  Pinned host(4);
+  Buffer data(4);
+  host.words()[0] = 0;
+  OK(cuLaunchHostFunc(stream, [](void *word) { *static_cast<uint32_t *>(word) = 77; }, host.data()));
+  OK(cuMemcpyHtoDAsync_v2(data, host.data(), 4, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(data, 1)[0], 77u);
+}
+
+TEST_F(CallbackTest, OtherStreamsGoOnWhileAHostFunctionWaits) {
+  Stream held, running;
+  Gate gate;
+  Buffer data(1024);
+  gate.block(held);
+  for (int i = 0; i < 5; i++) OK(cuMemsetD32Async(data, i, 256, running));
+  OK(cuStreamSynchronize(running));
+  EXPECT_CU(cuStreamQuery(held), CUDA_ERROR_NOT_READY);
+  gate.open();
+  OK(cuStreamSynchronize(held));
+}
+
+TEST_F(CallbackTest, HostFunctionErrors) {
+  Stream stream;
+  INVALID(cuLaunchHostFunc(stream, nullptr, nullptr));
+}
+
+struct CallbackRecord {
+  CUstream stream = nullptr;
+  CUresult status = CUDA_ERROR_UNKNOWN;
+  int runs = 0;
+};
+
+void record(CUstream stream, CUresult status, void *data) {
+  auto *seen = static_cast<CallbackRecord *>(data);
+  seen->stream = stream;
+  seen->status = status;
+  seen->runs++;
+}
+
+TEST_F(CallbackTest, StreamCallbackGetsStreamAndStatus) {
+  Stream stream;
+  CallbackRecord seen;
+  OK(cuStreamAddCallback(stream, record, &seen, 0));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(seen.runs, 1);
+  EXPECT_EQ(seen.stream, CUstream{stream});
+  EXPECT_EQ(seen.status, CUDA_SUCCESS);
+}
+
+TEST_F(CallbackTest, StreamCallbackErrors) {
+  Stream stream;
+  CallbackRecord seen;
+  INVALID(cuStreamAddCallback(stream, nullptr, nullptr, 0));
+  INVALID(cuStreamAddCallback(stream, record, &seen, 1));
+}
+
+TEST_F(CallbackTest, CallbacksAndHostFunctionsShareTheOrder) {
+  Log log;
+  Entry first{&log, 1}, second{&log, 2}, third{&log, 3};
+  Stream stream;
+  OK(cuLaunchHostFunc(stream, append, &first));
+  OK(cuStreamAddCallback(stream, [](CUstream, CUresult, void *data) { append(data); }, &second, 0));
+  OK(cuLaunchHostFunc(stream, append, &third));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(log.entries, (std::vector<int>{1, 2, 3}));
+}
+
+TEST_F(CallbackTest, CudaCallsInsideAHostFunctionAreRefused) {
+  struct Probe {
+    CUresult result = CUDA_SUCCESS;
+  } probe;
+  Stream stream;
+  OK(cuLaunchHostFunc(
+      stream,
+      [](void *p) {
+        CUdeviceptr pointer = 0;
+        static_cast<Probe *>(p)->result = cuMemAlloc_v2(&pointer, 1024);
+      },
+      &probe));
+  OK(cuStreamSynchronize(stream));
+  // "Attempting to use a CUDA API may result in CUDA_ERROR_NOT_PERMITTED"; a driver may also lack a context on that thread.
+  EXPECT_TRUE(probe.result == CUDA_ERROR_NOT_PERMITTED || probe.result == CUDA_ERROR_INVALID_CONTEXT) << probe.result;
+}
+
+TEST_F(CallbackTest, EventAfterHostFunction) {
+  Stream stream;
+  Event event(CU_EVENT_DISABLE_TIMING);
+  std::atomic<int> runs{0};
+  Gate gate;
+  gate.block(stream);
+  OK(cuLaunchHostFunc(stream, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuEventRecord(event, stream));
+  EXPECT_CU(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+  EXPECT_EQ(runs.load(), 0);
+  gate.open();
+  OK(cuEventSynchronize(event));
+  EXPECT_EQ(runs.load(), 1);
+}
+
+TEST_F(CallbackTest, LegacyStreamHostFunction) {
+  std::atomic<int> runs{0};
+  OK(cuLaunchHostFunc(nullptr, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuStreamSynchronize(nullptr));
+  EXPECT_EQ(runs.load(), 1);
+}
+
+}  // namespace
+}  // namespace tendril::conformance

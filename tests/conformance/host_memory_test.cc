@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance of pinned, registered and mapped host memory, including kernels that read and write it directly.
+#include <stdlib.h>
+
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+class HostMemoryTest : public CudaTest {};
+
+// Page-aligned ordinary memory.
+class Pages {
+ public:
+  explicit Pages(size_t bytes) : memory_(aligned_alloc(4096, bytes)) {}
+  ~Pages() { free(memory_); }
+  Pages(const Pages &) = delete;
+  uint8_t *data() { return static_cast<uint8_t *>(memory_); }
+  uint32_t *words() { return static_cast<uint32_t *>(memory_); }
+
+ private:
+  void *memory_;
+};
+
+TEST_F(HostMemoryTest, AllocHostAndFree) {
+  void *memory = nullptr;
+  OK(cuMemAllocHost_v2(&memory, 10000));
+  ASSERT_NE(memory, nullptr);
+  memset(memory, 1, 10000);
+  OK(cuMemFreeHost(memory));
+}
+
+TEST_F(HostMemoryTest, AllocErrors) {
+  void *memory = nullptr;
+  INVALID(cuMemAllocHost_v2(nullptr, 4096));
+  INVALID(cuMemHostAlloc(nullptr, 4096, 0));
+  INVALID(cuMemHostAlloc(&memory, 4096, 0x8000));
+}
+
+TEST_F(HostMemoryTest, FreeErrors) {
+  int local = 0;
+  INVALID(cuMemFreeHost(&local));
+  void *memory = nullptr;
+  OK(cuMemAllocHost_v2(&memory, 4096));
+  OK(cuMemFreeHost(memory));
+  INVALID(cuMemFreeHost(memory));
+}
+
+TEST_F(HostMemoryTest, EveryFlagAllocates) {
+  for (unsigned flags = 0; flags < 8; flags++) {
+    void *memory = nullptr;
+    OK(cuMemHostAlloc(&memory, 8192, flags));
+    unsigned got = 0;
+    OK(cuMemHostGetFlags(&got, memory));
+    EXPECT_EQ(got & flags, flags);
+    OK(cuMemFreeHost(memory));
+  }
+}
+
+TEST_F(HostMemoryTest, GetFlagsErrors) {
+  Pinned memory(4096);
+  unsigned flags = 0;
+  int local = 0;
+  INVALID(cuMemHostGetFlags(nullptr, memory.data()));
+  INVALID(cuMemHostGetFlags(&flags, &local));
+}
+
+TEST_F(HostMemoryTest, DevicePointerIsTheHostPointer) {
+  Pinned memory(8192, CU_MEMHOSTALLOC_DEVICEMAP);
+  CUdeviceptr address = 0;
+  OK(cuMemHostGetDevicePointer_v2(&address, memory.data(), 0));
+  EXPECT_EQ(address, memory.device_address());
+  OK(cuMemHostGetDevicePointer_v2(&address, memory.data() + 100, 0));
+  EXPECT_EQ(address, memory.device_address() + 100);
+}
+
+TEST_F(HostMemoryTest, DevicePointerErrors) {
+  Pinned memory(4096);
+  CUdeviceptr address = 0;
+  int local = 0;
+  INVALID(cuMemHostGetDevicePointer_v2(nullptr, memory.data(), 0));
+  INVALID(cuMemHostGetDevicePointer_v2(&address, memory.data(), 1));
+  INVALID(cuMemHostGetDevicePointer_v2(&address, &local, 0));
+}
+
+TEST_F(HostMemoryTest, KernelReadsHostMemory) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  Buffer out(4096);
+  for (uint32_t round = 1; round <= 3; round++) {
+    for (uint32_t i = 0; i < 1024; i++) host.words()[i] = i * round;
+    OK(launch(basic("copy_words"), {4}, {256}, 0, nullptr, CUdeviceptr{out}, host.device_address(), 1024u));
+    EXPECT_EQ(read_words(out, 1024)[1023], 1023 * round);
+  }
+}
+
+TEST_F(HostMemoryTest, KernelWritesHostMemory) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  memset(host.data(), 0, 4096);
+  for (uint32_t round = 1; round <= 3; round++) {
+    OK(launch(basic("iota"), {4}, {256}, 0, nullptr, host.device_address(), round * 1000, 1024u));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(host.words()[0], round * 1000);
+    EXPECT_EQ(host.words()[1023], round * 1000 + 1023);
+  }
+}
+
+TEST_F(HostMemoryTest, KernelReadsWhatTheHostChangedBetweenLaunches) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  for (uint32_t i = 0; i < 1024; i++) host.words()[i] = 1;
+  OK(launch(basic("affine"), {4}, {256}, 0, nullptr, host.device_address(), 3u, 1u, 1024u));
+  OK(cuCtxSynchronize());
+  host.words()[7] += 10;  // one word of a page that the device wrote too
+  OK(launch(basic("affine"), {4}, {256}, 0, nullptr, host.device_address(), 2u, 0u, 1024u));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(host.words()[6], 8u);
+  EXPECT_EQ(host.words()[7], 28u);
+}
+
+TEST_F(HostMemoryTest, RegisterAndUnregister) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages pages(16384);
+  OK(cuMemHostRegister_v2(pages.data(), 16384, 0));
+  OK(cuMemHostUnregister(pages.data()));
+  OK(cuMemHostRegister_v2(pages.data(), 16384, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+  OK(cuMemHostUnregister(pages.data()));
+}
+
+TEST_F(HostMemoryTest, RegisterErrors) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages pages(8192);
+  INVALID(cuMemHostRegister_v2(nullptr, 4096, 0));
+  INVALID(cuMemHostRegister_v2(pages.data(), 0, 0));
+  INVALID(cuMemHostRegister_v2(pages.data(), 4096, 0x8000));
+  EXPECT_CU(cuMemHostUnregister(pages.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+  OK(cuMemHostRegister_v2(pages.data(), 8192, 0));
+  EXPECT_CU(cuMemHostRegister_v2(pages.data(), 8192, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  OK(cuMemHostUnregister(pages.data()));
+  EXPECT_CU(cuMemHostUnregister(pages.data()), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+TEST_F(HostMemoryTest, AsyncCopyFromRegisteredMemory) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages source(65536), target(65536);
+  for (size_t i = 0; i < 65536; i++) source.data()[i] = pattern(i, 7);
+  OK(cuMemHostRegister_v2(source.data(), 65536, 0));
+  OK(cuMemHostRegister_v2(target.data(), 65536, 0));
+  Stream stream;
+  Buffer device_memory(65536);
+  OK(cuMemcpyHtoDAsync_v2(device_memory, source.data(), 65536, stream));
+  OK(cuMemcpyDtoHAsync_v2(target.data(), device_memory, 65536, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(memcmp(source.data(), target.data(), 65536), 0);
+  OK(cuMemHostUnregister(source.data()));
+  OK(cuMemHostUnregister(target.data()));
+}
+
+TEST_F(HostMemoryTest, KernelUsesRegisteredMemory) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages pages(8192);
+  for (uint32_t i = 0; i < 2048; i++) pages.words()[i] = i;
+  OK(cuMemHostRegister_v2(pages.data(), 8192, CU_MEMHOSTREGISTER_DEVICEMAP));
+  CUdeviceptr address = 0;
+  OK(cuMemHostGetDevicePointer_v2(&address, pages.data(), 0));
+  OK(launch(basic("affine"), {8}, {256}, 0, nullptr, address, 2u, 1u, 2048u));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(pages.words()[0], 1u);
+  EXPECT_EQ(pages.words()[2047], 4095u);
+  OK(cuMemHostUnregister(pages.data()));
+}
+
+TEST_F(HostMemoryTest, ContentsSurviveRegistration) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages pages(8192);
+  for (size_t i = 0; i < 8192; i++) pages.data()[i] = pattern(i, 8);
+  OK(cuMemHostRegister_v2(pages.data(), 8192, 0));
+  for (size_t i = 0; i < 8192; i++) ASSERT_EQ(pages.data()[i], pattern(i, 8));
+  OK(cuMemHostUnregister(pages.data()));
+  for (size_t i = 0; i < 8192; i++) ASSERT_EQ(pages.data()[i], pattern(i, 8));
+}
+
+TEST_F(HostMemoryTest, RegisterUnalignedRange) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  Pages pages(16384);
+  uint8_t *start = pages.data() + 100;
+  for (size_t i = 0; i < 10000; i++) start[i] = pattern(i, 9);
+  OK(cuMemHostRegister_v2(start, 10000, 0));
+  Buffer device_memory(10000);
+  OK(cuMemcpyHtoDAsync_v2(device_memory, start, 10000, nullptr));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(read_bytes(device_memory, 10000), pattern_bytes(10000, 9));
+  OK(cuMemHostUnregister(start));
+}
+
+TEST_F(HostMemoryTest, PinnedMemoryIsOrdinaryMemoryToTheHost) {
+  Pinned a(1 << 20), b(1 << 20);
+  memset(a.data(), 0x5a, 1 << 20);
+  memcpy(b.data(), a.data(), 1 << 20);
+  EXPECT_EQ(b.data()[0], 0x5a);
+  EXPECT_EQ(b.data()[(1 << 20) - 1], 0x5a);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a.data()) % 4096, 0u);
+}
+
+TEST_F(HostMemoryTest, PortableMemoryInAnotherContext) {
+  Pinned host(4096, CU_MEMHOSTALLOC_PORTABLE);
+  for (uint32_t i = 0; i < 1024; i++) host.words()[i] = i + 5;
+  CUcontext other = nullptr;
+  MUST(cuCtxCreate_v2(&other, 0, device()));
+  {
+    Buffer data(4096);
+    OK(cuMemcpyHtoDAsync_v2(data, host.data(), 4096, nullptr));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(read_words(data, 1024)[1000], 1005u);
+  }
+  OK(cuCtxDestroy_v2(other));
+}
+
+}  // namespace
+}  // namespace tendril::conformance

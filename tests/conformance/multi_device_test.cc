@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two devices and more. Everything here is skipped, aloud, on a machine with one.
+#include <set>
+
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+class MultiDeviceTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    ASSERT_EQ(cuDeviceGetCount(&count_), CUDA_SUCCESS);
+    if (count_ < 2) GTEST_SKIP() << "ONE DEVICE ONLY: nothing about several devices was checked";
+    for (CUdevice dev = 0; dev < count_; dev++) {
+      CUcontext context = nullptr;
+      ASSERT_EQ(cuDevicePrimaryCtxRetain(&context, dev), CUDA_SUCCESS);
+      contexts_.push_back(context);
+    }
+  }
+  void TearDown() override {
+    for (CUdevice dev = 0; dev < static_cast<int>(contexts_.size()); dev++) cuDevicePrimaryCtxRelease_v2(dev);
+    CudaTest::TearDown();
+  }
+  CUdeviceptr allocate_on(int dev, size_t bytes) {
+    CUdeviceptr pointer = 0;
+    EXPECT_EQ(cuCtxSetCurrent(contexts_[dev]), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemAlloc_v2(&pointer, bytes), CUDA_SUCCESS);
+    return pointer;
+  }
+  void free_on(int dev, CUdeviceptr pointer) {
+    EXPECT_EQ(cuCtxSetCurrent(contexts_[dev]), CUDA_SUCCESS);
+    EXPECT_EQ(cuMemFree_v2(pointer), CUDA_SUCCESS);
+  }
+  int count_ = 0;
+  std::vector<CUcontext> contexts_;
+};
+
+TEST_F(MultiDeviceTest, IdentitiesDiffer) {
+  std::set<std::string> uuids;
+  for (CUdevice dev = 0; dev < count_; dev++) {
+    CUuuid uuid = {};
+    OK(cuDeviceGetUuid_v2(&uuid, dev));
+    uuids.insert(std::string(uuid.bytes, sizeof uuid.bytes));
+  }
+  EXPECT_EQ(uuids.size(), static_cast<size_t>(count_));
+}
+
+TEST_F(MultiDeviceTest, EachContextKnowsItsDevice) {
+  for (CUdevice dev = 0; dev < count_; dev++) {
+    CUdevice found = -1;
+    OK(cuCtxSetCurrent(contexts_[dev]));
+    OK(cuCtxGetDevice(&found));
+    EXPECT_EQ(found, dev);
+  }
+}
+
+TEST_F(MultiDeviceTest, AddressesDoNotCollide) {
+  std::vector<CUdeviceptr> pointers;
+  for (CUdevice dev = 0; dev < count_; dev++) pointers.push_back(allocate_on(dev, 1 << 20));
+  EXPECT_EQ(std::set<CUdeviceptr>(pointers.begin(), pointers.end()).size(), pointers.size());
+  for (CUdevice dev = 0; dev < count_; dev++) {
+    int ordinal = -1;
+    OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointers[dev]));
+    EXPECT_EQ(ordinal, dev);
+    free_on(dev, pointers[dev]);
+  }
+}
+
+TEST_F(MultiDeviceTest, EveryDeviceComputes) {
+  for (CUdevice dev = 0; dev < count_; dev++) {
+    CUdeviceptr data = allocate_on(dev, 1024);
+    {
+      Module module(basic_ptx());
+      OK(launch(module.function("iota"), {1}, {256}, 0, nullptr, data, static_cast<uint32_t>(dev * 1000), 256u));
+      EXPECT_EQ(read_words(data, 256)[255], static_cast<uint32_t>(dev * 1000 + 255));
+    }
+    free_on(dev, data);
+  }
+}
+
+TEST_F(MultiDeviceTest, PeerCopy) {
+  CUdeviceptr a = allocate_on(0, 65536), b = allocate_on(1, 65536);
+  OK(cuCtxSetCurrent(contexts_[0]));
+  OK(cuMemsetD32_v2(a, 0x600df00d, 16384));
+  OK(cuCtxSynchronize());
+  OK(cuMemcpyPeer(b, contexts_[1], a, contexts_[0], 65536));
+  OK(cuCtxSetCurrent(contexts_[1]));
+  EXPECT_EQ(read_words(b, 16384), std::vector<uint32_t>(16384, 0x600df00d));
+  free_on(0, a);
+  free_on(1, b);
+}
+
+TEST_F(MultiDeviceTest, UnifiedCopyBetweenDevices) {
+  CUdeviceptr a = allocate_on(0, 4096), b = allocate_on(1, 4096);
+  OK(cuCtxSetCurrent(contexts_[0]));
+  OK(cuMemsetD32_v2(a, 123, 1024));
+  OK(cuCtxSynchronize());
+  OK(cuMemcpy(b, a, 4096));
+  OK(cuCtxSynchronize());
+  OK(cuCtxSetCurrent(contexts_[1]));
+  EXPECT_EQ(read_words(b, 1024), std::vector<uint32_t>(1024, 123));
+  free_on(0, a);
+  free_on(1, b);
+}
+
+TEST_F(MultiDeviceTest, AsyncPeerCopyKeepsStreamOrder) {
+  CUdeviceptr a = allocate_on(0, 4096), b = allocate_on(1, 4096);
+  OK(cuCtxSetCurrent(contexts_[0]));
+  {
+    Stream stream;
+    OK(cuMemsetD32Async(a, 321, 1024, stream));
+    OK(cuMemcpyPeerAsync(b, contexts_[1], a, contexts_[0], 4096, stream));
+    OK(cuStreamSynchronize(stream));
+  }
+  OK(cuCtxSetCurrent(contexts_[1]));
+  EXPECT_EQ(read_words(b, 1024), std::vector<uint32_t>(1024, 321));
+  free_on(0, a);
+  free_on(1, b);
+}
+
+TEST_F(MultiDeviceTest, EventsOrderStreamsOfTwoDevices) {
+  CUdeviceptr a = allocate_on(0, 4096), b = allocate_on(1, 4096);
+  OK(cuCtxSetCurrent(contexts_[0]));
+  {
+    Stream first;
+    Event done(CU_EVENT_DISABLE_TIMING);
+    Gate gate;
+    gate.block(first);
+    OK(cuMemsetD32Async(a, 5, 1024, first));
+    OK(cuEventRecord(done, first));
+    OK(cuCtxSetCurrent(contexts_[1]));
+    {
+      Stream second;
+      OK(cuStreamWaitEvent(second, done, 0));
+      OK(cuMemcpyPeerAsync(b, contexts_[1], a, contexts_[0], 4096, second));
+      gate.open();
+      OK(cuStreamSynchronize(second));
+    }
+    EXPECT_EQ(read_words(b, 1024), std::vector<uint32_t>(1024, 5));
+    OK(cuCtxSetCurrent(contexts_[0]));
+  }
+  free_on(0, a);
+  free_on(1, b);
+}
+
+TEST_F(MultiDeviceTest, PeerAccess) {
+  int can = 0;
+  OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  if (!can) {
+    OK(cuCtxSetCurrent(contexts_[0]));
+    EXPECT_CU(cuCtxEnablePeerAccess(contexts_[1], 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+    GTEST_SKIP() << "devices 0 and 1 are no peers";
+  }
+  CUdeviceptr remote = allocate_on(1, 1024);
+  OK(cuCtxSetCurrent(contexts_[0]));
+  EXPECT_CU(cuCtxDisablePeerAccess(contexts_[1]), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  OK(cuCtxEnablePeerAccess(contexts_[1], 0));
+  EXPECT_CU(cuCtxEnablePeerAccess(contexts_[1], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  OK(launch(basic("iota"), {1}, {256}, 0, nullptr, remote, 9u, 256u));
+  OK(cuCtxSynchronize());
+  OK(cuCtxDisablePeerAccess(contexts_[1]));
+  OK(cuCtxSetCurrent(contexts_[1]));
+  EXPECT_EQ(read_words(remote, 256)[255], 264u);
+  free_on(1, remote);
+}
+
+TEST_F(MultiDeviceTest, HandleOfAnotherDevice) {
+  OK(cuCtxSetCurrent(contexts_[1]));
+  Event event;
+  OK(cuCtxSetCurrent(contexts_[0]));
+  Stream stream;
+  EXPECT_CU(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
+TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {
+  size_t before = 0, after = 0, total = 0;
+  OK(cuCtxSetCurrent(contexts_[1]));
+  OK(cuMemGetInfo_v2(&before, &total));
+  CUdeviceptr big = allocate_on(1, 64 << 20);
+  OK(cuMemGetInfo_v2(&after, &total));
+  EXPECT_LT(after, before);
+  free_on(1, big);
+}
+
+}  // namespace
+}  // namespace tendril::conformance

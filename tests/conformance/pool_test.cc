@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream-ordered allocation and memory pools.
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+class PoolTest : public CudaTest {
+ protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+  }
+  static CUmemPoolProps properties() {
+    CUmemPoolProps props = {};
+    props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    props.location = {CU_MEM_LOCATION_TYPE_DEVICE, device()};
+    return props;
+  }
+  static uint64_t get(CUmemoryPool pool, CUmemPool_attribute which) {
+    uint64_t value = ~0ull;
+    EXPECT_EQ(cuMemPoolGetAttribute(pool, which, &value), CUDA_SUCCESS) << which;
+    return value;
+  }
+};
+
+TEST_F(PoolTest, AllocUseFree) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocAsync(&pointer, 1 << 20, stream));
+  ASSERT_NE(pointer, 0u);
+  OK(cuMemsetD32Async(pointer, 3, 1 << 18, stream));
+  OK(launch(basic("affine"), {1024}, {256}, 0, stream, pointer, 5u, 1u, 1u << 18));
+  uint32_t last = 0;
+  OK(cuMemcpyDtoHAsync_v2(&last, pointer + (1 << 20) - 4, 4, stream));
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(last, 16u);
+}
+
+TEST_F(PoolTest, ManyAllocationsKeepTheirContents) {
+  Stream stream;
+  std::vector<CUdeviceptr> pointers(64);
+  for (size_t i = 0; i < pointers.size(); i++) {
+    ASSERT_EQ(cuMemAllocAsync(&pointers[i], 1000 + 100 * i, stream), CUDA_SUCCESS);
+    ASSERT_EQ(pointers[i] % 256, 0u);
+    ASSERT_EQ(cuMemsetD8Async(pointers[i], static_cast<uint8_t>(i), 1000 + 100 * i, stream), CUDA_SUCCESS);
+  }
+  for (size_t i = 0; i < pointers.size(); i++) {
+    uint8_t first = 0, last = 0;
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(&first, pointers[i], 1, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(&last, pointers[i] + 999 + 100 * i, 1, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(pointers[i], stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(first, static_cast<uint8_t>(i));
+    EXPECT_EQ(last, static_cast<uint8_t>(i));
+  }
+}
+
+TEST_F(PoolTest, AllocFreeLoop) {
+  Stream stream;
+  for (uint32_t i = 0; i < 200; i++) {
+    CUdeviceptr pointer = 0;
+    ASSERT_EQ(cuMemAllocAsync(&pointer, 65536, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD32Async(pointer, i, 16384, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(pointer, stream), CUDA_SUCCESS);
+  }
+  OK(cuStreamSynchronize(stream));
+}
+
+TEST_F(PoolTest, SynchronousFreeOfAsyncMemory) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocAsync(&pointer, 4096, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemFree_v2(pointer));
+}
+
+TEST_F(PoolTest, AsyncFreeOfSynchronousMemory) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAlloc_v2(&pointer, 4096));
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  INVALID(cuMemFree_v2(pointer));
+}
+
+TEST_F(PoolTest, FreeInAnotherStream) {
+  Stream first, second;
+  Event event;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocAsync(&pointer, 4096, first));
+  OK(cuMemsetD32Async(pointer, 7, 1024, first));
+  OK(cuEventRecord(event, first));
+  OK(cuStreamWaitEvent(second, event, 0));
+  uint32_t word = 0;
+  OK(cuMemcpyDtoHAsync_v2(&word, pointer, 4, second));
+  OK(cuMemFreeAsync(pointer, second));
+  OK(cuStreamSynchronize(second));
+  EXPECT_EQ(word, 7u);
+}
+
+TEST_F(PoolTest, AllocErrors) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  INVALID(cuMemAllocAsync(nullptr, 4096, stream));
+  EXPECT_CU(cuMemAllocAsync(&pointer, size_t{1} << 50, stream), CUDA_ERROR_OUT_OF_MEMORY);
+  OK(cuStreamSynchronize(stream));
+}
+
+TEST_F(PoolTest, DefaultAndCurrentPool) {
+  CUmemoryPool standard = nullptr, current = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&standard, device()));
+  OK(cuDeviceGetMemPool(&current, device()));
+  EXPECT_NE(standard, nullptr);
+  EXPECT_EQ(standard, current);
+  INVALID(cuDeviceGetDefaultMemPool(nullptr, device()));
+  EXPECT_CU(cuDeviceGetDefaultMemPool(&standard, 9999), CUDA_ERROR_INVALID_DEVICE);
+}
+
+TEST_F(PoolTest, SetCurrentPool) {
+  CUmemoryPool standard = nullptr, made = nullptr, current = nullptr;
+  const CUmemPoolProps props = properties();
+  OK(cuDeviceGetDefaultMemPool(&standard, device()));
+  MUST(cuMemPoolCreate(&made, &props));
+  OK(cuDeviceSetMemPool(device(), made));
+  OK(cuDeviceGetMemPool(&current, device()));
+  EXPECT_EQ(current, made);
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocAsync(&pointer, 4096, stream));
+  EXPECT_GE(get(made, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4096u);
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuDeviceSetMemPool(device(), standard));
+  OK(cuMemPoolDestroy(made));
+}
+
+TEST_F(PoolTest, AllocFromPool) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  MUST(cuMemPoolCreate(&pool, &props));
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocFromPoolAsync(&pointer, 1 << 16, pool, stream));
+  OK(cuMemsetD32Async(pointer, 9, 1 << 14, stream));
+  CUmemoryPool owner = nullptr;
+  OK(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, pointer));
+  EXPECT_EQ(owner, pool);
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(pointer, 1)[0], 9u);
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemPoolDestroy(pool));
+}
+
+TEST_F(PoolTest, CreateErrors) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  INVALID(cuMemPoolCreate(nullptr, &props));
+  INVALID(cuMemPoolCreate(&pool, nullptr));
+  BAD_HANDLE(cuMemPoolDestroy(nullptr));
+}
+
+TEST_F(PoolTest, ReleaseThreshold) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  MUST(cuMemPoolCreate(&pool, &props));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), 0u);
+  uint64_t threshold = 123 << 20;
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD), threshold);
+  OK(cuMemPoolDestroy(pool));
+}
+
+TEST_F(PoolTest, ReuseFlags) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  MUST(cuMemPoolCreate(&pool, &props));
+  int value = -1, off = 0;
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &value));
+  EXPECT_EQ(value, 1);
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &off));
+  OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &value));
+  EXPECT_EQ(value, 0);
+  OK(cuMemPoolDestroy(pool));
+}
+
+TEST_F(PoolTest, UsageCountersAndTrim) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  MUST(cuMemPoolCreate(&pool, &props));
+  uint64_t keep_all = ~0ull;
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep_all));
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocFromPoolAsync(&pointer, 4 << 20, pool, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 4u << 20);
+  EXPECT_GE(get(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 4u << 20);
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 4u << 20);
+  OK(cuMemPoolTrimTo(pool, 0));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0u);
+  uint64_t zero = 0;
+  OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+  EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 0u);
+  OK(cuMemPoolDestroy(pool));
+}
+
+TEST_F(PoolTest, AttributeErrors) {
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, device()));
+  uint64_t value = 0;
+  INVALID(cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(1000), &value));
+  INVALID(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, nullptr));
+}
+
+TEST_F(PoolTest, AccessFromItsOwnDevice) {
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, device()));
+  auto flags = static_cast<CUmemAccess_flags>(77);
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, device()};
+  OK(cuMemPoolGetAccess(&flags, pool, &location));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+}  // namespace
+}  // namespace tendril::conformance

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device printf must reach the program's own stdout by the next synchronisation, in the format that C prescribes.
+#include <stdio.h>
+
+#include "tests/conformance/harness.h"
+
+namespace tendril::conformance {
+namespace {
+
+size_t occurrences(const std::string &text, const std::string &part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) count++;
+  return count;
+}
+
+TEST(PrintfProcess, ReachesStdout) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    OK(launch(module.function("print_hello"), {1}, {1}, 0, nullptr, 42u));
+    OK(cuCtxSynchronize());
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.ReachesStdout");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_EQ(occurrences(child.output, "hello from the device, number 42\n"), 1u) << child.output;
+}
+
+TEST(PrintfProcess, Formats) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    OK(launch(module.function("print_formats"), {1}, {1}, 0, nullptr, 3.14159, static_cast<long long>(-1234567890123),
+              CUdeviceptr{0}));
+    OK(cuCtxSynchronize());
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.Formats");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_NE(child.output.find("int -42 unsigned 42 hex beef char z string text percent %\n"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("long -1234567890123 double 3.142 wide [    17] left [17    ]\n"), std::string::npos) << child.output;
+}
+
+TEST(PrintfProcess, EveryThreadPrintsOnce) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    OK(launch(module.function("print_threads"), {4}, {8}, 0, nullptr));
+    OK(cuCtxSynchronize());
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.EveryThreadPrintsOnce");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  for (int block = 0; block < 4; block++) {
+    for (int thread = 0; thread < 8; thread++) {
+      const std::string line = "thread " + std::to_string(thread) + " of block " + std::to_string(block) + "\n";
+      EXPECT_EQ(occurrences(child.output, line), 1u) << line;
+    }
+  }
+}
+
+TEST(PrintfProcess, PrintedBeforeWhatTheHostPrintsAfterSynchronize) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    for (unsigned i = 0; i < 3; i++) {
+      OK(launch(module.function("print_hello"), {1}, {1}, 0, nullptr, i));
+      OK(cuCtxSynchronize());
+      printf("host saw %u\n", i);
+    }
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.PrintedBeforeWhatTheHostPrintsAfterSynchronize");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  size_t last = 0;
+  for (int i = 0; i < 3; i++) {
+    const size_t device_line = child.output.find("number " + std::to_string(i) + "\n");
+    const size_t host_line = child.output.find("host saw " + std::to_string(i) + "\n");
+    ASSERT_NE(device_line, std::string::npos) << child.output;
+    ASSERT_NE(host_line, std::string::npos) << child.output;
+    EXPECT_LE(last, device_line) << child.output;
+    EXPECT_LT(device_line, host_line) << child.output;
+    last = host_line;
+  }
+}
+
+TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    Stream stream;
+    OK(launch(module.function("print_hello"), {1}, {1}, 0, stream, 7u));
+    OK(cuStreamSynchronize(stream));
+    OK(cuCtxSynchronize());
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.StreamSynchronizeFlushesToo");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  EXPECT_EQ(occurrences(child.output, "number 7\n"), 1u) << child.output;
+}
+
+}  // namespace
+}  // namespace tendril::conformance
