@@ -43,7 +43,7 @@ BANNED = [
     (IN_CLIENT, r"\bstd::(jthread|thread|async)\b(?!::)", "base/thread.h: starting a std::thread may throw",
      ("session/*server*", "transport/*server*")),
     (IN_CLIENT, r"(?<![\w.>])(std::)?(printf|fprintf|vfprintf|vprintf|puts|fputs|putchar|perror)\s*\(",
-     "base/log.h (one system call a line)", ("base/check.cc", "base/log.cc", "client/*/log.cc")),
+     "base/log.h (one system call a line)", ("base/check.cc", "base/log.cc", "client/*/log.cc", "client/*/stats.cc")),
     (IN_CLIENT, r"(?<![\w.>:])(std::|::)?(abort|exit|_exit|quick_exit|terminate)\s*\(",
      "TENDRIL_CHECK or a Status: never end another's program", ("base/check.cc",)),
     (PRODUCT, r"(?<![\w.>])assert\s*\(", "TENDRIL_CHECK", ()),
