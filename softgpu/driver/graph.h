@@ -61,7 +61,10 @@ NodeTable& graph_nodes();
 GraphPtr make_graph();
 
 struct ChildWork : Work {
-  GraphPtr graph;
+  GraphPtr graph;  // its own copy, which the table of handles also knows
+  ~ChildWork() override {
+    if (graph) graphs().remove(graph->handle);
+  }
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   CUresult run(Context& context) override;
   WorkPtr clone() const override;

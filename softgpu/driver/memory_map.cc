@@ -215,6 +215,12 @@ uint8_t* MemoryMap::resolve(uint64_t address, uint64_t bytes) const {
   return arena == arenas_.end() ? nullptr : arena->second->host(address);
 }
 
+void MemoryMap::set_peer(int device, int peer, bool allowed) {
+  std::unique_lock guard(lock_);
+  peers_[{device, peer}] += allowed ? 1 : -1;
+  changed();
+}
+
 std::shared_ptr<const MemoryView> MemoryMap::view(int device) {
   {
     std::shared_lock guard(lock_);
@@ -228,7 +234,9 @@ std::shared_ptr<const MemoryView> MemoryMap::view(int device) {
   made->regions.push_back(own.region());
   made->regions.push_back(host_arena_->region());
   for (const auto& [index, arena] : arenas_)
-    if (index != device && arena->file() >= 0) made->regions.push_back(arena->region());
+    if (index != device && arena->file() >= 0 && peers_.count({device, index}) != 0 &&
+        peers_[{device, index}] > 0)
+      made->regions.push_back(arena->region());
   for (const auto& [base, range] : reservations_) {
     auto valid = range->valid.find(device);
     if (valid != range->valid.end())

@@ -116,6 +116,10 @@ class MemoryMap {
   // A range of imported memory, visible to all devices.
   uint64_t add_import(uint8_t* host, uint64_t bytes, uint64_t wished, const Allocation& like);
 
+  // Lets kernels of `device` reach the memory of `peer`; calls are counted, since several contexts
+  // may ask.
+  void set_peer(int device, int peer, bool allowed);
+
   // What a kernel on `device` sees. The pointers in it stay good while the caller holds
   // `execution()` shared.
   std::shared_ptr<const MemoryView> view(int device);
@@ -139,6 +143,7 @@ class MemoryMap {
   std::unique_ptr<Arena> host_arena_;
   std::map<uint64_t, std::shared_ptr<Reservation>> reservations_;
   std::map<int, uint64_t> used_;
+  std::map<std::pair<int, int>, int> peers_;
   std::map<int, std::shared_ptr<const MemoryView>> views_;
   uint64_t next_id_ = 1;
 };

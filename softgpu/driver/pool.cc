@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream-ordered allocation and memory pools. The address is given at once and the memory is
+// charged at once; freeing happens when the stream gets there. A pool keeps statistics only: memory
+// goes back to the device immediately.
+
+#include <algorithm>
+#include <cstring>
+
+#include "softgpu/driver/device.h"
+#include "softgpu/driver/entry.h"
+#include "softgpu/driver/graph_params.h"
+#include "softgpu/driver/memory_map.h"
+#include "softgpu/driver/work.h"
+
+namespace tendril::softgpu {
+namespace {
+
+struct Pool {
+  CUmemoryPool handle = nullptr;
+  int device = 0;
+  bool is_default = false;
+  CUmemPoolProps properties = {};
+  std::mutex lock;
+  int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
+  uint64_t release_threshold = 0;
+  uint64_t used = 0, used_high = 0;
+  std::map<int, CUmemAccess_flags> access;
+};
+using PoolPtr = std::shared_ptr<Pool>;
+using PoolTable = HandleTable<CUmemoryPool, Pool, HandleKind::kPool>;
+
+PoolTable& pools() {
+  static auto& table = *new PoolTable;
+  return table;
+}
+
+PoolPtr default_pool(int index) {
+  Device* device = device_at(index);
+  std::lock_guard guard(device->primary_lock);
+  if (device->default_pool == nullptr) {
+    auto made = std::make_shared<Pool>();
+    made->device = index;
+    made->is_default = true;
+    made->properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, index};
+    made->handle = pools().mint();
+    pools().put(made->handle, made);
+    device->default_pool = made->handle;
+    device->current_pool = made->handle;
+  }
+  return pools().get(device->default_pool);
+}
+
+PoolPtr current_pool(int index) {
+  PoolPtr fallback = default_pool(index);
+  Device* device = device_at(index);
+  std::lock_guard guard(device->primary_lock);
+  PoolPtr found = pools().get(device->current_pool);
+  return found ? found : fallback;
+}
+
+void account(CUmemoryPool handle, int64_t bytes) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool) return;
+  std::lock_guard guard(pool->lock);
+  pool->used += static_cast<uint64_t>(bytes);
+  pool->used_high = std::max(pool->used_high, pool->used);
+}
+
+CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstream handle) {
+  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  StreamPtr stream;
+  ContextPtr context;
+  if (CUresult bad = find_stream(handle, &stream, &context)) return bad;
+  PoolPtr pool = wanted ? wanted : current_pool(context->device);
+  if (any_capture()) {
+    std::unique_lock guard(capture_lock());
+    if (stream->capture) {
+      CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+      params.poolProps = pool->properties;
+      params.bytesize = bytes;
+      WorkPtr work;
+      CurrentScope scope(context->handle);
+      if (CUresult bad = alloc_work(&params, &work)) return bad;
+      if (CUresult bad = submit_work(stream, context, std::move(work))) return bad;
+      *out = params.dptr;
+      return CUDA_SUCCESS;
+    }
+  }
+  if (pool->properties.maxSize != 0 && pool->used + bytes > pool->properties.maxSize)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  uint64_t address = MemoryMap::instance().allocate_device(pool->device, bytes, MemoryKind::kPool,
+                                                           context->handle, pool->handle);
+  if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  account(pool->handle, static_cast<int64_t>(bytes));
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_location(const CUmemLocation& location) {
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  return device_at(location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+SOFT(cuMemAllocAsync)(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, nullptr, hStream);
+}
+
+SOFT(cuMemAllocFromPoolAsync)
+(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool handle, CUstream hStream) {
+  PoolPtr pool = pools().get(handle);
+  return pool ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
+  StreamPtr stream;
+  ContextPtr context;
+  if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
+  auto found = MemoryMap::instance().find(dptr);
+  if (!found || found->base != dptr ||
+      (found->kind != MemoryKind::kPool && found->kind != MemoryKind::kDevice))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (any_capture()) {
+    std::lock_guard guard(capture_lock());
+    if (stream->capture) {
+      WorkPtr work;
+      if (CUresult bad = free_work(dptr, &work)) return bad;
+      return submit_work(stream, context, std::move(work));
+    }
+  }
+  // Runs after an error too: the memory must not stay charged.
+  Op op;
+  op.run = [dptr] {
+    auto gone = MemoryMap::instance().remove(dptr, {MemoryKind::kPool, MemoryKind::kDevice});
+    if (!gone) return;
+    account(gone->pool, -static_cast<int64_t>(gone->bytes));
+    MemoryMap::instance().free(*gone);
+  };
+  context->submit(stream, std::move(op));
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceGetDefaultMemPool)(CUmemoryPool* pool_out, CUdevice dev) {
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *pool_out = default_pool(dev)->handle;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceGetMemPool)(CUmemoryPool* pool, CUdevice dev) {
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *pool = current_pool(dev)->handle;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceSetMemPool)(CUdevice dev, CUmemoryPool handle) {
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  PoolPtr pool = pools().get(handle);
+  if (!pool || pool->device != dev) return CUDA_ERROR_INVALID_VALUE;
+  default_pool(dev);
+  std::lock_guard guard(device->primary_lock);
+  device->current_pool = handle;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemGetDefaultMemPool)
+(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+  if (pool_out == nullptr || location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = device_location(*location)) return bad;
+  return soft_cuDeviceGetDefaultMemPool(pool_out, location->id);
+}
+
+SOFT(cuMemGetMemPool)(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  if (pool == nullptr || location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = device_location(*location)) return bad;
+  return soft_cuDeviceGetMemPool(pool, location->id);
+}
+
+SOFT(cuMemSetMemPool)(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = device_location(*location)) return bad;
+  return soft_cuDeviceSetMemPool(location->id, pool);
+}
+
+SOFT(cuMemPoolCreate)(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  if (pool == nullptr || poolProps == nullptr ||
+      poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = device_location(poolProps->location)) return bad;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  auto made = std::make_shared<Pool>();
+  made->device = poolProps->location.id;
+  made->properties = *poolProps;
+  made->handle = pools().mint();
+  pools().put(made->handle, made);
+  *pool = made->handle;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolDestroy)(CUmemoryPool handle) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  pools().remove(handle);
+  return CUDA_SUCCESS;  // a device whose current pool this was falls back to its default
+}
+
+SOFT(cuMemPoolTrimTo)(CUmemoryPool handle, size_t minBytesToKeep) {
+  return pools().get(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SOFT(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard guard(pool->lock);
+  auto put = [&](uint64_t number) { memcpy(value, &number, sizeof number); };
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      memcpy(value, &pool->reuse[attr - 1], sizeof(int));
+      break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      put(pool->release_threshold);
+      break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      put(pool->used);
+      break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      put(pool->used_high);
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolSetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard guard(pool->lock);
+  uint64_t number = 0;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      memcpy(&pool->reuse[attr - 1], value, sizeof(int));
+      pool->reuse[attr - 1] = pool->reuse[attr - 1] != 0;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      memcpy(&pool->release_threshold, value, sizeof(uint64_t));
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      memcpy(&number, value, sizeof number);
+      if (number != 0) return CUDA_ERROR_INVALID_VALUE;  // high-water marks can only be reset
+      pool->used_high = pool->used;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+SOFT(cuMemPoolSetAccess)(CUmemoryPool handle, const CUmemAccessDesc* map, size_t count) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || (count != 0 && map == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard guard(pool->lock);
+  for (size_t i = 0; i < count; ++i) {
+    if (device_location(map[i].location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].location.id == pool->device && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return CUDA_ERROR_INVALID_VALUE;
+    pool->access[map[i].location.id] = map[i].flags;
+  }
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolGetAccess)(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLocation* location) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = device_location(*location)) return bad;
+  std::lock_guard guard(pool->lock);
+  auto found = pool->access.find(location->id);
+  *flags = location->id == pool->device  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : found != pool->access.end() ? found->second
+                                         : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceGraphMemTrim)(CUdevice device) {
+  return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceGetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (value == nullptr || static_cast<unsigned>(attr) > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
+    return CUDA_ERROR_INVALID_VALUE;
+  memset(value, 0, sizeof(uint64_t));  // memory of graphs is not counted apart
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuDeviceSetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  bool high =
+      attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  return value != nullptr && high ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+}  // namespace tendril::softgpu
