@@ -10,6 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import emit_abi  # noqa: E402
 import emit_client  # noqa: E402
 import emit_coverage  # noqa: E402
+import emit_nvml  # noqa: E402
 import emit_resolve  # noqa: E402
 import emit_wire  # noqa: E402
 import emit_worker  # noqa: E402
@@ -38,7 +39,10 @@ def outputs_of(room, update):
     emit_client.arguments_match(spec)
     graphics = (room / "graphics_names.txt").read_text().split()
     digest = registry.assign(room.parent / "registry", spec.ops, record_digests(room), update)
+    nvml = emit_nvml.Room(room.parent / "nvml")
     return spec, {
+        "api/nvml_abi.gen.h": lambda: emit_nvml.abi(nvml),
+        "api/nvml_entry.gen.cc": lambda: emit_nvml.entry(nvml),
         "api/cuda_abi.gen.h": lambda: emit_abi.emit(room, signatures, constants),
         "api/cuda_results.gen.inc": lambda: emit_abi.results(room),
         "api/cuda_messages.gen.h": lambda: emit_wire.emit(spec.ops, digest),
