@@ -21,14 +21,18 @@ class Charge {
   uint64_t used(uint32_t slot) const;  // by every worker of the lease
 
   // What an address, pool block or allocation handle was charged, so that freeing needs no size.
-  void remember(uint64_t key, uint32_t slot, uint64_t bytes);
+  void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
   // Gives back what `key` was charged; false if it was not.
   bool release(uint64_t key);
+  // A context (or the primary context of a slot) is gone, and everything in it.
+  void release_context(const void* context);
+  void release_slot(uint32_t slot);
 
  private:
   struct Item {
     uint32_t slot;
     uint64_t bytes;
+    const void* context;
   };
   wire::Assignment assignment_;
   wire::AccountingPage* accounting_;  // may be null (tests)

@@ -31,15 +31,16 @@ struct WorkerContext {
   uint32_t slot = 0;
   bool primary = false;
   uint32_t retains = 0;
-  CUresult deferred = CUDA_SUCCESS;  // first error of calls without reply, told at the next wait
+  std::atomic<int> deferred{0};  // first error of calls without reply, told at the next wait
 };
 
 // A host function that the client runs: the driver's thread sleeps until the client has answered.
 class Callbacks;
-// Asynchronous copies to the client that are not delivered yet.
-class Deliveries;
+// Waits, and copies to the client under way (waits.h).
 class Waiters;
 class Output;
+// Parameter layouts of functions (function.h).
+class Layouts;
 
 class Executor {
  public:
@@ -54,8 +55,10 @@ class Executor {
   Objects& objects() { return objects_; }
   Charge& charge() { return charge_; }
   Callbacks& callbacks() { return *callbacks_; }
-  Deliveries& deliveries() { return *deliveries_; }
+  Waiters& waiters() { return *waiters_; }
+  Output& output() { return *output_; }
   ModuleStore& store() { return *store_; }
+  Layouts& layouts() { return *layouts_; }
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
@@ -69,6 +72,8 @@ class Executor {
   void remove_context(uint64_t id);
   // Makes `context` current on the executor thread, if it is not.
   CUresult use(CUcontext context);
+  // The driver's current context changed behind our back.
+  void forget_current() { driver_current_ = nullptr; }
   // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64 MiB.
   void* scratch(uint64_t bytes);
 
@@ -92,19 +97,19 @@ class Executor {
   // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from the handler afterwards.
   enum class WaitKind : uint8_t { kStream, kEvent, kContext };
   CUresult wait(WaitKind kind, void* object);
-  // The error that calls without reply left behind in the current context, once.
-  CUresult take_deferred();
+  // As above, for a copy whose data goes with the reply.
+  CUresult wait_with_data(void* event, const struct Block& block, uint64_t bytes, uint64_t transfer);
+  // The error that calls without reply left behind in a context, once. Any thread.
+  CUresult take_deferred_of(WorkerContext* context);
   // Remembers the error of a call without reply.
   void defer(CUresult result);
 
   const session::Call& call() const { return *call_; }
 
  private:
-  friend class Waiters;
   bool enter_context(const session::Call& call);
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
-  bool poll_waits();
 
   gpu::Driver* driver_;
   session::Service* service_;
@@ -112,6 +117,7 @@ class Executor {
   Objects objects_;
   Charge charge_;
   std::vector<std::unique_ptr<WorkerContext>> contexts_;  // by client index
+  std::vector<std::unique_ptr<WorkerContext>> retired_;
   WorkerContext* current_ = nullptr;
   CUcontext driver_current_ = nullptr;
   const session::Call* call_ = nullptr;
@@ -121,10 +127,10 @@ class Executor {
   std::vector<std::unique_ptr<uint8_t[]>> scratch_;
   uint64_t scratch_bytes_ = 0;
   std::unique_ptr<Callbacks> callbacks_;
-  std::unique_ptr<Deliveries> deliveries_;
   std::unique_ptr<Waiters> waiters_;
   std::unique_ptr<Output> output_;
   std::unique_ptr<ModuleStore> store_;
+  std::unique_ptr<Layouts> layouts_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of api/cuda/device.spec and context.spec: the snapshot, and contexts.
+#include <cstring>
+
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/scope.h"
+#include "worker/cuda/waits.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint32_t kAttributes = 160;  // more than any driver knows today; the unknown ones answer an error each
+
+struct Texts {
+  std::string names, pci, uuids;
+};
+
+CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes, uint64_t* total) {
+  gpu::Driver& d = w.driver();
+  const CUdevice device = w.device_of(slot);
+  if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
+  char name[256] = {}, pci[64] = {};
+  CUuuid uuid{};
+  const CUresult result = d.cuDeviceGetName(name, sizeof name - 1, device);
+  if (result != CUDA_SUCCESS) return result;
+  d.cuDeviceGetPCIBusId(pci, sizeof pci - 1, device);
+  d.cuDeviceGetUuid_v2(&uuid, device);
+  texts->names.append(name).push_back('\0');
+  texts->pci.append(pci).push_back('\0');
+  texts->uuids.append(uuid.bytes, sizeof uuid.bytes);
+  for (uint32_t i = 0; i < kAttributes; ++i) {
+    int value = 0;
+    const CUresult answer = i == 0 ? CUDA_ERROR_INVALID_VALUE : d.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
+    attributes[i * 2] = answer;
+    attributes[i * 2 + 1] = value;
+  }
+  // What cannot work between machines must not be promised: programs then take the paths that do.
+  const CUdevice_attribute absent[] = {
+      CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+      CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
+  for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
+  *total = w.charge().quota(slot);
+  return CUDA_SUCCESS;
+}
+
+// Limits and priorities need a context; they are the same for every context of a device.
+void context_facts(Executor& w, uint32_t slot, uint64_t* limits, int32_t* priorities) {
+  gpu::Driver& d = w.driver();
+  CUcontext context = nullptr;
+  const CUdevice device = w.device_of(slot);
+  if (d.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return;
+  w.use(context);
+  for (int i = 0; i < CU_LIMIT_MAX; ++i) {
+    size_t value = 0;
+    if (d.cuCtxGetLimit(&value, static_cast<CUlimit>(i)) == CUDA_SUCCESS) limits[i] = value;
+  }
+  int least = 0, greatest = 0;
+  d.cuCtxGetStreamPriorityRange(&least, &greatest);
+  priorities[0] = least;
+  priorities[1] = greatest;
+  // The context is kept: the client will want it next, and creating it took most of a second.
+}
+
+}  // namespace
+
+CUresult handle(Executor& w, const wire::cuda::snapshot_request&, wire::cuda::snapshot_reply& r) {
+  Scope s(w);
+  const uint32_t slots = w.assignment().slice_count;
+  Texts texts;
+  int32_t* attributes = s.scratch<int32_t>(uint64_t{slots} * kAttributes * 2);
+  uint64_t* totals = s.scratch<uint64_t>(slots);
+  uint64_t* limits = s.scratch<uint64_t>(uint64_t{slots} * CU_LIMIT_MAX);
+  int32_t* priorities = s.scratch<int32_t>(uint64_t{slots} * 2);
+  if (!s.ok()) return s.error();
+  for (uint32_t slot = 0; slot < slots; ++slot) {
+    const CUresult result = describe(w, slot, &texts, attributes + slot * kAttributes * 2, totals + slot);
+    if (result != CUDA_SUCCESS) return result;
+    context_facts(w, slot, limits + slot * CU_LIMIT_MAX, priorities + slot * 2);
+  }
+  int version = 0;
+  w.driver().cuDriverGetVersion(&version);
+  auto bytes_of = [&](const std::string& text) {
+    uint8_t* copy = s.scratch<uint8_t>(text.size());
+    if (copy != nullptr) std::memcpy(copy, text.data(), text.size());
+    return wire::Bytes{copy, copy != nullptr ? text.size() : 0};
+  };
+  r.driver_version = version;
+  r.slots = slots;
+  r.attribute_count = kAttributes;
+  r.attributes = {attributes, uint64_t{slots} * kAttributes * 2};
+  r.names = bytes_of(texts.names);
+  r.pci = bytes_of(texts.pci);
+  r.uuids = bytes_of(texts.uuids);
+  r.total_memory = {totals, slots};
+  r.limits = {limits, uint64_t{slots} * CU_LIMIT_MAX};
+  r.priorities = {priorities, uint64_t{slots} * 2};
+  r.keep_ptx = texts.names.find("Test Device") != std::string::npos;
+  return s.ok() ? CUDA_SUCCESS : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::error_text_request& m, wire::cuda::error_text_reply& r) {
+  const char* text = nullptr;
+  const CUresult result = w.driver().cuGetErrorString(static_cast<CUresult>(m.code), &text);
+  if (result == CUDA_SUCCESS && text != nullptr) r.text = wire::bytes_of(text);
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::peer_attribute_request& m, wire::cuda::peer_attribute_reply& r) {
+  Scope s(w);
+  const CUdevice source = s.device(m.source), destination = s.device(m.destination);
+  if (!s.ok()) return s.error();
+  return w.driver().cuDeviceGetP2PAttribute(&r.value, static_cast<CUdevice_P2PAttribute>(m.attribute), source, destination);
+}
+
+CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::cuda::primary_retain_reply&) {
+  Scope s(w);
+  const CUdevice device = s.device(m.slot);
+  if (!s.ok()) return s.error();
+  WorkerContext* context = w.find_context(m.context);
+  if (context == nullptr) context = w.add_context(m.context);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext driver_context = nullptr;
+  const CUresult result = w.driver().cuDevicePrimaryCtxRetain(&driver_context, device);
+  if (result != CUDA_SUCCESS) {
+    w.remove_context(m.context);
+    return result;
+  }
+  context->context = driver_context;
+  context->slot = m.slot;
+  context->primary = true;
+  ++context->retains;
+  w.objects().bind(Kind::kContext, m.context, driver_context);
+  return w.use(driver_context);
+}
+
+CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::cuda::primary_reset_reply&) {
+  Scope s(w);
+  const CUdevice device = s.device(m.slot);
+  if (!s.ok()) return s.error();
+  w.waiters().deliver_all();
+  w.waiters().reclaim(0);
+  w.waiters().staging().forget();
+  const CUresult result = w.driver().cuDevicePrimaryCtxReset_v2(device);
+  w.charge().release_slot(m.slot);
+  w.objects().for_each(Kind::kContext, [&](uint64_t id, void*) {
+    WorkerContext* context = w.find_context(id);
+    if (context != nullptr && context->primary && context->slot == m.slot) {
+      w.waiters().staging().forget_events(context->context);
+    }
+  });
+  w.forget_current();
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::cuda::context_create_reply&) {
+  Scope s(w);
+  const CUdevice device = s.device(m.slot);
+  if (!s.ok()) return s.error();
+  WorkerContext* context = w.add_context(m.context);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext driver_context = nullptr;
+  const CUresult result = w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
+  w.forget_current();  // creation made it current; let `use` decide from now on
+  if (result != CUDA_SUCCESS) {
+    w.remove_context(m.context);
+    return result;
+  }
+  CUcontext popped = nullptr;
+  w.driver().cuCtxPopCurrent_v2(&popped);
+  context->context = driver_context;
+  context->slot = m.slot;
+  w.objects().bind(Kind::kContext, m.context, driver_context);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire::cuda::context_destroy_reply&) {
+  WorkerContext* context = w.find_context(m.context);
+  if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  w.use(context->context);
+  w.waiters().deliver_all();
+  w.waiters().reclaim(0);
+  const CUresult result = w.driver().cuCtxDestroy_v2(context->context);
+  w.objects().unbind(Kind::kContext, m.context);
+  w.charge().release_context(context);
+  w.remove_context(m.context);
+  w.forget_current();
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m, wire::cuda::context_set_limit_reply& r) {
+  const auto limit = static_cast<CUlimit>(m.limit);
+  const CUresult result = w.driver().cuCtxSetLimit(limit, m.value);
+  size_t actual = 0;
+  if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS) r.actual = actual;
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_get_limit_request& m, wire::cuda::context_get_limit_reply& r) {
+  size_t value = 0;
+  const CUresult result = w.driver().cuCtxGetLimit(&value, static_cast<CUlimit>(m.limit));
+  r.value = value;
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_set_cache_config_request& m) {
+  return w.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(m.config));
+}
+
+CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&, wire::cuda::context_synchronize_reply&) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return w.wait(Executor::WaitKind::kContext, nullptr);
+}
+
+CUresult handle(Executor& w, const wire::cuda::deferred_error_request&, wire::cuda::deferred_error_reply&) {
+  return w.take_deferred_of(w.context());
+}
+
+CUresult handle(Executor& w, const wire::cuda::peer_access_request& m, wire::cuda::peer_access_reply&) {
+  Scope s(w);
+  CUcontext peer = s.get<CUcontext>(Kind::kContext, m.context);
+  if (!s.ok()) return s.error();
+  return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags) : w.driver().cuCtxDisablePeerAccess(peer);
+}
+
+}  // namespace tendril::worker::cuda

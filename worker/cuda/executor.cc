@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor's loop, contexts and replies. See executor.h.
+#include "worker/cuda/executor.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "worker/cuda/callbacks.h"
+#include "worker/cuda/dispatch.h"
+#include "worker/cuda/function.h"
+#include "worker/cuda/module_store.h"
+#include "worker/cuda/output.h"
+#include "worker/cuda/waits.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kScratchMax = 64u << 20;
+constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
+
+std::string store_directory() {
+  const char* directory = std::getenv("TENDRIL_MODULE_STORE");
+  return directory != nullptr ? directory : "";
+}
+
+}  // namespace
+
+Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
+                   wire::AccountingPage* accounting)
+    : driver_(driver), service_(service), assignment_(assignment), charge_(assignment, accounting),
+      callbacks_(std::make_unique<Callbacks>(service)), waiters_(std::make_unique<Waiters>(this)),
+      output_(std::make_unique<Output>()), store_(std::make_unique<ModuleStore>(store_directory())),
+      layouts_(std::make_unique<Layouts>()) {}
+
+Executor::~Executor() = default;
+
+int Executor::run() {
+  for (;;) {
+    const bool polling = waiters_->polling();
+    const transport::Wait wait = polling ? transport::Wait{0, 0} : transport::Wait{kSpinUs, -1};
+    base::Result<session::Call> call = service_->next(wait);
+    if (!call.ok()) {
+      if (call.status().code() == base::Code::kTimeout) {
+        waiters_->poll();
+        continue;
+      }
+      break;
+    }
+    call_ = &*call;
+    scratch_.clear();
+    scratch_bytes_ = 0;
+    answered_elsewhere_ = false;
+    always_has_body_ = false;
+    if (!enter_context(*call)) continue;
+    if (!dispatch(*this, *call)) {
+      service_->end((std::string("malformed or unknown call ") + op_name(call->opcode) + " (" + std::to_string(call->opcode) + ", " +
+                     std::to_string(call->bytes) + " bytes): client and server do not understand each other").c_str());
+      break;
+    }
+    waiters_->reclaim(SIZE_MAX);
+    if (polling) waiters_->poll();
+  }
+  callbacks_->end();
+  return 0;
+}
+
+// Makes the call's context current. False: it named one that does not exist, and has been answered.
+bool Executor::enter_context(const session::Call& call) {
+  current_ = nullptr;
+  if (call.context == 0) return true;
+  WorkerContext* context = call.context < contexts_.size() ? contexts_[call.context].get() : nullptr;
+  if (context == nullptr) {
+    send_reply(call, CUDA_ERROR_INVALID_CONTEXT, nullptr, 0);
+    return false;
+  }
+  current_ = context;
+  const CUresult result = use(context->context);
+  if (result == CUDA_SUCCESS) return true;
+  finish(call, result);
+  if (call.reply_id != 0) send_reply(call, result, nullptr, 0);
+  return false;
+}
+
+CUresult Executor::use(CUcontext context) {
+  if (driver_current_ == context) return CUDA_SUCCESS;
+  const CUresult result = driver_->cuCtxSetCurrent(context);
+  driver_current_ = result == CUDA_SUCCESS ? context : nullptr;
+  return result;
+}
+
+CUdevice Executor::device_of(uint32_t slot) const {
+  if (slot >= assignment_.slice_count || slot >= wire::kSlicesMax) return -1;
+  CUdevice device = -1;
+  if (driver_->cuDeviceGet(&device, static_cast<int>(assignment_.slices[slot].gpu_index)) != CUDA_SUCCESS) return -1;
+  return device;
+}
+
+WorkerContext* Executor::find_context(uint64_t id) {
+  const uint32_t index = api::id_index(id);
+  if (api::id_kind(id) != Kind::kContext || index >= contexts_.size()) return nullptr;
+  return contexts_[index].get();
+}
+
+WorkerContext* Executor::add_context(uint64_t id) {
+  constexpr uint32_t kContextsMax = 4096;
+  const uint32_t index = api::id_index(id);
+  if (api::id_kind(id) != Kind::kContext || index == 0 || index >= kContextsMax) return nullptr;
+  if (index >= contexts_.size()) contexts_.resize(index + 1);
+  contexts_[index] = std::make_unique<WorkerContext>();
+  return contexts_[index].get();
+}
+
+void Executor::remove_context(uint64_t id) {
+  WorkerContext* context = find_context(id);
+  if (context == nullptr) return;
+  if (current_ == context) current_ = nullptr;
+  driver_current_ = nullptr;
+  waiters_->staging().forget_events(context->context);
+  retired_.push_back(std::move(contexts_[api::id_index(id)]));  // a wait may still point at it
+}
+
+void* Executor::scratch(uint64_t bytes) {
+  if (bytes > kScratchMax - scratch_bytes_) return nullptr;
+  scratch_bytes_ += bytes;
+  scratch_.emplace_back(new (std::nothrow) uint8_t[bytes + 16]);
+  // Aligned for any image, CUtensorMap included, is not needed: images are copied by value.
+  return scratch_.back().get();
+}
+
+uint8_t* Executor::reply_buffer(uint64_t bytes) {
+  if (bytes > wire::kReplyBytesMax) return nullptr;
+  if (reply_.size() < bytes) reply_.resize(bytes);
+  return reply_.data();
+}
+
+void Executor::send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes) {
+  if (call.reply_id == 0) return;  // a client that asked a question without wanting the answer
+  service_->reply(call.reply_id, result, body, bytes);
+}
+
+void Executor::finish(const session::Call& call, CUresult result) {
+  if (result == CUDA_SUCCESS) return;
+  defer(result);
+  if (call.reply_id != 0) send_reply(call, result, nullptr, 0);
+}
+
+void Executor::defer(CUresult result) {
+  if (current_ == nullptr || result == CUDA_SUCCESS) return;
+  int expected = 0;
+  current_->deferred.compare_exchange_strong(expected, static_cast<int>(result));
+}
+
+CUresult Executor::take_deferred_of(WorkerContext* context) {
+  return context != nullptr ? static_cast<CUresult>(context->deferred.exchange(0)) : CUDA_SUCCESS;
+}
+
+CUresult Executor::wait(WaitKind kind, void* object) {
+  Wait wait;
+  wait.kind = kind;
+  wait.object = object;
+  wait.context = current_;
+  wait.driver_context = driver_current_;
+  wait.reply_id = call_->reply_id;
+  answered_elsewhere_ = true;
+  waiters_->add(wait);
+  return CUDA_SUCCESS;
+}
+
+CUresult Executor::wait_with_data(void* event, const Block& block, uint64_t bytes, uint64_t transfer) {
+  Wait wait;
+  wait.kind = WaitKind::kEvent;
+  wait.object = event;
+  wait.own_event = static_cast<CUevent>(event);
+  wait.context = current_;
+  wait.driver_context = driver_current_;
+  wait.reply_id = call_->reply_id;
+  wait.block = block;
+  wait.bytes = bytes;
+  wait.transfer = transfer;
+  answered_elsewhere_ = true;
+  waiters_->add(wait);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the worker: a launch makes no allocation.
+#include "worker/cuda/function.h"
+
+#include <cstring>
+
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/scope.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr size_t kParamsMax = 4096;
+constexpr unsigned kLaunchAttributesMax = 32;
+
+// Builds the pointer array over the packed values. False: the client sent fewer bytes than the function takes.
+bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) {
+  if (params.count < layout.bytes || layout.offsets.size() > kParamsMax) return false;
+  for (size_t i = 0; i < layout.offsets.size(); ++i) pointers[i] = const_cast<uint8_t*>(params.data) + layout.offsets[i];
+  return true;
+}
+
+CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* out, unsigned* count) {
+  *count = static_cast<unsigned>(bytes.count / sizeof(CUlaunchAttribute));
+  if (bytes.count % sizeof(CUlaunchAttribute) != 0 || *count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  std::memcpy(static_cast<void*>(out), bytes.data, bytes.count);
+  for (unsigned i = 0; i < *count; ++i) {
+    CUevent* event = nullptr;
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &out[i].value.programmaticEvent.event;
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = &out[i].value.launchCompletionEvent.event;
+    if (event != nullptr) *event = s.get<CUevent>(Kind::kEvent, reinterpret_cast<uint64_t>(*event));
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return s.ok() ? CUDA_SUCCESS : s.error();
+}
+
+CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* attributes, unsigned count) {
+  CUlaunchConfig config;
+  std::memset(&config, 0, sizeof config);
+  config.gridDimX = g[0];
+  config.gridDimY = g[1];
+  config.gridDimZ = g[2];
+  config.blockDimX = g[3];
+  config.blockDimY = g[4];
+  config.blockDimZ = g[5];
+  config.sharedMemBytes = g[6];
+  config.hStream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return config;
+}
+
+}  // namespace
+
+CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
+  *kernel = api::id_kind(id) == Kind::kKernel;
+  return static_cast<CUfunction>(w.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
+}
+
+const Layout* Layouts::find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
+  std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
+  // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
+  const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
+  if (index >= api::kIndexMax) {
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
+  }
+  if (index < table.size() && table[index] != nullptr && table[index]->id == id && table[index]->slot == w.slot()) {
+    return table[index].get();
+  }
+  auto layout = std::make_unique<Layout>();
+  layout->id = id;
+  layout->slot = w.slot();
+  gpu::Driver& d = w.driver();
+  for (size_t i = 0; i < kParamsMax; ++i) {
+    size_t offset = 0, size = 0;
+    const CUresult result = kernel ? d.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), i, &offset, &size)
+                                   : d.cuFuncGetParamInfo(function, i, &offset, &size);
+    if (result == CUDA_ERROR_INVALID_VALUE) break;  // past the last parameter
+    if (result != CUDA_SUCCESS) {
+      *error = result;
+      return nullptr;
+    }
+    layout->offsets.push_back(static_cast<uint32_t>(offset));
+    layout->sizes.push_back(static_cast<uint32_t>(size));
+    if (offset + size > layout->bytes) layout->bytes = static_cast<uint32_t>(offset + size);
+  }
+  if (index >= table.size()) table.resize(index + 1 + index / 2);
+  table[index] = std::move(layout);
+  return table[index].get();
+}
+
+void Layouts::forget(Kind kind, uint64_t id) {
+  std::vector<std::unique_ptr<Layout>>& table = tables_[kind == Kind::kKernel ? 1 : 0];
+  const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
+  if (index < table.size() && table[index] != nullptr && table[index]->id == id) table[index].reset();
+}
+
+CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
+  Scope s(w);
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  if (layout == nullptr) return error;
+  void* pointers[kParamsMax];
+  if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t* g = m.geometry.data;
+  if (g[7] != 0) {
+    return w.driver().cuLaunchCooperativeKernel(f, g[0], g[1], g[2], g[3], g[4], g[5], g[6], stream, pointers);
+  }
+  return w.driver().cuLaunchKernel(f, g[0], g[1], g[2], g[3], g[4], g[5], g[6], stream, pointers, nullptr);
+}
+
+CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
+  Scope s(w);
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  CUstream stream = s.stream(m.stream);
+  CUlaunchAttribute attributes[kLaunchAttributesMax];
+  unsigned count = 0;
+  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  if (translated != CUDA_SUCCESS) return translated;
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  if (layout == nullptr) return error;
+  void* pointers[kParamsMax];
+  if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
+  return w.driver().cuLaunchKernelEx(&config, f, pointers, nullptr);
+}
+
+CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) {
+  Scope s(w);
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  CUstream stream = s.stream(m.stream);
+  CUlaunchAttribute attributes[kLaunchAttributesMax];
+  unsigned count = 0;
+  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  if (translated != CUDA_SUCCESS) return translated;
+  size_t bytes = m.params.count;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
+  return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
+}
+
+CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::cuda::function_info_reply& r) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  if (layout == nullptr) return error;
+  Scope s(w);
+  int32_t* attributes = s.scratch<int32_t>(CU_FUNC_ATTRIBUTE_MAX);
+  if (!s.ok()) return s.error();
+  for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
+    const auto which = static_cast<CUfunction_attribute>(i);
+    const CUresult result = kernel ? w.driver().cuKernelGetAttribute(&attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(w.slot()))
+                                   : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
+    // Attributes newer than the driver are simply absent; the first ones must be there.
+    if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
+  }
+  r.offsets = {layout->offsets.data(), layout->offsets.size()};
+  r.sizes = {layout->sizes.data(), layout->sizes.size()};
+  r.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};
+  r.valid = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m, wire::cuda::function_set_attribute_reply&) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto which = static_cast<CUfunction_attribute>(m.attribute);
+  if (!kernel) return w.driver().cuFuncSetAttribute(f, which, m.value);
+  return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
+}
+
+CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request& m) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto config = static_cast<CUfunc_cache>(m.config);
+  if (!kernel) return w.driver().cuFuncSetCacheConfig(f, config);
+  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config, w.device_of(w.slot()));
+}
+
+CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m, wire::cuda::occupancy_blocks_reply& r) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.blocks, f, static_cast<int>(m.block_size), m.shared, m.flags);
+}
+
+CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m, wire::cuda::occupancy_shared_reply& r) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  size_t bytes = 0;
+  const CUresult result = w.driver().cuOccupancyAvailableDynamicSMemPerBlock(&bytes, f, static_cast<int>(m.blocks),
+                                                                             static_cast<int>(m.block_size));
+  r.bytes = bytes;
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::occupancy_clusters_request& m, wire::cuda::occupancy_clusters_reply& r) {
+  Scope s(w);
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr || m.geometry.count != 8) return CUDA_ERROR_INVALID_HANDLE;
+  CUlaunchAttribute attributes[kLaunchAttributesMax];
+  unsigned count = 0;
+  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  if (translated != CUDA_SUCCESS) return translated;
+  const CUlaunchConfig config = config_of(m.geometry.data, nullptr, attributes, count);
+  if (m.what == 0) return w.driver().cuOccupancyMaxActiveClusters(&r.value, f, &config);
+  return w.driver().cuOccupancyMaxPotentialClusterSize(&r.value, f, &config);
+}
+
+}  // namespace tendril::worker::cuda

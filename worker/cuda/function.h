@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameter layouts by function id, so that a launch builds its pointer array without asking the driver.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "worker/cuda/executor.h"
+
+namespace tendril::worker::cuda {
+
+struct Layout {
+  uint64_t id = 0;
+  uint32_t slot = 0;
+  std::vector<uint32_t> offsets, sizes;
+  uint32_t bytes = 0;  // the end of the last parameter
+};
+
+class Layouts {
+ public:
+  // The layout of function or kernel `id` for the current device; asks the driver the first time. Null with *error set.
+  const Layout* find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error);
+  void forget(Kind kind, uint64_t id);
+
+ private:
+  std::vector<std::unique_ptr<Layout>> tables_[2];  // functions, kernels; by index
+};
+
+// The driver's function for an id of either kind; *kernel says which.
+CUfunction find_function(Executor& w, uint64_t id, bool* kernel);
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory at the GPU for copies: pinned blocks, reused when the GPU is done with them. Executor thread, and waiter threads when they
+// finish a wait; its lock is held briefly and never across the driver's waits.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "session/service.h"
+
+namespace tendril::worker::cuda {
+
+struct Block {
+  uint8_t* data = nullptr;
+  uint64_t bytes = 0;  // capacity, a power of two
+  bool pinned = false;
+};
+
+class Staging {
+ public:
+  explicit Staging(gpu::Driver* driver) : driver_(driver) {}
+
+  // A block of at least `bytes`; data is null when memory is out. Needs a current context (for pinning).
+  Block take(uint64_t bytes);
+  void give_back(const Block& block);
+  // The context that pinned the blocks is gone: forget them.
+  void forget();
+
+  // An event without timing for the current context, and back.
+  CUevent take_event(CUcontext context);
+  void give_back_event(CUcontext context, CUevent event);
+  void forget_events(CUcontext context);
+
+ private:
+  struct Spare {
+    CUcontext context;
+    CUevent event;
+  };
+  gpu::Driver* driver_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::vector<Block> free_[48];  // by log2 of the size
+  std::vector<Spare> events_;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of api/cuda/stream.spec (without capture) and event.spec.
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/callbacks.h"
+#include "worker/cuda/output.h"
+#include "worker/cuda/scope.h"
+#include "worker/cuda/waits.h"
+
+namespace tendril::worker::cuda {
+
+CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
+  CUstream stream = nullptr;
+  const CUresult result = w.driver().cuStreamCreateWithPriority(&stream, m.flags, m.priority);
+  if (result != CUDA_SUCCESS) return result;
+  if (w.objects().bind(Kind::kStream, m.stream, stream)) return CUDA_SUCCESS;
+  w.driver().cuStreamDestroy_v2(stream);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult handle(Executor& w, const wire::cuda::stream_destroy_request& m) {
+  void* stream = w.objects().unbind(Kind::kStream, m.stream);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return w.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
+}
+
+CUresult handle(Executor& w, const wire::cuda::stream_query_request& m, wire::cuda::stream_query_reply&) {
+  Scope s(w);
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  const CUresult result = w.driver().cuStreamQuery(stream);
+  if (result == CUDA_ERROR_NOT_READY) return result;
+  w.waiters().deliver();
+  w.output().send(&w.service());
+  return result != CUDA_SUCCESS ? result : w.take_deferred_of(w.context());
+}
+
+CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m, wire::cuda::stream_synchronize_reply&) {
+  Scope s(w);
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  return w.wait(Executor::WaitKind::kStream, stream);
+}
+
+CUresult handle(Executor& w, const wire::cuda::stream_wait_event_request& m) {
+  Scope s(w);
+  CUstream stream = s.stream(m.stream);
+  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
+  if (!s.ok()) return s.error();
+  return w.driver().cuStreamWaitEvent(stream, event, m.flags);
+}
+
+CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
+  Scope s(w);
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  return w.callbacks().launch(&w.driver(), stream, m.token);
+}
+
+CUresult handle(Executor& w, const wire::cuda::host_function_done_request& m) {
+  w.callbacks().done(m.token);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_create_request& m) {
+  CUevent event = nullptr;
+  const CUresult result = w.driver().cuEventCreate(&event, m.flags);
+  if (result != CUDA_SUCCESS) return result;
+  if (w.objects().bind(Kind::kEvent, m.event, event)) return CUDA_SUCCESS;
+  w.driver().cuEventDestroy_v2(event);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_destroy_request& m) {
+  void* event = w.objects().unbind(Kind::kEvent, m.event);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return w.driver().cuEventDestroy_v2(static_cast<CUevent>(event));
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_record_request& m) {
+  Scope s(w);
+  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  if (m.flags != 0) return w.driver().cuEventRecordWithFlags(event, stream, m.flags);
+  return w.driver().cuEventRecord(event, stream);
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_query_request& m, wire::cuda::event_query_reply&) {
+  Scope s(w);
+  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
+  if (!s.ok()) return s.error();
+  const CUresult result = w.driver().cuEventQuery(event);
+  if (result == CUDA_ERROR_NOT_READY) return result;
+  w.waiters().deliver();
+  w.output().send(&w.service());
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_synchronize_request& m, wire::cuda::event_synchronize_reply&) {
+  Scope s(w);
+  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
+  if (!s.ok()) return s.error();
+  return w.wait(Executor::WaitKind::kEvent, event);
+}
+
+CUresult handle(Executor& w, const wire::cuda::event_elapsed_request& m, wire::cuda::event_elapsed_reply& r) {
+  Scope s(w);
+  CUevent start = s.get<CUevent>(Kind::kEvent, m.start), end = s.get<CUevent>(Kind::kEvent, m.end);
+  if (!s.ok()) return s.error();
+  if (w.driver().cuEventElapsedTime_v2 != nullptr) return w.driver().cuEventElapsedTime_v2(&r.milliseconds, start, end);
+  return w.driver().cuEventElapsedTime(&r.milliseconds, start, end);
+}
+
+}  // namespace tendril::worker::cuda

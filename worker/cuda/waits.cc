@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// See waits.h.
+#include "worker/cuda/waits.h"
+
+#include <time.h>
+
+#include "worker/cuda/output.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kPollNs = 200'000;      // then a thread takes over; a thread switch costs some 10 us
+constexpr size_t kDeliveriesMax = 4096;
+
+uint64_t now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->driver()) {}
+
+CUresult Waiters::query(const Wait& wait) {
+  gpu::Driver& d = executor_->driver();
+  switch (wait.kind) {
+    case Executor::WaitKind::kStream: return d.cuStreamQuery(static_cast<CUstream>(wait.object));
+    case Executor::WaitKind::kEvent: return d.cuEventQuery(static_cast<CUevent>(wait.object));
+    case Executor::WaitKind::kContext: return CUDA_ERROR_NOT_READY;  // there is no query for a context
+  }
+  return CUDA_ERROR_UNKNOWN;
+}
+
+void Waiters::add(const Wait& wait) {
+  Wait mine = wait;
+  mine.begun_ns = now_ns();
+  if (mine.kind != Executor::WaitKind::kContext) {
+    const CUresult result = query(mine);
+    if (result != CUDA_ERROR_NOT_READY) return complete(mine, result);
+    polled_.push_back(mine);
+    return;
+  }
+  // An idle context answers at once; otherwise a thread sleeps, as the other client threads' calls must go on.
+  pthread_mutex_lock(&mutex_);
+  sleeping_.push_back(mine);
+  const bool start = sleeping_.size() > idle_threads_;
+  pthread_cond_signal(&handed_over_);
+  pthread_mutex_unlock(&mutex_);
+  if (!start) return;
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
+}
+
+void Waiters::poll() {
+  const uint64_t now = now_ns();
+  for (size_t i = 0; i < polled_.size();) {
+    const Wait wait = polled_[i];
+    executor_->use(wait.driver_context);
+    const CUresult result = query(wait);
+    const bool late = result == CUDA_ERROR_NOT_READY && now - wait.begun_ns > kPollNs;
+    if (result == CUDA_ERROR_NOT_READY && !late) {
+      ++i;
+      continue;
+    }
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    if (!late) {
+      complete(wait, result);
+      continue;
+    }
+    pthread_mutex_lock(&mutex_);
+    sleeping_.push_back(wait);
+    const bool start = sleeping_.size() > idle_threads_;
+    pthread_cond_signal(&handed_over_);
+    pthread_mutex_unlock(&mutex_);
+    pthread_t thread;
+    if (start && pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
+  }
+}
+
+void* Waiters::thread_main(void* self) {
+  Waiters* w = static_cast<Waiters*>(self);
+  for (;;) {
+    pthread_mutex_lock(&w->mutex_);
+    ++w->idle_threads_;
+    while (w->sleeping_.empty()) pthread_cond_wait(&w->handed_over_, &w->mutex_);
+    --w->idle_threads_;
+    const Wait wait = w->sleeping_.front();
+    w->sleeping_.pop_front();
+    pthread_mutex_unlock(&w->mutex_);
+    w->sleep_until_done(wait);
+  }
+  return nullptr;
+}
+
+void Waiters::sleep_until_done(const Wait& wait) {
+  gpu::Driver& d = executor_->driver();
+  d.cuCtxSetCurrent(wait.driver_context);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  switch (wait.kind) {
+    case Executor::WaitKind::kStream: result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object)); break;
+    case Executor::WaitKind::kEvent: result = d.cuEventSynchronize(static_cast<CUevent>(wait.object)); break;
+    case Executor::WaitKind::kContext: result = d.cuCtxSynchronize(); break;
+  }
+  complete(wait, result);
+  executor_->service().flush();
+}
+
+void Waiters::complete(const Wait& wait, CUresult result) {
+  session::Service& service = executor_->service();
+  deliver();
+  executor_->output().send(&service);
+  if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
+  if (wait.block.data == nullptr) {
+    service.reply(wait.reply_id, result, nullptr, 0);
+  } else if (result != CUDA_SUCCESS) {
+    service.reply(wait.reply_id, result, nullptr, 0);
+  } else if (wait.transfer != 0) {
+    service.send_bulk(wait.transfer, 0, wait.block.data, wait.bytes);
+    service.transfer_sent(wait.transfer);
+    wire::cuda::copy_from_device_reply empty;
+    uint8_t body[16];
+    wire::write_message(empty, body);
+    service.reply(wait.reply_id, result, body, static_cast<uint32_t>(wire::message_bytes(empty)));
+  } else {
+    // The reply is {count, bytes}: written in two parts so that the data is not copied again.
+    const uint64_t count = wait.bytes;
+    service.reply2(wait.reply_id, result, &count, sizeof count, wait.block.data, static_cast<uint32_t>(wire::padded(wait.bytes)));
+  }
+  staging_.give_back(wait.block);
+  staging_.give_back_event(wait.driver_context, wait.own_event);
+}
+
+void Waiters::add_delivery(const Delivery& delivery) {
+  pthread_mutex_lock(&delivery_mutex_);
+  deliveries_.push_back(delivery);
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  const bool many = deliveries_.size() > kDeliveriesMax;
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (many) deliver_all();
+}
+
+void Waiters::deliver() {
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  gpu::Driver& d = executor_->driver();
+  session::Service& service = executor_->service();
+  pthread_mutex_lock(&delivery_mutex_);
+  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+    if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
+      ++it;
+      continue;
+    }
+    if (it->transfer != 0) {
+      service.send_bulk(it->transfer, 0, it->block.data, it->bytes);
+      service.transfer_sent(it->transfer);
+    } else {
+      service.deliver(it->host, it->block.data, static_cast<uint32_t>(it->bytes));
+    }
+    staging_.give_back(it->block);
+    staging_.give_back_event(it->context, it->event);
+    it = deliveries_.erase(it);
+  }
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  pthread_mutex_unlock(&delivery_mutex_);
+}
+
+void Waiters::deliver_all() {
+  gpu::Driver& d = executor_->driver();
+  pthread_mutex_lock(&delivery_mutex_);
+  std::vector<CUevent> events;
+  for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
+  pthread_mutex_unlock(&delivery_mutex_);
+  for (CUevent event : events) {
+    if (event != nullptr) d.cuEventSynchronize(event);
+  }
+  deliver();
+}
+
+void Waiters::in_flight(CUstream stream, InFlight item) {
+  gpu::Driver& d = executor_->driver();
+  item.event = staging_.take_event(item.context);
+  if (item.event == nullptr || d.cuEventRecord(item.event, stream) != CUDA_SUCCESS) {
+    // The context is broken; nothing reads the memory any more once the stream is idle.
+    d.cuStreamSynchronize(stream);
+    staging_.give_back_event(item.context, item.event);
+    item.event = nullptr;
+  }
+  if (item.is_piece) ++pieces_in_flight_;
+  flights_.push_back(item);
+  reclaim(SIZE_MAX);
+}
+
+void Waiters::reclaim(size_t pieces_at_most) {
+  gpu::Driver& d = executor_->driver();
+  while (!flights_.empty()) {
+    InFlight& oldest = flights_.front();
+    if (oldest.event != nullptr) {
+      if (pieces_in_flight_ > pieces_at_most) d.cuEventSynchronize(oldest.event);
+      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY) break;
+    }
+    if (oldest.is_piece) {
+      executor_->service().release(oldest.piece);
+      --pieces_in_flight_;
+    }
+    staging_.give_back(oldest.block);
+    staging_.give_back_event(oldest.context, oldest.event);
+    flights_.pop_front();
+  }
+}
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls whose answer must wait for the GPU, and copies to the client that are under way. A wait is polled by the executor for a short
+// while (so a quick kernel costs no thread switch), then given to a thread that sleeps in the driver. When it is over, everything the
+// client may now look at is sent first: finished copies, device printf; then the reply.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "worker/cuda/executor.h"
+#include "worker/cuda/staging.h"
+
+namespace tendril::worker::cuda {
+
+struct Wait {
+  Executor::WaitKind kind = Executor::WaitKind::kStream;
+  void* object = nullptr;           // CUstream, CUevent, or null for a context
+  WorkerContext* context = nullptr;
+  CUcontext driver_context = nullptr;
+  uint32_t reply_id = 0;
+  uint64_t begun_ns = 0;
+  // For a copy to the client: what to send with the reply, and the event of ours to give back.
+  Block block;
+  uint64_t bytes = 0;
+  uint64_t transfer = 0;
+  CUevent own_event = nullptr;
+};
+
+// A copy into the client's pinned memory, delivered before any reply that could tell it is done.
+struct Delivery {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  Block block;
+  uint64_t host = 0, bytes = 0, transfer = 0;
+};
+
+// Something the GPU still reads: given back when its event is over.
+struct InFlight {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  Block block;
+  session::Piece piece;
+  bool is_piece = false;
+};
+
+class Waiters {
+ public:
+  explicit Waiters(Executor* executor);
+
+  void add(const Wait& wait);
+  bool polling() const { return !polled_.empty(); }
+  // One look at every polled wait. Executor thread.
+  void poll();
+
+  void add_delivery(const Delivery& delivery);
+  // Sends every delivery that is complete. Any thread; the context must be current.
+  void deliver();
+  // Waits for and sends all of them (a context ends).
+  void deliver_all();
+
+  // The GPU reads `block` or `piece` until what is enqueued on `stream` now has run.
+  void in_flight(CUstream stream, InFlight item);
+  // Gives back what is over; with `at_most` also waits until no more than that many pieces are in flight.
+  void reclaim(size_t pieces_at_most);
+
+  Staging& staging() { return staging_; }
+
+ private:
+  static void* thread_main(void* self);
+  void sleep_until_done(const Wait& wait);
+  void complete(const Wait& wait, CUresult result);
+  CUresult query(const Wait& wait);
+
+  Executor* executor_;
+  Staging staging_;
+  std::vector<Wait> polled_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
+  std::deque<Wait> sleeping_;
+  unsigned idle_threads_ = 0;
+  pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::deque<Delivery> deliveries_;
+  std::atomic<size_t> delivery_count_{0};
+  std::deque<InFlight> flights_;
+  size_t pieces_in_flight_ = 0;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// tendril-worker: the process that serves one client process with the GPU driver, started by the daemon only. Modes: --probe prints the
+// inventory, --monitor prints samples of utilisation until killed, otherwise it warms up on --gpu, says so on descriptor 3 and waits
+// there for its session. It leaves with _exit: the driver's own exit handlers only delay what the kernel does at once.
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "gpu/inventory.h"
+#include "gpu/monitor.h"
+#include "session/service.h"
+#include "worker/process/control.h"
+#include "worker/process/sandbox.h"
+#include "worker/run.h"
+
+namespace tendril::worker {
+namespace {
+
+constexpr int kControlDescriptor = 3;
+constexpr unsigned kSampleSeconds = 2;
+
+struct Arguments {
+  bool probe = false, monitor = false;
+  std::string driver;
+  pid_t parent = 0;
+  uint32_t user = 0, gpu = 0;
+};
+
+bool parse(int argc, char** argv, Arguments* out) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--probe") {
+      out->probe = true;
+    } else if (name == "--monitor") {
+      out->monitor = true;
+    } else if (i + 1 == argc) {
+      return false;
+    } else if (name == "--driver") {
+      out->driver = argv[++i];
+    } else if (name == "--parent") {
+      out->parent = static_cast<pid_t>(strtol(argv[++i], nullptr, 10));
+    } else if (name == "--user") {
+      out->user = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
+    } else if (name == "--gpu") {
+      out->gpu = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
+    } else {
+      return false;
+    }
+  }
+  return out->parent > 0;
+}
+
+int fail(const base::Status& status) {
+  fprintf(stderr, "%s\n", status.message().c_str());
+  return 1;
+}
+
+int run_probe(const Arguments& arguments) {
+  auto inventory = gpu::take_inventory(arguments.driver);
+  if (!inventory.ok()) return fail(inventory.status());
+  fputs(gpu::inventory_to_text(*inventory).c_str(), stdout);
+  return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int run_monitor() {
+  auto monitor = gpu::Monitor::open("");
+  if (!monitor.ok()) return 0;
+  for (;;) {
+    for (const gpu::Sample& sample : (*monitor)->sample()) fputs(gpu::sample_to_line(sample).c_str(), stdout);
+    if (fflush(stdout) != 0) return 0;
+    sleep(kSampleSeconds);
+  }
+}
+
+int run_worker(const Arguments& arguments) {
+  auto worker = Worker::create(arguments.driver);
+  if (!worker.ok()) return fail(worker.status());
+  base::Status status = (*worker)->warm(arguments.gpu);
+  if (!status.ok()) return fail(status);
+  status = lock_down();
+  if (!status.ok()) return fail(status);
+  DaemonLink link(kControlDescriptor);
+  status = link.say_ready();
+  if (!status.ok()) return fail(status);
+  auto parts = link.receive_session();
+  if (!parts.ok()) return parts.status().code() == base::Code::kClosed ? 0 : fail(parts.status());
+  const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(), parts->bulk.size(),
+                                              (*worker)->slot_pool());
+  link.watch_for_stop(service.get());
+  const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting);
+  fflush(stdout);
+  // No destructors: the stop watcher and the driver's threads still use what they would take down.
+  _exit(exit_status);
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, &arguments)) {
+    fprintf(stderr, "tendril-worker is started by 'tendril serve'; see 'tendril help serve'\n");
+    return 2;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  const base::Status entered = enter_sandbox(arguments.parent, arguments.user);
+  if (!entered.ok()) return fail(entered);
+  if (arguments.probe) return run_probe(arguments);
+  if (arguments.monitor) return run_monitor();
+  return run_worker(arguments);
+}
+
+}  // namespace
+}  // namespace tendril::worker
+
+int main(int argc, char** argv) {
+  const int status = tendril::worker::run(argc, argv);
+  fflush(stdout);
+  _exit(status);
+}
