@@ -11,10 +11,13 @@ using api::JitValue;
 
 uint64_t word_of(const void* value) { return reinterpret_cast<uint64_t>(value); }
 
-// An option's number as an unsigned int, which is what the driver reads of it.
+// Not read as the enumeration: the program may pass numbers that it does not have.
+uint32_t option_at(const CUjit_option* options, unsigned i) { return reinterpret_cast<const uint32_t*>(options)[i]; }
+
+// An option's value as an unsigned int, which is what the driver reads of it.
 unsigned number_of(const CUjit_option* options, void* const* values, unsigned count, uint32_t option) {
   for (unsigned i = 0; i < count; ++i) {
-    if (static_cast<uint32_t>(options[i]) == option) return static_cast<unsigned>(word_of(values[i]));
+    if (option_at(options, i) == option) return static_cast<unsigned>(word_of(values[i]));
   }
   return 0;
 }
@@ -41,7 +44,7 @@ CUresult JitOptions::take(const CUjit_option* options, void** values, unsigned c
   info_bytes_ = number_of(options, values, count, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
   error_bytes_ = number_of(options, values, count, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   for (unsigned i = 0; i < count; ++i) {
-    const uint32_t option = static_cast<uint32_t>(options[i]);
+    const uint32_t option = option_at(options, i);
     uint64_t word = word_of(values[i]);
     switch (api::jit_value(option)) {
       case JitValue::kInfoLog:

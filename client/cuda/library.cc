@@ -78,7 +78,7 @@ CUresult some_session(Library* library, Session** out) {
 CUresult library_options(const CUlibraryOption* options, void** values, unsigned count, bool* preserved) {
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    switch (options[i]) {
+    switch (reinterpret_cast<const uint32_t*>(options)[i]) {  // the program may pass any number
       case CU_LIBRARY_BINARY_IS_PRESERVED:
         *preserved = values == nullptr || reinterpret_cast<uint64_t>(values[i]) != 0;
         break;

@@ -46,6 +46,7 @@ CUresult handle(Executor& w, const wire::cuda::link_add_request& m, wire::cuda::
   if (!s.ok()) return s.error();
   if (image.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (w.driver().cuLinkAddData_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (m.type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const CUjitInputType type = static_cast<CUjitInputType>(m.type);
   if (type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY) {  // these the driver measures by their headers
     const api::CodeKind kind = api::code_image(image.data.get(), image.bytes).kind;
