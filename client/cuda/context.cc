@@ -4,6 +4,7 @@
 
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
+#include "client/cuda/module.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -70,7 +71,7 @@ void sweep(Context* context) {
   p->ranges.remove_context(context);
   p->streams.for_each([&](Stream* s) { if (s->context == context) p->streams.destroy(s); });
   p->events.for_each([&](Event* e) { if (e->context == context) p->events.destroy(e); });
-  p->modules.for_each([&](Module* m) { if (m->context == context) p->modules.destroy(m); });
+  forget_code(context);
   pthread_mutex_lock(&context->mutex);
   context->thread_streams.clear();
   pthread_mutex_unlock(&context->mutex);

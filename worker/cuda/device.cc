@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/module.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
 
@@ -150,6 +151,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
     WorkerContext* context = w.find_context(id);
     if (context != nullptr && context->primary && context->slot == m.slot) {
       w.waiters().staging().forget_events(context->context);
+      forget_code(w, context->context);
     }
   });
   w.forget_current();

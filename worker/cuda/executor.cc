@@ -8,6 +8,7 @@
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/module.h"
 #include "worker/cuda/module_store.h"
 #include "worker/cuda/output.h"
 #include "worker/cuda/waits.h"
@@ -116,6 +117,7 @@ void Executor::remove_context(uint64_t id) {
   if (current_ == context) current_ = nullptr;
   driver_current_ = nullptr;
   waiters_->staging().forget_events(context->context);
+  if (context->context != nullptr) forget_code(*this, context->context);
   retired_.push_back(std::move(contexts_[api::id_index(id)]));  // a wait may still point at it
 }
 
