@@ -75,13 +75,27 @@ class ControlHandler {
   virtual void attached(uint64_t session_id, int command_fd) = 0;
   virtual base::Status join(const wire::JoinRequest& request) = 0;
   virtual void joined(const wire::JoinRequest& request, int fd) = 0;
+  // Shared memory: the descriptor of the session's memory (session/adopt.h: create_shared_memory), which stays the handler's. Only
+  // asked for over unix sockets.
+  virtual base::Result<int> share(const wire::JoinRequest& /*request*/) { return no_sharing(); }
+  // The client uses it: give it to the worker in place of bulk channels and start the session.
+  virtual base::Status shared(const wire::JoinRequest& /*request*/) { return no_sharing(); }
+
+ private:
+  // Inline, like the rest: this room has no RTTI, the handler's has.
+  static base::Status no_sharing() { return base::Status(base::Code::kUnsupported, "this server does not offer shared memory"); }
 };
 
-// Serves one accepted connection until it ends or is handed over. `local`: the peer is on a loopback address or unix socket.
+// Serves one accepted connection until it ends or is handed over; takes the descriptor. `local`: the peer is on a loopback address or
+// unix socket. A peer that does not finish a message within 5 s is dropped.
 void serve_connection(int fd, bool local, ControlHandler* handler);
+
+// A connection's own time-outs and keep-alives: a peer that vanished without a word is noticed within seconds. TCP only.
+void keep_alive(int fd);
 
 // Passing descriptors and one small message between daemon and worker over a unix socket pair.
 base::Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds, size_t count);
+// *bytes 0: the other end was closed. The descriptors are close-on-exec and the caller's.
 base::Result<std::vector<int>> receive_descriptors(int socket, void* message, size_t capacity, size_t* bytes);
 
 }  // namespace tendril::session

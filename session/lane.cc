@@ -21,6 +21,7 @@ using base::Locked;
 using base::Status;
 
 namespace {
+constexpr int kLastWordsMs = 100;
 std::atomic<uint64_t> g_lane_ids{1};
 }
 
@@ -138,8 +139,11 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
     at = place(need);
     if (__builtin_expect(at != nullptr, 1)) break;
     // Full: send, or read what the worker wants to say; it may be blocked by that. Never with the lock held: a callback may call.
+    Status room;
+    if (direct_ != nullptr) room = direct_->wait_room(need, kPumpMs);
     lock_.unlock();
-    if (!send_pending(kPumpMs)) pump();
+    if (!room.ok() && room.code() != Code::kTimeout) lose_after_last_words(room);
+    if (direct_ != nullptr ? !room.ok() : !send_pending(kPumpMs)) pump();
     lock_.lock();
   }
   uint32_t pad = need - uint32_t(sizeof(wire::CallHeader)) - body_bytes;
@@ -184,9 +188,6 @@ void LaneImpl::wake_sender() {
 
 // Sends some of what is committed; false when the peer has no room (or is gone).
 bool LaneImpl::send_pending(int timeout_ms) {
-  if (direct_ != nullptr) {
-    return direct_->wait_room(wire::kCallBytesMax, timeout_ms).ok();
-  }
   base::Result<size_t> sent = size_t(0);
   {
     Locked locked(send_lock_);
@@ -216,7 +217,7 @@ bool LaneImpl::send_pending(int timeout_ms) {
       return false;
     }
   }
-  lose(sent.status(), false);
+  lose_after_last_words(sent.status());
   return false;
 }
 
@@ -268,6 +269,20 @@ void LaneImpl::lose(const Status& why, bool quiet) {
   if (!quiet && !closing_.load() && events_ != nullptr) events_->lost(why);
 }
 
+// A channel other than the reply lane ended. The reason, if the worker gave one, lies on the reply lane.
+void LaneImpl::lose_after_last_words(const Status& why) {
+  base::Deadline deadline(kLastWordsMs);
+  while (!is_lost() && !deadline.passed()) {
+    if (try_lead()) {
+      receive_once({0, deadline.left_ms()});
+      resign();
+    } else {
+      base::futex_wait(&leading_, 1, 1000);
+    }
+  }
+  lose(why, false);
+}
+
 void LaneImpl::abandon_after_fork() {
   abandoned_ = true;
   lost_.store(true, std::memory_order_relaxed);
@@ -292,7 +307,11 @@ void LaneImpl::close(int timeout_ms) {
   if (is_lost()) return;
   closing_.store(true);
   base::Deadline deadline(timeout_ms);
-  bool room = direct_ != nullptr ? direct_->wait_room(sizeof(wire::CallHeader), timeout_ms).ok() : flush_until(timeout_ms);
+  bool room = flush_until(timeout_ms);
+  if (direct_ != nullptr) {
+    Locked locked(lock_);
+    room = direct_->wait_room(sizeof(wire::CallHeader), timeout_ms).ok();
+  }
   // Without room begin would wait: then there is no time for good manners.
   if (room && begin_flagged(0, wire::kFlagGoodbye, 0, 0, 0) != nullptr) {
     commit();

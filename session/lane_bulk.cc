@@ -156,7 +156,7 @@ bool LaneImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
     }
     if (got.ok()) stats_.bytes_received.fetch_add(sizeof chunk + chunk.bytes, std::memory_order_relaxed);
   }
-  if (!got.ok()) lose(got.status(), false);
+  if (!got.ok()) lose_after_last_words(got.status());
   return got.ok();
 }
 
@@ -271,7 +271,7 @@ bool LaneImpl::send_range(uint64_t transfer, const uint8_t* data, uint64_t begin
                           const ChunkPlan& plan) {
   if (bulk_.empty()) return send_on_lane(transfer, data, begin, end, plan);
   Status sent = striper_.send(transfer, data, begin, end, plan);
-  if (!sent.ok()) lose(sent, false);
+  if (!sent.ok()) lose_after_last_words(sent);
   return sent.ok() && !is_lost();
 }
 

@@ -104,6 +104,7 @@ class LaneImpl final : public Lane {
   bool send_pending(int timeout_ms);
   bool flush_until(int timeout_ms);
   void lose(const base::Status& why, bool quiet);
+  void lose_after_last_words(const base::Status& why);
   void wake_sender();
   static void sender_main(void* self);
 

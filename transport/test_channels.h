@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/shm.h"
 #include "transport/socket.h"
 
 namespace tendril::transport {
@@ -36,8 +37,25 @@ inline std::unique_ptr<Channel> tcp_pair(std::unique_ptr<Channel>* other) {
 }
 
 inline void make_channels(const char* name, size_t bulk, ChannelSet* client, ChannelSet* worker) {
+  if (strcmp(name, "shm") == 0) {
+    ShmSizes sizes;
+    sizes.channels = uint32_t(1 + bulk);
+    base::Fd memory = create_shm(sizes).take();
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
+    auto there = shm_channels(map_shm(memory).take(), ShmSide::kWorker, base::Fd(ends[1]));
+    auto here = shm_channels(map_shm(memory).take(), ShmSide::kClient, base::Fd(ends[0]));
+    client->command = std::move(here[0]);
+    worker->command = std::move(there[0]);
+    for (size_t i = 1; i <= bulk; ++i) {
+      client->bulk.push_back(std::move(here[i]));
+      worker->bulk.push_back(std::move(there[i]));
+    }
+    return;
+  }
   auto one = [&](std::unique_ptr<Channel>* there) {
     if (strcmp(name, "tcp") == 0) return tcp_pair(there);
+    if (strcmp(name, "loopback") == 0) return loopback_pair(there).take();
     return unix_pair(there).take();
   };
   client->command = one(&worker->command);

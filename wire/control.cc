@@ -378,4 +378,6 @@ bool believable(const ControlHeader& header) {
   return header.magic == kHelloMagic && header.bytes <= kControlBytesMax;
 }
 
+const char* product_version() { return TENDRIL_VERSION; }
+
 }  // namespace tendril::wire

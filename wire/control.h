@@ -44,7 +44,12 @@ enum class Request : uint16_t {
   kAttach = 4,    // AttachRequest -> AttachReply; the connection becomes the session's command lane
   kJoin = 5,      // JoinRequest -> Status; the connection becomes a bulk channel of a session
   kRelease = 6,   // end a lease by id (administration)
+  kShare = 7,     // over a unix socket. JoinRequest -> a memory descriptor rides on the reply
+  kShared = 8,    // JoinRequest: the client has mapped it; the session moves to shared memory
 };
+
+// "0.1.0": this build, for hello and messages.
+const char* product_version();
 
 // A slice: a part of one GPU. Exactly one of share and memory_bytes may be 0: the server then derives it from the other.
 struct SliceSpec {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// See adopt.h.
+#include "session/adopt.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "session/attach.h"
+#include "transport/shm.h"
+#include "transport/socket.h"
+
+namespace tendril::session {
+
+using base::Code;
+using base::Result;
+using base::Status;
+
+namespace {
+
+// More rings than this only spread the same memory bandwidth thinner.
+constexpr uint16_t kSharedBulkMax = 2;
+
+bool is_memory(const base::Fd& fd) {
+  struct stat about;
+  return fstat(fd.get(), &about) == 0 && S_ISREG(about.st_mode);
+}
+
+Adopted split(std::vector<std::unique_ptr<transport::Channel>> channels) {
+  Adopted adopted;
+  adopted.command = std::move(channels[0]);
+  for (size_t i = 1; i < channels.size(); ++i) adopted.bulk.push_back(std::move(channels[i]));
+  return adopted;
+}
+
+}  // namespace
+
+Result<base::Fd> create_shared_memory(uint16_t bulk_channels) {
+  transport::ShmSizes sizes;
+  sizes.channels = 1u + std::min(bulk_channels, kSharedBulkMax);
+  return transport::create_shm(sizes);
+}
+
+Result<Adopted> adopt_shared_memory(base::Fd connection, std::shared_ptr<transport::ShmMemory> memory) {
+  return split(transport::shm_channels(std::move(memory), transport::ShmSide::kClient, std::move(connection)));
+}
+
+Result<Adopted> adopt_channels(base::Fd command, std::vector<base::Fd> more) {
+  if (more.size() == 1 && is_memory(more[0])) {
+    Result<std::shared_ptr<transport::ShmMemory>> memory = transport::map_shm(more[0]);
+    if (!memory.ok()) return memory.status();
+    return split(transport::shm_channels(memory.take(), transport::ShmSide::kWorker, std::move(command)));
+  }
+  Adopted adopted;
+  adopted.command = transport::socket_channel(std::move(command));
+  for (base::Fd& fd : more) adopted.bulk.push_back(transport::socket_channel(std::move(fd)));
+  return adopted;
+}
+
+}  // namespace tendril::session
