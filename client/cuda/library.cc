@@ -317,7 +317,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
 CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary handle, const char* name) {
   Library* library = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (pKernel == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pKernel == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(library_of(handle, &library));
   Function* kernel = nullptr;
   TENDRIL_TRY(library_kernel(library, name, &kernel));
@@ -331,7 +331,7 @@ CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const ch
   Library* library = nullptr;
   Context* context = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(library_of(handle, &library));
   TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(load_library(library, context->session));

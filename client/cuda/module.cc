@@ -64,7 +64,7 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
 // Results after which the entries that were left out may help: a driver that wants other entries than we think.
 bool may_want_more(CUresult result) {
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-         result == CUDA_ERROR_INVALID_SOURCE;
+         result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_INVALID_SOURCE;
 }
 
 CUresult module_of(CUmodule handle, Module** out) {
@@ -73,6 +73,9 @@ CUresult module_of(CUmodule handle, Module** out) {
   *out = p->modules.find(Kind::kModule, handle_value(handle));
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
+
+// Not a kernel: the calls here refuse one, unlike launches.
+Function* function_of(CUfunction handle) { return process()->functions.find(Kind::kFunction, handle_value(handle)); }
 
 CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* options) {
   Context* context = nullptr;
@@ -293,7 +296,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   Module* module = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(module_of(hmod, &module));
   Function* function = nullptr;
   TENDRIL_TRY(module_function(module, name, &function));
@@ -304,7 +307,7 @@ CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name)
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   Module* module = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(module_of(hmod, &module));
   uint64_t address = 0, size = 0;
   TENDRIL_TRY(find_symbol(module->session, module->context, module->wire_id, LoadKind::kModule, &module->names, name, &address, &size));
@@ -350,14 +353,10 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Function* function = find_function(hfunc);
+  Function* function = function_of(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Module* module = function->module;
-  if (module == nullptr) {
-    Context* context = function->context;
-    if (context == nullptr) TENDRIL_TRY(require_context(&context));
-    TENDRIL_TRY(library_module(function->library, context, &module));
-  }
+  if (module == nullptr) TENDRIL_TRY(library_module(function->library, function->context, &module));
   *hmod = handle_cast<CUmodule>(module);
   return CUDA_SUCCESS;
 }
@@ -365,7 +364,7 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Function* function = find_function(hfunc);
+  const Function* function = function_of(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name.c_str();
   return CUDA_SUCCESS;
@@ -377,9 +376,8 @@ namespace {
 CUresult function_state(CUfunction handle, bool load, uint32_t* loaded) {
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
-  Function* function = find_function(handle);
+  Function* function = function_of(handle);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (function->context == nullptr) TENDRIL_TRY(kernel_function(function, context, &function));
   wire::cuda::function_state_request m;
   wire::cuda::function_state_reply r;
   m.function = function->wire_id;
