@@ -7,9 +7,11 @@ namespace {
 
 bool parse_cmp(std::string_view s, Cmp* c) {
   static constexpr std::pair<std::string_view, Cmp> kNames[] = {
-      {"eq", Cmp::kEq}, {"ne", Cmp::kNe}, {"lt", Cmp::kLt}, {"le", Cmp::kLe}, {"gt", Cmp::kGt}, {"ge", Cmp::kGe},
-      {"lo", Cmp::kLt}, {"ls", Cmp::kLe}, {"hi", Cmp::kGt}, {"hs", Cmp::kGe}, {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu},
-      {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu}, {"geu", Cmp::kGeu}, {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
+      {"eq", Cmp::kEq},   {"ne", Cmp::kNe},   {"lt", Cmp::kLt},   {"le", Cmp::kLe},
+      {"gt", Cmp::kGt},   {"ge", Cmp::kGe},   {"lo", Cmp::kLt},   {"ls", Cmp::kLe},
+      {"hi", Cmp::kGt},   {"hs", Cmp::kGe},   {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu},
+      {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu}, {"geu", Cmp::kGeu},
+      {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
   for (auto& [name, v] : kNames)
     if (name == s) return *c = v, true;
   return false;
@@ -17,15 +19,22 @@ bool parse_cmp(std::string_view s, Cmp* c) {
 
 Type widened(Type t) {
   switch (t) {
-    case Type::kU16: return Type::kU32;
-    case Type::kS16: return Type::kS32;
-    case Type::kU32: return Type::kU64;
-    case Type::kS32: return Type::kS64;
-    default: return Type::kNone;
+    case Type::kU16:
+      return Type::kU32;
+    case Type::kS16:
+      return Type::kS32;
+    case Type::kU32:
+      return Type::kU64;
+    case Type::kS32:
+      return Type::kS64;
+    default:
+      return Type::kNone;
   }
 }
 
-Type unsigned_of(uint32_t bytes) { return bytes == 8 ? Type::kB64 : bytes == 4 ? Type::kB32 : Type::kB16; }
+Type unsigned_of(uint32_t bytes) {
+  return bytes == 8 ? Type::kB64 : bytes == 4 ? Type::kB32 : Type::kB16;
+}
 
 }  // namespace
 
@@ -90,7 +99,11 @@ bool Decoder::op_mad() {
   if (!need(4, 4)) return false;
   bool wide = has("wide"), hi = has("hi"), sat = has("sat");
   has("lo");
-  Alu alu = wide ? Alu::kMadWide : hi ? (cc ? Alu::kMadHiCc : sat ? Alu::kMadHiSat : Alu::kMadHi) : (cc ? Alu::kMadLoCc : Alu::kMadLo);
+  Alu alu = wide ? Alu::kMadWide
+            : hi ? (cc    ? Alu::kMadHiCc
+                    : sat ? Alu::kMadHiSat
+                          : Alu::kMadHi)
+                 : (cc ? Alu::kMadLoCc : Alu::kMadLo);
   Type td = wide ? widened(t) : t;
   Op op = make(isa_.alu(alu, t));
   op.aux = is_signed(t);
@@ -104,7 +117,8 @@ bool Decoder::op_madc() {
   has("lo");
   Type t = next_type();
   if (!need(4, 4)) return false;
-  Op op = make(isa_.alu(hi ? (cc ? Alu::kMadcHiCc : Alu::kMadcHi) : (cc ? Alu::kMadcLoCc : Alu::kMadcLo), t));
+  Op op = make(isa_.alu(
+      hi ? (cc ? Alu::kMadcHiCc : Alu::kMadcHi) : (cc ? Alu::kMadcLoCc : Alu::kMadcLo), t));
   op.aux = is_signed(t);
   op.d = dest(at(0), type_bytes(t));
   op.a = source(at(1), t), op.b = source(at(2), t), op.c = source(at(3), t);
@@ -159,12 +173,15 @@ bool Decoder::op_minmax() {
   Type t = next_type();
   if (is_float(t)) {
     bool nan = has("NaN"), xorsign = has("xorsign") && has("abs");
-    Falu f = min ? (nan ? (xorsign ? Falu::kMinNanXorsign : Falu::kMinNan) : (xorsign ? Falu::kMinXorsign : Falu::kMin))
-                 : (nan ? (xorsign ? Falu::kMaxNanXorsign : Falu::kMaxNan) : (xorsign ? Falu::kMaxXorsign : Falu::kMax));
+    Falu f = min ? (nan ? (xorsign ? Falu::kMinNanXorsign : Falu::kMinNan)
+                        : (xorsign ? Falu::kMinXorsign : Falu::kMin))
+                 : (nan ? (xorsign ? Falu::kMaxNanXorsign : Falu::kMaxNan)
+                        : (xorsign ? Falu::kMaxXorsign : Falu::kMax));
     return float_op(f, t, 2);
   }
   bool relu = has("relu");
-  return binary(min ? (relu ? Alu::kMinRelu : Alu::kMin) : (relu ? Alu::kMaxRelu : Alu::kMax), t, t);
+  return binary(min ? (relu ? Alu::kMinRelu : Alu::kMin) : (relu ? Alu::kMaxRelu : Alu::kMax), t,
+                t);
 }
 
 bool Decoder::op_bits() {
@@ -172,7 +189,11 @@ bool Decoder::op_bits() {
   std::string_view n = parts_[0];
   bool shift = has("shiftamt");
   Type t = next_type();
-  Alu alu = n == "popc" ? Alu::kPopc : n == "clz" ? Alu::kClz : n == "brev" ? Alu::kBrev : shift ? Alu::kBfindShift : Alu::kBfind;
+  Alu alu = n == "popc"   ? Alu::kPopc
+            : n == "clz"  ? Alu::kClz
+            : n == "brev" ? Alu::kBrev
+            : shift       ? Alu::kBfindShift
+                          : Alu::kBfind;
   Op op = make(isa_.alu(alu, t));
   op.d = dest(at(0), n == "brev" ? type_bytes(t) : 4), op.a = source(at(1), t);
   return emit_checked(op);
@@ -214,7 +235,8 @@ bool Decoder::op_fns() {
   if (!need(4, 4)) return false;
   Op op = make(isa_.alu(Alu::kFns, next_type()));
   op.d = dest(at(0), 4);
-  op.a = source(at(1), Type::kU32), op.b = source(at(2), Type::kU32), op.c = source(at(3), Type::kS32);
+  op.a = source(at(1), Type::kU32), op.b = source(at(2), Type::kU32),
+  op.c = source(at(3), Type::kS32);
   return emit_checked(op);
 }
 
@@ -223,7 +245,11 @@ bool Decoder::op_logic() {
   Type t = next_type();
   bool one = n == "not" || n == "cnot";
   if (!need(one ? 2 : 3, one ? 2 : 3)) return false;
-  Alu alu = n == "and" ? Alu::kAnd : n == "or" ? Alu::kOr : n == "xor" ? Alu::kXor : n == "not" ? Alu::kNot : Alu::kCnot;
+  Alu alu = n == "and"   ? Alu::kAnd
+            : n == "or"  ? Alu::kOr
+            : n == "xor" ? Alu::kXor
+            : n == "not" ? Alu::kNot
+                         : Alu::kCnot;
   Op op;
   if (t == Type::kPred) {
     bool na = false, nb = false;
@@ -250,9 +276,12 @@ bool Decoder::op_shf() {
   if (!left) has("r");
   has("clamp");
   Type t = next_type();
-  Op op = make(isa_.alu(left ? (wrap ? Alu::kShfLeftWrap : Alu::kShfLeftClamp) : (wrap ? Alu::kShfRightWrap : Alu::kShfRightClamp), t));
+  Op op = make(isa_.alu(left ? (wrap ? Alu::kShfLeftWrap : Alu::kShfLeftClamp)
+                             : (wrap ? Alu::kShfRightWrap : Alu::kShfRightClamp),
+                        t));
   op.d = dest(at(0), 4);
-  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32), op.c = source(at(3), Type::kU32);
+  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32),
+  op.c = source(at(3), Type::kU32);
   return emit_checked(op);
 }
 
@@ -260,7 +289,8 @@ bool Decoder::op_lop3() {
   if (!need(5, 5) || at(4).kind != Operand::Kind::kInt) return unsupported();
   Op op = make(isa_.alu(Alu::kLop3, next_type()));
   op.d = dest(at(0), 4);
-  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32), op.c = source(at(3), Type::kB32);
+  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32),
+  op.c = source(at(3), Type::kB32);
   op.imm = static_cast<int64_t>(at(4).value & 0xFF);
   return emit_checked(op);
 }
@@ -273,7 +303,8 @@ bool Decoder::op_prmt() {
   for (uint16_t i = 1; i < 7; ++i)
     if (has(kModes[i])) op.aux = i;
   op.d = dest(at(0), 4);
-  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32), op.c = source(at(3), Type::kB32);
+  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32),
+  op.c = source(at(3), Type::kB32);
   return emit_checked(op);
 }
 
@@ -285,7 +316,8 @@ bool Decoder::op_dp() {
   Op op = make(isa_.alu(four ? Alu::kDp4a : hi ? Alu::kDp2aHi : Alu::kDp2aLo, Type::kU32));
   op.aux = static_cast<uint16_t>(is_signed(ta) | is_signed(tb) << 1);
   op.d = dest(at(0), 4);
-  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32), op.c = source(at(3), Type::kB32);
+  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32),
+  op.c = source(at(3), Type::kB32);
   return emit_checked(op);
 }
 
@@ -299,14 +331,16 @@ bool Decoder::op_sad() {
 }
 
 bool Decoder::op_unary_float() {
-  static constexpr std::pair<std::string_view, Falu> kNames[] = {{"rcp", Falu::kRcp}, {"sqrt", Falu::kSqrt}, {"rsqrt", Falu::kRsqrt}, {"sin", Falu::kSin},
-                                                                 {"cos", Falu::kCos}, {"ex2", Falu::kEx2},   {"lg2", Falu::kLg2},     {"tanh", Falu::kTanh}};
+  static constexpr std::pair<std::string_view, Falu> kNames[] = {
+      {"rcp", Falu::kRcp}, {"sqrt", Falu::kSqrt}, {"rsqrt", Falu::kRsqrt}, {"sin", Falu::kSin},
+      {"cos", Falu::kCos}, {"ex2", Falu::kEx2},   {"lg2", Falu::kLg2},     {"tanh", Falu::kTanh}};
   Falu f = Falu::kRcp;
   for (auto& [name, v] : kNames)
     if (name == parts_[0]) f = v;
   bool approx = has("approx");
   Type t = next_type();
-  // Only the approximate double forms are rough; the handler is chosen by ftz, which they always carry.
+  // Only the approximate double forms are rough; the handler is chosen by ftz, which they always
+  // carry.
   if (t == Type::kF64 && !approx && has("ftz")) return unsupported();
   return float_op(f, t, 1);
 }
@@ -318,8 +352,10 @@ bool Decoder::op_copysign() {
 
 bool Decoder::op_testp() {
   if (!need(2, 2)) return false;
-  static constexpr std::pair<std::string_view, TestP> kNames[] = {{"finite", TestP::kFinite}, {"infinite", TestP::kInfinite}, {"number", TestP::kNumber},
-                                                                  {"notanumber", TestP::kNotANumber}, {"normal", TestP::kNormal}, {"subnormal", TestP::kSubnormal}};
+  static constexpr std::pair<std::string_view, TestP> kNames[] = {
+      {"finite", TestP::kFinite}, {"infinite", TestP::kInfinite},
+      {"number", TestP::kNumber}, {"notanumber", TestP::kNotANumber},
+      {"normal", TestP::kNormal}, {"subnormal", TestP::kSubnormal}};
   for (auto& [name, v] : kNames) {
     if (!has(name)) continue;
     Type t = next_type();
@@ -368,7 +404,10 @@ bool Decoder::op_set() {
   op.aux = aux;
   op.n = static_cast<uint8_t>(type_bytes(td));
   op.d = dest(at(0), type_bytes(td));
-  op.imm = td == Type::kF32 ? 0x3F800000 : td == Type::kF16 || td == Type::kF16x2 ? 0x3C00 : td == Type::kBF16 || td == Type::kBF16x2 ? 0x3F80 : 0xFFFFFFFF;
+  op.imm = td == Type::kF32                           ? 0x3F800000
+           : td == Type::kF16 || td == Type::kF16x2   ? 0x3C00
+           : td == Type::kBF16 || td == Type::kBF16x2 ? 0x3F80
+                                                      : 0xFFFFFFFF;
   if (t == Type::kF16x2 || t == Type::kBF16x2) op.aux |= 32;
   return comparison(op, t, true) && emit_checked(op);
 }

@@ -18,7 +18,9 @@ bool Decoder::find_label(std::string_view name, uint32_t scope, uint32_t* index)
 
 const BranchTable* Decoder::find_table(std::string_view name, uint32_t scope) {
   for (uint32_t s = scope; s != ~0u; s = f_.scope_parent[s])
-    if (auto it = f_.tables.find(std::to_string(s) + ":" + std::string(name)); it != f_.tables.end()) return &it->second;
+    if (auto it = f_.tables.find(std::to_string(s) + ":" + std::string(name));
+        it != f_.tables.end())
+      return &it->second;
   return nullptr;
 }
 
@@ -68,15 +70,18 @@ bool Decoder::call_value(const Operand& o, std::vector<uint32_t>& list, bool is_
   return error_.empty();
 }
 
-// list: number of arguments, then (is register, offset, bytes) each; number of returns, then the same.
-bool Decoder::call_operands(const Operand* returns, const Operand* arguments, const Function* callee, std::vector<uint32_t>& list) {
+// list: number of arguments, then (is register, offset, bytes) each; number of returns, then the
+// same.
+bool Decoder::call_operands(const Operand* returns, const Operand* arguments,
+                            const Function* callee, std::vector<uint32_t>& list) {
   for (const Operand* group : {arguments, returns}) {
     bool is_return = group == returns;
     uint32_t n = group ? group->count : 0;
     list.push_back(n);
     for (uint32_t i = 0; i < n; ++i) {
       const Operand& o = *element(*group, i);
-      bool literal = !is_return && (o.kind == Operand::Kind::kInt || o.kind == Operand::Kind::kFloat);
+      bool literal =
+          !is_return && (o.kind == Operand::Kind::kInt || o.kind == Operand::Kind::kFloat);
       if (literal && callee && i < callee->params.size()) {
         Type t = callee->params[i]->type;
         uint32_t bytes = std::max(type_bytes(t), 2u);
@@ -85,7 +90,8 @@ bool Decoder::call_operands(const Operand* returns, const Operand* arguments, co
         return false;
       }
     }
-    if (callee && n != (is_return ? callee->returns.size() : callee->params.size())) return fail("call of '" + std::string(callee->name) + "' with a wrong number of operands");
+    if (callee && n != (is_return ? callee->returns.size() : callee->params.size()))
+      return fail("call of '" + std::string(callee->name) + "' with a wrong number of operands");
   }
   return true;
 }
@@ -101,7 +107,8 @@ bool Decoder::op_call() {
   Op op = make(&run_call);
   std::vector<uint32_t> list;
   if (target.kind == Operand::Kind::kReg) {
-    if (reg_bytes(target.id) != 8) return fail("indirect call through a register that is not 64 bits wide");
+    if (reg_bytes(target.id) != 8)
+      return fail("indirect call through a register that is not 64 bits wide");
     op.aux = 1, op.a = reg_offset(target.id);
     if (!call_operands(returns, arguments, nullptr, list)) return false;
     kernel_.has_calls = true;
@@ -114,11 +121,16 @@ bool Decoder::op_call() {
   if (!call_operands(returns, arguments, &callee, list)) return false;
   if (!callee.has_body) {
     static const std::pair<std::string_view, Handler> kBuiltins[] = {
-        {"vprintf", &run_printf}, {"__assertfail", &run_assertfail}, {"malloc", &run_malloc}, {"free", &run_free}};
+        {"vprintf", &run_printf},
+        {"__assertfail", &run_assertfail},
+        {"malloc", &run_malloc},
+        {"free", &run_free}};
     op.fn = nullptr;
     for (auto& [name, h] : kBuiltins)
       if (name == callee.name) op.fn = h;
-    if (!op.fn) return fail("unsupported instruction 'call' of undefined function '" + std::string(callee.name) + "'");
+    if (!op.fn)
+      return fail("unsupported instruction 'call' of undefined function '" +
+                  std::string(callee.name) + "'");
   } else {
     op.imm = target.id;
     kernel_.has_calls = true;
@@ -168,7 +180,8 @@ bool Decoder::op_bar() {
 }
 
 bool Decoder::op_membar() {
-  for (std::string_view s : {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire", "release", "proxy", "alias", "async", "global", "shared::cta",
+  for (std::string_view s : {"cta", "gl", "sys", "gpu", "cluster", "sc", "acq_rel", "acquire",
+                             "release", "proxy", "alias", "async", "global", "shared::cta",
                              "mbarrier_init", "async::generic", "sync_restrict::shared::cta"})
     has(s);
   return emit_checked(make(&run_fence));
@@ -187,7 +200,8 @@ bool Decoder::op_shfl() {
   Op op = make(isa_.shuffle(mode));
   op.d = dest(at(0), 4);
   if (at(0).pred_id != ~0u) op.imm = reg_offset(at(0).pred_id);
-  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32), op.c = source(at(3), Type::kB32);
+  op.a = source(at(1), Type::kB32), op.b = source(at(2), Type::kB32),
+  op.c = source(at(3), Type::kB32);
   op.aux = sync;
   if (sync) op.e = source(at(4), Type::kB32);
   return emit_checked(op);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of moves, loads, stores, conversions, address conversion, atomics and asynchronous copies.
+// Decoding of moves, loads, stores, conversions, address conversion, atomics and asynchronous
+// copies.
 #include <algorithm>
 
 #include "softgpu/ptx/decoder.h"
@@ -23,8 +24,10 @@ bool Decoder::move_vector(Type t) {
     const Operand& e = *element(v, i);
     list.push_back(unpack ? dest(e, bytes) : source(e, te));
   }
-  if (unpack) op.a = source(s, t);
-  else op.d = dest(d, type_bytes(t));
+  if (unpack)
+    op.a = source(s, t);
+  else
+    op.d = dest(d, type_bytes(t));
   op.list = keep_list(std::move(list)).data();
   return emit_checked(op);
 }
@@ -44,7 +47,8 @@ bool Decoder::op_mov() {
   }
   if (s.kind == Operand::Kind::kSpecial) {
     op = make(&run_special);
-    op.d = dest(d, type_bytes(t)), op.imm = s.special, op.size = static_cast<uint8_t>(type_bytes(t));
+    op.d = dest(d, type_bytes(t)), op.imm = s.special,
+    op.size = static_cast<uint8_t>(type_bytes(t));
     return op.size < 4 ? unsupported() : emit_checked(op);
   }
   uint32_t bytes = std::max(type_bytes(t), 2u);
@@ -69,11 +73,14 @@ bool Decoder::address(const Operand& in, Op& op, MemSpace space) {
       op.a = 0, op.imm = static_cast<int64_t>(o.value);
       return true;
     case Operand::Kind::kVar: {
-      bool windowed = space == MemSpace::kGeneric && (o.var->space == Space::kShared || o.var->space == Space::kLocal);
+      bool windowed = space == MemSpace::kGeneric &&
+                      (o.var->space == Space::kShared || o.var->space == Space::kLocal);
       op.imm = o.offset;
       o.offset = 0;
       op.a = symbol_address(o, 8);
-      if (windowed) op.imm += static_cast<int64_t>(o.var->space == Space::kShared ? kSharedWindow : kLocalWindow);
+      if (windowed)
+        op.imm +=
+            static_cast<int64_t>(o.var->space == Space::kShared ? kSharedWindow : kLocalWindow);
       return error_.empty();
     }
     default:
@@ -83,10 +90,14 @@ bool Decoder::address(const Operand& in, Op& op, MemSpace space) {
 
 bool Decoder::take_space(MemSpace* s, const Operand* a) {
   *s = MemSpace::kGeneric;
-  if (has("global")) *s = MemSpace::kGlobal;
-  else if (has("shared") || has("shared::cta") || has("shared::cluster")) *s = MemSpace::kShared;
-  else if (has("local")) *s = MemSpace::kLocal;
-  else if (has("const")) *s = MemSpace::kGlobal;
+  if (has("global"))
+    *s = MemSpace::kGlobal;
+  else if (has("shared") || has("shared::cta") || has("shared::cluster"))
+    *s = MemSpace::kShared;
+  else if (has("local"))
+    *s = MemSpace::kLocal;
+  else if (has("const"))
+    *s = MemSpace::kGlobal;
   else if (has("param") || has("param::entry") || has("param::func")) {
     bool kernel = a->kind == Operand::Kind::kVar ? a->var->is_kernel_param : f_.is_entry;
     *s = kernel ? MemSpace::kParamKernel : MemSpace::kParamFrame;
@@ -103,17 +114,22 @@ bool Decoder::vector_registers(const Operand& o, std::vector<const Operand*>& re
   return true;
 }
 
-// Kernel parameters are the same for every lane, so a load from a fixed offset is a move from a lane array filled at launch.
-bool Decoder::load_param_constant(const Operand& a, Type t, const std::vector<const Operand*>& regs) {
+// Kernel parameters are the same for every lane, so a load from a fixed offset is a move from a
+// lane array filled at launch.
+bool Decoder::load_param_constant(const Operand& a, Type t,
+                                  const std::vector<const Operand*>& regs) {
   for (size_t i = 0; i < regs.size(); ++i) {
     const Operand& r = *regs[i];
-    if (r.kind != Operand::Kind::kReg || is_pred(r)) return fail("destination of 'ld.param' must be a register");
+    if (r.kind != Operand::Kind::kReg || is_pred(r))
+      return fail("destination of 'ld.param' must be a register");
     uint32_t bytes = reg_bytes(r.id);
-    if (bytes < type_bytes(t)) return fail("destination '" + std::string(r.name) + "' is too narrow");
+    if (bytes < type_bytes(t))
+      return fail("destination '" + std::string(r.name) + "' is too narrow");
     int64_t offset = a.var->offset + a.offset + static_cast<int64_t>(i * type_bytes(t));
     Op op = make(isa_.mov(bytes));
     op.d = reg_offset(r.id);
-    op.a = launch_constant({0, bytes, DecodedFunction::kParamFix, type_bytes(t), is_signed(t), offset});
+    op.a = launch_constant(
+        {0, bytes, DecodedFunction::kParamFix, type_bytes(t), is_signed(t), offset});
     if (!emit_checked(op)) return false;
   }
   return true;
@@ -134,7 +150,8 @@ bool Decoder::op_ld() {
   if (t == Type::kNone || t == Type::kPred || regs.size() != vec) return unsupported();
   if (!all_used()) return unsupported();
   const Operand& a = at(1);
-  if (space == MemSpace::kParamKernel && a.kind == Operand::Kind::kVar) return load_param_constant(a, t, regs);
+  if (space == MemSpace::kParamKernel && a.kind == Operand::Kind::kVar)
+    return load_param_constant(a, t, regs);
   uint32_t bytes = 0;
   for (const Operand* r : regs)
     if (r->kind == Operand::Kind::kReg) bytes = reg_bytes(r->id);
@@ -160,7 +177,8 @@ bool Decoder::op_st() {
   Type t = next_type();
   std::vector<const Operand*> regs;
   vector_registers(at(1), regs);
-  if (t == Type::kNone || t == Type::kPred || regs.size() != vec || !all_used()) return unsupported();
+  if (t == Type::kNone || t == Type::kPred || regs.size() != vec || !all_used())
+    return unsupported();
   uint32_t bytes = 0;
   for (const Operand* r : regs) bytes = std::max(bytes, source_bytes(*r));
   bytes = std::max({bytes, type_bytes(t), 2u});
@@ -177,7 +195,10 @@ bool Decoder::op_cvt() {
   if (parts_.size() > 1 && parts_[1] == "pack") return op_cvt_pack();
   if (!need(2, 3)) return false;
   CvtMode m;
-  for (auto [name, round] : {std::pair<std::string_view, Round>{"rni", kRoundNearest}, {"rzi", kRoundZero}, {"rmi", kRoundDown}, {"rpi", kRoundUp}}) {
+  for (auto [name, round] : {std::pair<std::string_view, Round>{"rni", kRoundNearest},
+                             {"rzi", kRoundZero},
+                             {"rmi", kRoundDown},
+                             {"rpi", kRoundUp}}) {
     if (!has(name)) continue;
     m.integral = true;
     m.round = round;
@@ -190,10 +211,13 @@ bool Decoder::op_cvt() {
   if (!need(two ? 3 : 2, two ? 3 : 2)) return false;
   if (two) m.sat = false;  // satfinite only limits infinities, which our tests do not rely on
   // A literal or a special register has the source type's own width.
-  uint32_t source_width = std::max(source_bytes(at(1)) ? source_bytes(at(1)) : type_bytes(m.from), 2u);
+  uint32_t source_width =
+      std::max(source_bytes(at(1)) ? source_bytes(at(1)) : type_bytes(m.from), 2u);
   const Operand& d = at(0);
-  uint32_t width = d.kind == Operand::Kind::kReg && !is_pred(d) ? reg_bytes(d.id) : std::max(type_bytes(m.to), 2u);
-  if (width < type_bytes(m.to) || source_width < type_bytes(m.from)) return fail("register of 'cvt' is too narrow");
+  uint32_t width = d.kind == Operand::Kind::kReg && !is_pred(d) ? reg_bytes(d.id)
+                                                                : std::max(type_bytes(m.to), 2u);
+  if (width < type_bytes(m.to) || source_width < type_bytes(m.from))
+    return fail("register of 'cvt' is too narrow");
   CvtMode keyed = m;
   keyed.dest_bytes = width | source_width << 8;
   Op op = make(isa_.cvt(keyed));
@@ -212,7 +236,9 @@ bool Decoder::op_cvt_pack() {
   if (!has("sat") || !need(3, 4)) return unsupported();
   Type to = next_type(), from = next_type();
   bool has_c = has("b32");
-  if (from != Type::kS32 || (to != Type::kU16 && to != Type::kS16 && to != Type::kU8 && to != Type::kS8)) return unsupported();
+  if (from != Type::kS32 ||
+      (to != Type::kU16 && to != Type::kS16 && to != Type::kU8 && to != Type::kS8))
+    return unsupported();
   Op op = make(&run_cvt_pack);
   op.imm = static_cast<int64_t>(to);
   op.d = dest(at(0), 4), op.a = source(at(1), Type::kS32), op.b = source(at(2), Type::kS32);
@@ -225,10 +251,14 @@ bool Decoder::op_cvta() {
   if (!need(2, 2)) return false;
   bool to = has("to");
   uint64_t window = 0;
-  if (has("shared") || has("shared::cta") || has("shared::cluster")) window = kSharedWindow;
-  else if (has("local")) window = kLocalWindow;
-  else if (has("param") || has("param::entry")) window = kParamWindow;
-  else if (!has("global") && !has("const")) return unsupported();
+  if (has("shared") || has("shared::cta") || has("shared::cluster"))
+    window = kSharedWindow;
+  else if (has("local"))
+    window = kLocalWindow;
+  else if (has("param") || has("param::entry"))
+    window = kParamWindow;
+  else if (!has("global") && !has("const"))
+    return unsupported();
   Type t = next_type();
   if (type_bytes(t) != 8) return unsupported();
   Op op = make(window ? &run_cvta : isa_.mov(8));
@@ -240,25 +270,34 @@ bool Decoder::op_cvta() {
 bool Decoder::op_isspacep() {
   if (!need(2, 2)) return false;
   Op op = make(&run_isspacep);
-  if (has("const")) op.imm = 100;  // constants live in global memory here, and generic pointers to them count as global
-  else if (has("global")) op.imm = static_cast<int64_t>(MemSpace::kGlobal);
-  else if (has("shared") || has("shared::cta") || has("shared::cluster")) op.imm = static_cast<int64_t>(MemSpace::kShared);
-  else if (has("local")) op.imm = static_cast<int64_t>(MemSpace::kLocal);
-  else if (has("param") || has("param::entry")) op.imm = static_cast<int64_t>(MemSpace::kParamKernel);
+  if (has("const"))
+    op.imm =
+        100;  // constants live in global memory here, and generic pointers to them count as global
+  else if (has("global"))
+    op.imm = static_cast<int64_t>(MemSpace::kGlobal);
+  else if (has("shared") || has("shared::cta") || has("shared::cluster"))
+    op.imm = static_cast<int64_t>(MemSpace::kShared);
+  else if (has("local"))
+    op.imm = static_cast<int64_t>(MemSpace::kLocal);
+  else if (has("param") || has("param::entry"))
+    op.imm = static_cast<int64_t>(MemSpace::kParamKernel);
   op.d = pred_dest(at(0)), op.a = source(at(1), Type::kB64);
   return emit_checked(op);
 }
 
 bool Decoder::op_atom() {
   bool red = parts_[0] == "red";
-  static constexpr std::pair<std::string_view, AtomOp> kNames[] = {{"add", AtomOp::kAdd}, {"min", AtomOp::kMin}, {"max", AtomOp::kMax}, {"inc", AtomOp::kInc},
-                                                                   {"dec", AtomOp::kDec}, {"and", AtomOp::kAnd}, {"or", AtomOp::kOr}, {"xor", AtomOp::kXor},
-                                                                   {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}};
+  static constexpr std::pair<std::string_view, AtomOp> kNames[] = {
+      {"add", AtomOp::kAdd},   {"min", AtomOp::kMin}, {"max", AtomOp::kMax}, {"inc", AtomOp::kInc},
+      {"dec", AtomOp::kDec},   {"and", AtomOp::kAnd}, {"or", AtomOp::kOr},   {"xor", AtomOp::kXor},
+      {"exch", AtomOp::kExch}, {"cas", AtomOp::kCas}};
   const Operand& target = at(red ? 0 : 1);
   if (!need(2, 5)) return false;
   MemSpace space;
   take_space(&space, &target);
-  for (std::string_view s : {"relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "noftz"}) has(s);
+  for (std::string_view s :
+       {"relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys", "cluster", "noftz"})
+    has(s);
   skip_cache_hints();
   for (auto& [name, atom] : kNames) {
     if (!has(name)) continue;
@@ -277,7 +316,8 @@ bool Decoder::op_atom() {
 // Asynchronous copies complete at once; the waits and commits have nothing left to do.
 bool Decoder::op_cp_async() {
   if (!has("async")) return unsupported();
-  if (has("commit_group") || has("wait_group") || has("wait_all")) return all_used() ? true : unsupported();
+  if (has("commit_group") || has("wait_group") || has("wait_all"))
+    return all_used() ? true : unsupported();
   if (has("mbarrier")) return op_mbarrier();
   skip_cache_hints();
   if (!has("shared") && !has("shared::cta")) return unsupported();
@@ -285,9 +325,11 @@ bool Decoder::op_cp_async() {
   Op op = make(&run_cp_async);
   op.size = static_cast<uint8_t>(at(2).value);
   if (op.size != 4 && op.size != 8 && op.size != 16) return unsupported();
-  // Op::a the global address, Op::b the shared one (aux bit 2: 32 bits wide), Op::c the bytes to copy.
+  // Op::a the global address, Op::b the shared one (aux bit 2: 32 bits wide), Op::c the bytes to
+  // copy.
   Op shared;
-  if (!address(at(0), shared, MemSpace::kShared) || !address(at(1), op, MemSpace::kGlobal)) return false;
+  if (!address(at(0), shared, MemSpace::kShared) || !address(at(1), op, MemSpace::kGlobal))
+    return false;
   op.b = shared.a;
   op.e = static_cast<uint32_t>(shared.imm);
   if (shared.aux & 1) op.aux |= 4;

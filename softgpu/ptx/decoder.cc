@@ -8,7 +8,8 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint32_t kZeroBytes = 512;  // the frame begins with zeros: offset 0 means "no operand" and reads as 0
+constexpr uint32_t kZeroBytes =
+    512;  // the frame begins with zeros: offset 0 means "no operand" and reads as 0
 
 uint32_t align64(uint32_t v) { return (v + 63) & ~63u; }
 
@@ -17,29 +18,106 @@ uint32_t align64(uint32_t v) { return (v + 63) & ~63u; }
 const std::vector<Decoder::Entry>& Decoder::entries() {
   using D = Decoder;
   static const std::vector<Entry> table = {
-      {"add", &D::op_add}, {"sub", &D::op_sub}, {"mul", &D::op_mul}, {"mad", &D::op_mad}, {"mul24", &D::op_mul24}, {"mad24", &D::op_mad24},
-      {"fma", &D::op_fma}, {"div", &D::op_div}, {"rem", &D::op_rem}, {"abs", &D::op_abs_neg}, {"neg", &D::op_abs_neg}, {"min", &D::op_minmax},
-      {"max", &D::op_minmax}, {"popc", &D::op_bits}, {"clz", &D::op_bits}, {"bfind", &D::op_bits}, {"brev", &D::op_bits}, {"bfe", &D::op_bfe},
-      {"bfi", &D::op_bfi}, {"bmsk", &D::op_bmsk}, {"szext", &D::op_szext}, {"fns", &D::op_fns}, {"and", &D::op_logic}, {"or", &D::op_logic},
-      {"xor", &D::op_logic}, {"not", &D::op_logic}, {"cnot", &D::op_logic}, {"shl", &D::op_shift}, {"shr", &D::op_shift}, {"shf", &D::op_shf},
-      {"lop3", &D::op_lop3}, {"prmt", &D::op_prmt}, {"dp4a", &D::op_dp}, {"dp2a", &D::op_dp}, {"sad", &D::op_sad}, {"addc", &D::op_addc},
-      {"subc", &D::op_addc}, {"madc", &D::op_madc}, {"rcp", &D::op_unary_float}, {"sqrt", &D::op_unary_float}, {"rsqrt", &D::op_unary_float},
-      {"sin", &D::op_unary_float}, {"cos", &D::op_unary_float}, {"ex2", &D::op_unary_float}, {"lg2", &D::op_unary_float}, {"tanh", &D::op_unary_float},
-      {"copysign", &D::op_copysign}, {"testp", &D::op_testp}, {"setp", &D::op_setp}, {"set", &D::op_set}, {"selp", &D::op_selp}, {"slct", &D::op_slct},
-      {"mov", &D::op_mov}, {"ld", &D::op_ld}, {"ldu", &D::op_ld}, {"st", &D::op_st}, {"cvt", &D::op_cvt}, {"cvta", &D::op_cvta},
-      {"isspacep", &D::op_isspacep}, {"atom", &D::op_atom}, {"red", &D::op_atom}, {"prefetch", &D::op_nothing}, {"prefetchu", &D::op_nothing},
-      {"applypriority", &D::op_nothing}, {"discard", &D::op_nothing}, {"createpolicy", &D::op_nothing}, {"pmevent", &D::op_nothing},
-      {"cp", &D::op_cp_async}, {"bra", &D::op_bra}, {"brx", &D::op_brx}, {"call", &D::op_call}, {"ret", &D::op_ret}, {"exit", &D::op_exit},
-      {"trap", &D::op_trap}, {"brkpt", &D::op_trap}, {"bar", &D::op_bar}, {"barrier", &D::op_bar}, {"membar", &D::op_membar}, {"fence", &D::op_membar},
-      {"shfl", &D::op_shfl}, {"vote", &D::op_vote}, {"activemask", &D::op_activemask}, {"match", &D::op_match}, {"redux", &D::op_redux},
-      {"nanosleep", &D::op_nanosleep}, {"elect", &D::op_elect}, {"mma", &D::op_mma}, {"ldmatrix", &D::op_ldmatrix}, {"mbarrier", &D::op_mbarrier},
-      {"griddepcontrol", &D::op_griddep}, {"setmaxnreg", &D::op_nothing}, {"wmma", &D::op_wmma},
+      {"add", &D::op_add},
+      {"sub", &D::op_sub},
+      {"mul", &D::op_mul},
+      {"mad", &D::op_mad},
+      {"mul24", &D::op_mul24},
+      {"mad24", &D::op_mad24},
+      {"fma", &D::op_fma},
+      {"div", &D::op_div},
+      {"rem", &D::op_rem},
+      {"abs", &D::op_abs_neg},
+      {"neg", &D::op_abs_neg},
+      {"min", &D::op_minmax},
+      {"max", &D::op_minmax},
+      {"popc", &D::op_bits},
+      {"clz", &D::op_bits},
+      {"bfind", &D::op_bits},
+      {"brev", &D::op_bits},
+      {"bfe", &D::op_bfe},
+      {"bfi", &D::op_bfi},
+      {"bmsk", &D::op_bmsk},
+      {"szext", &D::op_szext},
+      {"fns", &D::op_fns},
+      {"and", &D::op_logic},
+      {"or", &D::op_logic},
+      {"xor", &D::op_logic},
+      {"not", &D::op_logic},
+      {"cnot", &D::op_logic},
+      {"shl", &D::op_shift},
+      {"shr", &D::op_shift},
+      {"shf", &D::op_shf},
+      {"lop3", &D::op_lop3},
+      {"prmt", &D::op_prmt},
+      {"dp4a", &D::op_dp},
+      {"dp2a", &D::op_dp},
+      {"sad", &D::op_sad},
+      {"addc", &D::op_addc},
+      {"subc", &D::op_addc},
+      {"madc", &D::op_madc},
+      {"rcp", &D::op_unary_float},
+      {"sqrt", &D::op_unary_float},
+      {"rsqrt", &D::op_unary_float},
+      {"sin", &D::op_unary_float},
+      {"cos", &D::op_unary_float},
+      {"ex2", &D::op_unary_float},
+      {"lg2", &D::op_unary_float},
+      {"tanh", &D::op_unary_float},
+      {"copysign", &D::op_copysign},
+      {"testp", &D::op_testp},
+      {"setp", &D::op_setp},
+      {"set", &D::op_set},
+      {"selp", &D::op_selp},
+      {"slct", &D::op_slct},
+      {"mov", &D::op_mov},
+      {"ld", &D::op_ld},
+      {"ldu", &D::op_ld},
+      {"st", &D::op_st},
+      {"cvt", &D::op_cvt},
+      {"cvta", &D::op_cvta},
+      {"isspacep", &D::op_isspacep},
+      {"atom", &D::op_atom},
+      {"red", &D::op_atom},
+      {"prefetch", &D::op_nothing},
+      {"prefetchu", &D::op_nothing},
+      {"applypriority", &D::op_nothing},
+      {"discard", &D::op_nothing},
+      {"createpolicy", &D::op_nothing},
+      {"pmevent", &D::op_nothing},
+      {"cp", &D::op_cp_async},
+      {"bra", &D::op_bra},
+      {"brx", &D::op_brx},
+      {"call", &D::op_call},
+      {"ret", &D::op_ret},
+      {"exit", &D::op_exit},
+      {"trap", &D::op_trap},
+      {"brkpt", &D::op_trap},
+      {"bar", &D::op_bar},
+      {"barrier", &D::op_bar},
+      {"membar", &D::op_membar},
+      {"fence", &D::op_membar},
+      {"shfl", &D::op_shfl},
+      {"vote", &D::op_vote},
+      {"activemask", &D::op_activemask},
+      {"match", &D::op_match},
+      {"redux", &D::op_redux},
+      {"nanosleep", &D::op_nanosleep},
+      {"elect", &D::op_elect},
+      {"mma", &D::op_mma},
+      {"ldmatrix", &D::op_ldmatrix},
+      {"mbarrier", &D::op_mbarrier},
+      {"griddepcontrol", &D::op_griddep},
+      {"setmaxnreg", &D::op_nothing},
+      {"wmma", &D::op_wmma},
   };
   return table;
 }
 
 bool Decoder::fail(const std::string& what) {
-  if (error_.empty()) error_ = "line " + std::to_string(current_ ? current_->line : f_.line) + ": " + what + " in '" + std::string(f_.name) + "'";
+  if (error_.empty())
+    error_ = "line " + std::to_string(current_ ? current_->line : f_.line) + ": " + what + " in '" +
+             std::string(f_.name) + "'";
   return false;
 }
 
@@ -109,8 +187,9 @@ FloatMode Decoder::take_float_mode(uint16_t* aux) {
 }
 
 void Decoder::skip_cache_hints() {
-  while (has_prefix("L1::") || has_prefix("L2::") || has("ca") || has("cg") || has("cs") || has("lu") || has("cv") || has("wb") || has("wt") || has("unified") ||
-         has("L2") || has("cache_hint")) {
+  while (has_prefix("L1::") || has_prefix("L2::") || has("ca") || has("cg") || has("cs") ||
+         has("lu") || has("cv") || has("wb") || has("wt") || has("unified") || has("L2") ||
+         has("cache_hint")) {
   }
 }
 
@@ -118,11 +197,16 @@ const Operand& Decoder::at(uint32_t i) const { return f_.operands[current_->firs
 
 bool Decoder::need(uint32_t low, uint32_t high) {
   if (count() >= low && count() <= high) return true;
-  return fail("'" + std::string(current_->opcode) + "' has " + std::to_string(count()) + " operands");
+  return fail("'" + std::string(current_->opcode) + "' has " + std::to_string(count()) +
+              " operands");
 }
 
-uint32_t Decoder::reg_bytes(uint32_t id) const { return std::max(type_bytes(f_.registers[id].type), 2u); }
-bool Decoder::is_pred(const Operand& o) const { return o.kind == Operand::Kind::kReg && f_.registers[o.id].type == Type::kPred; }
+uint32_t Decoder::reg_bytes(uint32_t id) const {
+  return std::max(type_bytes(f_.registers[id].type), 2u);
+}
+bool Decoder::is_pred(const Operand& o) const {
+  return o.kind == Operand::Kind::kReg && f_.registers[o.id].type == Type::kPred;
+}
 
 void Decoder::layout_registers() {
   top_ = kZeroBytes;
@@ -162,8 +246,8 @@ uint32_t Decoder::constant(uint64_t bits, uint32_t bytes) {
 
 uint32_t Decoder::launch_constant(DecodedFunction::Fix fix) {
   for (const DecodedFunction::Fix& f : out_.fixes)
-    if (f.bytes == fix.bytes && f.global_index == fix.global_index && f.addend == fix.addend && f.param_bytes == fix.param_bytes &&
-        f.param_signed == fix.param_signed)
+    if (f.bytes == fix.bytes && f.global_index == fix.global_index && f.addend == fix.addend &&
+        f.param_bytes == fix.param_bytes && f.param_signed == fix.param_signed)
       return f.offset;
   fix.offset = temp(fix.bytes);
   out_.fixes.push_back(fix);
@@ -196,13 +280,15 @@ uint32_t Decoder::symbol_address(const Operand& o, uint32_t bytes) {
     case Space::kLocal: {
       if (f_.is_entry) return constant(v.offset + off, bytes);
       Op op = make(&run_local_address);
-      op.d = temp(bytes), op.imm = static_cast<int64_t>(v.offset + off), op.size = static_cast<uint8_t>(bytes);
+      op.d = temp(bytes), op.imm = static_cast<int64_t>(v.offset + off),
+      op.size = static_cast<uint8_t>(bytes);
       emit(op);
       return op.d;
     }
     case Space::kGlobal:
     case Space::kConst:
-      if (v.global_index == ~0u) return fail("unresolved external variable '" + std::string(v.name) + "'"), 0;
+      if (v.global_index == ~0u)
+        return fail("unresolved external variable '" + std::string(v.name) + "'"), 0;
       return launch_constant({0, bytes, v.global_index, 0, false, o.offset});
     default:
       return constant(v.offset + off, bytes);
@@ -211,7 +297,8 @@ uint32_t Decoder::symbol_address(const Operand& o, uint32_t bytes) {
 
 uint32_t Decoder::source_bytes(const Operand& o) const {
   if (o.kind == Operand::Kind::kReg) return reg_bytes(o.id);
-  if (o.kind == Operand::Kind::kSpecial) return o.special == kClock64 || o.special == kGlobaltimer ? 8 : 4;
+  if (o.kind == Operand::Kind::kSpecial)
+    return o.special == kClock64 || o.special == kGlobaltimer ? 8 : 4;
   return 0;
 }
 
@@ -223,7 +310,10 @@ uint32_t Decoder::source_any(const Operand& in, uint32_t bytes, Type t) {
   switch (o.kind) {
     case Operand::Kind::kReg:
       if (is_pred(o)) return fail("predicate '" + std::string(o.name) + "' used as a number"), 0;
-      if (reg_bytes(o.id) != bytes) return fail("operand '" + std::string(o.name) + "' of '" + std::string(current_->opcode) + "' has the wrong size"), 0;
+      if (reg_bytes(o.id) != bytes)
+        return fail("operand '" + std::string(o.name) + "' of '" + std::string(current_->opcode) +
+                    "' has the wrong size"),
+               0;
       return reg_offset(o.id);
     case Operand::Kind::kInt:
     case Operand::Kind::kFloat:
@@ -255,14 +345,19 @@ uint32_t Decoder::pred_source(const Operand& o, bool* negated) {
 uint32_t Decoder::dest(const Operand& o, uint32_t bytes) {
   bytes = std::max(bytes, 2u);
   if (o.kind == Operand::Kind::kSink) return temp(bytes);
-  if (o.kind != Operand::Kind::kReg || is_pred(o)) return fail("destination of '" + std::string(current_->opcode) + "' must be a register"), 0;
-  if (reg_bytes(o.id) != bytes) return fail("destination '" + std::string(o.name) + "' of '" + std::string(current_->opcode) + "' has the wrong size"), 0;
+  if (o.kind != Operand::Kind::kReg || is_pred(o))
+    return fail("destination of '" + std::string(current_->opcode) + "' must be a register"), 0;
+  if (reg_bytes(o.id) != bytes)
+    return fail("destination '" + std::string(o.name) + "' of '" + std::string(current_->opcode) +
+                "' has the wrong size"),
+           0;
   return reg_offset(o.id);
 }
 
 uint32_t Decoder::pred_dest(const Operand& o) {
   if (o.kind == Operand::Kind::kSink) return temp(4);
-  if (!is_pred(o)) return fail("destination of '" + std::string(current_->opcode) + "' must be a predicate"), 0;
+  if (!is_pred(o))
+    return fail("destination of '" + std::string(current_->opcode) + "' must be a predicate"), 0;
   return reg_offset(o.id);
 }
 
@@ -287,7 +382,8 @@ bool Decoder::emit(const Op& op) {
   return error_.empty();
 }
 
-// The usual end of a decode method: the handler must exist and every suffix must have been understood.
+// The usual end of a decode method: the handler must exist and every suffix must have been
+// understood.
 bool Decoder::emit_checked(Op op) {
   if (!error_.empty()) return false;
   if (!op.fn || !all_used()) return unsupported();
@@ -303,7 +399,8 @@ bool Decoder::instruction(const Instruction& i) {
 }
 
 void Decoder::finish() {
-  for (const Pending& b : branches_) out_.ops[b.op].target = out_.ops.data() + op_of_[b.instruction];
+  for (const Pending& b : branches_)
+    out_.ops[b.op].target = out_.ops.data() + op_of_[b.instruction];
   for (auto& [list, targets] : tables_)
     for (size_t i = 0; i < targets.size(); ++i) out_.lists[list][i] = op_of_[targets[i]];
   out_.source = &f_;
@@ -312,7 +409,8 @@ void Decoder::finish() {
   out_.frame_bytes = align64(top_ + 32 * out_.param_stride);
   auto formal = [&](const Variable* v) {
     bool reg = v->space == Space::kReg;
-    return Formal{reg, reg ? reg_offset(v->reg_base) : v->offset, reg ? reg_bytes(v->reg_base) : static_cast<uint32_t>(v->bytes)};
+    return Formal{reg, reg ? reg_offset(v->reg_base) : v->offset,
+                  reg ? reg_bytes(v->reg_base) : static_cast<uint32_t>(v->bytes)};
   };
   if (!f_.is_entry) {
     for (const Variable* v : f_.params) out_.params.push_back(formal(v));

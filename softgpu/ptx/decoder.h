@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the body of one function, as used by one kernel, into Ops. Called by program.cc under its lock, on the thread that first
-// needs the kernel. Nothing is executed here. The methods are spread over decoder.cc (operands, constants), decode_arith.cc,
-// decode_memory.cc and decode_control.cc.
+// Turns the body of one function, as used by one kernel, into Ops. Called by program.cc under its
+// lock, on the thread that first needs the kernel. Nothing is executed here. The methods are spread
+// over decoder.cc (operands, constants), decode_arith.cc, decode_memory.cc and decode_control.cc.
 #pragma once
 
 #include <map>
@@ -33,7 +33,8 @@ class Decoder {
   };
   static const std::vector<Entry>& entries();
 
-  // One instruction's suffixes. has() marks a suffix as understood; what nobody understood makes the instruction unsupported.
+  // One instruction's suffixes. has() marks a suffix as understood; what nobody understood makes
+  // the instruction unsupported.
   void split(std::string_view opcode);
   bool has(std::string_view suffix);
   bool has_prefix(std::string_view prefix);
@@ -73,19 +74,56 @@ class Decoder {
   const Operand* element(const Operand& v, uint32_t i) const { return &f_.elements[v.id + i]; }
 
   // decode_arith.cc
-  bool op_add(); bool op_sub(); bool op_mul(); bool op_mad(); bool op_mul24(); bool op_mad24(); bool op_fma(); bool op_div();
-  bool op_rem(); bool op_abs_neg(); bool op_minmax(); bool op_bits(); bool op_bfe(); bool op_bfi(); bool op_bmsk(); bool op_fns();
-  bool op_logic(); bool op_shift(); bool op_shf(); bool op_lop3(); bool op_prmt(); bool op_dp(); bool op_sad(); bool op_addc();
-  bool op_madc(); bool op_unary_float(); bool op_copysign(); bool op_testp(); bool op_setp(); bool op_set(); bool op_selp();
-  bool op_slct(); bool op_szext();
+  bool op_add();
+  bool op_sub();
+  bool op_mul();
+  bool op_mad();
+  bool op_mul24();
+  bool op_mad24();
+  bool op_fma();
+  bool op_div();
+  bool op_rem();
+  bool op_abs_neg();
+  bool op_minmax();
+  bool op_bits();
+  bool op_bfe();
+  bool op_bfi();
+  bool op_bmsk();
+  bool op_fns();
+  bool op_logic();
+  bool op_shift();
+  bool op_shf();
+  bool op_lop3();
+  bool op_prmt();
+  bool op_dp();
+  bool op_sad();
+  bool op_addc();
+  bool op_madc();
+  bool op_unary_float();
+  bool op_copysign();
+  bool op_testp();
+  bool op_setp();
+  bool op_set();
+  bool op_selp();
+  bool op_slct();
+  bool op_szext();
   bool binary(Alu op, Type t, Type tb);
   bool float_op(Falu op, Type t, uint32_t sources);
   bool comparison(Op& op, Type t, bool is_set);
   bool packed_add_sub(Alu op);
 
   // decode_memory.cc
-  bool op_mov(); bool op_ld(); bool op_st(); bool op_cvt(); bool op_cvta(); bool op_isspacep(); bool op_atom(); bool op_nothing();
-  bool op_cvt_pack(); bool op_cp_async(); bool op_mapa();
+  bool op_mov();
+  bool op_ld();
+  bool op_st();
+  bool op_cvt();
+  bool op_cvta();
+  bool op_isspacep();
+  bool op_atom();
+  bool op_nothing();
+  bool op_cvt_pack();
+  bool op_cp_async();
+  bool op_mapa();
   bool move_vector(Type t);
   bool address(const Operand& o, Op& op, MemSpace space);
   bool load_param_constant(const Operand& a, Type t, const std::vector<const Operand*>& regs);
@@ -93,14 +131,33 @@ class Decoder {
   bool vector_registers(const Operand& o, std::vector<const Operand*>& regs);
 
   // decode_control.cc
-  bool op_bra(); bool op_brx(); bool op_call(); bool op_ret(); bool op_exit(); bool op_trap(); bool op_bar(); bool op_membar();
-  bool op_shfl(); bool op_vote(); bool op_activemask(); bool op_match(); bool op_redux(); bool op_nanosleep(); bool op_elect();
-  bool op_mma(); bool op_wmma(); bool op_ldmatrix(); bool op_mbarrier(); bool op_griddep();
+  bool op_bra();
+  bool op_brx();
+  bool op_call();
+  bool op_ret();
+  bool op_exit();
+  bool op_trap();
+  bool op_bar();
+  bool op_membar();
+  bool op_shfl();
+  bool op_vote();
+  bool op_activemask();
+  bool op_match();
+  bool op_redux();
+  bool op_nanosleep();
+  bool op_elect();
+  bool op_mma();
+  bool op_wmma();
+  bool op_ldmatrix();
+  bool op_mbarrier();
+  bool op_griddep();
   bool find_label(std::string_view name, uint32_t scope, uint32_t* index);
   const BranchTable* find_table(std::string_view name, uint32_t scope);
-  bool call_operands(const Operand* returns, const Operand* arguments, const Function* callee, std::vector<uint32_t>& list);
+  bool call_operands(const Operand* returns, const Operand* arguments, const Function* callee,
+                     std::vector<uint32_t>& list);
   bool call_value(const Operand& o, std::vector<uint32_t>& list, bool is_return);
-  bool call_builtin(std::string_view name, const Operand* returns, const Operand* arguments, bool* found);
+  bool call_builtin(std::string_view name, const Operand* returns, const Operand* arguments,
+                    bool* found);
 
   const Module& m_;
   const Function& f_;
@@ -120,23 +177,24 @@ class Decoder {
   };
   std::vector<Pending> branches_;
   std::vector<std::pair<size_t, std::vector<uint32_t>>> tables_;  // brx: index into out_.lists
-  std::vector<uint32_t> op_of_;    // instruction index -> op index
+  std::vector<uint32_t> op_of_;                                   // instruction index -> op index
 };
 
-// Handlers without an instruction-set variant (handlers_control.cc, handlers_warp.cc, handlers_atomic.cc, device_calls.cc).
-Event run_special(const Op&, Warp&, uint32_t);      // imm: SpecialReg, size: bytes
+// Handlers without an instruction-set variant (handlers_control.cc, handlers_warp.cc,
+// handlers_atomic.cc, device_calls.cc).
+Event run_special(const Op&, Warp&, uint32_t);  // imm: SpecialReg, size: bytes
 Event run_local_address(const Op&, Warp&, uint32_t);
-Event run_pack(const Op&, Warp&, uint32_t);         // d <- list, n elements of size bytes
-Event run_unpack(const Op&, Warp&, uint32_t);       // list <- a
-Event run_cvta(const Op&, Warp&, uint32_t);         // imm: window, aux: 1 = to, size: bytes
-Event run_isspacep(const Op&, Warp&, uint32_t);     // imm: MemSpace
+Event run_pack(const Op&, Warp&, uint32_t);      // d <- list, n elements of size bytes
+Event run_unpack(const Op&, Warp&, uint32_t);    // list <- a
+Event run_cvta(const Op&, Warp&, uint32_t);      // imm: window, aux: 1 = to, size: bytes
+Event run_isspacep(const Op&, Warp&, uint32_t);  // imm: MemSpace
 Event run_bra(const Op&, Warp&, uint32_t);
 Event run_brx(const Op&, Warp&, uint32_t);
-Event run_call(const Op&, Warp&, uint32_t);         // aux 1: indirect through a; list: see call_operands
+Event run_call(const Op&, Warp&, uint32_t);  // aux 1: indirect through a; list: see call_operands
 Event run_ret(const Op&, Warp&, uint32_t);
 Event run_exit(const Op&, Warp&, uint32_t);
 Event run_trap(const Op&, Warp&, uint32_t);
-Event run_bar(const Op&, Warp&, uint32_t);          // a: id, b: count; aux 0 sync 1 arrive 2.. red
+Event run_bar(const Op&, Warp&, uint32_t);  // a: id, b: count; aux 0 sync 1 arrive 2.. red
 Event run_warp_sync(const Op&, Warp&, uint32_t);
 Event run_fence(const Op&, Warp&, uint32_t);
 Event run_vote(const Op&, Warp&, uint32_t);
@@ -155,7 +213,7 @@ Event run_ldmatrix(const Op&, Warp&, uint32_t);
 Event run_mbarrier(const Op&, Warp&, uint32_t);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };
-Handler atom_handler(AtomOp op, Type t);            // aux as for loads; d result (0 none), b, c operands
+Handler atom_handler(AtomOp op, Type t);  // aux as for loads; d result (0 none), b, c operands
 Handler mma_handler(uint32_t shape, Type d, Type a, Type b, Type c);
 uint64_t encode_cvt(const CvtMode& m);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free. Arguments are read where the call
-// instruction left them; nothing here trusts a pointer or a format.
+// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free.
+// Arguments are read where the call instruction left them; nothing here trusts a pointer or a
+// format.
 #include <cstdio>
 #include <cstring>
 
@@ -17,8 +18,9 @@ uint64_t argument(const Op& op, Warp& w, uint32_t index, int lane) {
   if (index >= op.list[0]) return 0;
   const uint32_t* item = op.list + 1 + 3 * index;
   const DecodedFunction& f = *w.frame->function;
-  const uint8_t* p = item[0] ? w.regs + item[1] + static_cast<size_t>(lane) * item[2]
-                             : w.regs + f.param_base + static_cast<size_t>(lane) * f.param_stride + item[1];
+  const uint8_t* p =
+      item[0] ? w.regs + item[1] + static_cast<size_t>(lane) * item[2]
+              : w.regs + f.param_base + static_cast<size_t>(lane) * f.param_stride + item[1];
   uint64_t v = 0;
   std::memcpy(&v, p, item[2] < 8 ? item[2] : 8);
   return v;
@@ -30,8 +32,9 @@ void give_back(const Op& op, Warp& w, uint32_t m, uint64_t value) {
   ++item;
   const DecodedFunction& f = *w.frame->function;
   each_active(m, [&](int i) {
-    uint8_t* p = item[0] ? w.regs + item[1] + static_cast<size_t>(i) * item[2]
-                         : w.regs + f.param_base + static_cast<size_t>(i) * f.param_stride + item[1];
+    uint8_t* p = item[0]
+                     ? w.regs + item[1] + static_cast<size_t>(i) * item[2]
+                     : w.regs + f.param_base + static_cast<size_t>(i) * f.param_stride + item[1];
     std::memcpy(p, &value, item[2] < 8 ? item[2] : 8);
   });
 }
@@ -69,26 +72,39 @@ void convert(std::string& out, const std::string& spec, bool wide, char c, Argum
   char buffer[512];
   int n = 0;
   switch (c) {
-    case 'd': case 'i': {
+    case 'd':
+    case 'i': {
       long long v = wide ? static_cast<long long>(a.take(8)) : static_cast<int32_t>(a.take(4));
       n = std::snprintf(buffer, sizeof buffer, (spec + "ll" + c).c_str(), v);
       break;
     }
-    case 'u': case 'x': case 'X': case 'o':
-      n = std::snprintf(buffer, sizeof buffer, (spec + "ll" + c).c_str(), static_cast<unsigned long long>(wide ? a.take(8) : a.take(4)));
+    case 'u':
+    case 'x':
+    case 'X':
+    case 'o':
+      n = std::snprintf(buffer, sizeof buffer, (spec + "ll" + c).c_str(),
+                        static_cast<unsigned long long>(wide ? a.take(8) : a.take(4)));
       break;
     case 'c':
       n = std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), static_cast<int>(a.take(4)));
       break;
     case 'p':
-      n = std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), reinterpret_cast<void*>(a.take(8)));
+      n = std::snprintf(buffer, sizeof buffer, (spec + c).c_str(),
+                        reinterpret_cast<void*>(a.take(8)));
       break;
     case 's': {
       uint64_t address = a.take(8);
       out += address ? read_text(a.w, address, a.lane) : "(null)";
       return;
     }
-    case 'f': case 'F': case 'e': case 'E': case 'g': case 'G': case 'a': case 'A':
+    case 'f':
+    case 'F':
+    case 'e':
+    case 'E':
+    case 'g':
+    case 'G':
+    case 'a':
+    case 'A':
       n = std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), bit_cast_to<double>(a.take(8)));
       break;
     default:
@@ -113,9 +129,12 @@ std::string format_text(const std::string& f, Arguments a) {
     bool wide = false;
     size_t k = i + 1;
     for (; k < f.size() && spec.size() < 24; ++k) {
-      if (f[k] == '*') spec += std::to_string(static_cast<int32_t>(a.take(4)) % 256);
-      else if (std::strchr("+-# 0123456789.", f[k])) spec += f[k];
-      else break;
+      if (f[k] == '*')
+        spec += std::to_string(static_cast<int32_t>(a.take(4)) % 256);
+      else if (std::strchr("+-# 0123456789.", f[k]))
+        spec += f[k];
+      else
+        break;
     }
     for (; k < f.size() && std::strchr("hlLqjzt", f[k]); ++k) wide |= f[k] != 'h';
     // A width of hundreds would overflow nothing but prints nonsense; three digits are plenty.
@@ -146,10 +165,13 @@ Event run_printf(const Op& op, Warp& w, uint32_t m) {
 Event run_assertfail(const Op& op, Warp& w, uint32_t m) {
   const Block& b = *w.block;
   each_active(m, [&](int i) {
-    std::string text = read_text(w, argument(op, w, 1, i), i) + ":" + std::to_string(static_cast<uint32_t>(argument(op, w, 2, i))) + ": " +
-                       read_text(w, argument(op, w, 3, i), i) + ": block: [" + std::to_string(b.ctaid[0]) + "," + std::to_string(b.ctaid[1]) + "," +
-                       std::to_string(b.ctaid[2]) + "], thread: [" + std::to_string(w.tid[0][i]) + "," + std::to_string(w.tid[1][i]) + "," +
-                       std::to_string(w.tid[2][i]) + "] Assertion `" + read_text(w, argument(op, w, 0, i), i) + "` failed.\n";
+    std::string text = read_text(w, argument(op, w, 1, i), i) + ":" +
+                       std::to_string(static_cast<uint32_t>(argument(op, w, 2, i))) + ": " +
+                       read_text(w, argument(op, w, 3, i), i) + ": block: [" +
+                       std::to_string(b.ctaid[0]) + "," + std::to_string(b.ctaid[1]) + "," +
+                       std::to_string(b.ctaid[2]) + "], thread: [" + std::to_string(w.tid[0][i]) +
+                       "," + std::to_string(w.tid[1][i]) + "," + std::to_string(w.tid[2][i]) +
+                       "] Assertion `" + read_text(w, argument(op, w, 0, i), i) + "` failed.\n";
     print(w, text);
   });
   return raise(w, Fault::kAssert, "assertion failed");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution state and the decoded instruction: what decoder*.cc produce, handlers*.cc execute and scheduler.cc drives. A warp's
-// registers are lane arrays in its frame (32 x element, 64-byte aligned; a predicate is one 32-bit mask); immediates are lane arrays
-// too, at the start of the frame. Everything below LaunchState belongs to one engine thread at a time.
+// Execution state and the decoded instruction: what decoder*.cc produce, handlers*.cc execute and
+// scheduler.cc drives. A warp's registers are lane arrays in its frame (32 x element, 64-byte
+// aligned; a predicate is one 32-bit mask); immediates are lane arrays too, at the start of the
+// frame. Everything below LaunchState belongs to one engine thread at a time.
 #pragma once
 
 #include <atomic>
@@ -38,14 +39,14 @@ struct alignas(64) Op {
   uint32_t d = 0, a = 0, b = 0, c = 0;  // frame offsets
   uint32_t pred = 0;                    // frame offset of the guard, 0 = none
   uint32_t pred_xor = 0;
-  int64_t imm = 0;                      // address offset, table, small operands
+  int64_t imm = 0;  // address offset, table, small operands
   union {
-    const uint32_t* list = nullptr;     // vector operands and other variable parts
+    const uint32_t* list = nullptr;  // vector operands and other variable parts
     const Op* target;
     const DecodedFunction* function;
   };
-  uint32_t e = 0;                       // one more frame offset
-  uint32_t source = 0;                  // index into Function::code
+  uint32_t e = 0;       // one more frame offset
+  uint32_t source = 0;  // index into Function::code
   uint8_t n = 0, size = 0;
   uint16_t aux = 0;
 };
@@ -77,7 +78,8 @@ struct DecodedFunction {
 
 struct DecodedKernel {
   std::string error;
-  std::vector<std::unique_ptr<DecodedFunction>> functions;  // by Function::index; null where not reachable
+  std::vector<std::unique_ptr<DecodedFunction>>
+      functions;  // by Function::index; null where not reachable
   const DecodedFunction* entry = nullptr;
   uint32_t static_shared = 0;
   bool has_calls = false;
@@ -126,7 +128,7 @@ struct Split {
   Frame* frame = nullptr;
   uint32_t mask = 0;
   SplitState state = SplitState::kRun;
-  bool forced = false;   // go through a warp-level meeting point without the missing lanes
+  bool forced = false;  // go through a warp-level meeting point without the missing lanes
   uint8_t barrier = 0;
   const Op* waiting = nullptr;
   uint64_t turn = 0;
@@ -134,15 +136,15 @@ struct Split {
 
 struct Warp {
   uint8_t* regs = nullptr;
-  uint32_t mask = 0;        // of the running split
-  uint32_t dead = 0;        // lanes that never existed or have exited
+  uint32_t mask = 0;  // of the running split
+  uint32_t dead = 0;  // lanes that never existed or have exited
   const Op* pc = nullptr;
   Block* block = nullptr;
   Frame* frame = nullptr;
   uint32_t current = 0, count = 0, index = 0, carry = 0, existing = 0;
-  uint32_t yield = 0;       // the program asked for a pause
+  uint32_t yield = 0;  // the program asked for a pause
   uint64_t turn = 0;
-  uint32_t slice = 0;       // steps left before another split gets its turn
+  uint32_t slice = 0;  // steps left before another split gets its turn
   bool rotated = false;
   uint32_t local_stride = 0;
   std::vector<uint8_t> local;
@@ -178,7 +180,8 @@ Event raise(Warp& w, Fault f, const char* text, uint64_t address = 0);
 void drop_frame(Warp& w, Frame* f);
 void add_split(Warp& w, const Op* pc, Frame* frame, uint32_t mask);
 void remove_split(Warp& w, uint32_t index);
-// True when the instruction may run now; otherwise the split was parked and the handler returns Event::kSplits.
+// True when the instruction may run now; otherwise the split was parked and the handler returns
+// Event::kSplits.
 bool meet(const Op& op, Warp& w, uint32_t m, const uint32_t* member_masks);
 void arrive(const Op& op, Warp& w, uint32_t m, uint32_t id, uint32_t count, bool wait);
 void check_barriers(Block& b);

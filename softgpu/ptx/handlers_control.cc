@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers that change which lanes run where: branches, calls, returns, exits, barriers and meeting points. They edit the warp's
-// list of splits; scheduler.cc chooses among them afterwards.
+// Handlers that change which lanes run where: branches, calls, returns, exits, barriers and meeting
+// points. They edit the warp's list of splits; scheduler.cc chooses among them afterwards.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,8 @@ constexpr uint32_t kMaxLocalBytes = 512u << 10;  // the ISA's limit of local mem
 
 uint32_t first_lane(uint32_t m) { return static_cast<uint32_t>(__builtin_ctz(m)); }
 
-// Takes lanes m out of the running split, leaving the others to continue at `rest`. Returns the split that now holds exactly m.
+// Takes lanes m out of the running split, leaving the others to continue at `rest`. Returns the
+// split that now holds exactly m.
 Split& carve(Warp& w, uint32_t m, const Op* rest) {
   Split& s = w.splits[w.current];
   if (m == s.mask) return s;
@@ -40,8 +41,10 @@ Place formal(const Frame& f, const Formal& p) {
 void copy_lanes(const Place& to, const Place& from, uint32_t m) {
   const uint32_t n = std::min(to.bytes, from.bytes);
   each_active(m, [&](int i) {
-    std::memcpy(to.base + static_cast<size_t>(i) * to.stride, from.base + static_cast<size_t>(i) * from.stride, n);
-    if (to.bytes > n) std::memset(to.base + static_cast<size_t>(i) * to.stride + n, 0, to.bytes - n);
+    std::memcpy(to.base + static_cast<size_t>(i) * to.stride,
+                from.base + static_cast<size_t>(i) * from.stride, n);
+    if (to.bytes > n)
+      std::memset(to.base + static_cast<size_t>(i) * to.stride + n, 0, to.bytes - n);
   });
 }
 
@@ -50,7 +53,8 @@ bool grow_local(Warp& w, uint32_t need) {
   if (need > kMaxLocalBytes) return false;
   uint32_t stride = std::min(std::max((need + 255) & ~255u, w.local_stride * 2), kMaxLocalBytes);
   std::vector<uint8_t> fresh(static_cast<size_t>(stride) * 32);
-  for (size_t i = 0; i < 32 && w.local_stride; ++i) std::memcpy(&fresh[i * stride], &w.local[i * w.local_stride], w.local_stride);
+  for (size_t i = 0; i < 32 && w.local_stride; ++i)
+    std::memcpy(&fresh[i * stride], &w.local[i * w.local_stride], w.local_stride);
   w.local.swap(fresh);
   w.local_stride = stride;
   return true;
@@ -159,7 +163,8 @@ Event run_brx(const Op& op, Warp& w, uint32_t m) {
   const uint32_t* a = lanes<uint32_t>(w, op.a);
   const Op* first_op = w.frame->function->ops.data();
   const uint32_t index = a[first_lane(m)];
-  if (index >= static_cast<uint64_t>(op.imm)) return raise(w, Fault::kIllegalInstruction, "branch index out of range", index);
+  if (index >= static_cast<uint64_t>(op.imm))
+    return raise(w, Fault::kIllegalInstruction, "branch index out of range", index);
   uint32_t same = 0;
   each_active(m, [&](int i) { same |= static_cast<uint32_t>(a[i] == index) << i; });
   const Op* target = first_op + op.list[index];
@@ -192,15 +197,19 @@ Event run_call(const Op& op, Warp& w, uint32_t m) {
   }
   const DecodedFunction* f = k.functions[index].get();
   Frame* caller = w.frame;
-  if (!f || f->source->is_entry) return raise(w, Fault::kIllegalInstruction, "call of something that is no function");
+  if (!f || f->source->is_entry)
+    return raise(w, Fault::kIllegalInstruction, "call of something that is no function");
   uint32_t local = caller->local_base + ((caller->function->source->local_bytes + 15) & ~15u);
   if (caller->depth >= kMaxCallDepth || !grow_local(w, local + f->source->local_bytes))
     return raise(w, Fault::kIllegalAddress, "stack overflow");
   const uint32_t n = op.list[0];
-  if (n != f->params.size()) return raise(w, Fault::kIllegalInstruction, "indirect call with a wrong number of arguments");
+  if (n != f->params.size())
+    return raise(w, Fault::kIllegalInstruction, "indirect call with a wrong number of arguments");
   Frame* callee = w.block->pool->take(*f);
-  callee->parent = caller, callee->call = &op, callee->depth = caller->depth + 1, callee->local_base = local, callee->refs = 1;
-  for (uint32_t i = 0; i < n; ++i) copy_lanes(formal(*callee, f->params[i]), actual(*caller, op.list + 1 + 3 * i), m);
+  callee->parent = caller, callee->call = &op, callee->depth = caller->depth + 1,
+  callee->local_base = local, callee->refs = 1;
+  for (uint32_t i = 0; i < n; ++i)
+    copy_lanes(formal(*callee, f->params[i]), actual(*caller, op.list + 1 + 3 * i), m);
   if (rest) add_split(w, &op, caller, rest);
   w.splits[w.current].mask &= ~rest;
   Split& s = carve(w, m, &op + 1);
@@ -214,8 +223,10 @@ Event run_ret(const Op& op, Warp& w, uint32_t m) {
   if (!f->parent) return leave(w, m, &op + 1);
   const Op& call = *f->call;
   const uint32_t* returns = call.list + 1 + 3 * call.list[0];
-  const uint32_t n = std::min<uint32_t>(returns[0], static_cast<uint32_t>(f->function->returns.size()));
-  for (uint32_t i = 0; i < n; ++i) copy_lanes(actual(*f->parent, returns + 1 + 3 * i), formal(*f, f->function->returns[i]), m);
+  const uint32_t n =
+      std::min<uint32_t>(returns[0], static_cast<uint32_t>(f->function->returns.size()));
+  for (uint32_t i = 0; i < n; ++i)
+    copy_lanes(actual(*f->parent, returns + 1 + 3 * i), formal(*f, f->function->returns[i]), m);
   Split& s = carve(w, m, &op + 1);
   s.frame = f->parent;
   s.pc = &call + 1;
@@ -229,7 +240,8 @@ Event run_exit(const Op& op, Warp& w, uint32_t m) { return leave(w, m, &op + 1);
 Event run_trap(const Op&, Warp& w, uint32_t) { return raise(w, Fault::kTrap, "trap instruction"); }
 
 Event run_bar(const Op& op, Warp& w, uint32_t m) {
-  const uint32_t lane = first_lane(m), id = lanes<uint32_t>(w, op.a)[lane], count = op.n ? lanes<uint32_t>(w, op.b)[lane] : 0;
+  const uint32_t lane = first_lane(m), id = lanes<uint32_t>(w, op.a)[lane],
+                 count = op.n ? lanes<uint32_t>(w, op.b)[lane] : 0;
   if (id > 15) return raise(w, Fault::kIllegalInstruction, "barrier number above 15", id);
   Block& b = *w.block;
   BarrierState& s = b.barriers[id];

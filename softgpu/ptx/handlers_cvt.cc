@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between number types. Frequent pairs have vector loops; everything else goes lane by lane through one exact routine.
-// Compiled once per instruction set.
+// Conversions between number types. Frequent pairs have vector loops; everything else goes lane by
+// lane through one exact routine. Compiled once per instruction set.
 #include <cmath>
 
 #include "softgpu/ptx/handlers_isa.h"
@@ -10,7 +10,8 @@ namespace tendril::softgpu {
 namespace TENDRIL_ISA {
 namespace {
 
-// One lane's value on its way: either an integer (sign and magnitude) or a double, which holds every narrower float exactly.
+// One lane's value on its way: either an integer (sign and magnitude) or a double, which holds
+// every narrower float exactly.
 struct Value {
   bool integer = true, negative = false;
   uint64_t magnitude = 0;
@@ -21,13 +22,15 @@ struct General {  // unpacked from Op::imm
   CvtMode m;
 };
 [[maybe_unused]] inline uint64_t pack(const CvtMode& m) {
-  return static_cast<uint64_t>(m.to) | static_cast<uint64_t>(m.from) << 8 | static_cast<uint64_t>(m.round) << 16 |
-         static_cast<uint64_t>(m.integral) << 24 | static_cast<uint64_t>(m.sat) << 25 | static_cast<uint64_t>(m.ftz) << 26 |
+  return static_cast<uint64_t>(m.to) | static_cast<uint64_t>(m.from) << 8 |
+         static_cast<uint64_t>(m.round) << 16 | static_cast<uint64_t>(m.integral) << 24 |
+         static_cast<uint64_t>(m.sat) << 25 | static_cast<uint64_t>(m.ftz) << 26 |
          static_cast<uint64_t>(m.relu) << 27 | static_cast<uint64_t>(m.dest_bytes) << 32;
 }
 inline CvtMode unpack(uint64_t v) {
   CvtMode m;
-  m.to = static_cast<Type>(v & 0xFF), m.from = static_cast<Type>(v >> 8 & 0xFF), m.round = static_cast<Round>(v >> 16 & 0xFF);
+  m.to = static_cast<Type>(v & 0xFF), m.from = static_cast<Type>(v >> 8 & 0xFF),
+  m.round = static_cast<Round>(v >> 16 & 0xFF);
   m.integral = v >> 24 & 1, m.sat = v >> 25 & 1, m.ftz = v >> 26 & 1, m.relu = v >> 27 & 1;
   m.dest_bytes = static_cast<uint32_t>(v >> 32);
   return m;
@@ -35,9 +38,12 @@ inline CvtMode unpack(uint64_t v) {
 
 double round_integral(double v, Round r) {
   switch (r) {
-    case kRoundZero: return std::trunc(v);
-    case kRoundDown: return std::floor(v);
-    case kRoundUp: return std::ceil(v);
+    case kRoundZero:
+      return std::trunc(v);
+    case kRoundDown:
+      return std::floor(v);
+    case kRoundUp:
+      return std::ceil(v);
     default: {
       double f = std::floor(v), d = v - f;
       double n = d > 0.5 || (d == 0.5 && std::fmod(f, 2.0) != 0) ? f + 1 : f;
@@ -50,21 +56,44 @@ Value read(Type t, bool ftz, uint64_t bits) {
   Value v;
   v.integer = !is_float(t);
   switch (t) {
-    case Type::kS8: bits = static_cast<uint64_t>(static_cast<int8_t>(bits)); break;
-    case Type::kS16: bits = static_cast<uint64_t>(static_cast<int16_t>(bits)); break;
-    case Type::kS32: bits = static_cast<uint64_t>(static_cast<int32_t>(bits)); break;
-    case Type::kU8: case Type::kB8: bits &= 0xFF; break;
-    case Type::kU16: case Type::kB16: bits &= 0xFFFF; break;
-    case Type::kU32: case Type::kB32: bits &= 0xFFFFFFFF; break;
-    case Type::kF16: v.number = half_to_float(static_cast<uint16_t>(bits)); break;
-    case Type::kBF16: v.number = bf16_to_float(static_cast<uint16_t>(bits)); break;
-    case Type::kF32: case Type::kTF32: {
+    case Type::kS8:
+      bits = static_cast<uint64_t>(static_cast<int8_t>(bits));
+      break;
+    case Type::kS16:
+      bits = static_cast<uint64_t>(static_cast<int16_t>(bits));
+      break;
+    case Type::kS32:
+      bits = static_cast<uint64_t>(static_cast<int32_t>(bits));
+      break;
+    case Type::kU8:
+    case Type::kB8:
+      bits &= 0xFF;
+      break;
+    case Type::kU16:
+    case Type::kB16:
+      bits &= 0xFFFF;
+      break;
+    case Type::kU32:
+    case Type::kB32:
+      bits &= 0xFFFFFFFF;
+      break;
+    case Type::kF16:
+      v.number = half_to_float(static_cast<uint16_t>(bits));
+      break;
+    case Type::kBF16:
+      v.number = bf16_to_float(static_cast<uint16_t>(bits));
+      break;
+    case Type::kF32:
+    case Type::kTF32: {
       float f = bit_cast_to<float>(static_cast<uint32_t>(bits));
       v.number = ftz ? flush(f) : f;
       break;
     }
-    case Type::kF64: v.number = bit_cast_to<double>(bits); break;
-    default: break;
+    case Type::kF64:
+      v.number = bit_cast_to<double>(bits);
+      break;
+    default:
+      break;
   }
   if (v.integer) {
     v.negative = is_signed(t) && static_cast<int64_t>(bits) < 0;
@@ -77,14 +106,18 @@ uint64_t clamp_integer(bool negative, uint64_t magnitude, Type to) {
   unsigned bits = type_bytes(to) * 8;
   uint64_t top = is_signed(to) ? (1ull << (bits - 1)) - 1 : bits == 64 ? ~0ull : (1ull << bits) - 1;
   uint64_t bottom = is_signed(to) ? 1ull << (bits - 1) : 0;
-  return negative ? 0 - (magnitude > bottom ? bottom : magnitude) : (magnitude > top ? top : magnitude);
+  return negative ? 0 - (magnitude > bottom ? bottom : magnitude)
+                  : (magnitude > top ? top : magnitude);
 }
 
-// Float to integer always clamps; NaN gives 0 for narrow types and what hardware gives for the wide ones.
+// Float to integer always clamps; NaN gives 0 for narrow types and what hardware gives for the wide
+// ones.
 uint64_t to_integer(double v, const CvtMode& m) {
   if (v != v) {
     if (type_bytes(m.to) == 8) return 0x8000000000000000ull;
-    return type_bytes(m.to) == 4 && type_bytes(m.from) == 8 ? (is_signed(m.to) ? 0x80000000u : 0x80000000u) : 0;
+    return type_bytes(m.to) == 4 && type_bytes(m.from) == 8
+               ? (is_signed(m.to) ? 0x80000000u : 0x80000000u)
+               : 0;
   }
   double r = round_integral(v, m.round);
   bool negative = r < 0;
@@ -94,7 +127,11 @@ uint64_t to_integer(double v, const CvtMode& m) {
 }
 
 uint64_t to_float(const Value& v, const CvtMode& m) {
-  int mbits = m.to == Type::kF64 ? 52 : m.to == Type::kF32 ? 23 : m.to == Type::kTF32 ? 10 : m.to == Type::kF16 ? 10 : 7;
+  int mbits = m.to == Type::kF64    ? 52
+              : m.to == Type::kF32  ? 23
+              : m.to == Type::kTF32 ? 10
+              : m.to == Type::kF16  ? 10
+                                    : 7;
   int ebits = m.to == Type::kF64 ? 11 : m.to == Type::kF16 ? 5 : 8;
   if (v.integer) {
     uint64_t r = narrow_parts(v.negative, v.magnitude, 0, mbits, ebits, m.round);
@@ -108,7 +145,8 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
   if (m.relu && !(x != x)) x = x > 0 ? x : 0.0;
   if (m.to == Type::kF64) return bit_cast_to<uint64_t>(x);
   uint64_t r = narrow_double(x, mbits, ebits, m.integral ? kRoundNearest : m.round);
-  if (m.to == Type::kF32 && m.ftz) r = bit_cast_to<uint32_t>(flush(bit_cast_to<float>(static_cast<uint32_t>(r))));
+  if (m.to == Type::kF32 && m.ftz)
+    r = bit_cast_to<uint32_t>(flush(bit_cast_to<float>(static_cast<uint32_t>(r))));
   return m.to == Type::kTF32 ? r << 13 : r;
 }
 
@@ -116,12 +154,16 @@ uint64_t convert(uint64_t bits, const CvtMode& m) {
   Value v = read(m.from, m.ftz, bits);
   if (is_float(m.to)) return to_float(v, m);
   uint64_t r;
-  if (!v.integer) r = to_integer(v.number, m);
-  else if (m.sat) r = clamp_integer(v.negative, v.magnitude, m.to);
-  else r = v.negative ? 0 - v.magnitude : v.magnitude;
+  if (!v.integer)
+    r = to_integer(v.number, m);
+  else if (m.sat)
+    r = clamp_integer(v.negative, v.magnitude, m.to);
+  else
+    r = v.negative ? 0 - v.magnitude : v.magnitude;
   // The result fills the destination register, extended by the type's sign.
   unsigned spare = 64 - type_bytes(m.to) * 8;
-  return is_signed(m.to) ? static_cast<uint64_t>(static_cast<int64_t>(r << spare) >> spare) : r << spare >> spare;
+  return is_signed(m.to) ? static_cast<uint64_t>(static_cast<int64_t>(r << spare) >> spare)
+                         : r << spare >> spare;
 }
 
 uint64_t peek(const uint8_t* p, uint32_t bytes) {
@@ -147,7 +189,8 @@ Event pack_two(const Op& op, Warp& w, uint32_t m) {
   uint32_t* d = lanes<uint32_t>(w, op.d);
   const uint32_t *a = lanes<uint32_t>(w, op.a), *b = lanes<uint32_t>(w, op.b);
   each_active(m, [&](int i) {
-    d[i] = static_cast<uint32_t>(convert(a[i], mode)) << 16 | (static_cast<uint32_t>(convert(b[i], mode)) & 0xFFFF);
+    d[i] = static_cast<uint32_t>(convert(a[i], mode)) << 16 |
+           (static_cast<uint32_t>(convert(b[i], mode)) & 0xFFFF);
   });
   return Event::kNext;
 }
@@ -188,34 +231,50 @@ template <class Mid>
 Handler integer_pair(uint32_t from, uint32_t to) {
 #define TENDRIL_PAIR(F, T) \
   if (from == sizeof(F) && to == sizeof(T)) return &simple<T, Mid, F>;
-  TENDRIL_PAIR(uint16_t, uint16_t) TENDRIL_PAIR(uint16_t, uint32_t) TENDRIL_PAIR(uint16_t, uint64_t) TENDRIL_PAIR(uint32_t, uint16_t)
-  TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t) TENDRIL_PAIR(uint64_t, uint16_t) TENDRIL_PAIR(uint64_t, uint32_t)
-  TENDRIL_PAIR(uint64_t, uint64_t)
+  TENDRIL_PAIR(uint16_t, uint16_t)
+  TENDRIL_PAIR(uint16_t, uint32_t) TENDRIL_PAIR(uint16_t, uint64_t) TENDRIL_PAIR(uint32_t, uint16_t)
+      TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t)
+          TENDRIL_PAIR(uint64_t, uint16_t) TENDRIL_PAIR(uint64_t, uint32_t)
+              TENDRIL_PAIR(uint64_t, uint64_t)
 #undef TENDRIL_PAIR
-  return nullptr;
+                  return nullptr;
 }
 
 // Integer to integer without saturation: truncate or extend through the narrower of the two types.
 Handler integer_handler(const CvtMode& m, uint32_t source_bytes) {
   Type narrow = type_bytes(m.to) < type_bytes(m.from) ? m.to : m.from;
   switch (narrow) {
-    case Type::kU8: case Type::kB8: return integer_pair<uint8_t>(source_bytes, m.dest_bytes);
-    case Type::kS8: return type_bytes(m.to) == type_bytes(m.from) && m.to != m.from ? nullptr : integer_pair<int8_t>(source_bytes, m.dest_bytes);
-    case Type::kU16: case Type::kB16: return integer_pair<uint16_t>(source_bytes, m.dest_bytes);
-    case Type::kS16: return integer_pair<int16_t>(source_bytes, m.dest_bytes);
-    case Type::kU32: case Type::kB32: return integer_pair<uint32_t>(source_bytes, m.dest_bytes);
-    case Type::kS32: return integer_pair<int32_t>(source_bytes, m.dest_bytes);
-    default: return integer_pair<uint64_t>(source_bytes, m.dest_bytes);
+    case Type::kU8:
+    case Type::kB8:
+      return integer_pair<uint8_t>(source_bytes, m.dest_bytes);
+    case Type::kS8:
+      return type_bytes(m.to) == type_bytes(m.from) && m.to != m.from
+                 ? nullptr
+                 : integer_pair<int8_t>(source_bytes, m.dest_bytes);
+    case Type::kU16:
+    case Type::kB16:
+      return integer_pair<uint16_t>(source_bytes, m.dest_bytes);
+    case Type::kS16:
+      return integer_pair<int16_t>(source_bytes, m.dest_bytes);
+    case Type::kU32:
+    case Type::kB32:
+      return integer_pair<uint32_t>(source_bytes, m.dest_bytes);
+    case Type::kS32:
+      return integer_pair<int32_t>(source_bytes, m.dest_bytes);
+    default:
+      return integer_pair<uint64_t>(source_bytes, m.dest_bytes);
   }
 }
 
 }  // namespace
 
-// CvtMode::dest_bytes arrives as destination | source register bytes << 8; the decoder stores encode_cvt() in Op::imm.
+// CvtMode::dest_bytes arrives as destination | source register bytes << 8; the decoder stores
+// encode_cvt() in Op::imm.
 Handler cvt_handler(CvtMode m) {
   uint32_t source = m.dest_bytes >> 8;
   m.dest_bytes &= 0xFF;
-  if (m.to == Type::kF16x2 || m.to == Type::kBF16x2) return m.from == Type::kF32 ? &pack_two : nullptr;
+  if (m.to == Type::kF16x2 || m.to == Type::kBF16x2)
+    return m.from == Type::kF32 ? &pack_two : nullptr;
   bool plain = !m.sat && !m.ftz && !m.relu;
   bool same_width_signs = type_bytes(m.to) == type_bytes(m.from) && m.to != m.from;
   if (!is_float(m.to) && !is_float(m.from)) {
@@ -225,14 +284,19 @@ Handler cvt_handler(CvtMode m) {
     return &general;
   }
   if (plain && !m.integral && m.round == kRoundNearest) {
-    if (m.to == Type::kF32 && m.from == Type::kS32 && source == 4) return &simple<float, float, int32_t>;
-    if (m.to == Type::kF32 && m.from == Type::kU32 && source == 4) return &simple<float, float, uint32_t>;
-    if (m.to == Type::kF64 && m.from == Type::kS32 && source == 4) return &simple<double, double, int32_t>;
+    if (m.to == Type::kF32 && m.from == Type::kS32 && source == 4)
+      return &simple<float, float, int32_t>;
+    if (m.to == Type::kF32 && m.from == Type::kU32 && source == 4)
+      return &simple<float, float, uint32_t>;
+    if (m.to == Type::kF64 && m.from == Type::kS32 && source == 4)
+      return &simple<double, double, int32_t>;
     if (m.to == Type::kF64 && m.from == Type::kF32) return &simple<double, double, float>;
     if (m.to == Type::kF32 && m.from == Type::kF16 && m.dest_bytes == 4) return &float_from_half;
     if (m.to == Type::kF16 && m.from == Type::kF32 && m.dest_bytes == 2) return &half_from_float;
   }
-  if (plain && m.to == Type::kS32 && m.from == Type::kF32 && m.round == kRoundZero && m.dest_bytes == 4) return &int_from_float;
+  if (plain && m.to == Type::kS32 && m.from == Type::kF32 && m.round == kRoundZero &&
+      m.dest_bytes == 4)
+    return &int_from_float;
   return &general;
 }
 

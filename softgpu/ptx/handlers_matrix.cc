@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions and transaction barriers. Not implemented yet: the decoder names them as unsupported.
+// Matrix instructions and transaction barriers. Not implemented yet: the decoder names them as
+// unsupported.
 #include "softgpu/ptx/decoder.h"
 
 namespace tendril::softgpu {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores. A warp's 32 addresses are checked together where possible: one bounds check on the smallest and largest, then one
-// copy (contiguous), one broadcast (uniform) or an unchecked gather. Lanes are looked at one by one only when that fails, which is
-// also where faults are found. Compiled once per instruction set.
+// Loads and stores. A warp's 32 addresses are checked together where possible: one bounds check on
+// the smallest and largest, then one copy (contiguous), one broadcast (uniform) or an unchecked
+// gather. Lanes are looked at one by one only when that fails, which is also where faults are
+// found. Compiled once per instruction set.
 #include "softgpu/ptx/handlers_isa.h"
 #include "softgpu/ptx/lanes.h"
 #include "softgpu/ptx/memory.h"
@@ -48,7 +49,10 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
   MemSpace s = x.space;
   if (s == MemSpace::kGeneric && x.low >> 56 == x.high >> 56) {
     uint64_t window = x.low >> 56;
-    s = window == kSharedWindow >> 56 ? MemSpace::kShared : window == kLocalWindow >> 56 ? MemSpace::kLocal : window == kParamWindow >> 56 ? MemSpace::kParamKernel : MemSpace::kGlobal;
+    s = window == kSharedWindow >> 56  ? MemSpace::kShared
+        : window == kLocalWindow >> 56 ? MemSpace::kLocal
+        : window == kParamWindow >> 56 ? MemSpace::kParamKernel
+                                       : MemSpace::kGlobal;
     if (s == MemSpace::kShared || s == MemSpace::kLocal) {
       for (uint64_t& a : x.address) a &= ~(0xFFull << 56);
       x.low &= ~(0xFFull << 56), x.high &= ~(0xFFull << 56);
@@ -56,7 +60,9 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
     x.space = s;
   }
   switch (s) {
-    case MemSpace::kGlobal: find_global(x, w, size); break;
+    case MemSpace::kGlobal:
+      find_global(x, w, size);
+      break;
     case MemSpace::kShared:
       if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high) x.base = b.shared;
       break;
@@ -68,16 +74,19 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
         x.contiguous = false;
       }
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
-// Fills in addresses and tries to resolve them together. Inactive lanes take the address of an active one.
+// Fills in addresses and tries to resolve them together. Inactive lanes take the address of an
+// active one.
 inline void prepare(Access& x, const Op& op, Warp& w, uint32_t m, uint32_t size) {
   const uint64_t imm = static_cast<uint64_t>(op.imm);
   if (op.aux & 1) {
     const uint32_t* a = lanes<uint32_t>(w, op.a);
-    for (int i = 0; i < 32; ++i) x.address[i] = static_cast<uint32_t>(a[i] + static_cast<uint32_t>(imm));
+    for (int i = 0; i < 32; ++i)
+      x.address[i] = static_cast<uint32_t>(a[i] + static_cast<uint32_t>(imm));
   } else {
     const uint64_t* a = lanes<uint64_t>(w, op.a);
     for (int i = 0; i < 32; ++i) x.address[i] = a[i] + imm;
@@ -148,7 +157,8 @@ Event load(const Op& op, Warp& w, uint32_t m) {
     uint8_t* pointer[32];
     if (!by_lane(x, w, m, size, pointer)) return Event::kFault;
     each_active(m, [&](int i) {
-      R value[V];  // all elements are read before a register changes: the address may be one of them
+      R value[V];  // all elements are read before a register changes: the address may be one of
+                   // them
       for (int k = 0; k < V; ++k) value[k] = static_cast<R>(fetch<M>(pointer[i] + k * sizeof(M)));
       for (int k = 0; k < V; ++k) lanes<R>(w, register_of<V>(op, k))[i] = value[k];
     });
@@ -164,9 +174,12 @@ Event load(const Op& op, Warp& w, uint32_t m) {
     for (int k = 0; k < V; ++k) {
       R* d = lanes<R>(w, register_of<V>(op, k));
       if (whole(w, m)) {
-        for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
+        for (int i = 0; i < 32; ++i)
+          d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
       } else {
-        each_active(m, [&](int i) { d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M))); });
+        each_active(m, [&](int i) {
+          d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
+        });
       }
     }
   }
@@ -210,29 +223,46 @@ Event store(const Op& op, Warp& w, uint32_t m) {
 template <class M, class R>
 Handler by_vector(bool is_load, uint32_t vec) {
   switch (vec) {
-    case 1: return is_load ? &load<M, R, 1> : &store<M, R, 1>;
-    case 2: return is_load ? &load<M, R, 2> : &store<M, R, 2>;
-    case 4: return is_load ? &load<M, R, 4> : &store<M, R, 4>;
-    case 8: return is_load ? &load<M, R, 8> : &store<M, R, 8>;
-    default: return nullptr;
+    case 1:
+      return is_load ? &load<M, R, 1> : &store<M, R, 1>;
+    case 2:
+      return is_load ? &load<M, R, 2> : &store<M, R, 2>;
+    case 4:
+      return is_load ? &load<M, R, 4> : &store<M, R, 4>;
+    case 8:
+      return is_load ? &load<M, R, 8> : &store<M, R, 8>;
+    default:
+      return nullptr;
   }
 }
 template <class M>
 Handler by_register(bool is_load, uint32_t reg_bytes, uint32_t vec) {
   switch (reg_bytes) {
-    case 2: return sizeof(M) <= 2 ? by_vector<M, uint16_t>(is_load, vec) : nullptr;
-    case 4: return sizeof(M) <= 4 ? by_vector<M, uint32_t>(is_load, vec) : nullptr;
-    case 8: return by_vector<M, uint64_t>(is_load, vec);
-    default: return nullptr;
+    case 2:
+      return sizeof(M) <= 2 ? by_vector<M, uint16_t>(is_load, vec) : nullptr;
+    case 4:
+      return sizeof(M) <= 4 ? by_vector<M, uint32_t>(is_load, vec) : nullptr;
+    case 8:
+      return by_vector<M, uint64_t>(is_load, vec);
+    default:
+      return nullptr;
   }
 }
 Handler by_width(bool is_load, uint32_t bytes, uint32_t reg_bytes, bool is_signed, uint32_t vec) {
   switch (bytes) {
-    case 1: return is_signed ? by_register<int8_t>(is_load, reg_bytes, vec) : by_register<uint8_t>(is_load, reg_bytes, vec);
-    case 2: return is_signed ? by_register<int16_t>(is_load, reg_bytes, vec) : by_register<uint16_t>(is_load, reg_bytes, vec);
-    case 4: return is_signed ? by_register<int32_t>(is_load, reg_bytes, vec) : by_register<uint32_t>(is_load, reg_bytes, vec);
-    case 8: return reg_bytes == 8 ? by_vector<uint64_t, uint64_t>(is_load, vec) : nullptr;
-    default: return nullptr;
+    case 1:
+      return is_signed ? by_register<int8_t>(is_load, reg_bytes, vec)
+                       : by_register<uint8_t>(is_load, reg_bytes, vec);
+    case 2:
+      return is_signed ? by_register<int16_t>(is_load, reg_bytes, vec)
+                       : by_register<uint16_t>(is_load, reg_bytes, vec);
+    case 4:
+      return is_signed ? by_register<int32_t>(is_load, reg_bytes, vec)
+                       : by_register<uint32_t>(is_load, reg_bytes, vec);
+    case 8:
+      return reg_bytes == 8 ? by_vector<uint64_t, uint64_t>(is_load, vec) : nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -55,9 +55,12 @@ inline uint32_t combine(const Op& op, Warp& w, uint32_t r) {
   if (!(op.aux & 3)) return r;
   uint32_t c = predicate(w, op.c) ^ (op.aux & 16 ? ~0u : 0u);
   switch (op.aux & 3) {
-    case 1: return r & c;
-    case 2: return r | c;
-    default: return r ^ c;
+    case 1:
+      return r & c;
+    case 2:
+      return r | c;
+    default:
+      return r ^ c;
   }
 }
 
@@ -85,8 +88,8 @@ Event set(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// set on f16x2/bf16x2: both halves, results packed (aux bit 5: destination halves get 1.0 or ones by imm's halves). setp writes p and
-// q from the low and high halves.
+// set on f16x2/bf16x2: both halves, results packed (aux bit 5: destination halves get 1.0 or ones
+// by imm's halves). setp writes p and q from the low and high halves.
 template <Cmp K, class V>
 Event packed(const Op& op, Warp& w, uint32_t m) {
   const uint16_t *a = lanes<uint16_t>(w, op.a), *b = lanes<uint16_t>(w, op.b);
@@ -99,7 +102,8 @@ Event packed(const Op& op, Warp& w, uint32_t m) {
   if (op.aux & 32) {
     uint32_t* d = lanes<uint32_t>(w, op.d);
     uint32_t one = static_cast<uint32_t>(op.imm) & 0xFFFF;
-    each_active(m, [&](int i) { d[i] = (low >> i & 1 ? one : 0) | (top >> i & 1 ? one << 16 : 0); });
+    each_active(m,
+                [&](int i) { d[i] = (low >> i & 1 ? one : 0) | (top >> i & 1 ? one << 16 : 0); });
   } else {
     set_predicate(w, op.d, m, low);
     if (op.e) set_predicate(w, op.e, m, top);
@@ -111,9 +115,12 @@ template <class V, bool Set>
 Handler by_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
-  case Cmp::K: return Set ? &set<Cmp::K, V> : &setp<Cmp::K, V>;
-    TENDRIL_CMP(kEq) TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu)
-    TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
+  case Cmp::K:         \
+    return Set ? &set<Cmp::K, V> : &setp<Cmp::K, V>;
+    TENDRIL_CMP(kEq)
+    TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
+        TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu)
+            TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
 #undef TENDRIL_CMP
   }
   return nullptr;
@@ -122,19 +129,24 @@ template <class T, bool Set>
 Handler by_int_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
-  case Cmp::K: return Set ? &set<Cmp::K, Plain<T>> : &setp<Cmp::K, Plain<T>>;
-    TENDRIL_CMP(kEq) TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
+  case Cmp::K:         \
+    return Set ? &set<Cmp::K, Plain<T>> : &setp<Cmp::K, Plain<T>>;
+    TENDRIL_CMP(kEq)
+    TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
 #undef TENDRIL_CMP
-    default: return nullptr;
+        default : return nullptr;
   }
 }
 template <class V>
 Handler by_packed_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
-  case Cmp::K: return &packed<Cmp::K, V>;
-    TENDRIL_CMP(kEq) TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu)
-    TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
+  case Cmp::K:         \
+    return &packed<Cmp::K, V>;
+    TENDRIL_CMP(kEq)
+    TENDRIL_CMP(kNe) TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
+        TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu)
+            TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
 #undef TENDRIL_CMP
   }
   return nullptr;
@@ -143,19 +155,35 @@ Handler by_packed_cmp(Cmp c) {
 template <bool Set>
 Handler compare_handler(Cmp c, Type t, bool ftz) {
   switch (t) {
-    case Type::kB16: case Type::kU16: return by_int_cmp<uint16_t, Set>(c);
-    case Type::kS16: return by_int_cmp<int16_t, Set>(c);
-    case Type::kB32: case Type::kU32: return by_int_cmp<uint32_t, Set>(c);
-    case Type::kS32: return by_int_cmp<int32_t, Set>(c);
-    case Type::kB64: case Type::kU64: return by_int_cmp<uint64_t, Set>(c);
-    case Type::kS64: return by_int_cmp<int64_t, Set>(c);
-    case Type::kF32: return ftz ? by_cmp<Flushed, Set>(c) : by_cmp<Plain<float>, Set>(c);
-    case Type::kF64: return by_cmp<Plain<double>, Set>(c);
-    case Type::kF16: return by_cmp<Half, Set>(c);
-    case Type::kBF16: return by_cmp<Bf16, Set>(c);
-    case Type::kF16x2: return by_packed_cmp<Half>(c);
-    case Type::kBF16x2: return by_packed_cmp<Bf16>(c);
-    default: return nullptr;
+    case Type::kB16:
+    case Type::kU16:
+      return by_int_cmp<uint16_t, Set>(c);
+    case Type::kS16:
+      return by_int_cmp<int16_t, Set>(c);
+    case Type::kB32:
+    case Type::kU32:
+      return by_int_cmp<uint32_t, Set>(c);
+    case Type::kS32:
+      return by_int_cmp<int32_t, Set>(c);
+    case Type::kB64:
+    case Type::kU64:
+      return by_int_cmp<uint64_t, Set>(c);
+    case Type::kS64:
+      return by_int_cmp<int64_t, Set>(c);
+    case Type::kF32:
+      return ftz ? by_cmp<Flushed, Set>(c) : by_cmp<Plain<float>, Set>(c);
+    case Type::kF64:
+      return by_cmp<Plain<double>, Set>(c);
+    case Type::kF16:
+      return by_cmp<Half, Set>(c);
+    case Type::kBF16:
+      return by_cmp<Bf16, Set>(c);
+    case Type::kF16x2:
+      return by_packed_cmp<Half>(c);
+    case Type::kBF16x2:
+      return by_packed_cmp<Bf16>(c);
+    default:
+      return nullptr;
   }
 }
 
@@ -172,8 +200,10 @@ template <class T>
 Event mov(const Op& op, Warp& w, uint32_t m) {
   T* d = lanes<T>(w, op.d);
   const T* a = lanes<T>(w, op.a);
-  if (whole(w, m)) __builtin_memcpy(d, a, 32 * sizeof(T));
-  else each(w, m, d, [&](int i) { return a[i]; });
+  if (whole(w, m))
+    __builtin_memcpy(d, a, 32 * sizeof(T));
+  else
+    each(w, m, d, [&](int i) { return a[i]; });
   return Event::kNext;
 }
 
@@ -188,7 +218,8 @@ Event testp(const Op& op, Warp& w, uint32_t m) {
     if constexpr (K == TestP::kInfinite) return v == inf;
     if constexpr (K == TestP::kNumber) return v <= inf;
     if constexpr (K == TestP::kNotANumber) return v > inf;
-    if constexpr (K == TestP::kNormal) return v < inf && v >= (U(1) << Mant);
+    if constexpr (K == TestP::kNormal)
+      return v == 0 || (v < inf && v >= (U(1) << Mant));  // the ISA counts zeros as normal
     return v != 0 && v < (U(1) << Mant);
   });
   set_predicate(w, op.d, m, r);
@@ -196,23 +227,32 @@ Event testp(const Op& op, Warp& w, uint32_t m) {
 }
 template <TestP K>
 Handler testp_type(Type t) {
-  return t == Type::kF64 ? &testp<K, double, uint64_t, 52> : t == Type::kF32 ? &testp<K, float, uint32_t, 23> : nullptr;
+  return t == Type::kF64   ? &testp<K, double, uint64_t, 52>
+         : t == Type::kF32 ? &testp<K, float, uint32_t, 23>
+                           : nullptr;
 }
 
 // Op::aux: bit 0 a negated, bit 1 b negated.
 template <Alu K>
 Event logic(const Op& op, Warp& w, uint32_t m) {
-  uint32_t a = predicate(w, op.a) ^ (op.aux & 1 ? ~0u : 0), b = predicate(w, op.b) ^ (op.aux & 2 ? ~0u : 0);
-  uint32_t r = K == Alu::kAnd ? a & b : K == Alu::kOr ? a | b : K == Alu::kXor ? a ^ b : K == Alu::kNot ? ~a : a;
+  uint32_t a = predicate(w, op.a) ^ (op.aux & 1 ? ~0u : 0),
+           b = predicate(w, op.b) ^ (op.aux & 2 ? ~0u : 0);
+  uint32_t r = K == Alu::kAnd   ? a & b
+               : K == Alu::kOr  ? a | b
+               : K == Alu::kXor ? a ^ b
+               : K == Alu::kNot ? ~a
+                                : a;
   set_predicate(w, op.d, m, r);
   return Event::kNext;
 }
 
-// Lanes read from inactive ones get 0, as measured on hardware. Op::list: member masks' frame offset in e when `.sync`.
+// Lanes read from inactive ones get 0, as measured on hardware. Op::list: member masks' frame
+// offset in e when `.sync`.
 template <int Mode>
 Event shuffle(const Op& op, Warp& w, uint32_t m) {
   uint32_t* d = lanes<uint32_t>(w, op.d);
-  const uint32_t *a = lanes<uint32_t>(w, op.a), *b = lanes<uint32_t>(w, op.b), *c = lanes<uint32_t>(w, op.c);
+  const uint32_t *a = lanes<uint32_t>(w, op.a), *b = lanes<uint32_t>(w, op.b),
+                 *c = lanes<uint32_t>(w, op.c);
   if (op.aux && !meet(op, w, m, lanes<uint32_t>(w, op.e))) return Event::kSplits;
   alignas(64) uint32_t value[32], r[32];
   for (int i = 0; i < 32; ++i) value[i] = (m >> i & 1) ? a[i] : 0;
@@ -221,7 +261,10 @@ Event shuffle(const Op& op, Warp& w, uint32_t m) {
     const int lane = i;
     int bv = b[i] & 31, mask = c[i] >> 8 & 31, clamp = c[i] & 31;
     int max_lane = (lane & mask) | (clamp & ~mask & 31), min_lane = lane & mask;
-    int j = Mode == 0 ? lane - bv : Mode == 1 ? lane + bv : Mode == 2 ? lane ^ bv : min_lane | (bv & ~mask & 31);
+    int j = Mode == 0   ? lane - bv
+            : Mode == 1 ? lane + bv
+            : Mode == 2 ? lane ^ bv
+                        : min_lane | (bv & ~mask & 31);
     bool in = Mode == 0 ? j >= max_lane : j <= max_lane;
     j = in ? j : lane;
     ok[i] = in;
@@ -240,37 +283,59 @@ Event shuffle(const Op& op, Warp& w, uint32_t m) {
 Handler setp_handler(Cmp c, Type t, bool ftz) { return compare_handler<false>(c, t, ftz); }
 Handler set_handler(Cmp c, Type t, Type, bool ftz) { return compare_handler<true>(c, t, ftz); }
 Handler selp_handler(uint32_t bytes) {
-  return bytes == 2 ? &selp<uint16_t> : bytes == 4 ? &selp<uint32_t> : bytes == 8 ? &selp<uint64_t> : nullptr;
+  return bytes == 2   ? &selp<uint16_t>
+         : bytes == 4 ? &selp<uint32_t>
+         : bytes == 8 ? &selp<uint64_t>
+                      : nullptr;
 }
 Handler mov_handler(uint32_t bytes) {
-  return bytes == 2 ? &mov<uint16_t> : bytes == 4 ? &mov<uint32_t> : bytes == 8 ? &mov<uint64_t> : nullptr;
+  return bytes == 2   ? &mov<uint16_t>
+         : bytes == 4 ? &mov<uint32_t>
+         : bytes == 8 ? &mov<uint64_t>
+                      : nullptr;
 }
 Handler testp_handler(TestP p, Type t) {
   switch (p) {
-    case TestP::kFinite: return testp_type<TestP::kFinite>(t);
-    case TestP::kInfinite: return testp_type<TestP::kInfinite>(t);
-    case TestP::kNumber: return testp_type<TestP::kNumber>(t);
-    case TestP::kNotANumber: return testp_type<TestP::kNotANumber>(t);
-    case TestP::kNormal: return testp_type<TestP::kNormal>(t);
-    default: return testp_type<TestP::kSubnormal>(t);
+    case TestP::kFinite:
+      return testp_type<TestP::kFinite>(t);
+    case TestP::kInfinite:
+      return testp_type<TestP::kInfinite>(t);
+    case TestP::kNumber:
+      return testp_type<TestP::kNumber>(t);
+    case TestP::kNotANumber:
+      return testp_type<TestP::kNotANumber>(t);
+    case TestP::kNormal:
+      return testp_type<TestP::kNormal>(t);
+    default:
+      return testp_type<TestP::kSubnormal>(t);
   }
 }
 Handler predicate_handler(Alu op) {
   switch (op) {
-    case Alu::kAnd: return &logic<Alu::kAnd>;
-    case Alu::kOr: return &logic<Alu::kOr>;
-    case Alu::kXor: return &logic<Alu::kXor>;
-    case Alu::kNot: return &logic<Alu::kNot>;
-    case Alu::kAdd: return &logic<Alu::kAdd>;
-    default: return nullptr;
+    case Alu::kAnd:
+      return &logic<Alu::kAnd>;
+    case Alu::kOr:
+      return &logic<Alu::kOr>;
+    case Alu::kXor:
+      return &logic<Alu::kXor>;
+    case Alu::kNot:
+      return &logic<Alu::kNot>;
+    case Alu::kAdd:
+      return &logic<Alu::kAdd>;
+    default:
+      return nullptr;
   }
 }
 Handler shuffle_handler(uint32_t mode) {
   switch (mode) {
-    case 0: return &shuffle<0>;
-    case 1: return &shuffle<1>;
-    case 2: return &shuffle<2>;
-    default: return &shuffle<3>;
+    case 0:
+      return &shuffle<0>;
+    case 1:
+      return &shuffle<1>;
+    case 2:
+      return &shuffle<2>;
+    default:
+      return &shuffle<3>;
   }
 }
 
@@ -281,8 +346,9 @@ Handler load_handler(MemSpace s, uint32_t bytes, uint32_t reg_bytes, bool is_sig
 Handler store_handler(MemSpace s, uint32_t bytes, uint32_t reg_bytes, uint32_t vec);
 
 const IsaTable& table() {
-  static constexpr IsaTable t = {&alu_handler,   &falu_handler,      &setp_handler, &set_handler,  &selp_handler,  &mov_handler,
-                                 &testp_handler, &predicate_handler, &cvt_handler,  &load_handler, &store_handler, &shuffle_handler};
+  static constexpr IsaTable t = {&alu_handler,  &falu_handler, &setp_handler,  &set_handler,
+                                 &selp_handler, &mov_handler,  &testp_handler, &predicate_handler,
+                                 &cvt_handler,  &load_handler, &store_handler, &shuffle_handler};
   return t;
 }
 

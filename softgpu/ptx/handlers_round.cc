@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic rounded towards zero, down or up. Uses the host's rounding mode, changed around one warp instruction; built with
-// -frounding-math, and every operand comes from memory behind an opaque call, so the compiler can neither fold nor move the work.
+// Arithmetic rounded towards zero, down or up. Uses the host's rounding mode, changed around one
+// warp instruction; built with -frounding-math, and every operand comes from memory behind an
+// opaque call, so the compiler can neither fold nor move the work.
 #include <cfenv>
 #include <cmath>
 
@@ -65,14 +66,22 @@ Handler pick(Type t) {
 
 Handler rounded_handler(Falu op, Type t, FloatMode) {
   switch (op) {
-    case Falu::kAdd: return pick<Falu::kAdd>(t);
-    case Falu::kSub: return pick<Falu::kSub>(t);
-    case Falu::kMul: return pick<Falu::kMul>(t);
-    case Falu::kFma: return pick<Falu::kFma>(t);
-    case Falu::kDiv: return pick<Falu::kDiv>(t);
-    case Falu::kRcp: return pick<Falu::kRcp>(t);
-    case Falu::kSqrt: return pick<Falu::kSqrt>(t);
-    default: return nullptr;
+    case Falu::kAdd:
+      return pick<Falu::kAdd>(t);
+    case Falu::kSub:
+      return pick<Falu::kSub>(t);
+    case Falu::kMul:
+      return pick<Falu::kMul>(t);
+    case Falu::kFma:
+      return pick<Falu::kFma>(t);
+    case Falu::kDiv:
+      return pick<Falu::kDiv>(t);
+    case Falu::kRcp:
+      return pick<Falu::kRcp>(t);
+    case Falu::kSqrt:
+      return pick<Falu::kSqrt>(t);
+    default:
+      return nullptr;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers that exist once: special registers, packing, address windows, votes, matches and warp reductions.
+// Handlers that exist once: special registers, packing, address windows, votes, matches and warp
+// reductions.
 #include <chrono>
 #include <cstring>
 
@@ -11,49 +12,86 @@ namespace tendril::softgpu {
 namespace {
 
 uint64_t now_ns() {
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::system_clock::now().time_since_epoch())
+                                   .count());
 }
 
 uint64_t uniform_special(uint32_t s, const Warp& w) {
   const Block& b = *w.block;
   const LaunchRequest& r = *b.launch->request;
   switch (s) {
-    case kNtidX: return r.block.x;
-    case kNtidY: return r.block.y;
-    case kNtidZ: return r.block.z;
-    case kCtaidX: case kCtaidY: case kCtaidZ: return b.ctaid[s - kCtaidX];
-    case kNctaidX: return r.grid.x;
-    case kNctaidY: return r.grid.y;
-    case kNctaidZ: return r.grid.z;
-    case kWarpid: return w.index;
-    case kNwarpid: return b.launch->warps;
-    case kSmid: return b.smid;
-    case kNsmid: return r.sm_count;
-    case kClock: return static_cast<uint32_t>(now_ns());
-    case kClockHi: case kGlobaltimerHi: return now_ns() >> 32;
-    case kClock64: case kGlobaltimer: return now_ns();
-    case kGlobaltimerLo: return static_cast<uint32_t>(now_ns());
-    case kDynamicSmem: return r.dynamic_shared_bytes;
-    case kTotalSmem: return b.shared_bytes;
-    case kWarpSize: return 32;
-    case kOneSpecial: return 1;
-    default: return 0;
+    case kNtidX:
+      return r.block.x;
+    case kNtidY:
+      return r.block.y;
+    case kNtidZ:
+      return r.block.z;
+    case kCtaidX:
+    case kCtaidY:
+    case kCtaidZ:
+      return b.ctaid[s - kCtaidX];
+    case kNctaidX:
+      return r.grid.x;
+    case kNctaidY:
+      return r.grid.y;
+    case kNctaidZ:
+      return r.grid.z;
+    case kWarpid:
+      return w.index;
+    case kNwarpid:
+      return b.launch->warps;
+    case kSmid:
+      return b.smid;
+    case kNsmid:
+      return r.sm_count;
+    case kClock:
+      return static_cast<uint32_t>(now_ns());
+    case kClockHi:
+    case kGlobaltimerHi:
+      return now_ns() >> 32;
+    case kClock64:
+    case kGlobaltimer:
+      return now_ns();
+    case kGlobaltimerLo:
+      return static_cast<uint32_t>(now_ns());
+    case kDynamicSmem:
+      return r.dynamic_shared_bytes;
+    case kTotalSmem:
+      return b.shared_bytes;
+    case kWarpSize:
+      return 32;
+    case kOneSpecial:
+      return 1;
+    default:
+      return 0;
   }
 }
 
 uint32_t lane_special(uint32_t s, uint32_t lane, const Warp& w) {
   switch (s) {
-    case kTidX: case kTidY: case kTidZ: return w.tid[s - kTidX][lane];
-    case kLaneid: return lane;
-    case kLanemaskEq: return 1u << lane;
-    case kLanemaskLe: return (2u << lane) - 1;
-    case kLanemaskLt: return (1u << lane) - 1;
-    case kLanemaskGe: return ~((1u << lane) - 1);
-    default: return ~((2u << lane) - 1);  // kLanemaskGt
+    case kTidX:
+    case kTidY:
+    case kTidZ:
+      return w.tid[s - kTidX][lane];
+    case kLaneid:
+      return lane;
+    case kLanemaskEq:
+      return 1u << lane;
+    case kLanemaskLe:
+      return (2u << lane) - 1;
+    case kLanemaskLt:
+      return (1u << lane) - 1;
+    case kLanemaskGe:
+      return ~((1u << lane) - 1);
+    default:
+      return ~((2u << lane) - 1);  // kLanemaskGt
   }
 }
 
-bool per_lane(uint32_t s) { return s <= kTidZ || s == kLaneid || (s >= kLanemaskEq && s <= kLanemaskGt); }
+bool per_lane(uint32_t s) {
+  return s <= kTidZ || s == kLaneid || (s >= kLanemaskEq && s <= kLanemaskGt);
+}
 
 }  // namespace
 
@@ -61,22 +99,30 @@ Event run_special(const Op& op, Warp& w, uint32_t m) {
   const uint32_t s = static_cast<uint32_t>(op.imm);
   if (per_lane(s)) {
     alignas(64) uint32_t v[32];
-    if (s <= kTidZ) std::memcpy(v, w.tid[s - kTidX], sizeof v);
-    else for (uint32_t i = 0; i < 32; ++i) v[i] = lane_special(s, i, w);
-    if (op.size == 4) each(w, m, lanes<uint32_t>(w, op.d), [&](int i) { return v[i]; });
-    else each(w, m, lanes<uint64_t>(w, op.d), [&](int i) { return static_cast<uint64_t>(v[i]); });
+    if (s <= kTidZ)
+      std::memcpy(v, w.tid[s - kTidX], sizeof v);
+    else
+      for (uint32_t i = 0; i < 32; ++i) v[i] = lane_special(s, i, w);
+    if (op.size == 4)
+      each(w, m, lanes<uint32_t>(w, op.d), [&](int i) { return v[i]; });
+    else
+      each(w, m, lanes<uint64_t>(w, op.d), [&](int i) { return static_cast<uint64_t>(v[i]); });
     return Event::kNext;
   }
   const uint64_t v = uniform_special(s, w);
-  if (op.size == 4) each(w, m, lanes<uint32_t>(w, op.d), [&](int) { return static_cast<uint32_t>(v); });
-  else each(w, m, lanes<uint64_t>(w, op.d), [&](int) { return v; });
+  if (op.size == 4)
+    each(w, m, lanes<uint32_t>(w, op.d), [&](int) { return static_cast<uint32_t>(v); });
+  else
+    each(w, m, lanes<uint64_t>(w, op.d), [&](int) { return v; });
   return Event::kNext;
 }
 
 Event run_local_address(const Op& op, Warp& w, uint32_t m) {
   const uint64_t v = w.frame->local_base + static_cast<uint64_t>(op.imm);
-  if (op.size == 4) each(w, m, lanes<uint32_t>(w, op.d), [&](int) { return static_cast<uint32_t>(v); });
-  else each(w, m, lanes<uint64_t>(w, op.d), [&](int) { return v; });
+  if (op.size == 4)
+    each(w, m, lanes<uint32_t>(w, op.d), [&](int) { return static_cast<uint32_t>(v); });
+  else
+    each(w, m, lanes<uint64_t>(w, op.d), [&](int) { return v; });
   return Event::kNext;
 }
 
@@ -84,7 +130,8 @@ Event run_pack(const Op& op, Warp& w, uint32_t m) {
   const uint32_t n = op.n, size = op.size, whole_bytes = n * size, stride = std::max(size, 2u);
   each_active(m, [&](int i) {
     uint8_t v[16];
-    for (uint32_t k = 0; k < n; ++k) std::memcpy(v + k * size, w.regs + op.list[k] + i * stride, size);
+    for (uint32_t k = 0; k < n; ++k)
+      std::memcpy(v + k * size, w.regs + op.list[k] + i * stride, size);
     std::memcpy(w.regs + op.d + i * whole_bytes, v, whole_bytes);
   });
   return Event::kNext;
@@ -109,8 +156,10 @@ Event run_cvta(const Op& op, Warp& w, uint32_t m) {
   uint64_t* d = lanes<uint64_t>(w, op.d);
   const uint64_t* a = lanes<uint64_t>(w, op.a);
   const uint64_t window = static_cast<uint64_t>(op.imm), low = ~(0xFFull << 56);
-  if (op.aux) each(w, m, d, [&](int i) { return a[i] & low; });
-  else each(w, m, d, [&](int i) { return (a[i] & low) | window; });
+  if (op.aux)
+    each(w, m, d, [&](int i) { return a[i] & low; });
+  else
+    each(w, m, d, [&](int i) { return (a[i] & low) | window; });
   return Event::kNext;
 }
 
@@ -119,11 +168,17 @@ Event run_isspacep(const Op& op, Warp& w, uint32_t m) {
   uint32_t r = gather_bits([&](int i) {
     uint64_t window = a[i] >> 56;
     switch (static_cast<MemSpace>(op.imm)) {
-      case MemSpace::kShared: return window == kSharedWindow >> 56;
-      case MemSpace::kLocal: return window == kLocalWindow >> 56;
-      case MemSpace::kParamKernel: return window == kParamWindow >> 56;
-      case MemSpace::kGlobal: return window != kSharedWindow >> 56 && window != kLocalWindow >> 56 && window != kParamWindow >> 56;
-      default: return false;
+      case MemSpace::kShared:
+        return window == kSharedWindow >> 56;
+      case MemSpace::kLocal:
+        return window == kLocalWindow >> 56;
+      case MemSpace::kParamKernel:
+        return window == kParamWindow >> 56;
+      case MemSpace::kGlobal:
+        return window != kSharedWindow >> 56 && window != kLocalWindow >> 56 &&
+               window != kParamWindow >> 56;
+      default:
+        return false;
     }
   });
   set_predicate(w, op.d, m, r);
@@ -181,12 +236,18 @@ namespace {
 uint32_t reduce(int64_t kind, bool is_signed, uint32_t x, uint32_t y) {
   int32_t sx = static_cast<int32_t>(x), sy = static_cast<int32_t>(y);
   switch (kind) {
-    case 0: return x + y;
-    case 1: return is_signed ? (sx < sy ? x : y) : (x < y ? x : y);
-    case 2: return is_signed ? (sx > sy ? x : y) : (x > y ? x : y);
-    case 3: return x & y;
-    case 4: return x | y;
-    default: return x ^ y;
+    case 0:
+      return x + y;
+    case 1:
+      return is_signed ? (sx < sy ? x : y) : (x < y ? x : y);
+    case 2:
+      return is_signed ? (sx > sy ? x : y) : (x > y ? x : y);
+    case 3:
+      return x & y;
+    case 4:
+      return x | y;
+    default:
+      return x ^ y;
   }
 }
 }  // namespace
@@ -217,11 +278,17 @@ Event run_elect(const Op& op, Warp& w, uint32_t m) {
 Event run_cvt_pack(const Op& op, Warp& w, uint32_t m) {
   const Type to = static_cast<Type>(op.imm);
   const int bits = static_cast<int>(type_bytes(to)) * 8;
-  const int64_t top = is_signed(to) ? (1ll << (bits - 1)) - 1 : (1ll << bits) - 1, bottom = is_signed(to) ? -(1ll << (bits - 1)) : 0;
+  const int64_t top = is_signed(to) ? (1ll << (bits - 1)) - 1 : (1ll << bits) - 1,
+                bottom = is_signed(to) ? -(1ll << (bits - 1)) : 0;
   uint32_t* d = lanes<uint32_t>(w, op.d);
   const int32_t *a = lanes<int32_t>(w, op.a), *b = lanes<int32_t>(w, op.b);
   const uint32_t* c = lanes<uint32_t>(w, op.c);
-  auto clamp = [&](int64_t v) { return static_cast<uint32_t>(v > top ? top : v < bottom ? bottom : v) & static_cast<uint32_t>((1ll << bits) - 1); };
+  auto clamp = [&](int64_t v) {
+    return static_cast<uint32_t>(v > top      ? top
+                                 : v < bottom ? bottom
+                                              : v) &
+           static_cast<uint32_t>((1ll << bits) - 1);
+  };
   each_active(m, [&](int i) {
     uint32_t pair = clamp(a[i]) << bits | clamp(b[i]);
     d[i] = bits == 8 ? c[i] << 16 | pair : pair;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over the 32 lanes of a warp, for the handler files. Private to one translation unit at a time: everything is static or in an
-// unnamed namespace, because those files are compiled for two instruction sets.
+// Loops over the 32 lanes of a warp, for the handler files. Private to one translation unit at a
+// time: everything is static or in an unnamed namespace, because those files are compiled for two
+// instruction sets.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 #include "softgpu/ptx/exec.h"
 #include "softgpu/ptx/numeric.h"
 
-// A destination either is a source exactly or does not overlap it, so lanes never depend on each other; the compiler cannot know.
+// A destination either is a source exactly or does not overlap it, so lanes never depend on each
+// other; the compiler cannot know.
 #if defined(__clang__)
 #define TENDRIL_LANES _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -21,16 +23,18 @@ namespace tendril::softgpu {
 namespace {
 
 alignas(128) constexpr uint32_t kBit[32] = {
-    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,  1u << 8,  1u << 9,  1u << 10,
-    1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15, 1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21,
-    1u << 22, 1u << 23, 1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31};
 
 template <class T>
 inline T* lanes(const Warp& w, uint32_t offset) {
   return static_cast<T*>(__builtin_assume_aligned(w.regs + offset, 64));
 }
 
-// Lanes that exited or never existed may be overwritten, which turns most partial masks into full ones.
+// Lanes that exited or never existed may be overwritten, which turns most partial masks into full
+// ones.
 inline bool whole(const Warp& w, uint32_t m) { return (m | w.dead) == kAllLanes; }
 
 template <class D, class F>
@@ -69,7 +73,9 @@ inline uint32_t gather_bits(F f) {
   return r;
 }
 
-inline uint32_t& predicate(Warp& w, uint32_t offset) { return *reinterpret_cast<uint32_t*>(w.regs + offset); }
+inline uint32_t& predicate(Warp& w, uint32_t offset) {
+  return *reinterpret_cast<uint32_t*>(w.regs + offset);
+}
 inline void set_predicate(Warp& w, uint32_t offset, uint32_t m, uint32_t value) {
   uint32_t& p = predicate(w, offset);
   p = (p & ~m) | (value & m);
@@ -86,14 +92,56 @@ Event apply(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-template <class T> struct Traits;
-template <> struct Traits<uint8_t> { using U = uint32_t; using S = int32_t; using Wide = uint16_t; };
-template <> struct Traits<uint16_t> { using U = uint32_t; using S = int16_t; using Wide = uint32_t; using Un = uint16_t; };
-template <> struct Traits<int16_t> { using U = uint32_t; using S = int16_t; using Wide = int32_t; using Un = uint16_t; };
-template <> struct Traits<uint32_t> { using U = uint32_t; using S = int32_t; using Wide = uint64_t; using Un = uint32_t; };
-template <> struct Traits<int32_t> { using U = uint32_t; using S = int32_t; using Wide = int64_t; using Un = uint32_t; };
-template <> struct Traits<uint64_t> { using U = uint64_t; using S = int64_t; using Wide = unsigned __int128; using Un = uint64_t; };
-template <> struct Traits<int64_t> { using U = uint64_t; using S = int64_t; using Wide = __int128; using Un = uint64_t; };
+template <class T>
+struct Traits;
+template <>
+struct Traits<uint8_t> {
+  using U = uint32_t;
+  using S = int32_t;
+  using Wide = uint16_t;
+};
+template <>
+struct Traits<uint16_t> {
+  using U = uint32_t;
+  using S = int16_t;
+  using Wide = uint32_t;
+  using Un = uint16_t;
+};
+template <>
+struct Traits<int16_t> {
+  using U = uint32_t;
+  using S = int16_t;
+  using Wide = int32_t;
+  using Un = uint16_t;
+};
+template <>
+struct Traits<uint32_t> {
+  using U = uint32_t;
+  using S = int32_t;
+  using Wide = uint64_t;
+  using Un = uint32_t;
+};
+template <>
+struct Traits<int32_t> {
+  using U = uint32_t;
+  using S = int32_t;
+  using Wide = int64_t;
+  using Un = uint32_t;
+};
+template <>
+struct Traits<uint64_t> {
+  using U = uint64_t;
+  using S = int64_t;
+  using Wide = unsigned __int128;
+  using Un = uint64_t;
+};
+template <>
+struct Traits<int64_t> {
+  using U = uint64_t;
+  using S = int64_t;
+  using Wide = __int128;
+  using Un = uint64_t;
+};
 
 }  // namespace
 }  // namespace tendril::softgpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lexer.h. Numbers follow the PTX grammar: decimal, 0x, 0b, octal, an optional U, decimal floats, and the exact hexadecimal forms
-// 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX.
+// See lexer.h. Numbers follow the PTX grammar: decimal, 0x, 0b, octal, an optional U, decimal
+// floats, and the exact hexadecimal forms 0fXXXXXXXX and 0dXXXXXXXXXXXXXXXX.
 #include "softgpu/ptx/lexer.h"
 
 #include <cstdlib>
@@ -93,7 +93,8 @@ Token Lexer::number(Token t) {
   } else {
     size_t p = pos_;
     while (is_digit(at(p))) ++p;
-    if (at(p) == '.' ? is_digit(at(p + 1)) || !is_alpha(at(p + 1)) : at(p) == 'e' || at(p) == 'E') return decimal_float(t);
+    if (at(p) == '.' ? is_digit(at(p + 1)) || !is_alpha(at(p + 1)) : at(p) == 'e' || at(p) == 'E')
+      return decimal_float(t);
     unsigned base = second >= '0' && second <= '7' ? 8 : 10;
     for (; is_digit(at(pos_)); ++pos_) v = v * base + (at(pos_) - '0');
   }
@@ -113,7 +114,8 @@ Token Lexer::next() {
   char c = text_[pos_];
   if (is_digit(c)) return number(t);
   bool next_word = pos_ + 1 < text_.size() && is_word(text_[pos_ + 1]);
-  if (is_alpha(c) || c == '_' || c == '$' || ((c == '%' || c == '.') && next_word && !(c == '.' && is_digit(text_[pos_ + 1])))) {
+  if (is_alpha(c) || c == '_' || c == '$' ||
+      ((c == '%' || c == '.') && next_word && !(c == '.' && is_digit(text_[pos_ + 1])))) {
     ++pos_;
     while (pos_ < text_.size() && is_word(text_[pos_])) ++pos_;
     t.kind = c == '.' ? Token::Kind::kDirective : Token::Kind::kIdent;
@@ -138,8 +140,11 @@ Token Lexer::next() {
 
 std::string_view Lexer::extend_opcode(const Token& head) {
   size_t start = static_cast<size_t>(head.text.data() - text_.data());
-  while (pos_ < text_.size() && (is_word(text_[pos_]) || text_[pos_] == '.' || text_[pos_] == ':')) {
-    if (text_[pos_] == ':' && !(pos_ + 1 < text_.size() && text_[pos_ + 1] == ':') && text_[pos_ - 1] != ':') break;
+  while (pos_ < text_.size() &&
+         (is_word(text_[pos_]) || text_[pos_] == '.' || text_[pos_] == ':')) {
+    if (text_[pos_] == ':' && !(pos_ + 1 < text_.size() && text_[pos_ + 1] == ':') &&
+        text_[pos_ - 1] != ':')
+      break;
     ++pos_;
   }
   return text_.substr(start, pos_ - start);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits PTX text into tokens for parser.cc. Works on any bytes: an unexpected one becomes a one-character token and the parser
-// refuses it. Never allocates.
+// Splits PTX text into tokens for parser.cc. Works on any bytes: an unexpected one becomes a
+// one-character token and the parser refuses it. Never allocates.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@ namespace tendril::softgpu {
 struct Token {
   enum class Kind : uint8_t { kEnd, kIdent, kDirective, kInt, kFloat, kString, kPunct };
   Kind kind = Kind::kEnd;
-  bool is_single = false;   // 0f form: `bits` is the exact value as a double's bits, `raw` the 32 bits
+  bool is_single =
+      false;  // 0f form: `bits` is the exact value as a double's bits, `raw` the 32 bits
   char punct = 0;
   uint32_t line = 0;
   uint32_t raw = 0;
-  uint64_t bits = 0;        // integer value, or bits of a double
+  uint64_t bits = 0;  // integer value, or bits of a double
   std::string_view text;
 };
 
@@ -23,7 +24,8 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
   Token next();
-  // The rest of an opcode after its first identifier: every directly following ".suffix". Returns the whole opcode.
+  // The rest of an opcode after its first identifier: every directly following ".suffix". Returns
+  // the whole opcode.
   std::string_view extend_opcode(const Token& head);
   size_t position() const { return pos_; }
   void seek(size_t pos, uint32_t line) { pos_ = pos, line_ = line; }

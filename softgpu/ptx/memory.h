@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address translation for one lane: state space and address to a host pointer, or null when hardware would fault. Used by every
-// handler that touches memory; the warp-wide fast paths are in handlers_mem.cc.
+// Address translation for one lane: state space and address to a host pointer, or null when
+// hardware would fault. Used by every handler that touches memory; the warp-wide fast paths are in
+// handlers_mem.cc.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,9 @@ namespace tendril::softgpu {
 static inline uint8_t* in_region(const MemoryRegion& r, uint64_t address, uint32_t size) {
   uint64_t o = address - r.base;
   if (o >= r.bytes || size > r.bytes - o) return nullptr;
-  if (r.valid_pages && !(r.valid_pages[o / kPageBytes] && r.valid_pages[(o + size - 1) / kPageBytes])) return nullptr;
+  if (r.valid_pages &&
+      !(r.valid_pages[o / kPageBytes] && r.valid_pages[(o + size - 1) / kPageBytes]))
+    return nullptr;
   return r.host + o;
 }
 
@@ -24,7 +27,8 @@ static inline uint8_t* global_pointer(const Block& b, uint64_t address, uint32_t
 }
 
 static inline uint8_t* shared_pointer(const Block& b, uint64_t address, uint32_t size) {
-  return address < b.shared_bytes && size <= b.shared_bytes - address ? b.shared + address : nullptr;
+  return address < b.shared_bytes && size <= b.shared_bytes - address ? b.shared + address
+                                                                      : nullptr;
 }
 
 static inline uint8_t* local_pointer(Warp& w, uint64_t address, uint32_t size, int lane) {
@@ -35,17 +39,25 @@ static inline uint8_t* local_pointer(Warp& w, uint64_t address, uint32_t size, i
 static inline uint8_t* kernel_param_pointer(const Block& b, uint64_t address, uint32_t size) {
   uint64_t n = b.launch->params.size();
   if (address >> 56 == kParamWindow >> 56) address -= kParamWindow;
-  return address < n && size <= n - address ? const_cast<uint8_t*>(b.launch->params.data()) + address : nullptr;
+  return address < n && size <= n - address
+             ? const_cast<uint8_t*>(b.launch->params.data()) + address
+             : nullptr;
 }
 
 // `global` tells whether the address turned out to be in device memory, for the traffic counters.
-static inline uint8_t* translate(Warp& w, MemSpace s, uint64_t address, uint32_t size, int lane, bool* global) {
+static inline uint8_t* translate(Warp& w, MemSpace s, uint64_t address, uint32_t size, int lane,
+                                 bool* global) {
   *global = false;
   Block& b = *w.block;
   switch (s) {
-    case MemSpace::kShared: return shared_pointer(b, address >> 56 == kSharedWindow >> 56 ? address - kSharedWindow : address, size);
-    case MemSpace::kLocal: return local_pointer(w, address >> 56 == kLocalWindow >> 56 ? address - kLocalWindow : address, size, lane);
-    case MemSpace::kParamKernel: return kernel_param_pointer(b, address, size);
+    case MemSpace::kShared:
+      return shared_pointer(
+          b, address >> 56 == kSharedWindow >> 56 ? address - kSharedWindow : address, size);
+    case MemSpace::kLocal:
+      return local_pointer(
+          w, address >> 56 == kLocalWindow >> 56 ? address - kLocalWindow : address, size, lane);
+    case MemSpace::kParamKernel:
+      return kernel_param_pointer(b, address, size);
     case MemSpace::kParamFrame: {
       const DecodedFunction& f = *w.frame->function;
       if (address >= f.param_stride || size > f.param_stride - address) return nullptr;
@@ -53,13 +65,19 @@ static inline uint8_t* translate(Warp& w, MemSpace s, uint64_t address, uint32_t
     }
     case MemSpace::kGeneric:
       switch (address >> 56) {
-        case kSharedWindow >> 56: return shared_pointer(b, address - kSharedWindow, size);
-        case kLocalWindow >> 56: return local_pointer(w, address - kLocalWindow, size, lane);
-        case kParamWindow >> 56: return kernel_param_pointer(b, address, size);
-        default: break;
+        case kSharedWindow >> 56:
+          return shared_pointer(b, address - kSharedWindow, size);
+        case kLocalWindow >> 56:
+          return local_pointer(w, address - kLocalWindow, size, lane);
+        case kParamWindow >> 56:
+          return kernel_param_pointer(b, address, size);
+        default:
+          break;
       }
       [[fallthrough]];
-    default: *global = true; return global_pointer(b, address, size);
+    default:
+      *global = true;
+      return global_pointer(b, address, size);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number formats that the host lacks: f16, bf16, tf32, and rounding in every direction, in integer arithmetic. Everything is
-// `static`: the handler files are compiled for two instruction sets and must not share inline functions through the linker.
+// Number formats that the host lacks: f16, bf16, tf32, and rounding in every direction, in integer
+// arithmetic. Everything is `static`: the handler files are compiled for two instruction sets and
+// must not share inline functions through the linker.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ static inline To bit_cast_to(From v) {
 }
 
 // Value (-1)^sign * m * 2^e in a format of `mbits` stored mantissa and `ebits` exponent bits.
-static inline uint64_t narrow_parts(bool sign, uint64_t m, int e, int mbits, int ebits, Round mode) {
+static inline uint64_t narrow_parts(bool sign, uint64_t m, int e, int mbits, int ebits,
+                                    Round mode) {
   uint64_t sign_bit = static_cast<uint64_t>(sign) << (mbits + ebits);
   if (!m) return sign_bit;
   int lead = __builtin_clzll(m);
@@ -55,10 +57,13 @@ static inline uint64_t narrow_double(double v, int mbits, int ebits, Round mode)
   uint64_t f = b & ((1ull << 52) - 1);
   uint64_t infinity = ((1ull << ebits) - 1) << mbits;
   if (e == 0x7FF) {
-    if (f) return infinity | ((1ull << mbits) - 1);  // the canonical NaN of the narrow formats: positive, all ones
+    if (f)
+      return infinity |
+             ((1ull << mbits) - 1);  // the canonical NaN of the narrow formats: positive, all ones
     return infinity | static_cast<uint64_t>(sign) << (mbits + ebits);
   }
-  return e ? narrow_parts(sign, f | 1ull << 52, e - 1075, mbits, ebits, mode) : narrow_parts(sign, f, -1074, mbits, ebits, mode);
+  return e ? narrow_parts(sign, f | 1ull << 52, e - 1075, mbits, ebits, mode)
+           : narrow_parts(sign, f, -1074, mbits, ebits, mode);
 }
 
 static inline float half_to_float(uint16_t h) {
@@ -78,7 +83,9 @@ static inline uint16_t float_to_half(float v) {
   return static_cast<uint16_t>(a > 0x7F800000u ? 0x7FFFu : r | sign);
 }
 
-static inline float bf16_to_float(uint16_t h) { return bit_cast_to<float>(static_cast<uint32_t>(h) << 16); }
+static inline float bf16_to_float(uint16_t h) {
+  return bit_cast_to<float>(static_cast<uint32_t>(h) << 16);
+}
 
 static inline uint16_t float_to_bf16(float v) {
   uint32_t b = bit_cast_to<uint32_t>(v);
@@ -86,7 +93,8 @@ static inline uint16_t float_to_bf16(float v) {
   return static_cast<uint16_t>((b & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FFFu : r);
 }
 
-// a * b + c where the product is exact in double: the sum rounded to odd, so that a second rounding to a narrow format is correct.
+// a * b + c where the product is exact in double: the sum rounded to odd, so that a second rounding
+// to a narrow format is correct.
 static inline double fma_to_odd(float a, float b, float c) {
   double p = static_cast<double>(a) * static_cast<double>(b), z = c, s = p + z;
   double zz = s - p, err = (p - (s - zz)) + (z - zz);

@@ -58,7 +58,8 @@ int special_register(std::string_view name, std::string_view member) {
   for (const SpecialName& s : kSpecials) {
     if (s.name != name) continue;
     if (!s.has_member) return member.empty() ? s.first : -1;
-    size_t k = member.size() == 1 ? std::string_view("xyzw").find(member[0]) : std::string_view::npos;
+    size_t k =
+        member.size() == 1 ? std::string_view("xyzw").find(member[0]) : std::string_view::npos;
     return k == std::string_view::npos ? -1 : static_cast<int>(s.first + k);
   }
   // Clusters of one block are what a launch without cluster dimensions is.
@@ -68,7 +69,8 @@ int special_register(std::string_view name, std::string_view member) {
     int n = name.size() == 8 ? name[7] - '0' : (name[7] - '0') * 10 + name[8] - '0';
     return n < 32 ? kEnvreg0 + n : -1;
   }
-  if (name.size() == 4 && name.substr(0, 3) == "%pm" && name[3] >= '0' && name[3] <= '7') return kPm0 + name[3] - '0';
+  if (name.size() == 4 && name.substr(0, 3) == "%pm" && name[3] >= '0' && name[3] <= '7')
+    return kPm0 + name[3] - '0';
   return -1;
 }
 
@@ -96,7 +98,8 @@ bool Parser::directive_statement(Function& f) {
     skip_line(tok_.line);
     return true;
   }
-  if (is_directive(".pragma") || is_directive(".callprototype") || is_directive(".calltargets")) return skip_to_semicolon();
+  if (is_directive(".pragma") || is_directive(".callprototype") || is_directive(".calltargets"))
+    return skip_to_semicolon();
   if (is_directive(".section")) {
     while (tok_.kind != Token::Kind::kEnd && !is_punct('{')) advance();
     return skip_braces();
@@ -120,7 +123,8 @@ bool Parser::statement(Function& f) {
     }
     bool negated = take_punct('!');
     Operand guard;
-    if (tok_.kind != Token::Kind::kIdent) return fail("syntax error: expected a predicate after '@'");
+    if (tok_.kind != Token::Kind::kIdent)
+      return fail("syntax error: expected a predicate after '@'");
     if (!resolve(f, tok_.text, guard)) return false;
     if (guard.kind != Operand::Kind::kReg || f.registers[guard.id].type != Type::kPred)
       return fail("'" + std::string(tok_.text.substr(0, 40)) + "' is not a predicate register");
@@ -130,8 +134,10 @@ bool Parser::statement(Function& f) {
     f.code.back().pred = guard.id, f.code.back().pred_negated = negated;
     return true;
   }
-  if (tok_.kind != Token::Kind::kIdent) return fail("syntax error: unexpected '" + std::string(tok_.text.substr(0, 40)) + "'");
-  // A label needs a look at the next token, and an opcode must not be split at its dots; so remember the place.
+  if (tok_.kind != Token::Kind::kIdent)
+    return fail("syntax error: unexpected '" + std::string(tok_.text.substr(0, 40)) + "'");
+  // A label needs a look at the next token, and an opcode must not be split at its dots; so
+  // remember the place.
   Token head = tok_;
   size_t pos = lex_.position();
   uint32_t line = lex_.line();
@@ -228,7 +234,8 @@ bool Parser::number_operand(Operand& o) {
     o.kind = Operand::Kind::kFloat;
     o.value = tok_.bits ^ (minus ? 1ull << 63 : 0);
     o.count = tok_.is_single;
-    o.pred_id = tok_.is_single ? tok_.raw ^ (minus ? 1u << 31 : 0) : ~0u;  // exact bits: a double would lose NaN payloads
+    o.pred_id = tok_.is_single ? tok_.raw ^ (minus ? 1u << 31 : 0)
+                               : ~0u;  // exact bits: a double would lose NaN payloads
     advance();
     return true;
   }
@@ -273,7 +280,8 @@ bool Parser::name_operand(Function& f, Operand& o) {
   } else {
     if (!resolve(f, name, o)) return false;
   }
-  if (o.kind != Operand::Kind::kSink && tok_.text == name && tok_.kind == Token::Kind::kIdent) advance();
+  if (o.kind != Operand::Kind::kSink && tok_.text == name && tok_.kind == Token::Kind::kIdent)
+    advance();
   if (o.kind == Operand::Kind::kReg || o.kind == Operand::Kind::kSink) {
     if (take_punct('|')) {
       Operand second;
@@ -296,14 +304,15 @@ bool Parser::name_operand(Function& f, Operand& o) {
 Parser::Symbol* Parser::find_symbol(Function& f, std::string_view name) {
   for (size_t i = scopes_.size(); i-- > 0;)
     if (auto it = scopes_[i].names.find(name); it != scopes_[i].names.end()) return &it->second;
-  // %r<100> declares %r0 to %r99; a register comes to life at its first use, so a huge count costs nothing.
+  // %r<100> declares %r0 to %r99; a register comes to life at its first use, so a huge count costs
+  // nothing.
   size_t stem = name.size();
   while (stem > 1 && name[stem - 1] >= '0' && name[stem - 1] <= '9' && name.size() - stem < 9) {
     --stem;
     bool canonical = name[stem] != '0' || stem + 1 == name.size();
     for (size_t i = scopes_.size(); canonical && i-- > 0;) {
-      auto it = scopes_[i].names.find(name.substr(0, stem));
-      if (it == scopes_[i].names.end() || !it->second.var || !it->second.var->reg_count) continue;
+      auto it = scopes_[i].groups.find(name.substr(0, stem));
+      if (it == scopes_[i].groups.end()) continue;
       uint32_t n = 0;
       for (char c : name.substr(stem)) n = n * 10 + (c - '0');
       if (n >= it->second.var->reg_count) continue;
@@ -323,7 +332,6 @@ bool Parser::resolve(Function& f, std::string_view name, Operand& o) {
       o.kind = Operand::Kind::kVar;
       return true;
     }
-    if (s->reg == ~0u) return fail("'" + std::string(name.substr(0, 60)) + "' names a group of registers");
     o.kind = Operand::Kind::kReg;
     o.id = s->reg;
     o.var = nullptr;
@@ -331,7 +339,9 @@ bool Parser::resolve(Function& f, std::string_view name, Operand& o) {
       size_t pos = lex_.position();
       uint32_t line = lex_.line();
       Token t = lex_.next();
-      size_t k = t.kind == Token::Kind::kDirective && t.text.size() == 2 ? std::string_view("xyzwrgba").find(t.text[1]) : std::string_view::npos;
+      size_t k = t.kind == Token::Kind::kDirective && t.text.size() == 2
+                     ? std::string_view("xyzwrgba").find(t.text[1])
+                     : std::string_view::npos;
       if (k != std::string_view::npos) {
         o.id += static_cast<uint32_t>(k & 3) % s->var->vec;
       } else {
@@ -352,7 +362,8 @@ bool Parser::resolve(Function& f, std::string_view name, Operand& o) {
     size_t pos = lex_.position();
     uint32_t line = lex_.line();
     Token t = lex_.next();
-    std::string_view member = t.kind == Token::Kind::kDirective ? t.text.substr(1) : std::string_view();
+    std::string_view member =
+        t.kind == Token::Kind::kDirective ? t.text.substr(1) : std::string_view();
     if (member.empty()) lex_.seek(pos, line);
     int s = special_register(name, member);
     if (s < 0) return fail("unknown symbol '" + std::string(name.substr(0, 60)) + "'");
@@ -373,8 +384,11 @@ bool Parser::resolve(Function& f, std::string_view name, Operand& o) {
 }
 
 void Parser::note_use(Function& f, const Operand& o) {
-  if (o.kind == Operand::Kind::kVar && o.var->space == Space::kShared && shared_seen_.insert(o.var).second) f.shared_used.push_back(o.var);
-  if (o.kind == Operand::Kind::kFunction && functions_seen_.insert(o.id).second) f.functions_used.push_back(o.id);
+  if (o.kind == Operand::Kind::kVar && o.var->space == Space::kShared &&
+      shared_seen_.insert(o.var).second)
+    f.shared_used.push_back(o.var);
+  if (o.kind == Operand::Kind::kFunction && functions_seen_.insert(o.id).second)
+    f.functions_used.push_back(o.id);
 }
 
 }  // namespace tendril::softgpu

@@ -10,7 +10,8 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr int kMaxExprDepth = 48;
-// An initialised variable is stored in full, so its size must stay in proportion to what a real module carries.
+// An initialised variable is stored in full, so its size must stay in proportion to what a real
+// module carries.
 constexpr uint64_t kMaxInitialisedBytes = 64u << 20;
 
 }  // namespace
@@ -20,9 +21,14 @@ uint64_t literal_bits(const Operand& o, Type t) {
   double v;
   std::memcpy(&v, &o.value, 8);
   switch (t) {
-    case Type::kF64: case Type::kB64: case Type::kU64: case Type::kS64:
+    case Type::kF64:
+    case Type::kB64:
+    case Type::kU64:
+    case Type::kS64:
       return o.value;
-    case Type::kF16: case Type::kB16: case Type::kU16:
+    case Type::kF16:
+    case Type::kB16:
+    case Type::kU16:
       return narrow_double(v, 10, 5, kRoundNearest);
     case Type::kF16x2:
       return narrow_double(v, 10, 5, kRoundNearest) * 0x10001u;
@@ -40,7 +46,8 @@ bool Parser::initialiser(Variable& v, std::vector<uint64_t>& dims) {
   size_t pos = lex_.position();
   if (v.is_array && !dims.empty() && v.bytes == 0) {  // `x[] = {...}`: count the elements first
     uint64_t n = 1;
-    for (size_t i = pos; i < m_.text.size() && m_.text[i] != '}' && m_.text[i] != ';'; ++i) n += m_.text[i] == ',';
+    for (size_t i = pos; i < m_.text.size() && m_.text[i] != '}' && m_.text[i] != ';'; ++i)
+      n += m_.text[i] == ',';
     dims[0] = n;
     v.bytes = element;
     for (uint64_t d : dims) {
@@ -49,10 +56,12 @@ bool Parser::initialiser(Variable& v, std::vector<uint64_t>& dims) {
     }
   }
   constant_bytes_ += v.bytes;
-  if (v.bytes > kMaxInitialisedBytes || constant_bytes_ > 4 * kMaxInitialisedBytes) return fail("initialised variable is too large");
+  if (v.bytes > kMaxInitialisedBytes || constant_bytes_ > 4 * kMaxInitialisedBytes)
+    return fail("initialised variable is too large");
   v.global_index = static_cast<uint32_t>(m_.globals.size());
   GlobalInfo g;
-  g.name = v.name, g.space = v.space == Space::kConst ? GlobalInfo::Space::kConst : GlobalInfo::Space::kGlobal;
+  g.name = v.name,
+  g.space = v.space == Space::kConst ? GlobalInfo::Space::kConst : GlobalInfo::Space::kGlobal;
   g.size = v.bytes, g.align = v.align;
   g.bytes.assign(v.bytes, 0);
   uint64_t at = 0;
@@ -65,7 +74,8 @@ bool Parser::initialiser(Variable& v, std::vector<uint64_t>& dims) {
   return true;
 }
 
-bool Parser::initial_list(Variable& v, GlobalInfo& g, const std::vector<uint64_t>& dims, size_t level, uint64_t& at) {
+bool Parser::initial_list(Variable& v, GlobalInfo& g, const std::vector<uint64_t>& dims,
+                          size_t level, uint64_t& at) {
   if (level > dims.size() + 1) return fail("initialiser is nested too deeply");
   uint64_t element = type_bytes(v.type);
   uint64_t stride = element * v.vec;
@@ -81,7 +91,8 @@ bool Parser::initial_list(Variable& v, GlobalInfo& g, const std::vector<uint64_t
       start += stride;
       at = start;
     } else {
-      if (at + element > g.bytes.size()) return fail("too many initialisers for '" + std::string(v.name) + "'");
+      if (at + element > g.bytes.size())
+        return fail("too many initialisers for '" + std::string(v.name) + "'");
       if (!initial_value(v, g, at)) return false;
       at += element;
     }
@@ -109,7 +120,8 @@ bool Parser::initial_symbol(Variable& v, GlobalInfo& g, uint64_t at) {
     if (!const_expr(&n, 9, 0)) return false;
     addend = static_cast<int64_t>(static_cast<uint64_t>(addend) + (minus ? 0 - n : n));
   }
-  if (type_bytes(v.type) != 8) return fail("the address of '" + std::string(name) + "' needs a 64-bit initialiser");
+  if (type_bytes(v.type) != 8)
+    return fail("the address of '" + std::string(name) + "' needs a 64-bit initialiser");
   if (auto fn = m_.function_index.find(name); fn != m_.function_index.end()) {
     uint64_t value = kFunctionWindow + 16ull * fn->second;
     m_.function_address_in_data = true;
@@ -117,14 +129,16 @@ bool Parser::initial_symbol(Variable& v, GlobalInfo& g, uint64_t at) {
     return true;
   }
   auto it = m_.symbols.find(name);
-  if (it == m_.symbols.end()) return fail("unknown symbol '" + std::string(name.substr(0, 60)) + "' in initialiser");
+  if (it == m_.symbols.end())
+    return fail("unknown symbol '" + std::string(name.substr(0, 60)) + "' in initialiser");
   g.relocations.push_back({at, std::string(name), addend});
   return true;
 }
 
 bool Parser::initial_value(Variable& v, GlobalInfo& g, uint64_t at) {
   uint32_t size = type_bytes(v.type);
-  if (at + size > g.bytes.size()) return fail("too many initialisers for '" + std::string(v.name) + "'");
+  if (at + size > g.bytes.size())
+    return fail("too many initialisers for '" + std::string(v.name) + "'");
   if (tok_.kind == Token::Kind::kIdent) return initial_symbol(v, g, at);
   Operand o;
   if (!number_operand(o)) return false;
@@ -142,9 +156,16 @@ bool Parser::const_expr(uint64_t* out, int min_precedence, int depth) {
   if (!const_primary(out, depth + 1)) return false;
   while (tok_.kind == Token::Kind::kPunct) {
     char c = tok_.punct;
-    int p = c == '*' || c == '/' || c == '%' ? 10 : c == '+' || c == '-' ? 9 : c == '<' || c == '>' ? 8 : c == '&' ? 5 : c == '^' ? 4 : c == '|' ? 3 : -1;
+    int p = c == '*' || c == '/' || c == '%' ? 10
+            : c == '+' || c == '-'           ? 9
+            : c == '<' || c == '>'           ? 8
+            : c == '&'                       ? 5
+            : c == '^'                       ? 4
+            : c == '|'                       ? 3
+                                             : -1;
     if (p < min_precedence || p < 0) return true;
-    if (min_precedence == 9 && p == 9) return true;  // in an address the caller takes each + and - itself
+    if (min_precedence == 9 && p == 9)
+      return true;  // in an address the caller takes each + and - itself
     advance();
     if (c == '<' || c == '>') {
       if (!is_punct(c)) return fail("only << and >> are known in constant expressions");
@@ -154,16 +175,36 @@ bool Parser::const_expr(uint64_t* out, int min_precedence, int depth) {
     if (!const_expr(&r, p + 1, depth + 1)) return false;
     int64_t a = static_cast<int64_t>(*out), b = static_cast<int64_t>(r);
     switch (c) {
-      case '*': *out *= r; break;
-      case '/': *out = b == 0 ? 0 : b == -1 ? 0 - *out : static_cast<uint64_t>(a / b); break;
-      case '%': *out = b == 0 || b == -1 ? 0 : static_cast<uint64_t>(a % b); break;
-      case '+': *out += r; break;
-      case '-': *out -= r; break;
-      case '<': *out = r > 63 ? 0 : *out << r; break;
-      case '>': *out = r > 63 ? 0 : *out >> r; break;
-      case '&': *out &= r; break;
-      case '^': *out ^= r; break;
-      default: *out |= r; break;
+      case '*':
+        *out *= r;
+        break;
+      case '/':
+        *out = b == 0 ? 0 : b == -1 ? 0 - *out : static_cast<uint64_t>(a / b);
+        break;
+      case '%':
+        *out = b == 0 || b == -1 ? 0 : static_cast<uint64_t>(a % b);
+        break;
+      case '+':
+        *out += r;
+        break;
+      case '-':
+        *out -= r;
+        break;
+      case '<':
+        *out = r > 63 ? 0 : *out << r;
+        break;
+      case '>':
+        *out = r > 63 ? 0 : *out >> r;
+        break;
+      case '&':
+        *out &= r;
+        break;
+      case '^':
+        *out ^= r;
+        break;
+      default:
+        *out |= r;
+        break;
     }
   }
   return true;
@@ -199,7 +240,9 @@ bool Parser::const_primary(uint64_t* out, int depth) {
     advance();
     return true;
   }
-  if (tok_.kind != Token::Kind::kInt) return fail("syntax error: expected a number, found '" + std::string(tok_.text.substr(0, 40)) + "'");
+  if (tok_.kind != Token::Kind::kInt)
+    return fail("syntax error: expected a number, found '" + std::string(tok_.text.substr(0, 40)) +
+                "'");
   *out = tok_.bits;
   advance();
   return true;

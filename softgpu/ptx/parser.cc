@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module level, functions and declarations. Statements and operands are in parse_body.cc, initialisers in parse_data.cc.
+// Module level, functions and declarations. Statements and operands are in parse_body.cc,
+// initialisers in parse_data.cc.
 #include "softgpu/ptx/parser.h"
 
 #include <algorithm>
@@ -17,11 +18,13 @@ struct TypeName {
   uint8_t bytes;
 };
 constexpr TypeName kTypes[] = {
-    {"pred", Type::kPred, 4}, {"b8", Type::kB8, 1},     {"b16", Type::kB16, 2},   {"b32", Type::kB32, 4},       {"b64", Type::kB64, 8},
-    {"b128", Type::kB128, 16}, {"u8", Type::kU8, 1},    {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4},       {"u64", Type::kU64, 8},
-    {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2},   {"s32", Type::kS32, 4},   {"s64", Type::kS64, 8},       {"f16", Type::kF16, 2},
-    {"f16x2", Type::kF16x2, 4}, {"bf16", Type::kBF16, 2}, {"bf16x2", Type::kBF16x2, 4}, {"tf32", Type::kTF32, 4}, {"f32", Type::kF32, 4},
-    {"f64", Type::kF64, 8},
+    {"pred", Type::kPred, 4},   {"b8", Type::kB8, 1},     {"b16", Type::kB16, 2},
+    {"b32", Type::kB32, 4},     {"b64", Type::kB64, 8},   {"b128", Type::kB128, 16},
+    {"u8", Type::kU8, 1},       {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4},
+    {"u64", Type::kU64, 8},     {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2},
+    {"s32", Type::kS32, 4},     {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2},
+    {"f16x2", Type::kF16x2, 4}, {"bf16", Type::kBF16, 2}, {"bf16x2", Type::kBF16x2, 4},
+    {"tf32", Type::kTF32, 4},   {"f32", Type::kF32, 4},   {"f64", Type::kF64, 8},
 };
 
 uint64_t align_up(uint64_t v, uint64_t a) { return (v + a - 1) / a * a; }
@@ -53,7 +56,8 @@ bool Parser::take_punct(char c) {
 
 bool Parser::expect(char c) {
   if (take_punct(c)) return true;
-  std::string found(tok_.kind == Token::Kind::kEnd ? "end of file" : std::string(tok_.text.substr(0, 40)));
+  std::string found(tok_.kind == Token::Kind::kEnd ? "end of file"
+                                                   : std::string(tok_.text.substr(0, 40)));
   return fail(std::string("syntax error: expected '") + c + "', found '" + found + "'");
 }
 
@@ -91,10 +95,12 @@ bool Parser::header_item(bool* handled) {
   if (is_directive(".version")) {
     advance();
     size_t dot = tok_.text.find('.');
-    if (tok_.kind != Token::Kind::kFloat || dot == std::string_view::npos || dot + 1 >= tok_.text.size())
+    if (tok_.kind != Token::Kind::kFloat || dot == std::string_view::npos ||
+        dot + 1 >= tok_.text.size())
       return fail("syntax error: .version needs a number like 7.0");
     m_.version = 0;
-    for (char c : tok_.text.substr(0, dot)) m_.version = std::min(m_.version * 10 + (c - '0'), 1000u);
+    for (char c : tok_.text.substr(0, dot))
+      m_.version = std::min(m_.version * 10 + (c - '0'), 1000u);
     m_.version = m_.version * 10 + (tok_.text[dot + 1] - '0');
     advance();
     return true;
@@ -102,7 +108,8 @@ bool Parser::header_item(bool* handled) {
   if (is_directive(".target")) {
     do {
       advance();
-      if (tok_.kind != Token::Kind::kIdent) return fail("syntax error: .target needs a name like sm_70");
+      if (tok_.kind != Token::Kind::kIdent)
+        return fail("syntax error: .target needs a name like sm_70");
       if (tok_.text.substr(0, 3) == "sm_") {
         uint32_t sm = 0;
         for (char c : tok_.text.substr(3))
@@ -115,7 +122,8 @@ bool Parser::header_item(bool* handled) {
   }
   if (is_directive(".address_size")) {
     advance();
-    if (tok_.kind != Token::Kind::kInt || (tok_.bits != 32 && tok_.bits != 64)) return fail("syntax error: .address_size must be 32 or 64");
+    if (tok_.kind != Token::Kind::kInt || (tok_.bits != 32 && tok_.bits != 64))
+      return fail("syntax error: .address_size must be 32 or 64");
     m_.address_bytes = static_cast<uint32_t>(tok_.bits / 8);
     advance();
     return true;
@@ -130,7 +138,8 @@ bool Parser::module_item() {
   bool handled = false;
   if (!header_item(&handled)) return false;
   if (handled) return true;
-  if (is_directive(".file") || is_directive(".loc") || is_punct('@')) {  // '@' begins the DWARF lines of old compilers
+  if (is_directive(".file") || is_directive(".loc") ||
+      is_punct('@')) {  // '@' begins the DWARF lines of old compilers
     skip_line(line);
     return true;
   }
@@ -140,7 +149,8 @@ bool Parser::module_item() {
   }
   if (is_directive(".pragma") || is_directive(".alias")) return skip_to_semicolon();
   bool is_extern = false;
-  while (is_directive(".visible") || is_directive(".extern") || is_directive(".weak") || is_directive(".common") || is_directive(".internal")) {
+  while (is_directive(".visible") || is_directive(".extern") || is_directive(".weak") ||
+         is_directive(".common") || is_directive(".internal")) {
     is_extern |= tok_.text == ".extern";
     advance();
   }
@@ -150,7 +160,8 @@ bool Parser::module_item() {
     return function(entry, is_extern);
   }
   if (tok_.kind == Token::Kind::kDirective) return declare(nullptr, is_extern);
-  return fail("syntax error: unexpected '" + std::string(tok_.text.substr(0, 40)) + "' at module level");
+  return fail("syntax error: unexpected '" + std::string(tok_.text.substr(0, 40)) +
+              "' at module level");
 }
 
 bool Parser::parameter_list(Function& f, std::vector<const Variable*>& out) {
@@ -162,7 +173,8 @@ bool Parser::parameter_list(Function& f, std::vector<const Variable*>& out) {
     if (!declaration_words(d)) return false;
     if (d.type == Type::kNone && !d.opaque) return fail("syntax error: parameter without type");
     Variable& v = m_.variables.emplace_back();
-    v.name = tok_.text, v.line = tok_.line, v.space = d.space, v.type = d.opaque ? Type::kB64 : d.type, v.vec = d.vec;
+    v.name = tok_.text, v.line = tok_.line, v.space = d.space,
+    v.type = d.opaque ? Type::kB64 : d.type, v.vec = d.vec;
     v.align = d.align ? d.align : type_bytes(v.type) * v.vec;
     v.bytes = static_cast<uint64_t>(type_bytes(v.type)) * v.vec;
     if (tok_.kind != Token::Kind::kIdent) return fail("syntax error: parameter without name");
@@ -219,10 +231,12 @@ bool Parser::function(bool entry, bool is_extern) {
   if (is_punct('(') && !parameter_list(parsed, parsed.params)) return false;
   if (!performance_directives(parsed)) return false;
   bool defined = is_punct('{');
-  auto [it, fresh] = m_.function_index.try_emplace(parsed.name, static_cast<uint32_t>(m_.functions.size()));
+  auto [it, fresh] =
+      m_.function_index.try_emplace(parsed.name, static_cast<uint32_t>(m_.functions.size()));
   if (fresh) m_.functions.emplace_back();
   Function& f = m_.functions[it->second];
-  if (!fresh && f.has_body && defined) return fail("function '" + std::string(parsed.name) + "' is defined twice");
+  if (!fresh && f.has_body && defined)
+    return fail("function '" + std::string(parsed.name) + "' is defined twice");
   parsed.index = it->second;
   if (!defined) {
     if (fresh) f = std::move(parsed);
@@ -239,23 +253,38 @@ bool Parser::function(bool entry, bool is_extern) {
 bool Parser::declaration_words(Declaration& d) {
   for (; tok_.kind == Token::Kind::kDirective; advance()) {
     std::string_view w = tok_.text.substr(1);
-    if (w == "reg") d.space = Space::kReg;
-    else if (w == "local") d.space = Space::kLocal;
-    else if (w == "shared") d.space = d.type == Type::kNone ? Space::kShared : d.space;  // after the type it qualifies .ptr
-    else if (w == "global") d.space = d.type == Type::kNone ? Space::kGlobal : d.space;
-    else if (w == "const") d.space = d.type == Type::kNone ? Space::kConst : d.space;
-    else if (w == "param") d.space = Space::kParam;
-    else if (w == "v2") d.vec = 2;
-    else if (w == "v4") d.vec = 4;
-    else if (w == "texref" || w == "samplerref" || w == "surfref" || w == "tex") d.opaque = true;
-    else if (w == "ptr" || w == "managed" || w == "volatile" || w == "unified") continue;
+    if (w == "reg")
+      d.space = Space::kReg;
+    else if (w == "local")
+      d.space = Space::kLocal;
+    else if (w == "shared")
+      d.space =
+          d.type == Type::kNone ? Space::kShared : d.space;  // after the type it qualifies .ptr
+    else if (w == "global")
+      d.space = d.type == Type::kNone ? Space::kGlobal : d.space;
+    else if (w == "const")
+      d.space = d.type == Type::kNone ? Space::kConst : d.space;
+    else if (w == "param")
+      d.space = Space::kParam;
+    else if (w == "v2")
+      d.vec = 2;
+    else if (w == "v4")
+      d.vec = 4;
+    else if (w == "texref" || w == "samplerref" || w == "surfref" || w == "tex")
+      d.opaque = true;
+    else if (w == "ptr" || w == "managed" || w == "volatile" || w == "unified")
+      continue;
     else if (w == "attribute") {
-      do advance(); while (tok_.kind != Token::Kind::kEnd && !is_punct(')') && !is_punct(';'));
+      do advance();
+      while (tok_.kind != Token::Kind::kEnd && !is_punct(')') && !is_punct(';'));
     } else if (w == "align") {
       advance();
-      if (tok_.kind != Token::Kind::kInt || !tok_.bits || tok_.bits > 4096 || (tok_.bits & (tok_.bits - 1))) return fail("bad .align");
+      if (tok_.kind != Token::Kind::kInt || !tok_.bits || tok_.bits > 4096 ||
+          (tok_.bits & (tok_.bits - 1)))
+        return fail("bad .align");
       // Behind .ptr the alignment is that of the pointee and says nothing about the parameter.
-      if (d.type == Type::kNone || d.type == Type::kB8 || d.type == Type::kU8) d.align = static_cast<uint32_t>(tok_.bits);
+      if (d.type == Type::kNone || d.type == Type::kB8 || d.type == Type::kU8)
+        d.align = static_cast<uint32_t>(tok_.bits);
     } else if (Type t = type_from_name(w); t != Type::kNone) {
       d.type = t;
     } else {
@@ -292,9 +321,12 @@ bool Parser::array_dimensions(Variable& v, std::vector<uint64_t>& dims) {
 }
 
 bool Parser::declare_name(Function* f, const Declaration& d) {
-  if (tok_.kind != Token::Kind::kIdent) return fail("syntax error: expected a name, found '" + std::string(tok_.text.substr(0, 40)) + "'");
+  if (tok_.kind != Token::Kind::kIdent)
+    return fail("syntax error: expected a name, found '" + std::string(tok_.text.substr(0, 40)) +
+                "'");
   Variable& v = m_.variables.emplace_back();
-  v.name = tok_.text, v.line = tok_.line, v.space = d.space, v.type = d.type, v.vec = d.vec, v.is_extern = d.is_extern;
+  v.name = tok_.text, v.line = tok_.line, v.space = d.space, v.type = d.type, v.vec = d.vec,
+  v.is_extern = d.is_extern;
   v.bytes = static_cast<uint64_t>(type_bytes(d.type)) * d.vec;
   v.align = std::max<uint32_t>(d.align ? d.align : static_cast<uint32_t>(v.bytes), 1);
   advance();
@@ -308,7 +340,7 @@ bool Parser::declare_name(Function* f, const Declaration& d) {
     } else {
       v.reg_base = add_register(*f, d.type, d.vec);
     }
-    scopes_.back().names[v.name] = {&v, v.reg_count ? ~0u : v.reg_base};
+    (v.reg_count ? scopes_.back().groups : scopes_.back().names)[v.name] = {&v, v.reg_base};
     return true;
   }
   std::vector<uint64_t> dims;
@@ -320,15 +352,19 @@ bool Parser::declare_name(Function* f, const Declaration& d) {
   } else if (module_data && !v.is_extern) {
     v.global_index = static_cast<uint32_t>(m_.globals.size());
     GlobalInfo& g = m_.globals.emplace_back();
-    g.name = v.name, g.space = v.space == Space::kConst ? GlobalInfo::Space::kConst : GlobalInfo::Space::kGlobal;
+    g.name = v.name,
+    g.space = v.space == Space::kConst ? GlobalInfo::Space::kConst : GlobalInfo::Space::kGlobal;
     g.size = v.bytes, g.align = v.align;
   }
-  if (f) scopes_.back().names[v.name] = {&v, ~0u};
-  else if (auto [it, fresh] = m_.symbols.try_emplace(v.name, &v); !fresh && !v.is_extern) it->second = &v;
+  if (f)
+    scopes_.back().names[v.name] = {&v, ~0u};
+  else if (auto [it, fresh] = m_.symbols.try_emplace(v.name, &v); !fresh && !v.is_extern)
+    it->second = &v;
   return place(f, v);
 }
 
-// Gives function-scope variables their place in the thread's local block or the frame's parameter block.
+// Gives function-scope variables their place in the thread's local block or the frame's parameter
+// block.
 bool Parser::place(Function* f, Variable& v) {
   if (!f || (v.space != Space::kLocal && v.space != Space::kParam)) return true;
   uint32_t& top = v.space == Space::kLocal ? f->local_bytes : f->param_bytes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive-descent parser from PTX text to ast.h. Called by program.cc at module load, on the loading thread. Resolves registers,
-// variables and special registers; labels and later functions stay names until decoding. Every recursion has a depth limit and every
-// allocation is bounded by the text, because the text comes from the network.
+// Recursive-descent parser from PTX text to ast.h. Called by program.cc at module load, on the
+// loading thread. Resolves registers, variables and special registers; labels and later functions
+// stay names until decoding. Every recursion has a depth limit and every allocation is bounded by
+// the text, because the text comes from the network.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,7 @@ class Parser {
     uint32_t reg = ~0u;
   };
   struct Scope {
-    std::unordered_map<std::string_view, Symbol> names;
+    std::unordered_map<std::string_view, Symbol> names, groups;  // groups: %r<N>
     uint32_t id = 0;
   };
   struct Declaration {  // the words before a name
@@ -44,7 +45,9 @@ class Parser {
   bool fail(const std::string& what);
   void advance() { tok_ = lex_.next(); }
   bool is_punct(char c) const { return tok_.kind == Token::Kind::kPunct && tok_.punct == c; }
-  bool is_directive(std::string_view d) const { return tok_.kind == Token::Kind::kDirective && tok_.text == d; }
+  bool is_directive(std::string_view d) const {
+    return tok_.kind == Token::Kind::kDirective && tok_.text == d;
+  }
   bool take_punct(char c);
   bool expect(char c);
   void skip_line(uint32_t line);
@@ -65,7 +68,8 @@ class Parser {
   bool array_dimensions(Variable& v, std::vector<uint64_t>& dims);
   bool place(Function* f, Variable& v);
   bool initialiser(Variable& v, std::vector<uint64_t>& dims);
-  bool initial_list(Variable& v, GlobalInfo& g, const std::vector<uint64_t>& dims, size_t level, uint64_t& at);
+  bool initial_list(Variable& v, GlobalInfo& g, const std::vector<uint64_t>& dims, size_t level,
+                    uint64_t& at);
   bool initial_value(Variable& v, GlobalInfo& g, uint64_t at);
   bool initial_symbol(Variable& v, GlobalInfo& g, uint64_t at);
   bool const_expr(uint64_t* out, int min_precedence, int depth);

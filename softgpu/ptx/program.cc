@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module loading: parse, describe every kernel, and decode on demand. Also chooses the handler build for this machine.
+// Module loading: parse, describe every kernel, and decode on demand. Also chooses the handler
+// build for this machine.
 #include "softgpu/ptx/program.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <unordered_set>
 
 #include "softgpu/ptx/decoder.h"
@@ -11,14 +14,20 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint32_t kMaxSharedBytes = 64u << 20;  // far above hardware; only keeps arithmetic from overflowing
+constexpr uint32_t kMaxSharedBytes =
+    64u << 20;  // far above hardware; only keeps arithmetic from overflowing
 constexpr size_t kMaxTextBytes = 1u << 30;
 
 }  // namespace
 
 const IsaTable& isa_table() {
 #ifdef TENDRIL_HAVE_AVX2
-  static const bool fast = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  // TENDRIL_SOFTGPU_ISA=base lets one machine test both builds.
+  static const bool fast = [] {
+    const char* forced = std::getenv("TENDRIL_SOFTGPU_ISA");
+    return !(forced && !std::strcmp(forced, "base")) && __builtin_cpu_supports("avx2") &&
+           __builtin_cpu_supports("fma");
+  }();
   if (fast) return isa_avx2::table();
 #endif
   return isa_base::table();
@@ -32,7 +41,8 @@ ProgramImpl::ProgramImpl(std::unique_ptr<Module> module) : module_(std::move(mod
   cache_.resize(kernels_.size());
 }
 
-// The function itself and everything it may call. Through a pointer it may call any function whose address is taken somewhere.
+// The function itself and everything it may call. Through a pointer it may call any function whose
+// address is taken somewhere.
 std::vector<uint32_t> ProgramImpl::reachable(uint32_t function) const {
   std::vector<uint32_t> list{function};
   std::unordered_set<uint32_t> seen{function};
@@ -45,11 +55,13 @@ std::vector<uint32_t> ProgramImpl::reachable(uint32_t function) const {
     for (uint32_t callee : f.functions_used) add(callee);
     for (const Operand& o : f.operands)  // functions defined after their use are still names
       if (o.kind == Operand::Kind::kName)
-        if (auto it = module_->function_index.find(o.name); it != module_->function_index.end()) add(it->second);
+        if (auto it = module_->function_index.find(o.name); it != module_->function_index.end())
+          add(it->second);
     for (const Instruction& c : f.code) {
       if (all || c.opcode.substr(0, 4) != "call" || !module_->function_address_in_data) continue;
       bool indirect = false;
-      for (uint32_t k = 0; k < c.count; ++k) indirect |= f.operands[c.first + k].kind == Operand::Kind::kReg;
+      for (uint32_t k = 0; k < c.count; ++k)
+        indirect |= f.operands[c.first + k].kind == Operand::Kind::kReg;
       if (!indirect) continue;
       all = true;
       for (const Function& g : module_->functions)
@@ -89,9 +101,11 @@ void ProgramImpl::describe(uint32_t function) {
   Offsets offsets;
   k.static_shared_bytes = place_shared(reachable(function), &offsets);
   k.local_bytes = f.local_bytes;
-  // Hardware shares registers between values that are not alive together; virtual registers are many more.
+  // Hardware shares registers between values that are not alive together; virtual registers are
+  // many more.
   uint32_t words = 0;
-  for (const Register& r : f.registers) words += r.type == Type::kPred ? 0 : type_bytes(r.type) > 4 ? 2 : 1;
+  for (const Register& r : f.registers)
+    words += r.type == Type::kPred ? 0 : type_bytes(r.type) > 4 ? 2 : 1;
   k.registers = std::clamp(words / 2 + 8, 8u, 255u);
   k.max_threads_per_block = f.max_threads;
   k.line = f.line;
@@ -117,7 +131,8 @@ const DecodedKernel& ProgramImpl::decoded(size_t kernel_index) const {
     d->index = index;
     Decoder decoder(*module_, f, k, *d, offsets);
     if (!decoder.decode()) {
-      k.error = decoder.error() + (index == entry ? "" : ", needed by kernel '" + kernels_[kernel_index].name + "'");
+      k.error = decoder.error() +
+                (index == entry ? "" : ", needed by kernel '" + kernels_[kernel_index].name + "'");
       return k;
     }
     if (index == entry) k.entry = d.get();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs grids: blocks over engine threads, warps within a block, splits within a warp. Among a warp's splits the deepest call and
-// lowest address runs first, which lets the others catch up; splits that meet merge. When one split has used up its slice while
-// others wait, the one that waited longest runs for a slice, so a spinning lane cannot starve the lane it waits for. The same idea
-// serves warps (a budget per turn) and blocks (round robin once a block has used its quantum).
+// Runs grids: blocks over engine threads, warps within a block, splits within a warp. Among a
+// warp's splits the deepest call and lowest address runs first, which lets the others catch up;
+// splits that meet merge. When one split has used up its slice while others wait, the one that
+// waited longest runs for a slice, so a spinning lane cannot starve the lane it waits for. The same
+// idea serves warps (a budget per turn) and blocks (round robin once a block has used its quantum).
 #include <algorithm>
 #include <cfenv>
 #include <cstdlib>
@@ -20,11 +21,13 @@ bool release_stuck_barrier(Block& b);
 
 namespace {
 
-constexpr uint32_t kSplitSlice = 4096;         // warp instructions
+constexpr uint32_t kSplitSlice = 4096;  // warp instructions
 constexpr uint64_t kWarpTurn = 20000;
 constexpr uint64_t kBlockQuantum = 1u << 20, kCooperativeQuantum = 20000;
-constexpr size_t kResidentBytes = 256u << 20;  // per engine thread, for blocks that are only waiting
-constexpr uint64_t kWorthThreads = 20000;      // warp instructions below which starting threads costs more than it saves
+constexpr size_t kResidentBytes = 256u
+                                  << 20;  // per engine thread, for blocks that are only waiting
+constexpr uint64_t kWorthThreads =
+    20000;  // warp instructions below which starting threads costs more than it saves
 
 enum class Status { kDone, kBlocked, kYield, kFault };
 
@@ -36,7 +39,8 @@ bool before(const Split& a, const Split& b) {
 int lowest(const Warp& w, SplitState state) {
   int best = -1;
   for (uint32_t i = 0; i < w.count; ++i)
-    if (w.splits[i].state == state && (best < 0 || before(w.splits[i], w.splits[best]))) best = static_cast<int>(i);
+    if (w.splits[i].state == state && (best < 0 || before(w.splits[i], w.splits[best])))
+      best = static_cast<int>(i);
   return best;
 }
 
@@ -45,7 +49,8 @@ int choose(Warp& w) {
   if (w.rotated && w.slice) {
     int best = -1;
     for (uint32_t i = 0; i < w.count; ++i)
-      if (w.splits[i].state == SplitState::kRun && w.splits[i].turn == w.turn && (best < 0 || before(w.splits[i], w.splits[best])))
+      if (w.splits[i].state == SplitState::kRun && w.splits[i].turn == w.turn &&
+          (best < 0 || before(w.splits[i], w.splits[best])))
         best = static_cast<int>(i);
     if (best >= 0) return best;
   }
@@ -53,7 +58,8 @@ int choose(Warp& w) {
   if (best < 0) {
     best = lowest(w, SplitState::kSync);
     if (best < 0) return -1;
-    w.splits[best].state = SplitState::kRun;  // nobody else can come: go on without the missing lanes
+    w.splits[best].state =
+        SplitState::kRun;  // nobody else can come: go on without the missing lanes
     w.splits[best].forced = true;
   }
   if (!w.slice) {
@@ -61,7 +67,8 @@ int choose(Warp& w) {
     w.rotated = !w.rotated;
     if (w.rotated) {
       for (uint32_t i = 0; i < w.count; ++i)
-        if (w.splits[i].state == SplitState::kRun && w.splits[i].turn < w.splits[best].turn) best = static_cast<int>(i);
+        if (w.splits[i].state == SplitState::kRun && w.splits[i].turn < w.splits[best].turn)
+          best = static_cast<int>(i);
       w.splits[best].turn = ++w.turn;
     }
   } else {
@@ -70,7 +77,8 @@ int choose(Warp& w) {
   return best;
 }
 
-// Chooses a split, merges what stands at the same place, and finds where it must stop to merge with another.
+// Chooses a split, merges what stands at the same place, and finds where it must stop to merge with
+// another.
 bool select(Warp& w, const Op** stop) {
   *stop = nullptr;
   if (w.count == 1 && w.splits[0].state == SplitState::kRun) {
@@ -123,11 +131,13 @@ void describe_fault(Warp& w, const Op& op, uint32_t m) {
   uint32_t line = op.source < f.code.size() ? f.code[op.source].line : f.line;
   uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
   char text[512];
-  std::snprintf(text, sizeof text, "%s (0x%llx) in '%.*s', line %u '%.*s', block (%u,%u,%u), thread (%u,%u,%u)", b.fault_text,
-                static_cast<unsigned long long>(b.fault_address), static_cast<int>(std::min<size_t>(f.name.size(), 160)), f.name.data(), line,
+  std::snprintf(text, sizeof text,
+                "%s (0x%llx) in '%.*s', line %u '%.*s', block (%u,%u,%u), thread (%u,%u,%u)",
+                b.fault_text, static_cast<unsigned long long>(b.fault_address),
+                static_cast<int>(std::min<size_t>(f.name.size(), 160)), f.name.data(), line,
                 op.source < f.code.size() ? static_cast<int>(f.code[op.source].opcode.size()) : 0,
-                op.source < f.code.size() ? f.code[op.source].opcode.data() : "", b.ctaid[0], b.ctaid[1], b.ctaid[2], w.tid[0][lane],
-                w.tid[1][lane], w.tid[2][lane]);
+                op.source < f.code.size() ? f.code[op.source].opcode.data() : "", b.ctaid[0],
+                b.ctaid[1], b.ctaid[2], w.tid[0][lane], w.tid[1][lane], w.tid[2][lane]);
   l.result.fault = b.fault;
   l.result.fault_address = b.fault_address;
   l.result.message = text;
@@ -192,7 +202,8 @@ void start_warp(Block& b, Warp& w, uint32_t index) {
     w.local.assign(static_cast<size_t>(w.local_stride) * 32, 0);
   }
   w.dead = ~w.existing;
-  w.count = 1, w.current = 0, w.carry = 0, w.yield = 0, w.turn = 0, w.slice = kSplitSlice, w.rotated = false;
+  w.count = 1, w.current = 0, w.carry = 0, w.yield = 0, w.turn = 0, w.slice = kSplitSlice,
+  w.rotated = false;
   Frame* f = b.pool->take(*l.kernel->entry);
   f->refs = 1;
   w.splits[0] = Split();
@@ -205,7 +216,8 @@ void start_block(Block& b, uint64_t linear) {
   LaunchState& l = *b.launch;
   const Dim3 g = l.request->grid;
   b.linear = linear;
-  b.ctaid[0] = static_cast<uint32_t>(linear % g.x), b.ctaid[1] = static_cast<uint32_t>(linear / g.x % g.y);
+  b.ctaid[0] = static_cast<uint32_t>(linear % g.x),
+  b.ctaid[1] = static_cast<uint32_t>(linear / g.x % g.y);
   b.ctaid[2] = static_cast<uint32_t>(linear / g.x / g.y);
   b.smid = static_cast<uint32_t>(linear % std::max(1u, l.request->sm_count));
   b.live_threads = l.threads;
@@ -232,7 +244,8 @@ void deadlock(LaunchState& l, Block& b) {
   std::lock_guard<std::mutex> lock(l.mutex);
   if (l.result.fault == Fault::kNone) {
     l.result.fault = b.fault = Fault::kTimeout;
-    l.result.message = "block (" + std::to_string(b.ctaid[0]) + "," + std::to_string(b.ctaid[1]) + "," + std::to_string(b.ctaid[2]) +
+    l.result.message = "block (" + std::to_string(b.ctaid[0]) + "," + std::to_string(b.ctaid[1]) +
+                       "," + std::to_string(b.ctaid[2]) +
                        ") waits at a barrier that can never be complete";
   }
   l.stop = true;
@@ -309,7 +322,10 @@ void Worker::run() {
   std::fegetenv(&environment);
   std::fesetenv(FE_DFL_ENV);  // the caller may flush denormals or round elsewhere
   const bool cooperative = l_.request->cooperative;
-  const size_t block_bytes = static_cast<size_t>(l_.warps) * (l_.kernel->entry->frame_bytes + sizeof(Warp) + 32ull * l_.local_bytes) + l_.shared_bytes + 1024;
+  const size_t block_bytes =
+      static_cast<size_t>(l_.warps) *
+          (l_.kernel->entry->frame_bytes + sizeof(Warp) + 32ull * l_.local_bytes) +
+      l_.shared_bytes + 1024;
   const size_t limit = cooperative ? ~size_t{0} : std::max<size_t>(4, kResidentBytes / block_bytes);
   std::deque<Block*> waiting;
   bool more = true, turn = false;
@@ -330,8 +346,10 @@ void Worker::run() {
     }
     Status s = run_block(*b, cooperative ? kCooperativeQuantum : kBlockQuantum);
     if (s == Status::kFault) break;
-    if (s == Status::kDone) idle_.push_back(b);
-    else waiting.push_back(b);
+    if (s == Status::kDone)
+      idle_.push_back(b);
+    else
+      waiting.push_back(b);
   }
   std::fesetenv(&environment);
 }
@@ -359,7 +377,8 @@ void fill_images(LaunchState& l) {
     for (const DecodedFunction::Fix& x : f->fixes) {
       uint64_t v = 0;
       if (x.global_index != DecodedFunction::kParamFix) {
-        v = (r.global_addresses ? r.global_addresses[x.global_index] : 0) + static_cast<uint64_t>(x.addend);
+        v = (r.global_addresses ? r.global_addresses[x.global_index] : 0) +
+            static_cast<uint64_t>(x.addend);
       } else if (static_cast<uint64_t>(x.addend) + x.param_bytes <= l.params.size()) {
         std::memcpy(&v, &l.params[static_cast<size_t>(x.addend)], x.param_bytes);
         const unsigned spare = 64 - 8 * x.param_bytes;
@@ -378,7 +397,8 @@ LaunchResult refuse(Fault f, std::string why) {
 
 }  // namespace
 
-FramePool::FramePool(const LaunchState& launch) : launch_(launch), free_(launch.kernel->functions.size()) {}
+FramePool::FramePool(const LaunchState& launch)
+    : launch_(launch), free_(launch.kernel->functions.size()) {}
 
 FramePool::~FramePool() {
   for (Frame* f : all_) {
@@ -417,18 +437,25 @@ LaunchResult run_grid(const LaunchRequest& request) {
   const Dim3 g = request.grid, b = request.block;
   const uint64_t threads = static_cast<uint64_t>(b.x) * b.y * b.z;
   const unsigned __int128 blocks = static_cast<unsigned __int128>(g.x) * g.y * g.z;
-  if (!threads || threads > 1024 || !blocks || blocks >> 62) return refuse(Fault::kUnsupported, "bad grid or block size");
+  if (!threads || threads > 1024 || !blocks || blocks >> 62)
+    return refuse(Fault::kUnsupported, "bad grid or block size");
   LaunchState l;
   l.request = &request, l.kernel = &kernel;
-  l.threads = static_cast<uint32_t>(threads), l.warps = (l.threads + 31) / 32, l.blocks = static_cast<uint64_t>(blocks);
+  l.threads = static_cast<uint32_t>(threads), l.warps = (l.threads + 31) / 32,
+  l.blocks = static_cast<uint64_t>(blocks);
   l.dynamic_offset = (kernel.static_shared + 15) & ~15u;
-  l.shared_bytes = request.dynamic_shared_bytes ? l.dynamic_offset + request.dynamic_shared_bytes : kernel.static_shared;
+  l.shared_bytes = request.dynamic_shared_bytes ? l.dynamic_offset + request.dynamic_shared_bytes
+                                                : kernel.static_shared;
   l.local_bytes = (kernel.entry->source->local_bytes + 15) & ~15u;
-  if (request.params) l.params.assign(request.params, request.params + info.param_bytes);
-  else l.params.assign(info.param_bytes, 0);
+  if (request.params)
+    l.params.assign(request.params, request.params + info.param_bytes);
+  else
+    l.params.assign(info.param_bytes, 0);
   fill_images(l);
   uint64_t wanted = std::min<uint64_t>(thread_count(), l.blocks);
-  if (!request.cooperative && l.blocks * l.warps * kernel.entry->ops.size() < kWorthThreads && l.blocks < 8) wanted = 1;
+  if (!request.cooperative && l.blocks * l.warps * kernel.entry->ops.size() < kWorthThreads &&
+      l.blocks < 8)
+    wanted = 1;
   std::vector<std::unique_ptr<Worker>> workers;
   for (uint64_t i = 0; i < wanted; ++i) workers.push_back(std::make_unique<Worker>(l));
   std::vector<std::thread> helpers;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tiny device for the engine's own tests: one arena of memory at a fixed device address, and a way to load text and launch kernels.
+// A tiny device for the engine's own tests: one arena of memory at a fixed device address, and a
+// way to load text and launch kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ inline const char kHeader[] = ".version 7.8\n.target sm_80\n.address_size 64\n";
 
 class TestGpu {
  public:
-  explicit TestGpu(size_t bytes = 4 * kPageBytes) : memory_(bytes), pages_(bytes / kPageBytes + 1, 1) {
+  explicit TestGpu(size_t bytes = 4 * kPageBytes)
+      : memory_(bytes), pages_(bytes / kPageBytes + 1, 1) {
     MemoryRegion r;
     r.base = kArenaBase, r.bytes = bytes, r.host = memory_.data(), r.valid_pages = pages_.data();
     view_.regions.push_back(r);
@@ -68,7 +70,9 @@ class TestGpu {
     std::vector<uint8_t> params(k.param_bytes);
     size_t index = 0;
     auto put = [&](auto v) {
-      if (index < k.params.size()) std::memcpy(params.data() + k.params[index].offset, &v, std::min<size_t>(sizeof v, k.params[index].size));
+      if (index < k.params.size())
+        std::memcpy(params.data() + k.params[index].offset, &v,
+                    std::min<size_t>(sizeof v, k.params[index].size));
       ++index;
     };
     (put(args), ...);
