@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The subcommands of `tendril`: what each was asked (filled in by main.cc from the command line) and the functions that do it and return
+// the exit status. 0: done, 1: failed, 2: wrong usage; `run` answers as other launchers do: 125 no lease, 126 the program cannot be
+// executed, 127 it was not found, else the program's own status or 128 plus the signal that killed it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tendril::cli {
+
+inline constexpr int kFailed = 1, kUsage = 2, kNoLease = 125, kCannotExecute = 126, kNotFound = 127;
+
+struct CommonOptions {
+  std::vector<std::string> servers;
+  std::string token_file;
+  int timeout_ms = 5000;
+  bool json = false;
+};
+
+struct SliceOptions {
+  uint32_t count = 0;  // 0: not said
+  std::string share, memory;
+};
+
+struct RunOptions : CommonOptions {
+  SliceOptions slice;
+  bool verbose = false;
+  std::vector<std::string> program;
+};
+
+struct EnvOptions : CommonOptions {
+  SliceOptions slice;
+  bool docker = false, show_token = false;
+};
+
+struct ServeOptions {
+  std::vector<std::string> listen, unix_paths;
+  uint16_t port = 7433;
+  std::string port_file, token_file, driver, worker, worker_user = "auto", context_memory;
+  uint32_t warm = 1, warm_max = 4, workers_max = 1024, connections_max = 4096;
+  bool verbose = false, quiet = false;
+};
+
+struct DoctorOptions : CommonOptions {
+  bool no_attach = false;
+};
+
+int serve(const ServeOptions& options);
+int run(const RunOptions& options);
+int print_environment(const EnvOptions& options);
+int list_leases(const CommonOptions& options);
+int show_gpus(const CommonOptions& options);
+int doctor(const DoctorOptions& options);
+// The child of `doctor` that loads the client library; prints one line of figures.
+int doctor_measure(const std::string& library);
+int release_lease(const CommonOptions& options, uint64_t lease_id);
+int print_version(bool json);
+int print_coverage();
+
+const char* version_text();   // "0.1.0"
+uint64_t schema_digest();     // of the calls this build speaks
+const char* coverage_text();  // the generated report, or a placeholder
+
+}  // namespace tendril::cli

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shell completion scripts, made from what the parser itself knows, so that the two cannot drift apart. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tendril::cli {
+
+struct CommandShape {
+  std::string name, description;
+  std::vector<std::string> options;  // "--json", "-n"
+};
+
+// Empty for an unknown shell; known: bash, zsh, fish.
+std::string completion_script(const std::string& shell, const std::vector<CommandShape>& commands);
+
+}  // namespace tendril::cli

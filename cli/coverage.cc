@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril coverage`: which driver calls work remotely, from the generated report; and the digest of the calls this build speaks.
+#include <stdio.h>
+
+#include "api/coverage.gen.h"
+#include "api/cuda_messages.gen.h"
+#include "cli/commands.h"
+
+namespace tendril::cli {
+
+const char* coverage_text() { return api::kCoverageText; }
+
+uint64_t schema_digest() { return wire::cuda::kSchemaDigest; }
+
+int print_coverage() {
+  fputs(coverage_text(), stdout);
+  return 0;
+}
+
+}  // namespace tendril::cli

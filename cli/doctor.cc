@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril doctor`: looks at the way to each server step by step (name, route, port, version, authentication, latency, driver, transport,
+// bandwidth) and says for the first step that fails what is wrong and what to do. Takes a small slice for the last two and gives it back.
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/json_output.h"
+#include "cli/servers.h"
+#include "cli/table.h"
+#include "daemon/child_process.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+constexpr int kPings = 100;
+// Room for an empty context and the buffers of the measurement.
+constexpr uint64_t kTestSliceBytes = 1u << 30;
+constexpr int kMeasureMaxMs = 60'000;
+
+class Checkup {
+ public:
+  Checkup(const session::Endpoint& endpoint, const session::ConnectOptions& connect, const DoctorOptions& options)
+      : endpoint_(endpoint), connect_(connect), options_(options) {
+    report_.server = endpoint.text;
+  }
+
+  DoctorReport run() {
+    if (endpoint_.unix_path.empty() && (!check_name() || !check_port())) return report_;
+    if (!check_hello()) return report_;
+    check_latency();
+    if (!check_driver() || options_.no_attach) return report_;
+    if (check_transport()) check_bandwidth();
+    return report_;
+  }
+
+ private:
+  bool step(const char* name, bool good, const std::string& detail) {
+    report_.steps.push_back({name, good ? "ok" : "failed", detail, {}});
+    if (!good) report_.healthy = false;
+    return good;
+  }
+  void figure(const char* name, double value) { report_.steps.back().figures.emplace_back(name, value); }
+  void warn(const char* name, const std::string& detail) { report_.steps.push_back({name, "warning", detail, {}}); }
+
+  bool check_name();
+  bool check_port();
+  bool check_hello();
+  void check_latency();
+  bool check_driver();
+  bool check_transport();
+  void check_bandwidth();
+  int connect_error(const addrinfo& info, double* took_ms);
+
+  const session::Endpoint endpoint_;
+  const session::ConnectOptions connect_;
+  const DoctorOptions options_;
+  DoctorReport report_;
+  std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
+  std::unique_ptr<session::Control> control_;
+};
+
+bool Checkup::check_name() {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const uint64_t begin_us = base::now_us();
+  const int error = getaddrinfo(endpoint_.host.c_str(), std::to_string(endpoint_.port).c_str(), &hints, &found);
+  if (error != 0) {
+    return step("name", false, "'" + endpoint_.host + "' does not resolve (" + gai_strerror(error) +
+                                   "); check the spelling, DNS or /etc/hosts");
+  }
+  addresses_.reset(found);
+  char host[NI_MAXHOST] = "?";
+  getnameinfo(found->ai_addr, found->ai_addrlen, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  step("name", true, "'" + endpoint_.host + "' is " + host);
+  figure("resolve_ms", static_cast<double>(base::now_us() - begin_us) / 1000);
+  return true;
+}
+
+// 0 when connected, else the errno.
+int Checkup::connect_error(const addrinfo& info, double* took_ms) {
+  const base::Fd fd(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const uint64_t begin_us = base::now_us();
+  int error = connect(fd.get(), info.ai_addr, info.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd wait = {fd.get(), POLLOUT, 0};
+    socklen_t bytes = sizeof error;
+    if (poll(&wait, 1, connect_.timeout_ms) != 1) {
+      error = ETIMEDOUT;
+    } else {
+      getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
+    }
+  }
+  *took_ms = static_cast<double>(base::now_us() - begin_us) / 1000;
+  return error;
+}
+
+bool Checkup::check_port() {
+  int error = EHOSTUNREACH;
+  double took_ms = 0;
+  for (const addrinfo* info = addresses_.get(); info != nullptr && error != 0; info = info->ai_next) {
+    error = connect_error(*info, &took_ms);
+  }
+  const std::string port = std::to_string(endpoint_.port);
+  if (error == ECONNREFUSED) {
+    step("route", true, "the host answers");
+    return step("port", false, "nothing listens on port " + port + "; is 'tendril serve' running there, and not on "
+                               "loopback only (--listen)?");
+  }
+  if (error != 0) {
+    return step("route", false, std::string("no connection to port ") + port + " (" + strerror(error) +
+                                    "); check the network, and firewalls on the way");
+  }
+  step("route", true, "the host answers");
+  step("port", true, base::format("port %s accepts, in %.2f ms", port.c_str(), took_ms));
+  figure("connect_ms", took_ms);
+  return true;
+}
+
+bool Checkup::check_hello() {
+  auto control = session::Control::connect(endpoint_, connect_);
+  if (!control.ok()) {
+    const base::Code code = control.status().code();
+    if (code == base::Code::kMismatch) return step("version", false, control.status().message());
+    if (code != base::Code::kRefused) return step("port", false, control.status().message());
+    step("version", true, "understood");
+    return step("authentication", false, control.status().message());
+  }
+  control_ = control.take();
+  const wire::Hello& hello = control_->server_hello();
+  const bool same = hello.schema_digest == schema_digest();
+  const std::string versions = "server " + safe(hello.product_version) + ", here " + version_text();
+  if (!step("version", same, same ? versions : versions + ": the two describe the GPU's calls differently; install "
+                                                          "the same version on both sides")) {
+    return false;
+  }
+  return step("authentication", true, connect_.token.empty() ? "none demanded" : "the token is accepted");
+}
+
+void Checkup::check_latency() {
+  std::vector<double> times_us;
+  for (int i = 0; i < kPings; ++i) {
+    auto took_us = control_->ping_us();
+    if (!took_us.ok()) {
+      step("latency", false, took_us.status().message());
+      return;
+    }
+    times_us.push_back(*took_us);
+  }
+  std::sort(times_us.begin(), times_us.end());
+  const double median = times_us[times_us.size() / 2], worst = times_us[times_us.size() * 99 / 100];
+  step("latency", true, base::format("round trip %.1f us (median of %d), 99 %% within %.1f us", median, kPings, worst));
+  figure("round_trip_us", median);
+  figure("round_trip_p99_us", worst);
+}
+
+bool Checkup::check_driver() {
+  auto list = control_->list();
+  if (!list.ok()) return step("driver", false, list.status().message());
+  std::string names;
+  for (const wire::GpuRecord& gpu : list->gpus) names += (names.empty() ? "" : ", ") + safe(gpu.name);
+  return step("driver", !list->gpus.empty(),
+              base::format("%s, CUDA %u.%u, %zu GPU%s: ", safe(list->driver).c_str(), list->driver_version / 1000,
+                           list->driver_version % 1000 / 10, list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
+                  names);
+}
+
+bool Checkup::check_transport() {
+  wire::AttachRequest request;
+  request.lease.slice = {0, kTestSliceBytes};
+  request.client = request.lease.client = client_info("tendril doctor");
+  request.bulk_channels = 1;
+  request.shared_memory = true;
+  session::ConnectOptions connect = connect_;
+  connect.schema_digest = schema_digest();
+  const uint64_t begin_us = base::now_us();
+  auto attached = session::attach(endpoint_, connect, request);
+  const double took_ms = static_cast<double>(base::now_us() - begin_us) / 1000;
+  if (!attached.ok() && attached.status().code() == base::Code::kRefused) {
+    warn("transport", "not tried, no slice is free for it: " + attached.status().message());
+    return false;
+  }
+  if (!attached.ok()) return step("transport", false, attached.status().message());
+  step("transport", true, base::format("%s: %s (attached in %.1f ms)", attached->transport.c_str(),
+                                       attached->reason.c_str(), took_ms));
+  figure("attach_ms", took_ms);
+  return true;
+}
+
+void Checkup::check_bandwidth() {
+  auto client = client_directory();
+  if (!client.ok()) {
+    warn("bandwidth", "not measured: " + client.status().message());
+    return;
+  }
+  setenv("TENDRIL_SERVERS", endpoint_.text.c_str(), 1);
+  setenv("TENDRIL_GPUS", "1", 1);
+  setenv("TENDRIL_MEMORY", std::to_string(kTestSliceBytes).c_str(), 1);
+  unsetenv("TENDRIL_SLICE");
+  unsetenv("TENDRIL_LEASES");
+  if (!options_.token_file.empty()) {
+    setenv("TENDRIL_TOKEN_FILE", options_.token_file.c_str(), 1);
+    unsetenv("TENDRIL_TOKEN");
+  }
+  auto output = daemon::run_child("/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"}, kMeasureMaxMs);
+  if (!output.ok()) {
+    step("bandwidth", false, output.status().message());
+    return;
+  }
+  double to_gpu = 0, from_gpu = 0, sync_us = 0;
+  const size_t at = output->text.rfind("tendril-measure ");
+  if (at == std::string::npos ||
+      sscanf(output->text.c_str() + at, "tendril-measure %lf %lf %lf", &to_gpu, &from_gpu, &sync_us) != 3) {
+    std::string why = output->text;
+    while (!why.empty() && why.back() == '\n') why.pop_back();
+    step("bandwidth", false, "the test program failed: " + (why.empty() ? daemon::describe_exit(output->wait_status) : safe(why)));
+    return;
+  }
+  step("bandwidth", true, base::format("%.2f GB/s to the GPU, %.2f GB/s from it; synchronising takes %.1f us", to_gpu,
+                                       from_gpu, sync_us));
+  figure("to_gpu_gb_per_s", to_gpu);
+  figure("from_gpu_gb_per_s", from_gpu);
+  figure("synchronize_us", sync_us);
+}
+
+void print(const DoctorReport& report) {
+  printf("%s: %s\n", report.server.c_str(), report.healthy ? "healthy" : "NOT healthy");
+  std::vector<Row> rows;
+  for (const DoctorStep& step : report.steps) rows.push_back({"  " + step.name, step.state, step.detail});
+  fputs(aligned(rows).c_str(), stdout);
+}
+
+}  // namespace
+
+int doctor(const DoctorOptions& options) {
+  const auto fail = [](const base::Status& status) {
+    fprintf(stderr, "tendril: %s\n", status.message().c_str());
+    return kFailed;
+  };
+  auto servers = resolve_servers(options.servers);
+  if (!servers.ok()) return fail(servers.status());
+  auto connect = connect_options(options);
+  if (!connect.ok()) return fail(connect.status());
+  if (!options.json) {
+    printf("tendril %s, servers from %s\n", version_text(), servers->source.c_str());
+  }
+  std::vector<DoctorReport> reports;
+  bool healthy = true;
+  for (const session::Endpoint& endpoint : servers->endpoints) {
+    reports.push_back(Checkup(endpoint, *connect, options).run());
+    healthy = healthy && reports.back().healthy;
+    if (!options.json) print(reports.back());
+  }
+  if (options.json) printf("%s\n", doctor_json(reports).c_str());
+  return healthy ? 0 : kFailed;
+}
+
+}  // namespace tendril::cli

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril env`: the variables with which any launcher, or a container without rights, attaches without `tendril run`: the program then
+// takes its lease itself when it starts and gives it back when it ends. Contacts no server and writes nothing, so that it works where
+// the configuration is read-only.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/json_output.h"
+#include "cli/servers.h"
+#include "cli/slices.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+constexpr const char* kContainerLibrary = "/opt/tendril/lib";
+constexpr const char* kContainerToken = "/run/secrets/tendril-token";
+
+std::string variable(const char* name) {
+  const char* const value = getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::string absolute(const std::string& path) {
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
+}
+
+// The path of the token, wherever it was named; empty when it is known by value only, or not at all.
+std::string token_path(const EnvOptions& options) {
+  if (!options.token_file.empty()) return absolute(options.token_file);
+  if (!variable("TENDRIL_TOKEN").empty() || variable("TENDRIL_TOKEN_FILE").empty()) return "";
+  return absolute(variable("TENDRIL_TOKEN_FILE"));
+}
+
+base::Result<Variables> slice_variables(const SliceOptions& slice, const std::string& servers) {
+  auto spec = slice_spec(slice);
+  if (!spec.ok()) return spec.status();
+  Variables variables = {{"TENDRIL_SERVERS", servers}, {"TENDRIL_GPUS", std::to_string(slice.count)}};
+  if (spec->share_millionths != 0 && !slice.share.empty()) {
+    variables.emplace_back("TENDRIL_SLICE", daemon::format_fraction(spec->share_millionths));
+  }
+  if (spec->memory_bytes != 0) variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));
+  return variables;
+}
+
+void print_docker(const Variables& variables, const std::string& client, const std::string& token,
+                  const ServerList& servers) {
+  std::string line = "-v " + shell_quoted(client) + ":" + kContainerLibrary + ":ro -e LD_LIBRARY_PATH=" + kContainerLibrary;
+  for (const auto& [name, value] : variables) line += " -e " + name + "=" + shell_quoted(value);
+  if (!token.empty()) {
+    line += " -v " + shell_quoted(token) + ":" + kContainerToken + ":ro -e TENDRIL_TOKEN_FILE=" + kContainerToken;
+  } else if (!variable("TENDRIL_TOKEN").empty()) {
+    line += " -e TENDRIL_TOKEN";  // docker takes the value from its own environment
+  }
+  printf("%s\n", line.c_str());
+  for (const session::Endpoint& endpoint : servers.endpoints) {
+    if (endpoint.host.rfind("127.", 0) != 0 && endpoint.host != "localhost" && endpoint.host != "::1") continue;
+    fprintf(stderr, "tendril: %s is this machine's own loopback: the container reaches it with --network host only\n",
+            endpoint.text.c_str());
+  }
+}
+
+void print_shell(const Variables& variables, const std::string& client) {
+  printf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n", shell_quoted(client).c_str());
+  for (const auto& [name, value] : variables) printf("export %s=%s\n", name.c_str(), shell_quoted(value).c_str());
+}
+
+}  // namespace
+
+int print_environment(const EnvOptions& options) {
+  const auto fail = [](const base::Status& status) {
+    fprintf(stderr, "tendril: %s\n", status.message().c_str());
+    return kFailed;
+  };
+  auto client = client_directory();
+  if (!client.ok()) return fail(client.status());
+  auto servers = resolve_servers(options.servers);
+  if (!servers.ok()) return fail(servers.status());
+  SliceOptions slice = options.slice;
+  if (slice.count == 0) {
+    slice.count = servers->source == "--server" ? static_cast<uint32_t>(servers->endpoints.size()) : 1;
+  }
+  auto variables = slice_variables(slice, servers_text(servers->endpoints));
+  if (!variables.ok()) return fail(variables.status());
+  const std::string token = token_path(options);
+  if (options.docker) {
+    print_docker(*variables, *client, token, *servers);
+    return 0;
+  }
+  if (!token.empty()) variables->emplace_back("TENDRIL_TOKEN_FILE", token);
+  if (options.show_token && token.empty() && !variable("TENDRIL_TOKEN").empty()) {
+    variables->emplace_back("TENDRIL_TOKEN", variable("TENDRIL_TOKEN"));
+  }
+  if (options.json) {
+    variables->emplace(variables->begin(), "LD_LIBRARY_PATH", prefixed_path(*client, variable("LD_LIBRARY_PATH")));
+    printf("%s\n", variables_json(*variables).c_str());
+  } else {
+    print_shell(*variables, *client);
+  }
+  return 0;
+}
+
+}  // namespace tendril::cli

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// See json_output.h.
+#include "cli/json_output.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/table.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Peers may send anything; bytes that are not UTF-8 are replaced rather than thrown at.
+std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
+
+double fraction(uint32_t millionths) { return millionths / static_cast<double>(daemon::kWholeGpu); }
+
+Json unknown_or(int32_t value) { return value < 0 ? Json(nullptr) : Json(value); }
+
+Json gpu_json(const wire::GpuRecord& gpu) {
+  return {{"index", gpu.index},
+          {"name", gpu.name},
+          {"uuid", uuid_text(gpu.uuid)},
+          {"pci_bus_id", gpu.pci_bus_id},
+          {"memory_total_bytes", gpu.memory_total_bytes},
+          {"memory_used_bytes", gpu.memory_used_bytes},
+          {"share_used", fraction(gpu.share_used_millionths)},
+          {"utilization_percent", unknown_or(gpu.utilization_percent)},
+          {"temperature_c", unknown_or(gpu.temperature_c)},
+          {"power_mw", unknown_or(gpu.power_mw)}};
+}
+
+Json lease_json(const wire::LeaseRecord& lease) {
+  Json slices = Json::array();
+  for (size_t i = 0; i < lease.slices.size(); ++i) {
+    const wire::SliceGrant& slice = lease.slices[i];
+    slices.push_back({{"gpu", slice.gpu_index},
+                      {"share", fraction(slice.share_millionths)},
+                      {"memory_bytes", slice.memory_bytes},
+                      {"memory_used_bytes", i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}});
+  }
+  return {{"lease", lease.lease_id},
+          {"user", lease.client.user},
+          {"host", lease.client.host},
+          {"program", lease.client.program},
+          {"pid", lease.client.pid},
+          {"slices", slices},
+          {"processes", lease.processes},
+          {"age_s", lease.age_s}};
+}
+
+}  // namespace
+
+std::string servers_json(const std::vector<ServerView>& views, bool with_leases) {
+  Json servers = Json::array();
+  for (const ServerView& view : views) {
+    Json server = {{"server", view.endpoint.text}};
+    if (!view.status.ok()) {
+      server["error"] = view.status.message();
+      servers.push_back(server);
+      continue;
+    }
+    server["host"] = view.list.server;
+    server["version"] = view.list.product_version;
+    server["driver"] = view.list.driver;
+    server["driver_version"] = view.list.driver_version;
+    server["gpus"] = Json::array();
+    for (const wire::GpuRecord& gpu : view.list.gpus) server["gpus"].push_back(gpu_json(gpu));
+    if (with_leases) {
+      server["leases"] = Json::array();
+      for (const wire::LeaseRecord& lease : view.list.leases) server["leases"].push_back(lease_json(lease));
+    }
+    servers.push_back(server);
+  }
+  return dump({{"servers", servers}});
+}
+
+std::string variables_json(const Variables& variables) {
+  Json json = Json::object();
+  for (const auto& [name, value] : variables) json[name] = value;
+  return dump(json);
+}
+
+std::string doctor_json(const std::vector<DoctorReport>& reports) {
+  Json servers = Json::array();
+  for (const DoctorReport& report : reports) {
+    Json steps = Json::array();
+    for (const DoctorStep& step : report.steps) {
+      Json one = {{"step", step.name}, {"state", step.state}, {"detail", step.detail}};
+      for (const auto& [name, value] : step.figures) one[name] = value;
+      steps.push_back(one);
+    }
+    servers.push_back({{"server", report.server}, {"healthy", report.healthy}, {"steps", steps}});
+  }
+  return dump({{"servers", servers}});
+}
+
+std::string version_json() {
+  return dump({{"version", version_text()},
+               {"protocol", wire::kProtocolVersion},
+               {"schema_digest", base::format("%016llx", static_cast<unsigned long long>(schema_digest()))}});
+}
+
+}  // namespace tendril::cli

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril serve` (also reached as `tendrild`): the daemon in the foreground until SIGINT or SIGTERM.
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "daemon/daemon.h"
+#include "daemon/log.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+void pass_log_on(base::LogLevel level, const char* line) {
+  const bool bad = level == base::LogLevel::kError || level == base::LogLevel::kWarning;
+  daemon::log(bad ? daemon::Level::kWarning : daemon::Level::kDebug, "%s", line);
+}
+
+// Workers start in another directory, perhaps as another user: a file is named by its full path. A bare soname stays one.
+std::string driver_path(const std::string& asked) {
+  char resolved[PATH_MAX];
+  if (asked.find('/') == std::string::npos || realpath(asked.c_str(), resolved) == nullptr) return asked;
+  return resolved;
+}
+
+base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) {
+  daemon::DaemonOptions out;
+  out.listen = options.listen;
+  out.port = options.port;
+  out.port_file = options.port_file;
+  out.unix_paths = options.unix_paths;
+  out.token_file = options.token_file;
+  out.worker_user = options.worker_user;
+  out.worker.executable = options.worker;
+  out.worker.driver = driver_path(options.driver);
+  out.worker.warm_per_gpu = options.warm;
+  out.worker.warm_total_max = options.warm_max;
+  out.worker.workers_max = options.workers_max;
+  out.connections_max = options.connections_max;
+  out.schema_digest = schema_digest();
+  out.product_version = version_text();
+  if (!options.context_memory.empty()) {
+    if (options.context_memory == "0") {
+      out.context_bytes = 0;
+    } else {
+      auto bytes = daemon::parse_size(options.context_memory, 1u << 20);
+      if (!bytes.ok()) return bytes.status();
+      out.context_bytes = static_cast<int64_t>(*bytes);
+    }
+  }
+  return out;
+}
+
+int complain(int status, const base::Status& why) {
+  fprintf(stderr, "tendril: %s\n", why.message().c_str());
+  return status;
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  // Blocked before the first thread starts, so that every thread inherits it.
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  const base::Fd stop(signalfd(-1, &ends, SFD_CLOEXEC));
+  if (options.verbose) daemon::set_log_level(daemon::Level::kDebug);
+  if (options.quiet) daemon::set_log_level(daemon::Level::kWarning);
+  base::set_log_sink(pass_log_on);
+  auto wanted = daemon_options(options);
+  if (!wanted.ok()) return complain(kUsage, wanted.status());
+  auto daemon = daemon::Daemon::start(wanted.take());
+  if (!daemon.ok()) {
+    return complain(daemon.status().code() == base::Code::kInvalid ? kUsage : kFailed, daemon.status());
+  }
+  std::string addresses;
+  for (const std::string& address : (*daemon)->addresses()) addresses += (addresses.empty() ? "" : ", ") + address;
+  daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
+              (*daemon)->inventory().devices.size(), addresses.c_str());
+  (*daemon)->serve(stop.get());
+  daemon::log(daemon::Level::kInfo, "ended");
+  return 0;
+}
+
+}  // namespace tendril::cli

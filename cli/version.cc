@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril version`, and what this build is.
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/json_output.h"
+#include "wire/control.h"
+
+namespace tendril::cli {
+
+const char* version_text() { return wire::product_version(); }
+
+int print_version(bool json) {
+  if (json) {
+    printf("%s\n", version_json().c_str());
+  } else {
+    printf("tendril %s\nprotocol %u, calls %016llx\n", version_text(), wire::kProtocolVersion,
+           static_cast<unsigned long long>(schema_digest()));
+  }
+  return 0;
+}
+
+}  // namespace tendril::cli

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// See child_process.h.
+#include "daemon/child_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+extern char** environ;
+
+namespace tendril::daemon {
+namespace {
+
+constexpr size_t kOutputMax = 1u << 20;
+
+// posix_spawn's dup2 clears close-on-exec only when source and target differ; descriptors of a daemon never are 0 to 3 by then, but a
+// test may run with closed standard streams, so lift them out of the way first.
+int lifted(int fd, base::Fd* keeper) {
+  if (fd < 0 || fd > 3) return fd;
+  keeper->reset(fcntl(fd, F_DUPFD_CLOEXEC, 10));
+  return keeper->get();
+}
+
+}  // namespace
+
+base::Result<Child> start_child(const std::string& executable, const std::vector<std::string>& arguments, int output,
+                                int control) {
+  base::Fd keep_output, keep_control;
+  output = lifted(output, &keep_output);
+  control = lifted(control, &keep_control);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, 1);
+  posix_spawn_file_actions_adddup2(&actions, output, 2);
+  if (control >= 0) posix_spawn_file_actions_adddup2(&actions, control, 3);
+  posix_spawn_file_actions_addclosefrom_np(&actions, control >= 0 ? 4 : 3);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  // A process group of its own: Ctrl-C in the daemon's terminal is the daemon's to handle.
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> argv;
+  argv.push_back(const_cast<char*>(executable.c_str()));
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  Child child;
+  const int error = posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    return base::errno_status(base::Code::kUnavailable, ("cannot start '" + executable + "'").c_str(), error);
+  }
+  child.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
+  if (!child.pidfd.valid()) {
+    const int why = errno;
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+    return base::errno_status(base::Code::kExhausted, "cannot watch a child process", why);
+  }
+  fcntl(child.pidfd.get(), F_SETFD, FD_CLOEXEC);
+  return child;
+}
+
+void kill_child(const Child& child) {
+  if (child.pidfd.valid()) syscall(SYS_pidfd_send_signal, child.pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+int reap_child(Child* child) {
+  int status = 0;
+  while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  child->pidfd.reset();
+  return status;
+}
+
+std::string describe_exit(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    const char* name = sigdescr_np(signal);
+    return "was killed by signal " + std::to_string(signal) + " (" + (name != nullptr ? name : "unknown") + ")";
+  }
+  return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+base::Result<ChildOutput> run_child(const std::string& executable, const std::vector<std::string>& arguments,
+                                    int timeout_ms) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return base::errno_status(base::Code::kExhausted, "cannot make a pipe", errno);
+  base::Fd reader(ends[0]), writer(ends[1]);
+  base::Result<Child> started = start_child(executable, arguments, writer.get(), -1);
+  if (!started.ok()) return started.status();
+  Child child = started.take();
+  writer.reset();
+  const base::Deadline deadline(timeout_ms);
+  ChildOutput output;
+  bool late = false;
+  for (;;) {
+    pollfd wait = {reader.get(), POLLIN, 0};
+    const int ready = poll(&wait, 1, deadline.left_ms());
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) {
+      late = true;
+      break;
+    }
+    char buffer[4096];
+    const ssize_t got = read(reader.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    if (output.text.size() < kOutputMax) output.text.append(buffer, static_cast<size_t>(got));
+  }
+  // End of output comes with its exit; one that closed its output and stays is killed like one that is late.
+  pollfd gone = {child.pidfd.get(), POLLIN, 0};
+  if (late || poll(&gone, 1, deadline.left_ms()) == 0) {
+    late = true;
+    kill_child(child);
+  }
+  output.wait_status = reap_child(&child);
+  if (late) {
+    return base::Status(base::Code::kTimeout,
+                        "'" + executable + "' did not finish within " + std::to_string(timeout_ms / 1000) + " s");
+  }
+  return output;
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// See connection.h.
+#include "daemon/connection.h"
+
+#include "base/text.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+
+namespace tendril::daemon {
+
+ConnectionHandler::ConnectionHandler(const ConnectionContext* context, std::string peer, bool trusted,
+                                     std::function<void()> handed_over)
+    : context_(context), peer_(std::move(peer)), trusted_(trusted), handed_over_(std::move(handed_over)) {}
+
+ConnectionHandler::~ConnectionHandler() {
+  if (unattached_session_ != 0) context_->sessions->abandon(unattached_session_);
+}
+
+wire::Hello ConnectionHandler::hello() { return context_->hello; }
+
+bool ConnectionHandler::token_matches(const std::string& token, bool* required) {
+  *required = !context_->token.empty() && !trusted_;
+  const bool same = base::equal_in_constant_time(context_->token, token);
+  if (*required && !same) {
+    log(Level::kWarning, "%s was refused: its token is %s", peer_.c_str(), token.empty() ? "missing" : "wrong");
+  }
+  return same || !*required;
+}
+
+base::Status ConnectionHandler::refused() const {
+  return context_->refusal.empty() ? base::Status() : base::Status(base::Code::kUnavailable, context_->refusal);
+}
+
+base::Result<wire::ListReply> ConnectionHandler::list() {
+  if (!refused().ok()) return refused();
+  return context_->list();
+}
+
+base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest& request) {
+  if (!refused().ok()) return refused();
+  return context_->sessions->lease(request);
+}
+
+base::Status ConnectionHandler::release(uint64_t lease_id) {
+  if (!refused().ok()) return refused();
+  log(Level::kInfo, "%s asks to end lease %llu", peer_.c_str(), static_cast<unsigned long long>(lease_id));
+  return context_->sessions->release(lease_id);
+}
+
+void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
+  // It may have been released by an administrator before: then there is nothing to do.
+  const base::Status ignored = context_->sessions->release(lease_id);
+  (void)ignored;
+}
+
+base::Result<wire::AttachReply> ConnectionHandler::attach(const wire::AttachRequest& request) {
+  if (!refused().ok()) return refused();
+  base::Result<wire::AttachReply> reply = context_->sessions->attach(request);
+  if (!reply.ok()) return reply;
+  unattached_session_ = reply->session_id;
+  if (request.shared_memory) reply->shared_memory_socket = context_->shared_memory_socket;
+  return reply;
+}
+
+void ConnectionHandler::attached(uint64_t session_id, int command_fd) {
+  unattached_session_ = 0;
+  handed_over_();
+  allow_stalls(command_fd);
+  context_->sessions->attached(session_id, base::Fd(command_fd));
+}
+
+base::Status ConnectionHandler::join(const wire::JoinRequest& request) {
+  if (!refused().ok()) return refused();
+  return context_->sessions->join(request);
+}
+
+void ConnectionHandler::joined(const wire::JoinRequest& request, int fd) {
+  handed_over_();
+  allow_stalls(fd);
+  context_->sessions->joined(request, base::Fd(fd));
+}
+
+base::Result<int> ConnectionHandler::share(const wire::JoinRequest& request) {
+  if (!refused().ok()) return refused();
+  return context_->sessions->share(request);
+}
+
+base::Status ConnectionHandler::shared(const wire::JoinRequest& request) {
+  if (!refused().ok()) return refused();
+  return context_->sessions->shared(request);
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// See daemon.h.
+#include "daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/fd.h"
+#include "daemon/connection.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+#include "daemon/probe.h"
+#include "daemon/quantity.h"
+#include "daemon/sessions.h"
+#include "daemon/token.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// More than this is not an empty context but somebody else's memory.
+constexpr uint64_t kContextBytesMax = 640u << 20;
+// Connections beyond the maximum that are still told so; those beyond these are closed without a word.
+constexpr uint32_t kRefusersMax = 64;
+constexpr int kStopMaxS = 5;
+
+std::string read_line(const char* path) {
+  const base::Fd fd(open(path, O_RDONLY | O_CLOEXEC));
+  char text[256];
+  const ssize_t got = fd.valid() ? read(fd.get(), text, sizeof text) : 0;
+  std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
+  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
+  return line;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  return name[0] != 0 ? name : "localhost";
+}
+
+void raise_descriptor_limit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Status write_port_file(const std::string& path, uint16_t port) {
+  const std::string text = std::to_string(port) + "\n", fresh = path + ".new";
+  const base::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // Renamed when complete: whoever waits for the file never reads half a number.
+  if (!fd.valid() || write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      rename(fresh.c_str(), path.c_str()) != 0) {
+    return base::errno_status(Code::kUnavailable, ("cannot write the port file '" + path + "'").c_str(), errno);
+  }
+  return Status();
+}
+
+class DaemonImpl : public Daemon {
+ public:
+  explicit DaemonImpl(DaemonOptions options) : options_(std::move(options)) {}
+  ~DaemonImpl() override { stop(); }
+
+  Status prepare();
+  void serve(int stop_fd) override;
+  uint16_t port() const override { return port_; }
+  const gpu::Inventory& inventory() const override { return inventory_; }
+  std::vector<std::string> addresses() const override;
+
+ private:
+  Status open_listeners();
+  Status open_gpus();
+  LeaseBook make_book() const;
+  wire::ListReply list();
+  void take_connection(const Listener& listener);
+  void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit, std::string peer);
+  void forget_descriptor(uint64_t id);
+  void stop();
+
+  DaemonOptions options_;
+  std::vector<Listener> listeners_;
+  uint16_t port_ = 0;
+  std::string host_;
+  gpu::Inventory inventory_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<Sessions> sessions_;
+  std::shared_ptr<MonitorFeed> monitor_;
+  ConnectionContext context_, refusing_context_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<uint64_t, base::Fd> connections_;  // copies, to wake their threads at the end; invalid after handing over
+  uint64_t next_connection_ = 1;
+  bool stopped_ = false;
+  uint64_t complained_ns_ = 0;
+};
+
+Status DaemonImpl::open_listeners() {
+  std::vector<std::string> addresses = options_.listen;
+  if (addresses.empty()) addresses.push_back("127.0.0.1");
+  for (const std::string& address : addresses) {
+    // With port 0 the first listener's choice holds for the others.
+    auto opened = listen_tcp(address, port_ != 0 ? port_ : options_.port);
+    if (!opened.ok()) return opened.status();
+    for (Listener& listener : *opened) {
+      if (port_ == 0) port_ = listener.port;
+      listeners_.push_back(std::move(listener));
+    }
+  }
+  for (const Listener& listener : listeners_) {
+    if (listener.loopback || !context_.token.empty()) continue;
+    return Status(Code::kInvalid, "refusing to listen on " + listener.text +
+                                      " without a token: anybody in that network could use this machine's GPUs. Put a "
+                                      "secret into a file and pass --token-file FILE (or TENDRIL_TOKEN_FILE), or listen "
+                                      "on 127.0.0.1");
+  }
+  std::vector<std::string> unix_paths = options_.unix_paths;
+  unix_paths.push_back("@tendril-" + std::to_string(port_));
+  for (const std::string& path : unix_paths) {
+    auto opened = listen_unix(path);
+    if (!opened.ok()) return opened.status();
+    listeners_.push_back(opened.take());
+  }
+  context_.shared_memory_socket = unix_paths.back();
+  return Status();
+}
+
+Status DaemonImpl::open_gpus() {
+  auto worker = find_worker_executable(options_.worker.executable);
+  if (!worker.ok()) return worker.status();
+  options_.worker.executable = worker.take();
+  auto inventory = probe(options_.worker_user, &options_.worker);
+  if (!inventory.ok()) return inventory.status();
+  inventory_ = inventory.take();
+  if (inventory_.devices.empty()) {
+    return Status(Code::kNotFound, "the driver '" + inventory_.driver_path + "' knows no GPU on this machine");
+  }
+  if (inventory_.devices.size() > wire::kSlicesMax) inventory_.devices.resize(wire::kSlicesMax);
+  return Status();
+}
+
+LeaseBook DaemonImpl::make_book() const {
+  std::vector<GpuCapacity> capacities;
+  for (const gpu::DeviceFacts& device : inventory_.devices) {
+    GpuCapacity capacity;
+    capacity.context_bytes = options_.context_bytes >= 0 ? static_cast<uint64_t>(options_.context_bytes)
+                                                         : std::min(device.memory_taken_bytes, kContextBytesMax);
+    const uint64_t reserve = capacity.context_bytes * pool_->warm_target(device.index);
+    capacity.memory_usable_bytes = device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);
+    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context)", device.index,
+        printable(device.name).c_str(), format_size(device.memory_total_bytes).c_str(),
+        format_size(capacity.memory_usable_bytes).c_str(), format_size(capacity.context_bytes).c_str());
+    if (options_.context_bytes < 0 && device.memory_taken_bytes > kContextBytesMax) {
+      log(Level::kWarning, "GPU %u: other programs on this machine hold %s; they are not held to any slice",
+          device.index, format_size(device.memory_taken_bytes - kContextBytesMax).c_str());
+    }
+    capacities.push_back(capacity);
+  }
+  return LeaseBook(host_, std::move(capacities));
+}
+
+Status DaemonImpl::prepare() {
+  signal(SIGPIPE, SIG_IGN);
+  raise_descriptor_limit();
+  host_ = host_name();
+  auto token = load_token(options_.token_file, true);
+  if (!token.ok()) return token.status();
+  context_.token = token.take();
+  Status status = open_listeners();
+  if (status.ok()) status = open_gpus();
+  if (!status.ok()) return status;
+  auto loop = EventLoop::create();
+  if (!loop.ok()) return loop.status();
+  loop_ = loop.take();
+  loop_->start();
+  pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker, static_cast<uint32_t>(inventory_.devices.size()));
+  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), make_book());
+  monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
+  context_.sessions = sessions_.get();
+  context_.hello.schema_digest = options_.schema_digest;
+  context_.hello.product_version = options_.product_version;
+  context_.hello.boot_id = read_line("/proc/sys/kernel/random/boot_id");
+  context_.hello.bulk_channels = kBulkMax;
+  context_.list = [this] { return list(); };
+  refusing_context_ = context_;
+  refusing_context_.refusal = "host " + host_ + " serves its maximum of " + std::to_string(options_.connections_max) +
+                              " control connections; try again later";
+  pool_->start();
+  loop_->post([this] { sessions_->sweep(); });
+  if (!options_.port_file.empty()) return write_port_file(options_.port_file, port_);
+  return Status();
+}
+
+std::vector<std::string> DaemonImpl::addresses() const {
+  std::vector<std::string> texts;
+  for (const Listener& listener : listeners_) texts.push_back(listener.text);
+  return texts;
+}
+
+wire::ListReply DaemonImpl::list() {
+  wire::ListReply reply;
+  reply.server = host_;
+  reply.product_version = options_.product_version;
+  reply.driver = inventory_.driver_path;
+  reply.driver_version = inventory_.driver_version;
+  for (const gpu::DeviceFacts& device : inventory_.devices) {
+    wire::GpuRecord gpu;
+    gpu.index = device.index;
+    gpu.name = device.name;
+    gpu.uuid = device.uuid;
+    gpu.pci_bus_id = device.pci_bus_id;
+    gpu.memory_total_bytes = device.memory_total_bytes;
+    monitor_->fill(&gpu);
+    reply.gpus.push_back(std::move(gpu));
+  }
+  sessions_->describe(&reply);
+  return reply;
+}
+
+void DaemonImpl::forget_descriptor(uint64_t id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = connections_.find(id);
+  if (found != connections_.end()) found->second.reset();
+}
+
+void DaemonImpl::run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit, std::string peer) {
+  {
+    ConnectionHandler handler(over_limit ? &refusing_context_ : &context_, std::move(peer), trusted,
+                              [this, id] { forget_descriptor(id); });
+    session::serve_connection(fd, local, &handler);
+  }
+  std::lock_guard<std::mutex> hold(mutex_);
+  connections_.erase(id);
+  changed_.notify_all();
+}
+
+void DaemonImpl::take_connection(const Listener& listener) {
+  base::Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!fd.valid()) {
+    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
+    log(Level::kError, "cannot accept connections on %s: out of descriptors or memory", listener.text.c_str());
+    usleep(100'000);
+    return;
+  }
+  bool local = false, trusted = false;
+  std::string peer = describe_peer(fd.get(), &local, &trusted);
+  uint64_t id;
+  bool over_limit;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    over_limit = connections_.size() >= options_.connections_max;
+    if (connections_.size() >= options_.connections_max + kRefusersMax) return;
+    id = next_connection_++;
+    connections_[id].reset(fcntl(fd.get(), F_DUPFD_CLOEXEC, 4));
+  }
+  const int raw = fd.release();
+  try {
+    std::thread([=, this] { run_connection(id, raw, local, trusted, over_limit, peer); }).detach();
+  } catch (const std::system_error&) {
+    log(Level::kError, "cannot start a thread for %s", peer.c_str());
+    close(raw);
+    std::lock_guard<std::mutex> hold(mutex_);
+    connections_.erase(id);
+  }
+}
+
+void DaemonImpl::serve(int stop_fd) {
+  std::vector<pollfd> waits;
+  waits.push_back({stop_fd, POLLIN, 0});
+  for (const Listener& listener : listeners_) {
+    fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
+    waits.push_back({listener.fd.get(), POLLIN, 0});
+  }
+  for (;;) {
+    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) break;
+    if (waits[0].revents != 0) break;
+    for (size_t i = 1; i < waits.size(); ++i) {
+      if (waits[i].revents != 0) take_connection(listeners_[i - 1]);
+    }
+  }
+  stop();
+}
+
+void DaemonImpl::stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  for (Listener& listener : listeners_) {
+    if (!listener.unlink_path.empty()) unlink(listener.unlink_path.c_str());
+    listener.fd.reset();
+  }
+  if (!options_.port_file.empty() && port_ != 0) unlink(options_.port_file.c_str());
+  if (monitor_ != nullptr) monitor_->stop();
+  if (pool_ != nullptr) pool_->stop();
+  std::unique_lock<std::mutex> hold(mutex_);
+  for (auto& [id, fd] : connections_) {
+    if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
+  }
+  const bool ended = changed_.wait_for(hold, std::chrono::seconds(kStopMaxS), [this] { return connections_.empty(); });
+  if (!ended) {
+    // Their threads use this object: better to end the process than to pull it from under them.
+    log(Level::kWarning, "%zu connections did not end in time", connections_.size());
+    _exit(0);
+  }
+  hold.unlock();
+  if (loop_ != nullptr) loop_->stop();
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
+  auto daemon = std::make_unique<DaemonImpl>(std::move(options));
+  const Status status = daemon->prepare();
+  if (!status.ok()) return status;
+  return std::unique_ptr<Daemon>(std::move(daemon));
+}
+
+}  // namespace tendril::daemon

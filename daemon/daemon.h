@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// tendrild: lends this machine's GPUs. Ties together listeners, inventory, the warm pool of workers, leases and sessions; one thread per
+// control connection, one supervisor for everything that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/worker_pool.h"
+#include "gpu/inventory.h"
+#include "wire/control.h"
+
+namespace tendril::daemon {
+
+struct DaemonOptions {
+  std::vector<std::string> listen;   // empty: loopback
+  uint16_t port = wire::kDefaultPort;  // 0: the kernel chooses
+  std::string port_file;             // where the port is written once the daemon serves
+  std::vector<std::string> unix_paths;
+  std::string token_file;
+  std::string worker_user = "auto";  // "auto", "none" or a number
+  WorkerOptions worker;
+  int64_t context_bytes = -1;        // what an empty context costs; -1: as measured
+  uint32_t connections_max = 4096;
+  uint64_t schema_digest = 0;
+  std::string product_version;
+};
+
+class Daemon {
+ public:
+  // Listens, looks at the GPUs and starts warming workers; returns when clients are served.
+  static base::Result<std::unique_ptr<Daemon>> start(DaemonOptions options);
+  virtual ~Daemon() = default;
+  // Serves until `stop_fd` becomes readable, then ends every session and returns.
+  virtual void serve(int stop_fd) = 0;
+  virtual uint16_t port() const = 0;
+  virtual const gpu::Inventory& inventory() const = 0;
+  virtual std::vector<std::string> addresses() const = 0;
+};
+
+}  // namespace tendril::daemon

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// See listener.h.
+#include "daemon/listener.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+constexpr int kBacklog = 1024;
+constexpr uint32_t kUnacknowledgedMs = 10'000;
+constexpr unsigned kResentMin = 3;
+
+bool is_loopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
+  }
+  if (address->sa_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    if (IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr)) return true;
+    return IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr) && v6->sin6_addr.s6_addr[12] == 127;
+  }
+  return address->sa_family == AF_UNIX;
+}
+
+std::string address_text(const sockaddr* address, socklen_t bytes, uint16_t* port) {
+  char host[NI_MAXHOST] = "?", service[NI_MAXSERV] = "0";
+  getnameinfo(address, bytes, host, sizeof host, service, sizeof service, NI_NUMERICHOST | NI_NUMERICSERV);
+  *port = static_cast<uint16_t>(strtoul(service, nullptr, 10));
+  return strchr(host, ':') != nullptr ? "[" + std::string(host) + "]:" + service : std::string(host) + ":" + service;
+}
+
+// Splits "[v6]:port", "host:port" and bare v6 addresses.
+void split(const std::string& text, std::string* host, std::string* port) {
+  if (!text.empty() && text[0] == '[') {
+    const size_t end = text.find(']');
+    *host = text.substr(1, end == std::string::npos ? std::string::npos : end - 1);
+    if (end != std::string::npos && end + 1 < text.size() && text[end + 1] == ':') *port = text.substr(end + 2);
+    return;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || text.find(':') != colon) {
+    *host = text;
+    return;
+  }
+  *host = text.substr(0, colon);
+  *port = text.substr(colon + 1);
+}
+
+base::Result<Listener> listen_on(const addrinfo& info, const std::string& asked) {
+  Listener listener;
+  const std::string doing = "cannot listen on " + asked;
+  listener.fd.reset(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
+  const int on = 1;
+  setsockopt(listener.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (info.ai_family == AF_INET6) setsockopt(listener.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (bind(listener.fd.get(), info.ai_addr, info.ai_addrlen) != 0 || listen(listener.fd.get(), kBacklog) != 0) {
+    return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
+  }
+  sockaddr_storage bound = {};
+  socklen_t bytes = sizeof bound;
+  getsockname(listener.fd.get(), reinterpret_cast<sockaddr*>(&bound), &bytes);
+  listener.loopback = is_loopback(reinterpret_cast<sockaddr*>(&bound));
+  listener.text = address_text(reinterpret_cast<sockaddr*>(&bound), bytes, &listener.port);
+  return listener;
+}
+
+bool somebody_listens(const sockaddr_un& address, socklen_t bytes) {
+  const base::Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0;
+}
+
+}  // namespace
+
+base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t default_port) {
+  std::string host, port = std::to_string(default_port);
+  split(text, &host, &port);
+  char* end = nullptr;
+  const unsigned long number = strtoul(port.c_str(), &end, 10);
+  if (port.empty() || *end != 0 || number > 65535) {
+    return Status(Code::kInvalid, "'" + text + "' is not an address to listen on; write ADDR or ADDR:PORT");
+  }
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  const bool any = host == "*" || host.empty();
+  const int error = getaddrinfo(any ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) {
+    return Status(Code::kNotFound, "cannot listen on '" + text + "': " + gai_strerror(error));
+  }
+  std::vector<Listener> listeners;
+  Status first_failure;
+  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
+    base::Result<Listener> listener = listen_on(*info, text);
+    if (listener.ok()) {
+      listeners.push_back(listener.take());
+      if (number == 0) break;  // two families would get two different ports
+    } else if (first_failure.ok()) {
+      first_failure = listener.status();
+    }
+  }
+  freeaddrinfo(found);
+  if (listeners.empty()) return first_failure;
+  return listeners;
+}
+
+base::Result<Listener> listen_unix(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    return Status(Code::kInvalid, "'" + path + "' is too long for a unix socket");
+  }
+  memcpy(address.sun_path, path.data(), path.size());
+  const bool abstract = path[0] == '@';
+  if (abstract) address.sun_path[0] = 0;
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
+  const std::string doing = "cannot listen on the unix socket " + path;
+  Listener listener;
+  listener.fd.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
+  struct stat facts;
+  if (!abstract && stat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode) && !somebody_listens(address, bytes)) {
+    unlink(path.c_str());
+  }
+  if (bind(listener.fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
+      listen(listener.fd.get(), kBacklog) != 0) {
+    return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
+  }
+  if (!abstract) {
+    chmod(path.c_str(), 0660);
+    listener.unlink_path = path;
+  }
+  listener.text = path;
+  listener.loopback = true;
+  return listener;
+}
+
+void allow_stalls(int fd) {
+  const int none = 0;
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
+bool is_half_open(int fd) {
+  tcp_info info = {};
+  socklen_t bytes = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
+  return info.tcpi_unacked > 0 && info.tcpi_retransmits >= kResentMin &&
+         info.tcpi_last_ack_recv > kUnacknowledgedMs;
+}
+
+std::string describe_peer(int fd, bool* loopback, bool* same_user) {
+  sockaddr_storage peer = {};
+  socklen_t bytes = sizeof peer;
+  *loopback = *same_user = false;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return "a peer that is gone";
+  *loopback = is_loopback(reinterpret_cast<sockaddr*>(&peer));
+  if (peer.ss_family != AF_UNIX) {
+    uint16_t port = 0;
+    return address_text(reinterpret_cast<sockaddr*>(&peer), bytes, &port);
+  }
+  ucred credentials = {};
+  socklen_t credential_bytes = sizeof credentials;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credential_bytes) != 0) return "a unix peer";
+  *same_user = credentials.uid == geteuid() || credentials.uid == 0;
+  return base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
+}
+
+}  // namespace tendril::daemon

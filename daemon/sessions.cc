@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+// See sessions.h.
+#include "daemon/sessions.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "daemon/listener.h"
+#include "daemon/log.h"
+#include "session/adopt.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+constexpr int kWorkerWaitMs = 30'000;
+constexpr int kSweepMs = 2000;
+constexpr size_t kSecretBytes = 16;
+
+bool make_secret(std::string* secret) {
+  secret->resize(kSecretBytes);
+  return base::random_bytes(secret->data(), secret->size());
+}
+
+wire::ClientInfo cleaned(const wire::ClientInfo& info) {
+  wire::ClientInfo out = info;
+  out.host = printable(info.host, 64);
+  out.user = printable(info.user, 64);
+  out.program = printable(info.program, 128);
+  return out;
+}
+
+std::string who(const wire::ClientInfo& client) {
+  return client.user + "@" + client.host + " (" + client.program + ", pid " + std::to_string(client.pid) + ")";
+}
+
+Status no_session() { return Status(Code::kRefused, "there is no such session on this server"); }
+
+uint64_t age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'000'000u; }
+
+}  // namespace
+
+base::Result<std::unique_ptr<AccountingMemory>> AccountingMemory::create() {
+  auto memory = std::make_unique<AccountingMemory>();
+  memory->fd_.reset(memfd_create("tendril-accounting", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory->fd_.valid() || ftruncate(memory->fd_.get(), sizeof(wire::AccountingPage)) != 0 ||
+      fcntl(memory->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return base::errno_status(Code::kExhausted, "cannot make a lease's accounting page", errno);
+  }
+  void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd_.get(), 0);
+  if (at == MAP_FAILED) return base::errno_status(Code::kExhausted, "cannot map a lease's accounting page", errno);
+  memory->page_ = static_cast<wire::AccountingPage*>(at);
+  return memory;
+}
+
+AccountingMemory::~AccountingMemory() {
+  if (page_ != nullptr) munmap(page_, sizeof(wire::AccountingPage));
+}
+
+uint64_t AccountingMemory::used_bytes(uint32_t slice) const {
+  uint64_t sum = 0;
+  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally) {
+    sum += page_->used_bytes[slice][tally].load(std::memory_order_relaxed);
+  }
+  return sum;
+}
+
+Sessions::Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book)
+    : loop_(loop), pool_(pool), book_(std::move(book)) {}
+
+wire::LeaseReply Sessions::reply_of(const Lease& lease) const {
+  wire::LeaseReply reply;
+  reply.lease_id = lease.id;
+  reply.secret = lease.secret;
+  reply.slices = lease.slices;
+  return reply;
+}
+
+base::Result<Sessions::Lease*> Sessions::make_lease(const wire::LeaseRequest& request, bool implicit) {
+  auto lease = std::make_unique<Lease>();
+  lease->id = next_id_++;
+  lease->implicit = implicit;
+  lease->client = cleaned(request.client);
+  lease->began_ns = base::now_ns();
+  if (!make_secret(&lease->secret)) return Status(Code::kExhausted, "the kernel gives no random bytes");
+  auto accounting = AccountingMemory::create();
+  if (!accounting.ok()) return accounting.status();
+  lease->accounting = accounting.take();
+  auto slices = book_.grant(lease->id, request);
+  if (!slices.ok()) return slices.status();
+  lease->slices = slices.take();
+  Lease* const raw = lease.get();
+  leases_[raw->id] = std::move(lease);
+  return raw;
+}
+
+base::Result<wire::LeaseReply> Sessions::lease(const wire::LeaseRequest& request) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  auto lease = make_lease(request, false);
+  if (!lease.ok()) {
+    log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), lease.status().message().c_str());
+    return lease.status();
+  }
+  log(Level::kInfo, "lease %llu: %zu slices for %s", static_cast<unsigned long long>((*lease)->id),
+      (*lease)->slices.size(), who((*lease)->client).c_str());
+  return reply_of(**lease);
+}
+
+Status Sessions::release(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end() || found->second->ending) {
+    return Status(Code::kNotFound, "there is no lease " + std::to_string(lease_id) + " on this server");
+  }
+  Lease& lease = *found->second;
+  lease.ending = true;
+  log(Level::kInfo, "lease %llu ends after %llu s", static_cast<unsigned long long>(lease_id),
+      static_cast<unsigned long long>(age_s(lease.began_ns)));
+  for (const auto& [tally, session_id] : lease.sessions) end_session(find_session(session_id), "its lease ended");
+  drop_lease_if_done(lease_id);
+  return Status();
+}
+
+base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& request) {
+  const auto found = leases_.find(request.lease_id);
+  if (found == leases_.end() || found->second->ending || found->second->implicit ||
+      !base::equal_in_constant_time(found->second->secret, request.secret)) {
+    return Status(Code::kRefused, "the lease " + std::to_string(request.lease_id) +
+                                      " is not valid here: it ended with the command that took it, or the server was "
+                                      "restarted; run the program again under 'tendril run'");
+  }
+  return found->second.get();
+}
+
+base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(const wire::AttachRequest& request) {
+  auto session = std::make_shared<Session>();
+  if (!make_secret(&session->secret)) return Status(Code::kExhausted, "the kernel gives no random bytes");
+  wire::LeaseRequest implicit = request.lease;
+  implicit.client = request.client;
+  auto lease = request.lease_id != 0 ? find_lease(request) : make_lease(implicit, true);
+  if (!lease.ok()) return lease.status();
+  uint32_t tally = 0;
+  while (tally < kDaemonTally && (*lease)->sessions.count(tally) != 0) ++tally;
+  if (tally == kDaemonTally) {
+    return Status(Code::kExhausted, "the lease " + std::to_string((*lease)->id) + " has its maximum of " +
+                                        std::to_string(kDaemonTally) + " attached processes");
+  }
+  session->id = next_id_++;
+  session->lease_id = (*lease)->id;
+  session->tally = tally;
+  session->client = cleaned(request.client);
+  session->began_ns = base::now_ns();
+  session->channels_granted = std::min(request.bulk_channels, kBulkMax);
+  session->channels_joined.resize(session->channels_granted);
+  (*lease)->sessions[tally] = session->id;
+  charge_contexts(*lease);
+  sessions_[session->id] = session;
+  return session;
+}
+
+void Sessions::charge_contexts(Lease* lease) {
+  for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
+    const uint64_t each = book_.context_bytes(lease->slices[slice].gpu_index);
+    lease->accounting->page()->used_bytes[slice][kDaemonTally] = each * lease->sessions.size();
+  }
+}
+
+void Sessions::drop_session(Session* session) {
+  const auto found = leases_.find(session->lease_id);
+  if (found != leases_.end()) {
+    Lease& lease = *found->second;
+    for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
+      lease.accounting->page()->used_bytes[slice][session->tally] = 0;
+    }
+    lease.sessions.erase(session->tally);
+    charge_contexts(&lease);
+    if (lease.implicit) lease.ending = true;
+  }
+  const uint64_t lease_id = session->lease_id;
+  sessions_.erase(session->id);  // may destroy *session
+  drop_lease_if_done(lease_id);
+}
+
+void Sessions::drop_lease_if_done(uint64_t lease_id) {
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end() || !found->second->ending || !found->second->sessions.empty()) return;
+  book_.release(lease_id);
+  leases_.erase(found);
+}
+
+std::shared_ptr<Sessions::Session> Sessions::find_session(uint64_t id) {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<Sessions::Session> Sessions::find_session(const wire::JoinRequest& request) {
+  const std::shared_ptr<Session> session = find_session(request.session_id);
+  const bool valid = session != nullptr && !session->ending &&
+                     base::equal_in_constant_time(session->secret, request.session_secret);
+  return valid ? session : nullptr;
+}
+
+base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request) {
+  std::shared_ptr<Session> session;
+  uint32_t first_gpu = 0;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    auto made = make_session(request);
+    if (!made.ok()) {
+      log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), made.status().message().c_str());
+      return made.status();
+    }
+    session = made.take();
+    first_gpu = leases_[session->lease_id]->slices[0].gpu_index;
+  }
+  const uint64_t id = session->id;
+  auto worker = pool_->take(first_gpu, [this, id](const std::string& how) { worker_gone(id, how); }, kWorkerWaitMs);
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (!worker.ok()) {
+    drop_session(session.get());
+    return worker.status();
+  }
+  session->worker = *worker;
+  // While this thread waited, the worker may have died again or the lease may have ended.
+  if (find_session(id) == nullptr || session->ending) {
+    session->worker->kill();
+    if (find_session(id) != nullptr) session->ending = true;
+    return Status(Code::kClosed, "the lease ended while the session was being set up");
+  }
+  wire::AttachReply reply;
+  reply.session_id = id;
+  reply.session_secret = session->secret;
+  reply.lease = reply_of(*leases_[session->lease_id]);
+  reply.bulk_channels = session->channels_granted;
+  return reply;
+}
+
+void Sessions::attached(uint64_t session_id, base::Fd command) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->ending) return;
+  const Lease& lease = *leases_[session->lease_id];
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kAssign;
+  message.assignment.session_id = session_id;
+  message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());
+  message.assignment.tally = session->tally;
+  for (size_t i = 0; i < lease.slices.size(); ++i) {
+    const wire::SliceGrant& slice = lease.slices[i];
+    message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes};
+  }
+  const int fds[] = {command.get(), lease.accounting->fd()};
+  const Status sent = session->worker->send(message, fds, 2);
+  if (!sent.ok()) {
+    end_session(session, sent.message().c_str());
+    return;
+  }
+  session->attached = true;
+  session->liveness = std::move(command);
+  log(Level::kInfo, "session %llu on lease %llu: %s, worker %d", static_cast<unsigned long long>(session_id),
+      static_cast<unsigned long long>(session->lease_id), who(session->client).c_str(), session->worker->pid());
+  loop_->post([this, session] { watch_client(session); });
+  start_if_complete(session.get());
+  if (session->started) return;
+  loop_->after(kJoinMaxMs, [this, session] {
+    std::lock_guard<std::mutex> inner(mutex_);
+    if (!session->started) end_session(session, "its bulk channels did not arrive in time");
+  });
+}
+
+void Sessions::abandon(uint64_t session_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->attached) return;
+  log(Level::kInfo, "session %llu: the client went before it was attached",
+      static_cast<unsigned long long>(session_id));
+  session->ending = true;
+  if (session->worker != nullptr) session->worker->kill();
+}
+
+Status Sessions::join(const wire::JoinRequest& request) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request);
+  if (session == nullptr) return no_session();
+  if (request.channel >= session->channels_granted || session->channels_joined[request.channel]) {
+    return Status(Code::kInvalid, "channel " + std::to_string(request.channel) + " is not free in this session");
+  }
+  session->channels_joined[request.channel] = true;
+  return Status();
+}
+
+void Sessions::joined(const wire::JoinRequest& request, base::Fd channel) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request.session_id);
+  if (session == nullptr || session->ending) return;
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kChannel;
+  message.reserved = request.channel;
+  const int fd = channel.get();
+  const Status sent = session->worker->send(message, &fd, 1);
+  if (!sent.ok()) {
+    end_session(session, sent.message().c_str());
+    return;
+  }
+  ++session->channels_here;
+  start_if_complete(session.get());
+}
+
+base::Result<int> Sessions::share(const wire::JoinRequest& request) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request);
+  if (session == nullptr) return no_session();
+  if (session->started || session->memory.valid()) return Status(Code::kInvalid, "this session has its memory already");
+  auto memory = session::create_shared_memory(session->channels_granted);
+  if (!memory.ok()) return memory.status();
+  session->memory = memory.take();
+  return session->memory.get();
+}
+
+Status Sessions::shared(const wire::JoinRequest& request) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(request);
+  if (session == nullptr) return no_session();
+  if (!session->attached || session->started || !session->memory.valid() || session->channels_here != 0) {
+    return Status(Code::kInvalid, "this session cannot move to shared memory any more");
+  }
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kChannel;
+  const int fd = session->memory.get();
+  const Status sent = session->worker->send(message, &fd, 1);
+  if (!sent.ok()) return sent;
+  session->memory.reset();
+  session->channels_here = session->channels_granted;
+  session->channels_joined.assign(session->channels_granted, true);
+  start_if_complete(session.get());
+  return Status();
+}
+
+void Sessions::start_if_complete(Session* session) {
+  if (!session->attached || session->started || session->channels_here < session->channels_granted) return;
+  session->started = true;
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kStart;
+  const Status sent = session->worker->send(message, nullptr, 0);
+  if (!sent.ok()) session->worker->kill();
+}
+
+// Asks the worker to end, and kills it when it has not within the grace time. The rest happens when it has exited.
+void Sessions::end_session(const std::shared_ptr<Session>& session, const char* why) {
+  if (session == nullptr || session->ending) return;
+  session->ending = true;
+  if (session->worker == nullptr) return;  // attach() is still waiting for one and will see `ending`
+  log(Level::kInfo, "session %llu ends: %s", static_cast<unsigned long long>(session->id), why);
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kStop;
+  const Status sent = session->worker->send(message, nullptr, 0);
+  if (!sent.ok() || !session->started) {
+    session->worker->kill();
+    return;
+  }
+  loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
+}
+
+// Supervisor's thread. Errors and the peer's end of stream are seen without reading: the bytes are the worker's.
+void Sessions::watch_client(const std::shared_ptr<Session>& session) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (!session->liveness.valid()) return;
+  const int fd = session->liveness.get();
+  const Status watched = loop_->watch(fd, EPOLLRDHUP, [this, session, fd](uint32_t) {
+    loop_->unwatch(fd);
+    loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
+  });
+  if (!watched.ok()) end_session(session, watched.message().c_str());
+}
+
+void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr) return;
+  log(Level::kInfo, "session %llu over after %.1f s: its worker %s", static_cast<unsigned long long>(session_id),
+      static_cast<double>(base::now_ns() - session->began_ns) / 1e9, how.c_str());
+  if (session->liveness.valid()) {
+    loop_->unwatch(session->liveness.get());
+    shutdown(session->liveness.get(), SHUT_RDWR);
+    session->liveness.reset();
+  }
+  session->ending = true;
+  drop_session(session.get());
+}
+
+void Sessions::describe(wire::ListReply* reply) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (wire::GpuRecord& gpu : reply->gpus) {
+    if (gpu.index >= book_.gpu_count()) continue;
+    gpu.share_used_millionths = book_.share_used(gpu.index);
+    gpu.memory_used_bytes = 0;
+  }
+  for (const auto& [id, lease] : leases_) {
+    wire::LeaseRecord record;
+    record.lease_id = id;
+    record.client = lease->client;
+    record.slices = lease->slices;
+    record.processes = static_cast<uint32_t>(lease->sessions.size());
+    record.age_s = age_s(lease->began_ns);
+    for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
+      const uint64_t used_bytes = lease->accounting->used_bytes(slice);
+      record.memory_used_bytes.push_back(used_bytes);
+      for (wire::GpuRecord& gpu : reply->gpus) {
+        if (gpu.index == lease->slices[slice].gpu_index) gpu.memory_used_bytes += used_bytes;
+      }
+    }
+    reply->leases.push_back(std::move(record));
+  }
+}
+
+void Sessions::sweep() {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    for (const auto& [id, session] : sessions_) {
+      if (session->liveness.valid() && is_half_open(session->liveness.get())) {
+        end_session(session, "the client's machine does not answer any more");
+      }
+    }
+  }
+  loop_->after(kSweepMs, [this] { sweep(); });
+}
+
+size_t Sessions::session_count() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return sessions_.size();
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leases and the sessions that use them. A lease is a promise of slices with a shared accounting page; a session is one client process
+// with one worker. The end of a session, by whatever cause, is its worker's exit: only then are its memory and (for an implicit lease)
+// its slices free again, because only then are they really free. A client that goes is given kGraceMs for its worker to notice by
+// itself; then the worker is killed. Any thread, except where said; attach blocks until a worker is ready.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "daemon/event_loop.h"
+#include "daemon/lease_book.h"
+#include "daemon/worker_pool.h"
+#include "wire/assignment.h"
+#include "wire/control.h"
+
+namespace tendril::daemon {
+
+inline constexpr int kGraceMs = 500;        // from a client's end to SIGKILL for its worker
+inline constexpr int kJoinMaxMs = 10'000;   // from AttachReply to the last bulk channel
+inline constexpr uint16_t kBulkMax = 16;
+// The last column is the daemon's own: what the empty contexts of the lease's processes cost counts in the quota.
+inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
+
+// The memory object behind wire::AccountingPage. Sealed, so that a hostile worker cannot shrink it under the daemon.
+class AccountingMemory {
+ public:
+  static base::Result<std::unique_ptr<AccountingMemory>> create();
+  ~AccountingMemory();
+  wire::AccountingPage* page() const { return page_; }
+  int fd() const { return fd_.get(); }
+  uint64_t used_bytes(uint32_t slice) const;
+
+ private:
+  base::Fd fd_;
+  wire::AccountingPage* page_ = nullptr;
+};
+
+class Sessions {
+ public:
+  Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book);
+
+  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
+  // Ends the lease and every session on it.
+  base::Status release(uint64_t lease_id);
+
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request);
+  // The reply is out and the command channel is the session's.
+  void attached(uint64_t session_id, base::Fd command);
+  // The client vanished before it had its reply.
+  void abandon(uint64_t session_id);
+  base::Status join(const wire::JoinRequest& request);
+  void joined(const wire::JoinRequest& request, base::Fd channel);
+  // A client on this host fetches the session's memory (the descriptor stays ours), and then says that it uses it instead of bulk
+  // channels.
+  base::Result<int> share(const wire::JoinRequest& request);
+  base::Status shared(const wire::JoinRequest& request);
+
+  // Fills in shares and memory used per GPU, and the leases.
+  void describe(wire::ListReply* reply);
+  size_t session_count();
+  // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's thread.
+  void sweep();
+
+ private:
+  struct Lease;
+  struct Session {
+    uint64_t id = 0, lease_id = 0;
+    std::string secret;
+    uint32_t tally = 0;
+    std::shared_ptr<WorkerProcess> worker;
+    base::Fd liveness;               // a copy of the command channel, watched for the client's end, never read
+    uint16_t channels_granted = 0;
+    std::vector<bool> channels_joined;
+    uint16_t channels_here = 0;
+    base::Fd memory;                 // shared memory offered to the client
+    bool attached = false, started = false, ending = false;
+    wire::ClientInfo client;
+    uint64_t began_ns = 0;
+  };
+  struct Lease {
+    uint64_t id = 0;
+    std::string secret;
+    bool implicit = false, ending = false;
+    wire::ClientInfo client;
+    std::vector<wire::SliceGrant> slices;
+    std::unique_ptr<AccountingMemory> accounting;
+    std::map<uint32_t, uint64_t> sessions;  // by tally
+    uint64_t began_ns = 0;
+  };
+
+  // Callers of these hold mutex_.
+  base::Result<Lease*> make_lease(const wire::LeaseRequest& request, bool implicit);
+  base::Result<Lease*> find_lease(const wire::AttachRequest& request);
+  base::Result<std::shared_ptr<Session>> make_session(const wire::AttachRequest& request);
+  void drop_session(Session* session);
+  void drop_lease_if_done(uint64_t lease_id);
+  void charge_contexts(Lease* lease);
+  void end_session(const std::shared_ptr<Session>& session, const char* why);
+  void start_if_complete(Session* session);
+  wire::LeaseReply reply_of(const Lease& lease) const;
+  std::shared_ptr<Session> find_session(uint64_t id);
+  std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
+
+  void worker_gone(uint64_t session_id, const std::string& how);
+  void watch_client(const std::shared_ptr<Session>& session);
+
+  EventLoop* const loop_;
+  WorkerPool* const pool_;
+  std::mutex mutex_;
+  LeaseBook book_;                                        // guarded by mutex_
+  std::map<uint64_t, std::unique_ptr<Lease>> leases_;     // guarded by mutex_
+  std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
+  uint64_t next_id_ = 1;                                  // guarded by mutex_
+};
+
+}  // namespace tendril::daemon

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// See worker_pool.h.
+#include "daemon/worker_pool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "daemon/log.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// Unassigned user ids lie between those of people and those that service managers hand out (61184 and up on systemd machines).
+constexpr uint32_t kUserIds = 184;
+constexpr int kBackOffMaxMs = 30'000;
+// Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
+constexpr int kStartMaxMs = 60'000;
+
+}  // namespace
+
+std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t slot) {
+  std::vector<std::string> arguments = {"--parent", std::to_string(getpid())};
+  if (!options.driver.empty()) {
+    arguments.push_back("--driver");
+    arguments.push_back(options.driver);
+  }
+  if (options.uid_base != 0) {
+    arguments.push_back("--user");
+    arguments.push_back(std::to_string(options.uid_base + slot % kUserIds));
+  }
+  return arguments;
+}
+
+WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_count)
+    : loop_(loop), options_(std::move(options)), gpu_count_(gpu_count), slots_(options_.workers_max) {}
+
+uint32_t WorkerPool::warm_target(uint32_t gpu) const {
+  uint32_t left = options_.warm_total_max;
+  for (uint32_t before = 0; before < gpu; ++before) left -= std::min(left, options_.warm_per_gpu);
+  return std::min(left, options_.warm_per_gpu);
+}
+
+size_t WorkerPool::process_count() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return entries_.size();
+}
+
+void WorkerPool::start() {
+  loop_->post([this] { refill(); });
+}
+
+void WorkerPool::stop() {
+  std::unique_lock<std::mutex> hold(mutex_);
+  stopping_ = true;
+  for (auto& [pid, entry] : entries_) entry.worker->kill();
+  for (const auto& waiter : waiters_) {
+    waiter->done = true;
+    waiter->failure = Status(Code::kUnavailable, "the server is shutting down");
+  }
+  waiters_.clear();
+  changed_.notify_all();
+  changed_.wait_for(hold, std::chrono::seconds(5), [this] { return entries_.empty(); });
+}
+
+base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone gone, int timeout_ms) {
+  std::unique_lock<std::mutex> hold(mutex_);
+  if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
+  const auto waiter = std::make_shared<Waiter>();
+  for (auto& [pid, entry] : entries_) {
+    if (entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
+    entry.state = State::kTaken;
+    entry.gone = std::move(gone);
+    const std::shared_ptr<WorkerProcess> worker = entry.worker;
+    hold.unlock();
+    // Not at once: the client's first calls should not compete with another process' start for this machine's processors.
+    loop_->after(50, [this] { refill(); });
+    return worker;
+  }
+  waiter->gpu = gpu;
+  waiter->gone = std::move(gone);
+  waiters_.push_back(waiter);
+  loop_->post([this] { refill(); });
+  const bool done = changed_.wait_for(hold, std::chrono::milliseconds(timeout_ms), [&] { return waiter->done; });
+  if (!done) {
+    waiters_.erase(std::find(waiters_.begin(), waiters_.end(), waiter));
+    return Status(Code::kTimeout, "no worker for GPU " + std::to_string(gpu) + " became ready within " +
+                                      std::to_string(timeout_ms / 1000) + " s; the server's log says more");
+  }
+  if (!waiter->failure.ok()) return waiter->failure;
+  return waiter->worker;
+}
+
+uint32_t WorkerPool::free_slot() {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!slots_[slot]) return slot;
+  }
+  return UINT32_MAX;
+}
+
+void WorkerPool::refill() {
+  std::vector<uint32_t> wanted(gpu_count_);
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    if (stopping_) return;
+    for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
+      // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
+      size_t need = backing_off_ ? 0 : warm_target(gpu), have = 0;
+      for (const auto& waiter : waiters_) need += waiter->gpu == gpu;
+      for (const auto& [pid, entry] : entries_) have += entry.state != State::kTaken && entry.worker->gpu() == gpu;
+      wanted[gpu] = need > have ? static_cast<uint32_t>(need - have) : 0;
+    }
+  }
+  for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
+    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu);
+  }
+}
+
+void WorkerPool::start_one(uint32_t gpu) {
+  uint32_t slot;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    slot = free_slot();
+    if (slot != UINT32_MAX) slots_[slot] = true;
+  }
+  if (slot == UINT32_MAX) {
+    fail_waiters(gpu, Status(Code::kExhausted, "the server runs its maximum of " + std::to_string(options_.workers_max) +
+                                                   " worker processes; try again later"));
+    return;
+  }
+  std::vector<std::string> arguments = worker_arguments(options_, slot);
+  arguments.push_back("--gpu");
+  arguments.push_back(std::to_string(gpu));
+  WorkerProcess::Events events;
+  events.ready = [this](WorkerProcess* worker) { ready(worker); };
+  events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
+  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot, std::move(events));
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (!started.ok()) {
+    slots_[slot] = false;
+    log(Level::kError, "%s", started.status().message().c_str());
+    loop_->post([this, gpu, why = started.status()] { fail_waiters(gpu, why); });
+    return;
+  }
+  log(Level::kDebug, "worker %d starts on GPU %u", (*started)->pid(), gpu);
+  if (stopping_) (*started)->kill();
+  loop_->after(kStartMaxMs, [this, late = std::weak_ptr<WorkerProcess>(*started)] {
+    const std::shared_ptr<WorkerProcess> worker = late.lock();
+    std::lock_guard<std::mutex> hold(mutex_);
+    const auto found = worker == nullptr ? entries_.end() : entries_.find(worker->pid());
+    if (found == entries_.end() || found->second.worker != worker) return;
+    if (found->second.state == State::kStarting) worker->kill();
+  });
+  Entry entry;
+  entry.worker = *started;
+  entries_[entry.worker->pid()] = std::move(entry);
+}
+
+void WorkerPool::ready(WorkerProcess* worker) {
+  failures_ = 0;
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = entries_.find(worker->pid());
+  if (found == entries_.end() || found->second.state != State::kStarting) return;
+  Entry& entry = found->second;
+  entry.state = State::kIdle;
+  for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
+    Waiter& waiter = **at;
+    if (waiter.gpu != worker->gpu()) continue;
+    entry.state = State::kTaken;
+    entry.gone = std::move(waiter.gone);
+    waiter.worker = entry.worker;
+    waiter.done = true;
+    waiters_.erase(at);
+    changed_.notify_all();
+    break;
+  }
+}
+
+void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
+  Entry entry;
+  bool stopping;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    const auto found = entries_.find(worker->pid());
+    if (found == entries_.end()) return;
+    entry = std::move(found->second);
+    entries_.erase(found);
+    slots_[worker->slot()] = false;
+    stopping = stopping_;
+    changed_.notify_all();
+  }
+  if (entry.gone) entry.gone(how);
+  if (stopping || entry.state == State::kTaken) return;
+  if (entry.state == State::kStarting) {
+    ++failures_;
+    const std::string why = "a worker for GPU " + std::to_string(worker->gpu()) + " " + how + " while starting" +
+                            (worker->last_line().empty() ? "" : ": " + worker->last_line());
+    log(Level::kError, "%s", why.c_str());
+    fail_waiters(worker->gpu(), Status(Code::kUnavailable, why));
+    if (!backing_off_) {
+      backing_off_ = true;
+      const int pause_ms = std::min(kBackOffMaxMs, 250 << std::min(failures_, 7u));
+      loop_->after(pause_ms, [this] {
+        backing_off_ = false;
+        refill();
+      });
+    }
+    return;
+  }
+  log(Level::kWarning, "idle worker %d %s; another one takes its place", worker->pid(), how.c_str());
+  loop_->after(250, [this] { refill(); });
+}
+
+void WorkerPool::fail_waiters(uint32_t gpu, const Status& why) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (auto at = waiters_.begin(); at != waiters_.end();) {
+    if ((*at)->gpu != gpu) {
+      ++at;
+      continue;
+    }
+    (*at)->done = true;
+    (*at)->failure = why;
+    at = waiters_.erase(at);
+  }
+  changed_.notify_all();
+}
+
+}  // namespace tendril::daemon

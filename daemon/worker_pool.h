@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands one out, the pool refills in the
+// background. A worker serves one session and ends with it. Everything that starts or collects a process happens on the supervisor's
+// thread; `take` blocks and may be called from any other.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/event_loop.h"
+#include "daemon/worker_process.h"
+
+namespace tendril::daemon {
+
+struct WorkerOptions {
+  std::string executable;
+  std::string driver;             // empty: the system's
+  std::string user;               // "auto", "none" or the first of a range of user ids; resolved by the daemon
+  uint32_t uid_base = 0;          // 0: workers keep the daemon's user
+  uint32_t warm_per_gpu = 1;
+  uint32_t warm_total_max = 4;
+  uint32_t workers_max = 1024;    // processes at once, idle ones included
+};
+
+// Arguments common to every mode of the worker executable.
+std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t slot);
+
+class WorkerPool {
+ public:
+  WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_count);
+
+  // Starts the first warm workers.
+  void start();
+  // Kills every worker and waits until all are collected. Nothing is started afterwards.
+  void stop();
+
+  // A ready worker with its context on `gpu`. `gone` is called once on the supervisor's thread when it has exited.
+  using Gone = std::function<void(const std::string& how)>;
+  base::Result<std::shared_ptr<WorkerProcess>> take(uint32_t gpu, Gone gone, int timeout_ms);
+
+  // How many idle warm workers `gpu` is given at most (their contexts cost memory).
+  uint32_t warm_target(uint32_t gpu) const;
+  size_t process_count();
+
+ private:
+  struct Waiter {
+    uint32_t gpu = 0;
+    bool done = false;
+    Gone gone;
+    std::shared_ptr<WorkerProcess> worker;
+    base::Status failure;
+  };
+  enum class State { kStarting, kIdle, kTaken };
+  struct Entry {
+    std::shared_ptr<WorkerProcess> worker;
+    State state = State::kStarting;
+    Gone gone;
+  };
+
+  // All on the supervisor's thread.
+  void refill();
+  void start_one(uint32_t gpu);
+  void ready(WorkerProcess* worker);
+  void gone(WorkerProcess* worker, const std::string& how);
+  void fail_waiters(uint32_t gpu, const base::Status& why);
+  uint32_t free_slot();
+
+  EventLoop* const loop_;
+  const WorkerOptions options_;
+  const uint32_t gpu_count_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<pid_t, Entry> entries_;              // guarded by mutex_
+  std::vector<std::shared_ptr<Waiter>> waiters_;  // guarded by mutex_, oldest first
+  bool stopping_ = false;                       // guarded by mutex_
+  std::vector<bool> slots_;                     // guarded by mutex_
+  uint32_t failures_ = 0;                       // starts failed in a row; supervisor's thread
+  bool backing_off_ = false;                    // supervisor's thread
+};
+
+}  // namespace tendril::daemon

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// See worker_process.h.
+#include "daemon/worker_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "daemon/log.h"
+#include "session/attach.h"
+
+namespace tendril::daemon {
+namespace {
+
+constexpr size_t kLineMax = 1024;
+// A tenant's program can make its worker talk; it must not be able to fill the server's disk with that.
+constexpr uint32_t kLinesPerSecond = 50;
+
+}  // namespace
+
+base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(EventLoop* loop, const std::string& executable,
+                                                                  std::vector<std::string> arguments, uint32_t gpu,
+                                                                  uint32_t slot, Events events) {
+  int pair[2], ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    return base::errno_status(base::Code::kExhausted, "cannot make a worker's socket", errno);
+  }
+  base::Fd ours(pair[0]), theirs(pair[1]);
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return base::errno_status(base::Code::kExhausted, "cannot make a worker's output pipe", errno);
+  }
+  base::Fd reader(ends[0]), writer(ends[1]);
+  fcntl(writer.get(), F_SETFL, 0);  // the worker's end blocks
+  base::Result<Child> child = start_child(executable, arguments, writer.get(), theirs.get());
+  if (!child.ok()) return child.status();
+  std::shared_ptr<WorkerProcess> worker(new WorkerProcess);
+  worker->loop_ = loop;
+  worker->events_ = std::move(events);
+  worker->pid_ = child->pid;
+  worker->gpu_ = gpu;
+  worker->slot_ = slot;
+  worker->child_ = child.take();
+  worker->control_ = std::move(ours);
+  worker->output_ = std::move(reader);
+  const base::Status watched = worker->watch();
+  if (!watched.ok()) {
+    kill_child(worker->child_);
+    worker->loop_->unwatch(worker->child_.pidfd.get());
+    worker->loop_->unwatch(worker->control_.get());
+    worker->loop_->unwatch(worker->output_.get());
+    reap_child(&worker->child_);
+    return watched;
+  }
+  return worker;
+}
+
+base::Status WorkerProcess::watch() {
+  // The loop's callbacks keep the object alive until collect() has unwatched all three.
+  const std::shared_ptr<WorkerProcess> self = shared_from_this();
+  base::Status status = loop_->watch(child_.pidfd.get(), EPOLLIN, [self](uint32_t) { self->collect(); });
+  if (status.ok()) status = loop_->watch(control_.get(), EPOLLIN, [self](uint32_t) { self->read_control(); });
+  if (status.ok()) status = loop_->watch(output_.get(), EPOLLIN, [self](uint32_t) { self->read_output(); });
+  return status;
+}
+
+void WorkerProcess::read_control() {
+  char word[16];
+  const ssize_t got = recv(control_.get(), word, sizeof word, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got <= 0) {
+    // It closed its end; the exit follows.
+    loop_->unwatch(control_.get());
+    return;
+  }
+  if (events_.ready) events_.ready(this);
+}
+
+void WorkerProcess::take_line(const std::string& line) {
+  if (line.empty()) return;
+  last_line_ = printable(line, kLineMax);
+  const uint64_t now_ns = base::now_ns();
+  if (now_ns - window_ns_ > 1'000'000'000u) {
+    if (dropped_ != 0) log(Level::kWarning, "worker %d: %u more lines not shown", pid_, dropped_);
+    window_ns_ = now_ns;
+    window_lines_ = dropped_ = 0;
+  }
+  if (++window_lines_ > kLinesPerSecond) {
+    ++dropped_;
+    return;
+  }
+  log(Level::kInfo, "worker %d: %s", pid_, last_line_.c_str());
+}
+
+void WorkerProcess::read_output() {
+  char buffer[8192];
+  // At most a few reads per turn: one worker must not starve the others.
+  for (int turn = 0; turn < 4; ++turn) {
+    const ssize_t got = read(output_.get(), buffer, sizeof buffer);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+      loop_->unwatch(output_.get());
+      return;
+    }
+    for (ssize_t i = 0; i < got; ++i) {
+      if (buffer[i] == '\n' || partial_.size() >= kLineMax) {
+        take_line(partial_);
+        partial_.clear();
+      }
+      if (buffer[i] != '\n') partial_ += buffer[i];
+    }
+  }
+}
+
+void WorkerProcess::collect() {
+  const std::shared_ptr<WorkerProcess> self = shared_from_this();
+  read_output();
+  take_line(partial_);
+  loop_->unwatch(child_.pidfd.get());
+  loop_->unwatch(control_.get());
+  loop_->unwatch(output_.get());
+  std::string how;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    how = describe_exit(reap_child(&child_));
+    control_.reset();
+  }
+  output_.reset();
+  const auto gone = std::move(events_.gone);
+  events_ = Events{};
+  if (gone) gone(this, how);
+}
+
+base::Status WorkerProcess::send(const wire::WorkerMessage& message, const int* fds, size_t count) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (!control_.valid()) return base::Status(base::Code::kClosed, "the worker process is gone");
+  return session::send_descriptors(control_.get(), &message, sizeof message, fds, count);
+}
+
+void WorkerProcess::kill() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  kill_child(child_);
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// One worker as the daemon sees it: its process, the socket over which it is told what to do, and its output, which goes line by line
+// into the daemon's log. Made and watched on the supervisor's thread; `send` and `kill` may be called from any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "daemon/child_process.h"
+#include "daemon/event_loop.h"
+#include "wire/assignment.h"
+
+namespace tendril::daemon {
+
+class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
+ public:
+  struct Events {
+    std::function<void(WorkerProcess*)> ready;                    // its context exists; it waits for an assignment
+    std::function<void(WorkerProcess*, const std::string&)> gone;  // exited and collected; text says how
+  };
+
+  // Supervisor's thread. `gpu`: the GPU it warms up on.
+  static base::Result<std::shared_ptr<WorkerProcess>> start(EventLoop* loop, const std::string& executable,
+                                                            std::vector<std::string> arguments, uint32_t gpu,
+                                                            uint32_t slot, Events events);
+  ~WorkerProcess() = default;
+
+  base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count);
+  void kill();
+
+  pid_t pid() const { return pid_; }
+  uint32_t gpu() const { return gpu_; }
+  uint32_t slot() const { return slot_; }  // which of the unprivileged users it runs as
+  const std::string& last_line() const { return last_line_; }  // supervisor's thread
+
+ private:
+  WorkerProcess() = default;
+  base::Status watch();
+  void read_output();
+  void read_control();
+  void take_line(const std::string& line);
+  void collect();
+
+  EventLoop* loop_ = nullptr;
+  Events events_;
+  pid_t pid_ = -1;
+  uint32_t gpu_ = 0, slot_ = 0;
+  std::mutex mutex_;
+  Child child_;           // guarded by mutex_: kill from any thread against collect
+  base::Fd control_;      // guarded by mutex_ likewise
+  base::Fd output_;
+  std::string partial_, last_line_;
+  uint64_t window_ns_ = 0;
+  uint32_t window_lines_ = 0, dropped_ = 0;
+};
+
+}  // namespace tendril::daemon
