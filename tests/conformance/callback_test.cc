@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions and stream callbacks: they run once, in stream order, see what the stream did before, and hold what comes after.
+// Host functions and stream callbacks: they run once, in stream order, see what the stream did
+// before, and hold what comes after.
 #include <atomic>
 #include <mutex>
 
@@ -20,19 +21,20 @@ struct Log {
 };
 
 struct Entry {
-  Log *log;
+  Log* log;
   int number;
 };
 
-void append(void *data) {
-  const Entry *entry = static_cast<Entry *>(data);
+void append(void* data) {
+  const Entry* entry = static_cast<Entry*>(data);
   entry->log->add(entry->number);
 }
 
 TEST_F(CallbackTest, HostFunctionRunsOnce) {
   std::atomic<int> runs{0};
   Stream stream;
-  OK(cuLaunchHostFunc(stream, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuLaunchHostFunc(
+      stream, [](void* counter) { (*static_cast<std::atomic<int>*>(counter))++; }, &runs));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(runs.load(), 1);
 }
@@ -42,7 +44,7 @@ TEST_F(CallbackTest, HostFunctionsKeepStreamOrder) {
   std::vector<Entry> entries;
   for (int i = 0; i < 20; i++) entries.push_back({&log, i});
   Stream stream;
-  for (Entry &entry : entries) OK(cuLaunchHostFunc(stream, append, &entry));
+  for (Entry& entry : entries) OK(cuLaunchHostFunc(stream, append, &entry));
   OK(cuStreamSynchronize(stream));
   ASSERT_EQ(log.entries.size(), 20u);
   for (int i = 0; i < 20; i++) EXPECT_EQ(log.entries[i], i);
@@ -59,7 +61,9 @@ TEST_F(CallbackTest, HostFunctionSeesEarlierCopies) {
   OK(cuMemsetD32Async(data, 31, 1024, stream));
   OK(cuMemcpyDtoHAsync_v2(probe.host.data(), data, 4096, stream));
   OK(cuLaunchHostFunc(
-      stream, [](void *p) { static_cast<Probe *>(p)->seen = static_cast<Probe *>(p)->host.words()[1023]; }, &probe));
+      stream,
+      [](void* p) { static_cast<Probe*>(p)->seen = static_cast<Probe*>(p)->host.words()[1023]; },
+      &probe));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(probe.seen, 31u);
 }
@@ -69,7 +73,8 @@ TEST_F(CallbackTest, LaterWorkWaitsForTheHostFunction) {
   Pinned host(4);
   Buffer data(4);
   host.words()[0] = 0;
-  OK(cuLaunchHostFunc(stream, [](void *word) { *static_cast<uint32_t *>(word) = 77; }, host.data()));
+  OK(cuLaunchHostFunc(
+      stream, [](void* word) { *static_cast<uint32_t*>(word) = 77; }, host.data()));
   OK(cuMemcpyHtoDAsync_v2(data, host.data(), 4, stream));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(read_words(data, 1)[0], 77u);
@@ -98,8 +103,8 @@ struct CallbackRecord {
   int runs = 0;
 };
 
-void record(CUstream stream, CUresult status, void *data) {
-  auto *seen = static_cast<CallbackRecord *>(data);
+void record(CUstream stream, CUresult status, void* data) {
+  auto* seen = static_cast<CallbackRecord*>(data);
   seen->stream = stream;
   seen->status = status;
   seen->runs++;
@@ -127,7 +132,8 @@ TEST_F(CallbackTest, CallbacksAndHostFunctionsShareTheOrder) {
   Entry first{&log, 1}, second{&log, 2}, third{&log, 3};
   Stream stream;
   OK(cuLaunchHostFunc(stream, append, &first));
-  OK(cuStreamAddCallback(stream, [](CUstream, CUresult, void *data) { append(data); }, &second, 0));
+  OK(cuStreamAddCallback(
+      stream, [](CUstream, CUresult, void* data) { append(data); }, &second, 0));
   OK(cuLaunchHostFunc(stream, append, &third));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(log.entries, (std::vector<int>{1, 2, 3}));
@@ -140,14 +146,17 @@ TEST_F(CallbackTest, CudaCallsInsideAHostFunctionAreRefused) {
   Stream stream;
   OK(cuLaunchHostFunc(
       stream,
-      [](void *p) {
+      [](void* p) {
         CUdeviceptr pointer = 0;
-        static_cast<Probe *>(p)->result = cuMemAlloc_v2(&pointer, 1024);
+        static_cast<Probe*>(p)->result = cuMemAlloc_v2(&pointer, 1024);
       },
       &probe));
   OK(cuStreamSynchronize(stream));
-  // "Attempting to use a CUDA API may result in CUDA_ERROR_NOT_PERMITTED"; a driver may also lack a context on that thread.
-  EXPECT_TRUE(probe.result == CUDA_ERROR_NOT_PERMITTED || probe.result == CUDA_ERROR_INVALID_CONTEXT) << probe.result;
+  // "Attempting to use a CUDA API may result in CUDA_ERROR_NOT_PERMITTED"; a driver may also lack a
+  // context on that thread.
+  EXPECT_TRUE(probe.result == CUDA_ERROR_NOT_PERMITTED ||
+              probe.result == CUDA_ERROR_INVALID_CONTEXT)
+      << probe.result;
 }
 
 TEST_F(CallbackTest, EventAfterHostFunction) {
@@ -156,7 +165,8 @@ TEST_F(CallbackTest, EventAfterHostFunction) {
   std::atomic<int> runs{0};
   Gate gate;
   gate.block(stream);
-  OK(cuLaunchHostFunc(stream, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuLaunchHostFunc(
+      stream, [](void* counter) { (*static_cast<std::atomic<int>*>(counter))++; }, &runs));
   OK(cuEventRecord(event, stream));
   EXPECT_CU(cuEventQuery(event), CUDA_ERROR_NOT_READY);
   EXPECT_EQ(runs.load(), 0);
@@ -167,7 +177,8 @@ TEST_F(CallbackTest, EventAfterHostFunction) {
 
 TEST_F(CallbackTest, LegacyStreamHostFunction) {
   std::atomic<int> runs{0};
-  OK(cuLaunchHostFunc(nullptr, [](void *counter) { (*static_cast<std::atomic<int> *>(counter))++; }, &runs));
+  OK(cuLaunchHostFunc(
+      nullptr, [](void* counter) { (*static_cast<std::atomic<int>*>(counter))++; }, &runs));
   OK(cuStreamSynchronize(nullptr));
   EXPECT_EQ(runs.load(), 1);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture: what is recorded, what is forbidden meanwhile, forks and joins, and the state queries.
+// Stream capture: what is recorded, what is forbidden meanwhile, forks and joins, and the state
+// queries.
 #include <thread>
 
 #include "tests/conformance/harness.h"
@@ -14,7 +15,8 @@ class CaptureTest : public CudaTest {
     EXPECT_EQ(cuStreamIsCapturing(stream, &value), CUDA_SUCCESS);
     return value;
   }
-  static void begin(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
+  static void begin(CUstream stream,
+                    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) {
     EXPECT_EQ(cuStreamBeginCapture_v2(stream, mode), CUDA_SUCCESS);
   }
   static CUresult affine(CUstream stream, CUdeviceptr data, uint32_t factor, uint32_t addend) {
@@ -77,7 +79,8 @@ TEST_F(CaptureTest, NodesFollowTheStream) {
   OK(cuMemcpyHtoDAsync_v2(data, host.data(), 1024, stream));
   OK(affine(stream, data, 1, 1));
   OK(cuMemsetD32Async(data, 0, 256, stream));
-  OK(cuLaunchHostFunc(stream, [](void *) {}, nullptr));
+  OK(cuLaunchHostFunc(
+      stream, [](void*) {}, nullptr));
   CUgraph graph = nullptr;
   OK(cuStreamEndCapture(stream, &graph));
   size_t nodes = 0, edges = 0;
@@ -152,8 +155,8 @@ TEST_F(CaptureTest, EndOnAnotherStreamOfTheCapture) {
   OK(cuStreamWaitEvent(side, fork, 0));
   CUgraph graph = nullptr;
   EXPECT_CU(cuStreamEndCapture(side, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-  EXPECT_CU(cuStreamEndCapture(main_stream, &graph), CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-            CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+  EXPECT_CU(cuStreamEndCapture(main_stream, &graph), CUDA_SUCCESS,
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
   if (graph) cuGraphDestroy(graph);
 }
 
@@ -166,7 +169,8 @@ TEST_F(CaptureTest, TwoCapturesCannotMerge) {
   EXPECT_CU(cuStreamWaitEvent(second, event, 0), CUDA_ERROR_STREAM_CAPTURE_MERGE);
   for (CUstream stream : {CUstream{first}, CUstream{second}}) {
     CUgraph graph = nullptr;
-    EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS,
+              CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     if (graph) cuGraphDestroy(graph);
   }
 }
@@ -214,7 +218,8 @@ TEST_F(CaptureTest, CapturedEventCannotBeQueried) {
   EXPECT_CU(cuEventQuery(event), CUDA_ERROR_CAPTURED_EVENT);
   EXPECT_CU(cuEventSynchronize(event), CUDA_ERROR_CAPTURED_EVENT);
   CUgraph graph = nullptr;
-  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS,
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   if (graph) cuGraphDestroy(graph);
 }
 
@@ -227,8 +232,8 @@ TEST_F(CaptureTest, LegacyStreamUseIsImplicitDependency) {
 }
 
 TEST_F(CaptureTest, LegacyStreamCannotBeCaptured) {
-  EXPECT_CU(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_INVALID_VALUE);
   EXPECT_CU(cuStreamBeginCapture_v2(CU_STREAM_LEGACY, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_INVALID_VALUE);
 }
@@ -313,7 +318,8 @@ TEST_F(CaptureTest, EndFromAnotherThreadIsRefused) {
   }).join();
   EXPECT_EQ(result, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
   CUgraph graph = nullptr;
-  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS,
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   if (graph) cuGraphDestroy(graph);
 }
 
@@ -323,8 +329,10 @@ TEST_F(CaptureTest, BeginAndEndErrors) {
   EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE);
   INVALID(cuStreamBeginCapture_v2(stream, static_cast<CUstreamCaptureMode>(77)));
   begin(stream);
-  EXPECT_CU(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_ERROR_ILLEGAL_STATE);
-  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_CU(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+            CUDA_ERROR_ILLEGAL_STATE);
+  EXPECT_CU(cuStreamEndCapture(stream, &graph), CUDA_SUCCESS,
+            CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   if (graph) cuGraphDestroy(graph);
 }
 
@@ -334,7 +342,7 @@ TEST_F(CaptureTest, CaptureInfo) {
   auto state = static_cast<CUstreamCaptureStatus>(77);
   cuuint64_t id = 0, id_again = 0;
   CUgraph graph = nullptr, ended = nullptr;
-  const CUgraphNode *dependencies = nullptr;
+  const CUgraphNode* dependencies = nullptr;
   size_t count = 99;
   OK(cuStreamGetCaptureInfo_v2(stream, &state, &id, &graph, &dependencies, &count));
   EXPECT_EQ(state, CU_STREAM_CAPTURE_STATUS_NONE);
@@ -344,7 +352,7 @@ TEST_F(CaptureTest, CaptureInfo) {
   EXPECT_NE(graph, nullptr);
   EXPECT_EQ(count, 0u);
   OK(affine(stream, data, 1, 1));
-  const CUgraphEdgeData *edges = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
   OK(cuStreamGetCaptureInfo_v3(stream, &state, &id_again, &graph, &dependencies, &edges, &count));
   EXPECT_EQ(id, id_again);
   ASSERT_EQ(count, 1u);
@@ -363,7 +371,8 @@ TEST_F(CaptureTest, UpdateDependencies) {
   Buffer data(1024);
   begin(stream);
   OK(affine(stream, data, 1, 1));
-  OK(cuStreamUpdateCaptureDependencies_v2(stream, nullptr, nullptr, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+  OK(cuStreamUpdateCaptureDependencies_v2(stream, nullptr, nullptr, 0,
+                                          CU_STREAM_SET_CAPTURE_DEPENDENCIES));
   OK(affine(stream, data, 1, 1));
   CUgraph graph = nullptr;
   OK(cuStreamEndCapture(stream, &graph));
@@ -382,7 +391,8 @@ TEST_F(CaptureTest, CaptureToGraph) {
   OK(cuGraphCreate(&graph, 0));
   CUgraphNode first = nullptr;
   OK(cuGraphAddEmptyNode(&first, graph, nullptr, 0));
-  OK(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1,
+                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   OK(affine(stream, data, 1, 1));
   OK(cuStreamEndCapture(stream, &ended));
   EXPECT_EQ(ended, graph);

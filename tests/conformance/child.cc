@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one case of the suite in a process of its own: posix_spawn of this same program, so that no driver state, thread or handler
-// of the parent is inherited. Output is captured and, when the child fails, shown.
+// Runs one case of the suite in a process of its own: posix_spawn of this same program, so that no
+// driver state, thread or handler of the parent is inherited. Output is captured and, when the
+// child fails, shown.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +14,7 @@
 
 #include "tests/conformance/harness.h"
 
-extern char **environ;
+extern char** environ;
 
 namespace tendril::conformance {
 namespace {
@@ -21,17 +22,19 @@ namespace {
 constexpr char kChildVariable[] = "TENDRIL_CONFORMANCE_CHILD";
 constexpr int kTimeoutMs = 60'000;  // far above what any case needs: only ends a hang
 
-std::vector<char *> pointers(std::vector<std::string> &strings) {
-  std::vector<char *> result;
-  for (std::string &s : strings) result.push_back(s.data());
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> result;
+  for (std::string& s : strings) result.push_back(s.data());
   result.push_back(nullptr);
   return result;
 }
 
-bool read_until_end(int fd, std::string *output) {
+bool read_until_end(int fd, std::string* output) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTimeoutMs);
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+                          deadline - std::chrono::steady_clock::now())
+                          .count();
     if (left <= 0) return false;
     pollfd waiting{fd, POLLIN, 0};
     const int ready = poll(&waiting, 1, static_cast<int>(left));
@@ -48,22 +51,24 @@ bool read_until_end(int fd, std::string *output) {
 
 bool in_child() { return std::getenv(kChildVariable) != nullptr; }
 
-ChildResult run_child(const std::string &test, const std::vector<std::string> &environment) {
+ChildResult run_child(const std::string& test, const std::vector<std::string>& environment) {
   ChildResult result;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return result;
-  std::vector<std::string> arguments = {"/proc/self/exe", "--gtest_filter=" + test, "--gtest_brief=0", "--gtest_color=no"};
+  std::vector<std::string> arguments = {"/proc/self/exe", "--gtest_filter=" + test,
+                                        "--gtest_brief=0", "--gtest_color=no"};
   std::vector<std::string> variables = environment;
-  for (char **entry = environ; *entry; entry++) variables.push_back(*entry);
+  for (char** entry = environ; *entry; entry++) variables.push_back(*entry);
   variables.push_back(std::string(kChildVariable) + "=1");
-  std::vector<char *> argv = pointers(arguments), envp = pointers(variables);
+  std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
   posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
   pid_t pid = -1;
-  const int failed = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), envp.data());
+  const int failed =
+      posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), envp.data());
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (failed) {
@@ -80,7 +85,7 @@ ChildResult run_child(const std::string &test, const std::vector<std::string> &e
   return result;
 }
 
-void expect_child_passes(const std::string &test) {
+void expect_child_passes(const std::string& test) {
   const ChildResult result = run_child(test);
   if (result.skipped && result.exit_code == 0) GTEST_SKIP() << result.output;
   EXPECT_FALSE(result.timed_out) << "the child process hung";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies in every size, alignment and shape: 1D, 2D, 3D, arrays, pageable and pinned, several streams at once.
+// Copies in every size, alignment and shape: 1D, 2D, 3D, arrays, pageable and pinned, several
+// streams at once.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -58,7 +59,8 @@ TEST_F(CopiesTest, UnalignedOffsetsAndLengths) {
         std::vector<uint8_t> target(bytes + 2, 0xee);
         ASSERT_EQ(cuMemcpyHtoD_v2(data + to, source.data() + from, bytes), CUDA_SUCCESS);
         ASSERT_EQ(cuMemcpyDtoH_v2(target.data() + 1, data + to, bytes), CUDA_SUCCESS);
-        ASSERT_EQ(memcmp(target.data() + 1, source.data() + from, bytes), 0) << from << " " << to << " " << bytes;
+        ASSERT_EQ(memcmp(target.data() + 1, source.data() + from, bytes), 0)
+            << from << " " << to << " " << bytes;
         ASSERT_EQ(target[0], 0xee);
         ASSERT_EQ(target[bytes + 1], 0xee);
       }
@@ -131,7 +133,8 @@ TEST_F(CopiesTest, ABigCopyDoesNotReorderSmallOnes) {
 
 // ---- Two and three dimensions ----
 
-CUDA_MEMCPY2D host_to_device(const void *host, size_t host_pitch, CUdeviceptr to, size_t pitch, size_t width, size_t height) {
+CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr to, size_t pitch,
+                             size_t width, size_t height) {
   CUDA_MEMCPY2D copy = {};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = host;
@@ -174,7 +177,8 @@ TEST_F(CopiesTest, TwoDimensionsWithOffsets) {
   copy.dstY = 30;
   OK(cuMemcpy2D_v2(&copy));
   const std::vector<uint8_t> all = read_bytes(data, 64 * 64);
-  for (size_t y = 0; y < 8; y++) ASSERT_EQ(memcmp(&all[(30 + y) * 64 + 9], &source[(3 + y) * 64 + 5], 16), 0) << y;
+  for (size_t y = 0; y < 8; y++)
+    ASSERT_EQ(memcmp(&all[(30 + y) * 64 + 9], &source[(3 + y) * 64 + 5], 16), 0) << y;
   EXPECT_EQ(all[30 * 64 + 8], 0);
   EXPECT_EQ(all[30 * 64 + 25], 0);
   EXPECT_EQ(all[38 * 64 + 9], 0);
@@ -235,7 +239,8 @@ TEST_F(CopiesTest, TwoDimensionsErrors) {
   Buffer data(4096);
   std::vector<uint8_t> host(4096);
   INVALID(cuMemcpy2D_v2(nullptr));
-  CUDA_MEMCPY2D copy = host_to_device(host.data(), 32, data, 64, 64, 4);  // the host pitch is less than the width
+  CUDA_MEMCPY2D copy =
+      host_to_device(host.data(), 32, data, 64, 64, 4);  // the host pitch is less than the width
   INVALID(cuMemcpy2D_v2(&copy));
   copy = host_to_device(host.data(), 64, data, 64, 0, 4);
   OK(cuMemcpy2D_v2(&copy));
@@ -324,7 +329,8 @@ TEST_F(CopiesTest, ArrayDescriptor) {
 
 TEST_F(CopiesTest, ArrayErrors) {
   CUarray array = nullptr;
-  CUDA_ARRAY_DESCRIPTOR descriptor = {16, 8, CU_AD_FORMAT_UNSIGNED_INT32, 3};  // three channels do not exist
+  CUDA_ARRAY_DESCRIPTOR descriptor = {16, 8, CU_AD_FORMAT_UNSIGNED_INT32,
+                                      3};  // three channels do not exist
   INVALID(cuArrayCreate_v2(&array, &descriptor));
   descriptor.NumChannels = 1;
   descriptor.Width = 0;
@@ -380,7 +386,8 @@ TEST_F(CopiesTest, BatchAsync) {
   Buffer data(8192);
   for (uint32_t i = 0; i < 2048; i++) host.words()[i] = i;
   CUdeviceptr targets[3] = {data, data + 1000, data + 4096};
-  CUdeviceptr sources[3] = {host.device_address(), host.device_address() + 2000, host.device_address() + 4096};
+  CUdeviceptr sources[3] = {host.device_address(), host.device_address() + 2000,
+                            host.device_address() + 4096};
   size_t sizes[3] = {1000, 96, 4096}, indices[1] = {0};
   CUmemcpyAttributes attributes[1] = {};
   attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM;

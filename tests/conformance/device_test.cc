@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of initialisation, version, error texts and device enumeration. No context is needed by any of these.
+// Conformance of initialisation, version, error texts and device enumeration. No context is needed
+// by any of these.
 #include <strings.h>
 
 #include "tests/conformance/harness.h"
@@ -93,7 +94,9 @@ TEST_F(DeviceTest, BasicAttributes) {
 TEST_F(DeviceTest, EveryDocumentedAttributeAnswers) {
   for (int which = 1; which < CU_DEVICE_ATTRIBUTE_MAX; which++) {
     int value = -77;
-    EXPECT_EQ(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(which), dev_), CUDA_SUCCESS) << which;
+    EXPECT_EQ(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(which), dev_),
+              CUDA_SUCCESS)
+        << which;
     EXPECT_NE(value, -77) << which;
   }
 }
@@ -102,7 +105,8 @@ TEST_F(DeviceTest, AttributeErrors) {
   int value = 0;
   INVALID(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(100000), dev_));
   INVALID(cuDeviceGetAttribute(nullptr, CU_DEVICE_ATTRIBUTE_WARP_SIZE, dev_));
-  EXPECT_CU(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 9999), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_CU(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 9999),
+            CUDA_ERROR_INVALID_DEVICE);
 }
 
 TEST_F(DeviceTest, ComputeCapabilityAgreesWithAttributes) {
@@ -126,8 +130,9 @@ TEST_F(DeviceTest, PciBusIdRoundTrip) {
   char text[64] = {};
   OK(cuDeviceGetPCIBusId(text, sizeof text, dev_));
   char expected[64];
-  snprintf(expected, sizeof expected, "%04x:%02x:%02x.0", attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID),
-           attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID), attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
+  snprintf(expected, sizeof expected, "%04x:%02x:%02x.0",
+           attribute(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID), attribute(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID),
+           attribute(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID));
   EXPECT_EQ(strcasecmp(text, expected), 0) << text << " against " << expected;
   CUdevice found = -1;
   OK(cuDeviceGetByPCIBusId(&found, text));
@@ -141,7 +146,8 @@ TEST_F(DeviceTest, PciBusIdErrors) {
   CUdevice found = -1;
   INVALID(cuDeviceGetByPCIBusId(nullptr, "0000:00:00.0"));
   INVALID(cuDeviceGetByPCIBusId(&found, nullptr));
-  EXPECT_CU(cuDeviceGetByPCIBusId(&found, "ffff:ff:1f.0"), CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuDeviceGetByPCIBusId(&found, "ffff:ff:1f.0"), CUDA_ERROR_INVALID_DEVICE,
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(DeviceTest, PeerWithItself) {
@@ -197,7 +203,7 @@ PROCESS_TEST(DeviceProcess, VersionAndErrorTextsNeedNoInit) {
   int version = 0;
   OK(cuDriverGetVersion(&version));
   EXPECT_GE(version, 12000);
-  const char *text = nullptr;
+  const char* text = nullptr;
   OK(cuGetErrorName(CUDA_ERROR_NOT_INITIALIZED, &text));
   EXPECT_STREQ(text, "CUDA_ERROR_NOT_INITIALIZED");
 }

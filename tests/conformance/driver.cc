@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds the driver's entry points for the suite. Runs once in main before any test; it makes no driver call itself, because several
-// cases depend on being the first caller.
+// Binds the driver's entry points for the suite. Runs once in main before any test; it makes no
+// driver call itself, because several cases depend on being the first caller.
 #include "tests/conformance/driver.h"
 
 #include <dlfcn.h>
@@ -11,9 +11,9 @@
 namespace tendril::conformance {
 namespace {
 
-void *library = nullptr;
+void* library = nullptr;
 
-void complain(const char *symbol) {
+void complain(const char* symbol) {
   std::fprintf(stderr, "conformance: %s is not exported by %s\n", symbol, driver_path());
 }
 
@@ -27,16 +27,16 @@ TENDRIL_CUDA_FUNCTIONS(TENDRIL_STAND_IN)
 
 }  // namespace
 
-#define TENDRIL_DEFINE(symbol, result, arguments, names) symbol##_t *symbol = missing_##symbol;
+#define TENDRIL_DEFINE(symbol, result, arguments, names) symbol##_t* symbol = missing_##symbol;
 TENDRIL_CUDA_FUNCTIONS(TENDRIL_DEFINE)
 #undef TENDRIL_DEFINE
 
-const char *driver_path() {
-  const char *path = std::getenv("TENDRIL_CONFORMANCE_DRIVER");
+const char* driver_path() {
+  const char* path = std::getenv("TENDRIL_CONFORMANCE_DRIVER");
   return path && *path ? path : "libcuda.so.1";
 }
 
-void *exported(const char *symbol) { return dlsym(library, symbol); }
+void* exported(const char* symbol) { return dlsym(library, symbol); }
 
 void bind_driver() {
   library = dlopen(driver_path(), RTLD_NOW | RTLD_LOCAL);
@@ -45,12 +45,12 @@ void bind_driver() {
     std::exit(2);
   }
 #define TENDRIL_BIND(symbol, result, arguments, names) \
-  if (void *found = exported(#symbol)) symbol = reinterpret_cast<symbol##_t *>(found);
+  if (void* found = exported(#symbol)) symbol = reinterpret_cast<symbol##_t*>(found);
   TENDRIL_CUDA_FUNCTIONS(TENDRIL_BIND)
 #undef TENDRIL_BIND
 }
 
-const char *result_name(CUresult result) {
+const char* result_name(CUresult result) {
   switch (static_cast<int>(result)) {
 #define TENDRIL_NAME(name) \
   case name:               \

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error names and texts, and errors that stick: each of those in a process of its own, since the context is lost with it.
+// Error names and texts, and errors that stick: each of those in a process of its own, since the
+// context is lost with it.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
 namespace {
 
-TEST(ErrorTest, Names) {
-#define TENDRIL_NAME(name)                                    \
-  {                                                           \
-    const char *text = nullptr;                               \
-    EXPECT_EQ(cuGetErrorName(name, &text), CUDA_SUCCESS);     \
-    EXPECT_STREQ(text, #name);                                \
+TEST(ErrorTest, Names){
+#define TENDRIL_NAME(name)                                \
+  {                                                       \
+    const char* text = nullptr;                           \
+    EXPECT_EQ(cuGetErrorName(name, &text), CUDA_SUCCESS); \
+    EXPECT_STREQ(text, #name);                            \
   }
 #include "tests/conformance/result_names.inc"
 #undef TENDRIL_NAME
 }
 
-TEST(ErrorTest, EveryCodeHasAText) {
-#define TENDRIL_NAME(name)                                              \
-  {                                                                     \
-    const char *text = nullptr;                                         \
-    EXPECT_EQ(cuGetErrorString(name, &text), CUDA_SUCCESS) << #name;    \
-    EXPECT_TRUE(text && *text) << #name;                                \
+TEST(ErrorTest, EveryCodeHasAText){
+#define TENDRIL_NAME(name)                                           \
+  {                                                                  \
+    const char* text = nullptr;                                      \
+    EXPECT_EQ(cuGetErrorString(name, &text), CUDA_SUCCESS) << #name; \
+    EXPECT_TRUE(text&&* text) << #name;                              \
   }
 #include "tests/conformance/result_names.inc"
 #undef TENDRIL_NAME
@@ -30,7 +31,7 @@ TEST(ErrorTest, EveryCodeHasAText) {
 TEST(ErrorTest, WellKnownTexts) {
   const struct {
     CUresult code;
-    const char *text;
+    const char* text;
   } known[] = {
       {CUDA_SUCCESS, "no error"},
       {CUDA_ERROR_INVALID_VALUE, "invalid argument"},
@@ -50,15 +51,15 @@ TEST(ErrorTest, WellKnownTexts) {
       {CUDA_ERROR_NOT_SUPPORTED, "operation not supported"},
       {CUDA_ERROR_UNKNOWN, "unknown error"},
   };
-  for (const auto &entry : known) {
-    const char *text = nullptr;
+  for (const auto& entry : known) {
+    const char* text = nullptr;
     OK(cuGetErrorString(entry.code, &text));
     EXPECT_STREQ(text, entry.text);
   }
 }
 
 TEST(ErrorTest, UnknownCodes) {
-  const char *text = "untouched";
+  const char* text = "untouched";
   INVALID(cuGetErrorName(static_cast<CUresult>(9999), &text));
   EXPECT_EQ(text, nullptr);
   text = "untouched";
@@ -73,7 +74,8 @@ TEST(ErrorTest, UnknownCodes) {
 // The address of nothing on any device: the null page.
 constexpr CUdeviceptr kNowhere = 0;
 
-// Every call that reaches the context must now answer `code`; those that only describe the machine still work.
+// Every call that reaches the context must now answer `code`; those that only describe the machine
+// still work.
 void expect_poisoned(CUresult code) {
   CUdeviceptr pointer = 0;
   CUstream stream = nullptr;
@@ -89,13 +91,13 @@ void expect_poisoned(CUresult code) {
   EXPECT_CU(cuCtxSynchronize(), code);
   CUcontext current = nullptr;
   int count = 0;
-  const char *text = nullptr;
+  const char* text = nullptr;
   OK(cuCtxGetCurrent(&current));
   OK(cuDeviceGetCount(&count));
   OK(cuGetErrorName(code, &text));
 }
 
-void expect_fault(const char *kernel, CUdeviceptr address, CUresult code) {
+void expect_fault(const char* kernel, CUdeviceptr address, CUresult code) {
   attach();
   Module module(faults_ptx());
   if (strcmp(kernel, "write_at") == 0) {
@@ -107,7 +109,9 @@ void expect_fault(const char *kernel, CUdeviceptr address, CUresult code) {
   expect_poisoned(code);
 }
 
-PROCESS_TEST(ErrorProcess, IllegalAddressSticks) { expect_fault("write_at", kNowhere, CUDA_ERROR_ILLEGAL_ADDRESS); }
+PROCESS_TEST(ErrorProcess, IllegalAddressSticks) {
+  expect_fault("write_at", kNowhere, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
 
 PROCESS_TEST(ErrorProcess, IllegalFarAddressSticks) {
   expect_fault("write_at", CUdeviceptr{1} << 45, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -134,7 +138,8 @@ TEST(ErrorProcess, AssertSticksAndIsPrinted) {
   }
   const ChildResult child = run_child("ErrorProcess.AssertSticksAndIsPrinted");
   EXPECT_EQ(child.exit_code, 0) << child.output;
-  EXPECT_NE(child.output.find("Assertion `tid_x() < limit` failed"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("Assertion `tid_x() < limit` failed"), std::string::npos)
+      << child.output;
   EXPECT_NE(child.output.find("fault_assert"), std::string::npos) << child.output;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork: a child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED and never hangs, its parent is undisturbed; a child of an
-// uninitialised process may start afresh. Every case runs in a process of its own, which then forks.
+// fork: a child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED and never hangs, its
+// parent is undisturbed; a child of an uninitialised process may start afresh. Every case runs in a
+// process of its own, which then forks.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -39,8 +40,10 @@ PROCESS_TEST(ForkProcess, ChildOfInitialisedProcessIsNotInitialised) {
               return static_cast<int>(cuMemAlloc_v2(&pointer, 1024));
             }),
             CUDA_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(in_fork([] { return static_cast<int>(cuCtxSynchronize()); }), CUDA_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5)) << "the parent goes on undisturbed";
+  EXPECT_EQ(in_fork([] { return static_cast<int>(cuCtxSynchronize()); }),
+            CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5))
+      << "the parent goes on undisturbed";
 }
 
 PROCESS_TEST(ForkProcess, ChildThatNeverCallsCudaExitsCleanly) {
@@ -67,7 +70,9 @@ PROCESS_TEST(ForkProcess, ChildOfUninitialisedProcessMayStart) {
     CUdevice dev;
     CUcontext context;
     CUdeviceptr pointer;
-    if (cuInit(0) || cuDeviceGet(&dev, 0) || cuDevicePrimaryCtxRetain(&context, dev) || cuCtxSetCurrent(context)) return 1;
+    if (cuInit(0) || cuDeviceGet(&dev, 0) || cuDevicePrimaryCtxRetain(&context, dev) ||
+        cuCtxSetCurrent(context))
+      return 1;
     if (cuMemAlloc_v2(&pointer, 1024) || cuMemsetD32_v2(pointer, 3, 256)) return 2;
     uint32_t word = 0;
     if (cuMemcpyDtoH_v2(&word, pointer, 4) || word != 3) return 3;

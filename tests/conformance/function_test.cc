@@ -28,7 +28,9 @@ TEST_F(FunctionTest, StaticSharedMemoryIsCounted) {
   EXPECT_EQ(get(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, basic("reverse_static")), 1024);
 }
 
-TEST_F(FunctionTest, LocalMemoryIsCounted) { EXPECT_GE(get(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, basic("local_array")), 256); }
+TEST_F(FunctionTest, LocalMemoryIsCounted) {
+  EXPECT_GE(get(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, basic("local_array")), 256);
+}
 
 TEST_F(FunctionTest, LaunchBoundsLimitTheThreads) {
   EXPECT_EQ(get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, basic("bounded")), 128);
@@ -72,7 +74,7 @@ TEST_F(FunctionTest, ModuleOfFunction) {
 }
 
 TEST_F(FunctionTest, Name) {
-  const char *name = nullptr;
+  const char* name = nullptr;
   OK(cuFuncGetName(&name, basic("mixed_params")));
   EXPECT_STREQ(name, "mixed_params");
 }
@@ -98,7 +100,8 @@ TEST_F(FunctionTest, Loading) {
   CUfunction function = module.function("iota");
   auto state = static_cast<CUfunctionLoadingState>(77);
   OK(cuFuncIsLoaded(&state, function));
-  EXPECT_TRUE(state == CU_FUNCTION_LOADING_STATE_LOADED || state == CU_FUNCTION_LOADING_STATE_UNLOADED);
+  EXPECT_TRUE(state == CU_FUNCTION_LOADING_STATE_LOADED ||
+              state == CU_FUNCTION_LOADING_STATE_UNLOADED);
   OK(cuFuncLoad(function));
   OK(cuFuncIsLoaded(&state, function));
   EXPECT_EQ(state, CU_FUNCTION_LOADING_STATE_LOADED);

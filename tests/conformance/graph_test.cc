@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs built by hand: nodes, edges, instantiation, launch, update. Graphs from streams: capture_test.cc.
+// Graphs built by hand: nodes, edges, instantiation, launch, update. Graphs from streams:
+// capture_test.cc.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -22,13 +23,13 @@ struct AffineNode {
     params.blockDimX = 256;
     params.kernelParams = pointers_;
   }
-  AffineNode(const AffineNode &) = delete;
+  AffineNode(const AffineNode&) = delete;
   CUDA_KERNEL_NODE_PARAMS params = {};
 
  private:
   CUdeviceptr data_;
   uint32_t factor_, addend_, n_;
-  void *pointers_[4] = {&data_, &factor_, &addend_, &n_};
+  void* pointers_[4] = {&data_, &factor_, &addend_, &n_};
 };
 
 class GraphTest : public CudaTest {
@@ -42,16 +43,19 @@ class GraphTest : public CudaTest {
     if (graph_) cuGraphDestroy(graph_);
     CudaTest::TearDown();
   }
-  CUgraphNode add_affine(CUdeviceptr data, uint32_t factor, uint32_t addend, std::vector<CUgraphNode> after = {}) {
+  CUgraphNode add_affine(CUdeviceptr data, uint32_t factor, uint32_t addend,
+                         std::vector<CUgraphNode> after = {}) {
     AffineNode kernel(data, factor, addend, 256);
     CUgraphNode node = nullptr;
-    EXPECT_EQ(cuGraphAddKernelNode_v2(&node, graph_, after.data(), after.size(), &kernel.params), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphAddKernelNode_v2(&node, graph_, after.data(), after.size(), &kernel.params),
+              CUDA_SUCCESS);
     return node;
   }
   CUgraphNode add_memset(CUdeviceptr data, uint32_t value, std::vector<CUgraphNode> after = {}) {
     CUDA_MEMSET_NODE_PARAMS params = {data, 0, value, 4, 256, 1};
     CUgraphNode node = nullptr;
-    EXPECT_EQ(cuGraphAddMemsetNode(&node, graph_, after.data(), after.size(), &params, context_), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphAddMemsetNode(&node, graph_, after.data(), after.size(), &params, context_),
+              CUDA_SUCCESS);
     return node;
   }
   CUgraphNode add_empty(std::vector<CUgraphNode> after = {}) {
@@ -114,8 +118,8 @@ TEST_F(GraphTest, DiamondJoins) {
   copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = a;
   copy.dstDevice = c;
-  copy.WidthInBytes = 1024;
-  copy.Height = copy.Depth = 1;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 1024;
+  copy.Height = copy.Depth = copy.srcHeight = copy.dstHeight = 1;
   CUgraphNode first = nullptr, second = nullptr;
   const CUgraphNode both[] = {left, right};
   OK(cuGraphAddMemcpyNode(&first, graph_, both, 2, &copy, context_));
@@ -137,8 +141,8 @@ TEST_F(GraphTest, MemcpyNodesReadHostMemoryAtEachLaunch) {
   copy.srcHost = host.data();
   copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.dstDevice = data;
-  copy.WidthInBytes = 1024;
-  copy.Height = copy.Depth = 1;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 1024;
+  copy.Height = copy.Depth = copy.srcHeight = copy.dstHeight = 1;
   CUgraphNode up = nullptr, down = nullptr;
   OK(cuGraphAddMemcpyNode(&up, graph_, nullptr, 0, &copy, context_));
   CUgraphNode kernel = add_affine(data, 2, 1, {up});
@@ -147,8 +151,8 @@ TEST_F(GraphTest, MemcpyNodesReadHostMemoryAtEachLaunch) {
   copy.srcDevice = data;
   copy.dstMemoryType = CU_MEMORYTYPE_HOST;
   copy.dstHost = back.data();
-  copy.WidthInBytes = 1024;
-  copy.Height = copy.Depth = 1;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 1024;
+  copy.Height = copy.Depth = copy.srcHeight = copy.dstHeight = 1;
   OK(cuGraphAddMemcpyNode(&down, graph_, &kernel, 1, &copy, context_));
   instantiate();
   for (uint32_t round = 1; round <= 3; round++) {
@@ -160,7 +164,7 @@ TEST_F(GraphTest, MemcpyNodesReadHostMemoryAtEachLaunch) {
 
 TEST_F(GraphTest, HostNode) {
   int runs = 0;
-  CUDA_HOST_NODE_PARAMS params = {[](void *count) { ++*static_cast<int *>(count); }, &runs};
+  CUDA_HOST_NODE_PARAMS params = {[](void* count) { ++*static_cast<int*>(count); }, &runs};
   CUgraphNode node = nullptr;
   OK(cuGraphAddHostNode(&node, graph_, nullptr, 0, &params));
   instantiate();
@@ -205,7 +209,8 @@ TEST_F(GraphTest, EventNodes) {
 
 TEST_F(GraphTest, NodesEdgesAndTypes) {
   Buffer data(1024);
-  CUgraphNode a = add_empty(), b = add_memset(data, 1, {a}), c = add_affine(data, 1, 1, {b}), d = add_empty({b, c});
+  CUgraphNode a = add_empty(), b = add_memset(data, 1, {a}), c = add_affine(data, 1, 1, {b}),
+              d = add_empty({b, c});
   size_t count = 0;
   OK(cuGraphGetNodes(graph_, nullptr, &count));
   EXPECT_EQ(count, 4u);
@@ -257,7 +262,8 @@ TEST_F(GraphTest, CyclesCannotBeInstantiated) {
   CUgraphNode a = add_empty(), b = add_empty({a});
   // Drivers notice the cycle at the edge or at instantiation.
   const CUresult added = cuGraphAddDependencies_v2(graph_, &b, &a, nullptr, 1);
-  EXPECT_TRUE(check("cuGraphAddDependencies(cycle)", added, {CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE}));
+  EXPECT_TRUE(
+      check("cuGraphAddDependencies(cycle)", added, {CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE}));
   if (added == CUDA_SUCCESS) {
     EXPECT_NE(cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
     exec_ = nullptr;
@@ -293,7 +299,7 @@ TEST_F(GraphTest, KernelNodeGetAndSetParams) {
   EXPECT_EQ(got.blockDimX, 256u);
   EXPECT_EQ(got.gridDimX, 1u);
   ASSERT_NE(got.kernelParams, nullptr);
-  EXPECT_EQ(*static_cast<uint32_t *>(got.kernelParams[1]), 2u);
+  EXPECT_EQ(*static_cast<uint32_t*>(got.kernelParams[1]), 2u);
   AffineNode changed(data, 7, 1, 256);
   OK(cuGraphKernelNodeSetParams_v2(node, &changed.params));
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -447,8 +453,8 @@ TEST_F(GraphTest, MemoryNodes) {
   copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = params.dptr;
   copy.dstDevice = out;
-  copy.WidthInBytes = 1024;
-  copy.Height = copy.Depth = 1;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 1024;
+  copy.Height = copy.Depth = copy.srcHeight = copy.dstHeight = 1;
   OK(cuGraphAddMemcpyNode(&copy_node, graph_, &fill, 1, &copy, context_));
   OK(cuGraphAddMemFreeNode(&free_node, graph_, &copy_node, 1, params.dptr));
   instantiate();
@@ -484,8 +490,8 @@ TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
   CUuserObject object = nullptr;
   OK(cuUserObjectCreate(
       &object, &state,
-      [](void *p) {
-        auto *destroyed = static_cast<Destroyed *>(p);
+      [](void* p) {
+        auto* destroyed = static_cast<Destroyed*>(p);
         std::lock_guard<std::mutex> lock(destroyed->mutex);
         destroyed->done = true;
         destroyed->changed.notify_all();
@@ -506,7 +512,7 @@ TEST_F(GraphTest, DebugDotPrint) {
   ASSERT_GE(fd, 0);
   close(fd);
   OK(cuGraphDebugDotPrint(graph_, path, 0));
-  FILE *file = fopen(path, "r");
+  FILE* file = fopen(path, "r");
   ASSERT_NE(file, nullptr);
   char text[256] = {};
   const size_t length = fread(text, 1, sizeof text - 1, file);

@@ -16,9 +16,9 @@ namespace {
 
 const std::thread::id main_thread = std::this_thread::get_id();
 
-std::FILE *transcript() {
-  static std::FILE *const file = [] {
-    const char *path = std::getenv("TENDRIL_CONFORMANCE_TRANSCRIPT");
+std::FILE* transcript() {
+  static std::FILE* const file = [] {
+    const char* path = std::getenv("TENDRIL_CONFORMANCE_TRANSCRIPT");
     return path && *path ? std::fopen(path, "a") : nullptr;
   }();
   return file;
@@ -26,20 +26,22 @@ std::FILE *transcript() {
 
 }  // namespace
 
-void note(const std::string &line) {
-  std::FILE *file = transcript();
+void note(const std::string& line) {
+  std::FILE* file = transcript();
   if (!file || std::this_thread::get_id() != main_thread) return;
   std::fprintf(file, "%s\n", line.c_str());
   std::fflush(file);
 }
 
-::testing::AssertionResult check(const char *call, CUresult result, std::initializer_list<CUresult> accepted) {
+::testing::AssertionResult check(const char* call, CUresult result,
+                                 std::initializer_list<CUresult> accepted) {
   note(std::string("  ") + call + " -> " + result_name(result));
   for (CUresult code : accepted) {
     if (code == result) return ::testing::AssertionSuccess();
   }
-  auto failure = ::testing::AssertionFailure() << call << " returned " << result_name(result) << " (" << result << "), expected ";
-  const char *separator = "";
+  auto failure = ::testing::AssertionFailure()
+                 << call << " returned " << result_name(result) << " (" << result << "), expected ";
+  const char* separator = "";
   for (CUresult code : accepted) {
     failure << separator << result_name(code);
     separator = " or ";
@@ -87,7 +89,9 @@ void CudaTest::TearDown() {
   EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS) << "this test left a broken context behind";
 }
 
-Buffer::Buffer(size_t bytes) : bytes_(bytes) { EXPECT_EQ(cuMemAlloc_v2(&address_, bytes), CUDA_SUCCESS) << bytes << " bytes"; }
+Buffer::Buffer(size_t bytes) : bytes_(bytes) {
+  EXPECT_EQ(cuMemAlloc_v2(&address_, bytes), CUDA_SUCCESS) << bytes << " bytes";
+}
 
 Pinned::Pinned(size_t bytes, unsigned flags) {
   EXPECT_EQ(cuMemHostAlloc(&memory_, bytes, flags), CUDA_SUCCESS) << bytes << " bytes";
@@ -97,21 +101,21 @@ Stream::Stream(unsigned flags) { EXPECT_EQ(cuStreamCreate(&stream_, flags), CUDA
 
 Event::Event(unsigned flags) { EXPECT_EQ(cuEventCreate(&event_, flags), CUDA_SUCCESS); }
 
-Module::Module(const char *ptx) { EXPECT_EQ(cuModuleLoadData(&module_, ptx), CUDA_SUCCESS); }
+Module::Module(const char* ptx) { EXPECT_EQ(cuModuleLoadData(&module_, ptx), CUDA_SUCCESS); }
 
-CUfunction Module::function(const char *name) {
+CUfunction Module::function(const char* name) {
   CUfunction found = nullptr;
   EXPECT_EQ(cuModuleGetFunction(&found, module_, name), CUDA_SUCCESS) << name;
   return found;
 }
 
-const char *basic_ptx() { return kBasicPtx; }
-const char *faults_ptx() { return kFaultsPtx; }
+const char* basic_ptx() { return kBasicPtx; }
+const char* faults_ptx() { return kFaultsPtx; }
 
 namespace {
 
-// Loads every kernel at once: a driver that loads lazily may have to wait for the whole context at a kernel's first launch, which
-// would hang behind a closed Gate.
+// Loads every kernel at once: a driver that loads lazily may have to wait for the whole context at
+// a kernel's first launch, which would hang behind a closed Gate.
 CUmodule load_eagerly() {
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadData(&module, kBasicPtx), CUDA_SUCCESS);
@@ -125,13 +129,13 @@ CUmodule load_eagerly() {
 
 }  // namespace
 
-CUfunction basic(const char *kernel) {
+CUfunction basic(const char* kernel) {
   static std::mutex mutex;
   static CUmodule module = nullptr;
   static std::map<std::string, CUfunction> functions;
   std::lock_guard<std::mutex> lock(mutex);
   if (!module) module = load_eagerly();
-  CUfunction &function = functions[kernel];
+  CUfunction& function = functions[kernel];
   if (!function) {
     EXPECT_EQ(cuModuleGetFunction(&function, module, kernel), CUDA_SUCCESS) << kernel;
   }
@@ -146,15 +150,16 @@ struct Gate::State {
 
 Gate::Gate() : state_(std::make_shared<State>()) {}
 
-void Gate::wait(void *held) {
+void Gate::wait(void* held) {
   // The host function may outlive the Gate object, so it owns a share of the state.
-  std::unique_ptr<std::shared_ptr<State>> state(static_cast<std::shared_ptr<State> *>(held));
+  std::unique_ptr<std::shared_ptr<State>> state(static_cast<std::shared_ptr<State>*>(held));
   std::unique_lock<std::mutex> lock((*state)->mutex);
   (*state)->changed.wait(lock, [&] { return (*state)->open; });
 }
 
 void Gate::block(CUstream stream) {
-  EXPECT_EQ(cuLaunchHostFunc(stream, &Gate::wait, new std::shared_ptr<State>(state_)), CUDA_SUCCESS);
+  EXPECT_EQ(cuLaunchHostFunc(stream, &Gate::wait, new std::shared_ptr<State>(state_)),
+            CUDA_SUCCESS);
 }
 
 void Gate::open() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every file of the suite uses: checks that name driver codes and write the transcript, a fixture with device 0's primary
-// context current, small owners of driver objects, and cases that run in a process of their own. Main thread unless said.
+// What every file of the suite uses: checks that name driver codes and write the transcript, a
+// fixture with device 0's primary context current, small owners of driver objects, and cases that
+// run in a process of their own. Main thread unless said.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,32 +16,38 @@
 
 namespace tendril::conformance {
 
-// Compares, and writes "call -> CODE" to the transcript when called on the main thread. `accepted` has more than one code where the
-// documentation leaves the choice to the driver; the transcript still tells a direct run from a remote one.
-::testing::AssertionResult check(const char *call, CUresult result, std::initializer_list<CUresult> accepted);
+// Compares, and writes "call -> CODE" to the transcript when called on the main thread. `accepted`
+// has more than one code where the documentation leaves the choice to the driver; the transcript
+// still tells a direct run from a remote one.
+::testing::AssertionResult check(const char* call, CUresult result,
+                                 std::initializer_list<CUresult> accepted);
 // One more transcript line, for observed values that must agree between a direct and a remote run.
-void note(const std::string &line);
+void note(const std::string& line);
 
 // The variadic part is the expected code, or the set of acceptable codes.
-#define EXPECT_CU(call, ...) EXPECT_TRUE(::tendril::conformance::check(#call, (call), {__VA_ARGS__}))
-#define ASSERT_CU(call, ...) ASSERT_TRUE(::tendril::conformance::check(#call, (call), {__VA_ARGS__}))
+#define EXPECT_CU(call, ...) \
+  EXPECT_TRUE(::tendril::conformance::check(#call, (call), {__VA_ARGS__}))
+#define ASSERT_CU(call, ...) \
+  ASSERT_TRUE(::tendril::conformance::check(#call, (call), {__VA_ARGS__}))
 #define OK(call) EXPECT_CU(call, CUDA_SUCCESS)
 #define MUST(call) ASSERT_CU(call, CUDA_SUCCESS)
 #define INVALID(call) EXPECT_CU(call, CUDA_ERROR_INVALID_VALUE)
 // A NULL or destroyed handle: the documentation lists both codes and drivers have used either.
 #define BAD_HANDLE(call) EXPECT_CU(call, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE)
 
-// cuInit and the primary context of device 0, retained once per process and made current on this thread. Null after a failure.
+// cuInit and the primary context of device 0, retained once per process and made current on this
+// thread. Null after a failure.
 CUcontext attach();
 CUdevice device();
 int attribute(CUdevice_attribute which, CUdevice dev = device());
 
-#define REQUIRE_ATTRIBUTE(which)                                        \
-  if (::tendril::conformance::attribute(which) == 0) {                  \
-    GTEST_SKIP() << "the device says " #which " = 0";                   \
+#define REQUIRE_ATTRIBUTE(which)                       \
+  if (::tendril::conformance::attribute(which) == 0) { \
+    GTEST_SKIP() << "the device says " #which " = 0";  \
   }
 
-// A fixture whose tests run with the primary context current; a poisoned context is reported by the test that caused it.
+// A fixture whose tests run with the primary context current; a poisoned context is reported by the
+// test that caused it.
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -53,9 +60,9 @@ class Buffer {
  public:
   explicit Buffer(size_t bytes);
   ~Buffer() { cuMemFree_v2(address_); }
-  Buffer(const Buffer &) = delete;
+  Buffer(const Buffer&) = delete;
   operator CUdeviceptr() const { return address_; }
-  CUdeviceptr *param() { return &address_; }
+  CUdeviceptr* param() { return &address_; }
   size_t bytes() const { return bytes_; }
 
  private:
@@ -68,20 +75,20 @@ class Pinned {
  public:
   explicit Pinned(size_t bytes, unsigned flags = 0);
   ~Pinned() { cuMemFreeHost(memory_); }
-  Pinned(const Pinned &) = delete;
-  uint8_t *data() { return static_cast<uint8_t *>(memory_); }
-  uint32_t *words() { return static_cast<uint32_t *>(memory_); }
+  Pinned(const Pinned&) = delete;
+  uint8_t* data() { return static_cast<uint8_t*>(memory_); }
+  uint32_t* words() { return static_cast<uint32_t*>(memory_); }
   CUdeviceptr device_address() { return reinterpret_cast<CUdeviceptr>(memory_); }
 
  private:
-  void *memory_ = nullptr;
+  void* memory_ = nullptr;
 };
 
 class Stream {
  public:
   explicit Stream(unsigned flags = CU_STREAM_NON_BLOCKING);
   ~Stream() { cuStreamDestroy_v2(stream_); }
-  Stream(const Stream &) = delete;
+  Stream(const Stream&) = delete;
   operator CUstream() const { return stream_; }
 
  private:
@@ -92,7 +99,7 @@ class Event {
  public:
   explicit Event(unsigned flags = CU_EVENT_DEFAULT);
   ~Event() { cuEventDestroy_v2(event_); }
-  Event(const Event &) = delete;
+  Event(const Event&) = delete;
   operator CUevent() const { return event_; }
 
  private:
@@ -101,22 +108,24 @@ class Event {
 
 class Module {
  public:
-  explicit Module(const char *ptx);
+  explicit Module(const char* ptx);
   ~Module() { cuModuleUnload(module_); }
-  Module(const Module &) = delete;
+  Module(const Module&) = delete;
   operator CUmodule() const { return module_; }
-  CUfunction function(const char *name);
+  CUfunction function(const char* name);
 
  private:
   CUmodule module_ = nullptr;
 };
 
-// Kernels of the suite, loaded once into the primary context and kept (tests that load for themselves use Module).
-CUfunction basic(const char *kernel);
-const char *basic_ptx();
-const char *faults_ptx();
+// Kernels of the suite, loaded once into the primary context and kept (tests that load for
+// themselves use Module).
+CUfunction basic(const char* kernel);
+const char* basic_ptx();
+const char* faults_ptx();
 
-// Holds up a stream without a kernel that spins and without sleeping: a host function that waits until `open` is called.
+// Holds up a stream without a kernel that spins and without sleeping: a host function that waits
+// until `open` is called.
 class Gate {
  public:
   Gate();
@@ -126,7 +135,7 @@ class Gate {
 
  private:
   struct State;
-  static void wait(void *held);
+  static void wait(void* held);
   std::shared_ptr<State> state_;
 };
 
@@ -136,9 +145,11 @@ struct Shape {
 
 // cuLaunchKernel with arguments by value; each must have exactly the kernel's parameter type.
 template <typename... Arguments>
-CUresult launch(CUfunction function, Shape grid, Shape block, unsigned shared_bytes, CUstream stream, Arguments... arguments) {
-  void *pointers[] = {static_cast<void *>(&arguments)..., nullptr};
-  return cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, stream, pointers, nullptr);
+CUresult launch(CUfunction function, Shape grid, Shape block, unsigned shared_bytes,
+                CUstream stream, Arguments... arguments) {
+  void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
+  return cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes,
+                        stream, pointers, nullptr);
 }
 
 // A repeatable byte for position i of sequence `seed`.
@@ -159,19 +170,21 @@ struct ChildResult {
 };
 // True inside a process started by run_child.
 bool in_child();
-// Runs this program again for one test (by exec, so nothing of the parent's driver state is inherited), with extra "NAME=value".
-ChildResult run_child(const std::string &test, const std::vector<std::string> &environment = {});
-void expect_child_passes(const std::string &test);
+// Runs this program again for one test (by exec, so nothing of the parent's driver state is
+// inherited), with extra "NAME=value".
+ChildResult run_child(const std::string& test, const std::vector<std::string>& environment = {});
+void expect_child_passes(const std::string& test);
 
-// A test whose body runs in a process of its own, for cases that poison the context or must make the first driver call.
-#define PROCESS_TEST(suite, name)                                                 \
-  static void suite##_##name##_body();                                            \
-  TEST(suite, name) {                                                             \
-    if (::tendril::conformance::in_child())                                       \
-      suite##_##name##_body();                                                    \
-    else                                                                          \
-      ::tendril::conformance::expect_child_passes(#suite "." #name);              \
-  }                                                                               \
+// A test whose body runs in a process of its own, for cases that poison the context or must make
+// the first driver call.
+#define PROCESS_TEST(suite, name)                                    \
+  static void suite##_##name##_body();                               \
+  TEST(suite, name) {                                                \
+    if (::tendril::conformance::in_child())                          \
+      suite##_##name##_body();                                       \
+    else                                                             \
+      ::tendril::conformance::expect_child_passes(#suite "." #name); \
+  }                                                                  \
   static void suite##_##name##_body()
 
 }  // namespace tendril::conformance

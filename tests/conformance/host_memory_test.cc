@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of pinned, registered and mapped host memory, including kernels that read and write it directly.
+// Conformance of pinned, registered and mapped host memory, including kernels that read and write
+// it directly.
 #include <stdlib.h>
 
 #include "tests/conformance/harness.h"
@@ -14,16 +15,16 @@ class Pages {
  public:
   explicit Pages(size_t bytes) : memory_(aligned_alloc(4096, bytes)) {}
   ~Pages() { free(memory_); }
-  Pages(const Pages &) = delete;
-  uint8_t *data() { return static_cast<uint8_t *>(memory_); }
-  uint32_t *words() { return static_cast<uint32_t *>(memory_); }
+  Pages(const Pages&) = delete;
+  uint8_t* data() { return static_cast<uint8_t*>(memory_); }
+  uint32_t* words() { return static_cast<uint32_t*>(memory_); }
 
  private:
-  void *memory_;
+  void* memory_;
 };
 
 TEST_F(HostMemoryTest, AllocHostAndFree) {
-  void *memory = nullptr;
+  void* memory = nullptr;
   OK(cuMemAllocHost_v2(&memory, 10000));
   ASSERT_NE(memory, nullptr);
   memset(memory, 1, 10000);
@@ -31,7 +32,7 @@ TEST_F(HostMemoryTest, AllocHostAndFree) {
 }
 
 TEST_F(HostMemoryTest, AllocErrors) {
-  void *memory = nullptr;
+  void* memory = nullptr;
   INVALID(cuMemAllocHost_v2(nullptr, 4096));
   INVALID(cuMemHostAlloc(nullptr, 4096, 0));
   INVALID(cuMemHostAlloc(&memory, 4096, 0x8000));
@@ -40,7 +41,7 @@ TEST_F(HostMemoryTest, AllocErrors) {
 TEST_F(HostMemoryTest, FreeErrors) {
   int local = 0;
   INVALID(cuMemFreeHost(&local));
-  void *memory = nullptr;
+  void* memory = nullptr;
   OK(cuMemAllocHost_v2(&memory, 4096));
   OK(cuMemFreeHost(memory));
   INVALID(cuMemFreeHost(memory));
@@ -48,7 +49,7 @@ TEST_F(HostMemoryTest, FreeErrors) {
 
 TEST_F(HostMemoryTest, EveryFlagAllocates) {
   for (unsigned flags = 0; flags < 8; flags++) {
-    void *memory = nullptr;
+    void* memory = nullptr;
     OK(cuMemHostAlloc(&memory, 8192, flags));
     unsigned got = 0;
     OK(cuMemHostGetFlags(&got, memory));
@@ -89,7 +90,8 @@ TEST_F(HostMemoryTest, KernelReadsHostMemory) {
   Buffer out(4096);
   for (uint32_t round = 1; round <= 3; round++) {
     for (uint32_t i = 0; i < 1024; i++) host.words()[i] = i * round;
-    OK(launch(basic("copy_words"), {4}, {256}, 0, nullptr, CUdeviceptr{out}, host.device_address(), 1024u));
+    OK(launch(basic("copy_words"), {4}, {256}, 0, nullptr, CUdeviceptr{out}, host.device_address(),
+              1024u));
     EXPECT_EQ(read_words(out, 1024)[1023], 1023 * round);
   }
 }
@@ -124,7 +126,8 @@ TEST_F(HostMemoryTest, RegisterAndUnregister) {
   Pages pages(16384);
   OK(cuMemHostRegister_v2(pages.data(), 16384, 0));
   OK(cuMemHostUnregister(pages.data()));
-  OK(cuMemHostRegister_v2(pages.data(), 16384, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
+  OK(cuMemHostRegister_v2(pages.data(), 16384,
+                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
   OK(cuMemHostUnregister(pages.data()));
 }
 
@@ -184,7 +187,7 @@ TEST_F(HostMemoryTest, ContentsSurviveRegistration) {
 TEST_F(HostMemoryTest, RegisterUnalignedRange) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
   Pages pages(16384);
-  uint8_t *start = pages.data() + 100;
+  uint8_t* start = pages.data() + 100;
   for (size_t i = 0; i < 10000; i++) start[i] = pattern(i, 9);
   OK(cuMemHostRegister_v2(start, 10000, 0));
   Buffer device_memory(10000);

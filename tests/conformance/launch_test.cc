@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of kernel launches: shapes, parameters, shared memory, limits reported at the call, and that kernels compute.
+// Conformance of kernel launches: shapes, parameters, shared memory, limits reported at the call,
+// and that kernels compute.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -17,7 +18,8 @@ TEST_F(LaunchTest, VectorAdd) {
   Buffer da(n * 4), db(n * 4), dc(n * 4);
   OK(cuMemcpyHtoD_v2(da, a.data(), n * 4));
   OK(cuMemcpyHtoD_v2(db, b.data(), n * 4));
-  OK(launch(basic("vector_add"), {20}, {256}, 0, nullptr, CUdeviceptr{da}, CUdeviceptr{db}, CUdeviceptr{dc}, n));
+  OK(launch(basic("vector_add"), {20}, {256}, 0, nullptr, CUdeviceptr{da}, CUdeviceptr{db},
+            CUdeviceptr{dc}, n));
   OK(cuMemcpyDtoH_v2(c.data(), dc, n * 4));
   for (uint32_t i = 0; i < n; i++) ASSERT_EQ(c[i], static_cast<float>(3 * i + 1)) << i;
 }
@@ -35,7 +37,8 @@ TEST_F(LaunchTest, CoordinatesInThreeDimensions) {
   const std::vector<uint32_t> words = read_words(out, total);
   for (uint32_t i = 0; i < total; i++) {
     const uint32_t t = i % threads, b = i / threads;
-    const uint32_t expected = (b % 3) | (b / 3 % 2) << 4 | (b / 6) << 8 | (t % 5) << 12 | (t / 5 % 3) << 16 | (t / 15) << 20;
+    const uint32_t expected = (b % 3) | (b / 3 % 2) << 4 | (b / 6) << 8 | (t % 5) << 12 |
+                              (t / 5 % 3) << 16 | (t / 15) << 20;
     ASSERT_EQ(words[i], expected) << i;
   }
 }
@@ -59,7 +62,8 @@ TEST_F(LaunchTest, DynamicSharedMemory) {
 
 TEST_F(LaunchTest, DynamicSharedMemoryOptIn) {
   const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-  if (most < 64 << 10) GTEST_SKIP() << "the device has " << most << " bytes of shared memory per block";
+  if (most < 64 << 10)
+    GTEST_SKIP() << "the device has " << most << " bytes of shared memory per block";
   Module module(basic_ptx());
   CUfunction function = module.function("reverse_dynamic");
   constexpr uint32_t n = 16384;
@@ -100,7 +104,8 @@ TEST_F(LaunchTest, Atomics) {
   OK(cuMemcpyHtoD_v2(out, start.data(), start.size() * 4));
   OK(cuMemsetD32_v2(out64, 0, 2));
   OK(cuMemsetD32_v2(outf, 0, 1));
-  OK(launch(basic("atomics"), {n / 128}, {128}, 0, nullptr, CUdeviceptr{out}, CUdeviceptr{out64}, CUdeviceptr{outf}));
+  OK(launch(basic("atomics"), {n / 128}, {128}, 0, nullptr, CUdeviceptr{out}, CUdeviceptr{out64},
+            CUdeviceptr{outf}));
   const std::vector<uint32_t> expected = {n * (n - 1) / 2, 1, n - 1, 0, 0, 0xff, 0, 1 + 2 * n, 1};
   EXPECT_EQ(read_words(out, 9), expected);
   uint64_t sum = 0;
@@ -131,8 +136,8 @@ TEST_F(LaunchTest, IntegerDivisionByZero) {
   Buffer da(16), db(16), quotient(16), remainder(16), uquotient(16);
   OK(cuMemcpyHtoD_v2(da, a, 16));
   OK(cuMemcpyHtoD_v2(db, b, 16));
-  OK(launch(basic("divide"), {1}, {4}, 0, nullptr, CUdeviceptr{da}, CUdeviceptr{db}, CUdeviceptr{quotient},
-            CUdeviceptr{remainder}, CUdeviceptr{uquotient}));
+  OK(launch(basic("divide"), {1}, {4}, 0, nullptr, CUdeviceptr{da}, CUdeviceptr{db},
+            CUdeviceptr{quotient}, CUdeviceptr{remainder}, CUdeviceptr{uquotient}));
   EXPECT_EQ(read_words(quotient, 4), (std::vector<uint32_t>{~0u, ~0u, ~0u, 14}));
   EXPECT_EQ(read_words(remainder, 4), (std::vector<uint32_t>{7, static_cast<uint32_t>(-7), 0, 2}));
   EXPECT_EQ(read_words(uquotient, 4)[3], 14u);
@@ -158,8 +163,9 @@ struct Odd {
 
 TEST_F(LaunchTest, MixedParameters) {
   Buffer out(56);
-  OK(launch(basic("mixed_params"), {1}, {1}, 0, nullptr, uint8_t{200}, int16_t{-3}, int{-100000}, double{1234.0},
-            Triple{1, 20, 300}, Odd{{1, 2, 0, 1, 2, 0, 1}}, static_cast<long long>(-5000000000), CUdeviceptr{out}));
+  OK(launch(basic("mixed_params"), {1}, {1}, 0, nullptr, uint8_t{200}, int16_t{-3}, int{-100000},
+            double{1234.0}, Triple{1, 20, 300}, Odd{{1, 2, 0, 1, 2, 0, 1}},
+            static_cast<long long>(-5000000000), CUdeviceptr{out}));
   long long got[7] = {};
   OK(cuMemcpyDtoH_v2(got, out, sizeof got));
   const long long expected[7] = {200, -3, -100000, 1234, 321, 0, -5000000000};
@@ -176,7 +182,8 @@ TEST_F(LaunchTest, PackedParameterBuffer) {
   Buffer out(1024);
   packed = {out, 40, 256};
   size_t bytes = sizeof packed;
-  void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   OK(cuLaunchKernel(basic("iota"), 1, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   EXPECT_EQ(read_words(out, 256)[255], 295u);
 }
@@ -184,10 +191,11 @@ TEST_F(LaunchTest, PackedParameterBuffer) {
 TEST_F(LaunchTest, BothParameterFormsAreRefused) {
   uint32_t n = 0;
   CUdeviceptr out = 0;
-  void *params[] = {&out, &n, &n};
+  void* params[] = {&out, &n, &n};
   size_t bytes = 16;
   uint8_t packed[16] = {};
-  void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   INVALID(cuLaunchKernel(basic("iota"), 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra));
 }
 
@@ -214,7 +222,7 @@ TEST_F(LaunchTest, ParametersAreCopiedAtTheCall) {
   {
     CUdeviceptr where = out;
     uint32_t value = 33, n = 256;
-    void *params[] = {&where, &value, &n};
+    void* params[] = {&where, &value, &n};
     OK(cuLaunchKernel(basic("fill"), 1, 1, 1, 256, 1, 1, 0, stream, params, nullptr));
     where = 0;
     value = n = 0;
@@ -259,8 +267,8 @@ TEST_F(LaunchTest, LaunchBoundsAreEnforced) {
   Buffer out(1024);
   OK(launch(basic("bounded"), {1}, {128}, 0, nullptr, CUdeviceptr{out}));
   // Exceeding .maxntid: both codes are documented for launches that ask too much.
-  EXPECT_CU(launch(basic("bounded"), {1}, {256}, 0, nullptr, CUdeviceptr{out}), CUDA_ERROR_INVALID_VALUE,
-            CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+  EXPECT_CU(launch(basic("bounded"), {1}, {256}, 0, nullptr, CUdeviceptr{out}),
+            CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   OK(cuCtxSynchronize());
 }
 
@@ -275,7 +283,8 @@ TEST_F(LaunchTest, LargeGrid) {
   OK(cuMemsetD32_v2(bins, 0, 16));
   std::vector<uint8_t> bytes = pattern_bytes(20000, 4);
   OK(cuMemcpyHtoD_v2(in, bytes.data(), bytes.size()));
-  OK(launch(basic("histogram"), {200}, {32}, 0, nullptr, CUdeviceptr{in}, 20000u, CUdeviceptr{bins}));
+  OK(launch(basic("histogram"), {200}, {32}, 0, nullptr, CUdeviceptr{in}, 20000u,
+            CUdeviceptr{bins}));
   std::vector<uint32_t> expected(16);
   for (uint8_t byte : bytes) expected[byte % 16]++;
   EXPECT_EQ(read_words(bins, 16), expected);
@@ -289,7 +298,7 @@ TEST_F(LaunchTest, ExWithoutAttributes) {
   config.blockDimY = config.blockDimZ = 1;
   CUdeviceptr where = out;
   uint32_t start = 9, n = 256;
-  void *params[] = {&where, &start, &n};
+  void* params[] = {&where, &start, &n};
   OK(cuLaunchKernelEx(&config, basic("iota"), params, nullptr));
   EXPECT_EQ(read_words(out, 256)[0], 9u);
   INVALID(cuLaunchKernelEx(nullptr, basic("iota"), params, nullptr));
@@ -313,7 +322,7 @@ TEST_F(LaunchTest, ExWithAttributes) {
   config.numAttrs = 3;
   CUdeviceptr where = out;
   uint32_t start = 90, n = 256;
-  void *params[] = {&where, &start, &n};
+  void* params[] = {&where, &start, &n};
   OK(cuLaunchKernelEx(&config, basic("iota"), params, nullptr));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(read_words(out, 256)[255], 345u);
@@ -326,7 +335,7 @@ TEST_F(LaunchTest, CooperativeGridBarrier) {
   Buffer arrived(4), values(64), sums(64);
   OK(cuMemsetD32_v2(arrived, 0, 1));
   CUdeviceptr a = arrived, v = values, s = sums;
-  void *params[] = {&a, &v, &s};
+  void* params[] = {&a, &v, &s};
   OK(cuLaunchCooperativeKernel(basic("grid_barrier"), blocks, 1, 1, 32, 1, 1, 0, nullptr, params));
   OK(cuCtxSynchronize());
   EXPECT_EQ(read_words(sums, blocks), std::vector<uint32_t>(blocks, blocks * (blocks + 1) / 2));
@@ -334,8 +343,9 @@ TEST_F(LaunchTest, CooperativeGridBarrier) {
 
 TEST_F(LaunchTest, CooperativeGridTooLarge) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
-  EXPECT_CU(cuLaunchCooperativeKernel(basic("nothing"), 1000000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr),
-            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  EXPECT_CU(
+      cuLaunchCooperativeKernel(basic("nothing"), 1000000, 1, 1, 1024, 1, 1, 0, nullptr, nullptr),
+      CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
   OK(cuCtxSynchronize());
 }
 
@@ -344,7 +354,8 @@ TEST_F(LaunchTest, ManyLaunches) {
   Stream stream;
   OK(cuMemsetD32Async(data, 0, 32, stream));
   for (int i = 0; i < 2000; i++) {
-    ASSERT_EQ(launch(basic("affine"), {1}, {32}, 0, stream, CUdeviceptr{data}, 1u, 1u, 32u), CUDA_SUCCESS);
+    ASSERT_EQ(launch(basic("affine"), {1}, {32}, 0, stream, CUdeviceptr{data}, 1u, 1u, 32u),
+              CUDA_SUCCESS);
   }
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(read_words(data, 32), std::vector<uint32_t>(32, 2000));

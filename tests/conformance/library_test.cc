@@ -16,10 +16,11 @@ class LibraryTest : public CudaTest {
     }
     CudaTest::TearDown();
   }
-  void load(const char *ptx = basic_ptx()) {
-    EXPECT_EQ(cuLibraryLoadData(&library_, ptx, nullptr, nullptr, 0, nullptr, nullptr, 0), CUDA_SUCCESS);
+  void load(const char* ptx = basic_ptx()) {
+    EXPECT_EQ(cuLibraryLoadData(&library_, ptx, nullptr, nullptr, 0, nullptr, nullptr, 0),
+              CUDA_SUCCESS);
   }
-  CUkernel kernel(const char *name) {
+  CUkernel kernel(const char* name) {
     CUkernel found = nullptr;
     EXPECT_EQ(cuLibraryGetKernel(&found, library_, name), CUDA_SUCCESS) << name;
     return found;
@@ -48,7 +49,8 @@ TEST_F(LibraryTest, LoadFromFile) {
 
 TEST_F(LibraryTest, LoadFromMissingFile) {
   CUlibrary library = nullptr;
-  EXPECT_CU(cuLibraryLoadFromFile(&library, "/nonexistent/library.ptx", nullptr, nullptr, 0, nullptr, nullptr, 0),
+  EXPECT_CU(cuLibraryLoadFromFile(&library, "/nonexistent/library.ptx", nullptr, nullptr, 0,
+                                  nullptr, nullptr, 0),
             CUDA_ERROR_FILE_NOT_FOUND);
 }
 
@@ -75,13 +77,14 @@ TEST_F(LibraryTest, LaunchThroughFunction) {
 TEST_F(LibraryTest, LaunchTheKernelHandleItself) {
   load();
   Buffer out(1024);
-  OK(launch(reinterpret_cast<CUfunction>(kernel("iota")), {1}, {256}, 0, nullptr, CUdeviceptr{out}, 6u, 256u));
+  OK(launch(reinterpret_cast<CUfunction>(kernel("iota")), {1}, {256}, 0, nullptr, CUdeviceptr{out},
+            6u, 256u));
   EXPECT_EQ(read_words(out, 256)[0], 6u);
 }
 
 TEST_F(LibraryTest, KernelMetadata) {
   load();
-  const char *name = nullptr;
+  const char* name = nullptr;
   CUlibrary owner = nullptr;
   size_t offset = 99, bytes = 99;
   OK(cuKernelGetName(&name, kernel("affine")));
@@ -97,12 +100,16 @@ TEST_F(LibraryTest, KernelMetadata) {
 TEST_F(LibraryTest, KernelAttributes) {
   load();
   int value = 0;
-  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel("bounded"), device()));
+  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel("bounded"),
+                          device()));
   EXPECT_EQ(value, 128);
-  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel("reverse_static"), device()));
+  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel("reverse_static"),
+                          device()));
   EXPECT_EQ(value, 1024);
-  OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 30000, kernel("reverse_dynamic"), device()));
-  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel("reverse_dynamic"), device()));
+  OK(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 30000,
+                          kernel("reverse_dynamic"), device()));
+  OK(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                          kernel("reverse_dynamic"), device()));
   EXPECT_EQ(value, 30000);
   CUfunction function = nullptr;
   OK(cuKernelGetFunction(&function, kernel("reverse_dynamic")));
@@ -114,8 +121,10 @@ TEST_F(LibraryTest, KernelAttributeErrors) {
   load();
   int value = 0;
   INVALID(cuKernelGetAttribute(nullptr, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel("fill"), device()));
-  EXPECT_CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel("fill"), 9999), CUDA_ERROR_INVALID_DEVICE);
-  INVALID(cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(1000), kernel("fill"), device()));
+  EXPECT_CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel("fill"), 9999),
+            CUDA_ERROR_INVALID_DEVICE);
+  INVALID(cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(1000), kernel("fill"),
+                               device()));
 }
 
 TEST_F(LibraryTest, Enumeration) {
@@ -126,7 +135,7 @@ TEST_F(LibraryTest, Enumeration) {
   std::vector<CUkernel> kernels(count);
   OK(cuLibraryEnumerateKernels(kernels.data(), count, library_));
   for (CUkernel each : kernels) {
-    const char *name = nullptr;
+    const char* name = nullptr;
     EXPECT_EQ(cuKernelGetName(&name, each), CUDA_SUCCESS);
   }
 }
@@ -166,7 +175,8 @@ TEST_F(LibraryTest, ManagedAndUnifiedLookupsFindNothing) {
   load();
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  EXPECT_CU(cuLibraryGetManaged(&address, &bytes, library_, "no_such_variable"), CUDA_ERROR_NOT_FOUND);
+  EXPECT_CU(cuLibraryGetManaged(&address, &bytes, library_, "no_such_variable"),
+            CUDA_ERROR_NOT_FOUND);
 }
 
 TEST_F(LibraryTest, LoadNeedsNoContext) {
@@ -185,12 +195,14 @@ TEST_F(LibraryTest, OneLibraryInTwoContexts) {
   MUST(cuCtxCreate_v2(&other, 0, device()));
   {
     Buffer there(4);
-    OK(launch(reinterpret_cast<CUfunction>(kernel("read_counter")), {1}, {1}, 0, nullptr, CUdeviceptr{there}));
+    OK(launch(reinterpret_cast<CUfunction>(kernel("read_counter")), {1}, {1}, 0, nullptr,
+              CUdeviceptr{there}));
     OK(cuCtxSynchronize());
     EXPECT_EQ(read_words(there, 1)[0], 5u) << "each context has its own copy of the variables";
   }
   OK(cuCtxDestroy_v2(other));
-  OK(launch(reinterpret_cast<CUfunction>(kernel("read_counter")), {1}, {1}, 0, nullptr, CUdeviceptr{here}));
+  OK(launch(reinterpret_cast<CUfunction>(kernel("read_counter")), {1}, {1}, 0, nullptr,
+            CUdeviceptr{here}));
   EXPECT_EQ(read_words(here, 1)[0], 105u);
 }
 

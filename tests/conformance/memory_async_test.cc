@@ -29,12 +29,14 @@ TEST_F(MemoryAsyncTest, PageableSourceBehindPendingWork) {
 }
 
 TEST_F(MemoryAsyncTest, PinnedSourceIsReadWhenTheStreamGetsThere) {
-  // The host function changes the buffer between the call and the copy; the copy must see the change.
+  // The host function changes the buffer between the call and the copy; the copy must see the
+  // change.
   Stream stream;
   Pinned host(4);
   Buffer data(4);
   host.words()[0] = 1;
-  OK(cuLaunchHostFunc(stream, [](void *word) { *static_cast<uint32_t *>(word) = 2; }, host.data()));
+  OK(cuLaunchHostFunc(
+      stream, [](void* word) { *static_cast<uint32_t*>(word) = 2; }, host.data()));
   OK(cuMemcpyHtoDAsync_v2(data, host.data(), 4, stream));
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(read_words(data, 1)[0], 2u);
@@ -87,7 +89,8 @@ TEST_F(MemoryAsyncTest, PageableTargetIsCompleteAfterSynchronize) {
 }
 
 TEST_F(MemoryAsyncTest, ReadBackThenUploadTheSamePinnedBuffer) {
-  // The upload must carry what the read-back of the same stream puts there, not what the host had at the call.
+  // The upload must carry what the read-back of the same stream puts there, not what the host had
+  // at the call.
   Stream stream;
   Pinned host(65536);
   Buffer a(65536), b(65536);
@@ -133,8 +136,9 @@ TEST_F(MemoryAsyncTest, MemsetVariants) {
   OK(cuMemsetD16Async(data + 8, 0x0203, 4, stream));
   OK(cuMemsetD32Async(data + 16, 0x04050607, 4, stream));
   OK(cuStreamSynchronize(stream));
-  EXPECT_EQ(read_words(data, 9), (std::vector<uint32_t>{0x01010101, 0x01010101, 0x02030203, 0x02030203, 0x04050607, 0x04050607,
-                                                         0x04050607, 0x04050607, 0x01010101}));
+  EXPECT_EQ(read_words(data, 9),
+            (std::vector<uint32_t>{0x01010101, 0x01010101, 0x02030203, 0x02030203, 0x04050607,
+                                   0x04050607, 0x04050607, 0x04050607, 0x01010101}));
 }
 
 TEST_F(MemoryAsyncTest, Memset2DVariants) {
@@ -147,7 +151,7 @@ TEST_F(MemoryAsyncTest, Memset2DVariants) {
   OK(cuStreamSynchronize(stream));
   const std::vector<uint8_t> bytes = read_bytes(data, 64 * 8);
   for (int row = 0; row < 8; row++) {
-    const uint8_t *line = &bytes[row * 64];
+    const uint8_t* line = &bytes[row * 64];
     EXPECT_EQ(line[4], 0xaa);
     EXPECT_EQ(line[5], 0);
     EXPECT_EQ(line[8], 0xcc);
@@ -200,7 +204,7 @@ TEST_F(MemoryAsyncTest, PerThreadDefaultStreamVariants) {
   OK(cuMemcpyHtoDAsync_v2_ptsz(data, host.data(), 4096, nullptr));
   CUdeviceptr where = data;
   uint32_t factor = 2, addend = 1, n = 1024;
-  void *params[] = {&where, &factor, &addend, &n};
+  void* params[] = {&where, &factor, &addend, &n};
   OK(cuLaunchKernel_ptsz(basic("affine"), 4, 1, 1, 256, 1, 1, 0, nullptr, params, nullptr));
   OK(cuMemcpyDtoHAsync_v2_ptsz(host.data(), data, 4096, nullptr));
   OK(cuStreamSynchronize_ptsz(nullptr));

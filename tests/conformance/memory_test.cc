@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of device memory: allocation, release, ranges, memset and simple copies. Shapes and sizes of copies: copies_test.cc.
+// Conformance of device memory: allocation, release, ranges, memset and simple copies. Shapes and
+// sizes of copies: copies_test.cc.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -35,7 +36,8 @@ TEST_F(MemoryTest, SmallAllocationsAreAlignedAndApart) {
     CUdeviceptr pointer = 0;
     ASSERT_EQ(cuMemAlloc_v2(&pointer, bytes), CUDA_SUCCESS);
     EXPECT_EQ(pointer % 256, 0u);
-    for (CUdeviceptr other : pointers) EXPECT_TRUE(pointer + bytes <= other || other + 1000 <= pointer || pointer >= other + 256);
+    for (CUdeviceptr other : pointers)
+      EXPECT_TRUE(pointer + bytes <= other || other + 1000 <= pointer || pointer >= other + 256);
     EXPECT_EQ(cuMemsetD8_v2(pointer, static_cast<uint8_t>(pointers.size()), bytes), CUDA_SUCCESS);
     pointers.push_back(pointer);
   }
@@ -102,8 +104,8 @@ TEST_F(MemoryTest, AddressRangeOfNothing) {
   CUdeviceptr base = 0;
   size_t size = 0;
   int on_the_stack = 0;
-  EXPECT_CU(cuMemGetAddressRange_v2(&base, &size, reinterpret_cast<CUdeviceptr>(&on_the_stack)), CUDA_ERROR_NOT_FOUND,
-            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuMemGetAddressRange_v2(&base, &size, reinterpret_cast<CUdeviceptr>(&on_the_stack)),
+            CUDA_ERROR_NOT_FOUND, CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(MemoryTest, RoundTrip) {
@@ -125,7 +127,7 @@ TEST_F(MemoryTest, UnifiedCopyFindsTheDirection) {
   const std::vector<uint8_t> data = pattern_bytes(5000, 3);
   std::vector<uint8_t> back(data.size()), host(data.size());
   Buffer a(data.size()), b(data.size());
-  auto address = [](const void *p) { return reinterpret_cast<CUdeviceptr>(p); };
+  auto address = [](const void* p) { return reinterpret_cast<CUdeviceptr>(p); };
   OK(cuMemcpy(a, address(data.data()), data.size()));
   OK(cuMemcpy(b, a, data.size()));
   OK(cuMemcpy(address(back.data()), b, data.size()));
@@ -207,7 +209,7 @@ TEST_F(MemoryTest, Set2D) {
   OK(cuMemsetD2D16_v2(pointer + 4, pitch, 0x0506, 2, 5));
   const std::vector<uint8_t> bytes = read_bytes(pointer, pitch * 10);
   for (size_t row = 0; row < 10; row++) {
-    const uint8_t *line = &bytes[row * pitch];
+    const uint8_t* line = &bytes[row * pitch];
     EXPECT_EQ(line[0], row < 5 ? 9 : 7);
     EXPECT_EQ(line[4], row < 5 ? 6 : 7);
     EXPECT_EQ(line[8], 7);
@@ -239,7 +241,7 @@ TEST_F(MemoryTest, ManagedIsVisibleOnBothSides) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
   CUdeviceptr pointer = 0;
   MUST(cuMemAllocManaged(&pointer, 4096, CU_MEM_ATTACH_GLOBAL));
-  uint32_t *words = reinterpret_cast<uint32_t *>(pointer);
+  uint32_t* words = reinterpret_cast<uint32_t*>(pointer);
   for (uint32_t i = 0; i < 1024; i++) words[i] = i;
   OK(launch(basic("affine"), {4}, {256}, 0, nullptr, pointer, 2u, 1u, 1024u));
   OK(cuCtxSynchronize());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of modules: loading PTX, functions, globals, lifetimes. Logs and options of the compiler: jit_log_test.cc.
+// Conformance of modules: loading PTX, functions, globals, lifetimes. Logs and options of the
+// compiler: jit_log_test.cc.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -26,14 +27,15 @@ TEST_F(ModuleTest, LoadErrors) {
 TEST_F(ModuleTest, LoadOfGarbage) {
   CUmodule module = nullptr;
   // Which of these codes depends on how far the loader gets in guessing the format.
-  EXPECT_CU(cuModuleLoadData(&module, "this is not a program"), CUDA_ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_PTX,
-            CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_CU(cuModuleLoadData(&module, "this is not a program"), CUDA_ERROR_INVALID_IMAGE,
+            CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_NO_BINARY_FOR_GPU);
   EXPECT_EQ(module, nullptr);
 }
 
 TEST_F(ModuleTest, LoadOfBrokenPtx) {
   CUmodule module = nullptr;
-  const char *broken = ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry k() { this is wrong; }\n";
+  const char* broken =
+      ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry k() { this is wrong; }\n";
   EXPECT_CU(cuModuleLoadData(&module, broken), CUDA_ERROR_INVALID_PTX);
 }
 
@@ -84,7 +86,7 @@ TEST_F(ModuleTest, FunctionCountAndEnumeration) {
   OK(cuModuleEnumerateFunctions(functions.data(), count, module));
   bool seen = false;
   for (CUfunction function : functions) {
-    const char *name = nullptr;
+    const char* name = nullptr;
     ASSERT_EQ(cuFuncGetName(&name, function), CUDA_SUCCESS);
     seen |= strcmp(name, "healthy") == 0;
   }

@@ -20,7 +20,8 @@ class MultiDeviceTest : public CudaTest {
     }
   }
   void TearDown() override {
-    for (CUdevice dev = 0; dev < static_cast<int>(contexts_.size()); dev++) cuDevicePrimaryCtxRelease_v2(dev);
+    for (CUdevice dev = 0; dev < static_cast<int>(contexts_.size()); dev++)
+      cuDevicePrimaryCtxRelease_v2(dev);
     CudaTest::TearDown();
   }
   CUdeviceptr allocate_on(int dev, size_t bytes) {
@@ -73,7 +74,8 @@ TEST_F(MultiDeviceTest, EveryDeviceComputes) {
     CUdeviceptr data = allocate_on(dev, 1024);
     {
       Module module(basic_ptx());
-      OK(launch(module.function("iota"), {1}, {256}, 0, nullptr, data, static_cast<uint32_t>(dev * 1000), 256u));
+      OK(launch(module.function("iota"), {1}, {256}, 0, nullptr, data,
+                static_cast<uint32_t>(dev * 1000), 256u));
       EXPECT_EQ(read_words(data, 256)[255], static_cast<uint32_t>(dev * 1000 + 255));
     }
     free_on(dev, data);
@@ -171,7 +173,7 @@ TEST_F(MultiDeviceTest, HandleOfAnotherDevice) {
   Event event;
   OK(cuCtxSetCurrent(contexts_[0]));
   Stream stream;
-  EXPECT_CU(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_CU(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT);
 }
 
 TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {

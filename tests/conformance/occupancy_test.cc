@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy queries. Numbers depend on registers that each compiler chooses, so bounds and relations are checked.
+// Occupancy queries. Numbers depend on registers that each compiler chooses, so bounds and
+// relations are checked.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -9,7 +10,8 @@ class OccupancyTest : public CudaTest {
  protected:
   static int blocks(CUfunction function, int block_size, size_t shared = 0) {
     int count = -1;
-    EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&count, function, block_size, shared), CUDA_SUCCESS);
+    EXPECT_EQ(cuOccupancyMaxActiveBlocksPerMultiprocessor(&count, function, block_size, shared),
+              CUDA_SUCCESS);
     return count;
   }
 };
@@ -28,13 +30,17 @@ TEST_F(OccupancyTest, SharedMemoryLimitsTheBlocks) {
   EXPECT_EQ(blocks(basic("nothing"), 32, 40960), per_sm / (40960 + reserved));
 }
 
-TEST_F(OccupancyTest, TooMuchSharedMemoryGivesNone) { EXPECT_EQ(blocks(basic("nothing"), 32, 16 << 20), 0); }
+TEST_F(OccupancyTest, TooMuchSharedMemoryGivesNone) {
+  EXPECT_EQ(blocks(basic("nothing"), 32, 16 << 20), 0);
+}
 
 TEST_F(OccupancyTest, WithFlags) {
   int plain = blocks(basic("fill"), 128), flagged = -1;
-  OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&flagged, basic("fill"), 128, 0, CU_OCCUPANCY_DEFAULT));
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&flagged, basic("fill"), 128, 0,
+                                                          CU_OCCUPANCY_DEFAULT));
   EXPECT_EQ(flagged, plain);
-  OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&flagged, basic("fill"), 128, 0, CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE));
+  OK(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&flagged, basic("fill"), 128, 0,
+                                                          CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE));
   EXPECT_EQ(flagged, plain);
 }
 
@@ -51,7 +57,8 @@ TEST_F(OccupancyTest, PotentialBlockSize) {
   EXPECT_GT(block, 0);
   EXPECT_LE(block, 1024);
   EXPECT_EQ(block % 32, 0);
-  EXPECT_EQ(grid, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) * blocks(basic("fill"), block));
+  EXPECT_EQ(grid,
+            attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) * blocks(basic("fill"), block));
 }
 
 TEST_F(OccupancyTest, PotentialBlockSizeWithLimit) {
@@ -67,10 +74,12 @@ size_t shared_for_block(int block_size) { return static_cast<size_t>(block_size)
 
 TEST_F(OccupancyTest, PotentialBlockSizeWithCallback) {
   int grid = 0, block = 0;
-  OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, basic("reverse_dynamic"), shared_for_block, 0, 0));
+  OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, basic("reverse_dynamic"), shared_for_block, 0,
+                                      0));
   EXPECT_GT(block, 0);
   EXPECT_LE(shared_for_block(block), 48u << 10);
-  OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, basic("fill"), nullptr, 0, 0, CU_OCCUPANCY_DEFAULT));
+  OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, basic("fill"), nullptr, 0, 0,
+                                               CU_OCCUPANCY_DEFAULT));
   EXPECT_GT(block, 0);
 }
 

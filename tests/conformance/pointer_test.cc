@@ -35,18 +35,20 @@ TEST_F(PointerTest, DeviceMemory) {
 
 TEST_F(PointerTest, DeviceMemoryHasNoHostPointer) {
   Buffer data(4096);
-  void *host = nullptr;
+  void* host = nullptr;
   INVALID(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, data));
 }
 
 TEST_F(PointerTest, PinnedMemory) {
   Pinned memory(8192);
   CUmemorytype type = static_cast<CUmemorytype>(0);
-  void *host = nullptr;
+  void* host = nullptr;
   CUdeviceptr pointer = 0;
   OK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, memory.device_address()));
-  OK(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, memory.device_address() + 100));
-  OK(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, memory.device_address() + 100));
+  OK(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                           memory.device_address() + 100));
+  OK(cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                           memory.device_address() + 100));
   EXPECT_EQ(type, CU_MEMORYTYPE_HOST);
   EXPECT_EQ(host, memory.data() + 100);
   EXPECT_EQ(pointer, memory.device_address() + 100);
@@ -76,7 +78,8 @@ TEST_F(PointerTest, BufferIdIsNotReused) {
 TEST_F(PointerTest, UnknownMemory) {
   int local = 0;
   CUmemorytype type = static_cast<CUmemorytype>(0);
-  INVALID(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(&local)));
+  INVALID(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                reinterpret_cast<CUdeviceptr>(&local)));
   INVALID(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0));
 }
 
@@ -101,9 +104,10 @@ TEST_F(PointerTest, PluralForDeviceMemory) {
   int ordinal = -1;
   CUdeviceptr pointer = 0;
   unsigned managed = 9;
-  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                 CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED};
-  void *values[] = {&type, &ordinal, &pointer, &managed};
+  CUpointer_attribute which[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+      CU_POINTER_ATTRIBUTE_DEVICE_POINTER, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* values[] = {&type, &ordinal, &pointer, &managed};
   OK(cuPointerGetAttributes(4, which, values, data + 8));
   EXPECT_EQ(type, CU_MEMORYTYPE_DEVICE);
   EXPECT_EQ(ordinal, device());
@@ -114,9 +118,10 @@ TEST_F(PointerTest, PluralForDeviceMemory) {
 TEST_F(PointerTest, PluralAnswersZeroForUnknownMemory) {
   int local = 0;
   auto type = static_cast<CUmemorytype>(99);
-  void *host = &local;
-  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
-  void *values[] = {&type, &host};
+  void* host = &local;
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                 CU_POINTER_ATTRIBUTE_HOST_POINTER};
+  void* values[] = {&type, &host};
   OK(cuPointerGetAttributes(2, which, values, reinterpret_cast<CUdeviceptr>(&local)));
   EXPECT_EQ(static_cast<int>(type), 0);
   EXPECT_EQ(host, nullptr);
@@ -126,7 +131,7 @@ TEST_F(PointerTest, PluralErrors) {
   Buffer data(64);
   auto type = static_cast<CUmemorytype>(99);
   CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
-  void *values[] = {&type};
+  void* values[] = {&type};
   INVALID(cuPointerGetAttributes(1, nullptr, values, data));
   INVALID(cuPointerGetAttributes(1, which, nullptr, data));
 }
@@ -135,9 +140,9 @@ TEST_F(PointerTest, SyncMemops) {
   Buffer data(4096);
   unsigned on = 1;
   OK(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, data));
-  unsigned got = 0;
-  OK(cuPointerGetAttribute(&got, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, data));
-  EXPECT_EQ(got & 0xff, 1u);
+  OK(cuMemsetD32_v2(data, 1, 1024));
+  EXPECT_EQ(read_words(data, 1)[0], 1u);
+  INVALID(cuPointerSetAttribute(nullptr, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, data));
 }
 
 TEST_F(PointerTest, ModuleGlobal) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device printf must reach the program's own stdout by the next synchronisation, in the format that C prescribes.
+// Device printf must reach the program's own stdout by the next synchronisation, in the format that
+// C prescribes.
 #include <stdio.h>
 
 #include "tests/conformance/harness.h"
@@ -7,7 +8,7 @@
 namespace tendril::conformance {
 namespace {
 
-size_t occurrences(const std::string &text, const std::string &part) {
+size_t occurrences(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) count++;
   return count;
@@ -30,15 +31,19 @@ TEST(PrintfProcess, Formats) {
   if (in_child()) {
     attach();
     Module module(faults_ptx());
-    OK(launch(module.function("print_formats"), {1}, {1}, 0, nullptr, 3.14159, static_cast<long long>(-1234567890123),
-              CUdeviceptr{0}));
+    OK(launch(module.function("print_formats"), {1}, {1}, 0, nullptr, 3.14159,
+              static_cast<long long>(-1234567890123), CUdeviceptr{0}));
     OK(cuCtxSynchronize());
     return;
   }
   const ChildResult child = run_child("PrintfProcess.Formats");
   EXPECT_EQ(child.exit_code, 0) << child.output;
-  EXPECT_NE(child.output.find("int -42 unsigned 42 hex beef char z string text percent %\n"), std::string::npos) << child.output;
-  EXPECT_NE(child.output.find("long -1234567890123 double 3.142 wide [    17] left [17    ]\n"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("int -42 unsigned 42 hex beef char z string text percent %\n"),
+            std::string::npos)
+      << child.output;
+  EXPECT_NE(child.output.find("long -1234567890123 double 3.142 wide [    17] left [17    ]\n"),
+            std::string::npos)
+      << child.output;
 }
 
 TEST(PrintfProcess, EveryThreadPrintsOnce) {
@@ -53,7 +58,8 @@ TEST(PrintfProcess, EveryThreadPrintsOnce) {
   EXPECT_EQ(child.exit_code, 0) << child.output;
   for (int block = 0; block < 4; block++) {
     for (int thread = 0; thread < 8; thread++) {
-      const std::string line = "thread " + std::to_string(thread) + " of block " + std::to_string(block) + "\n";
+      const std::string line =
+          "thread " + std::to_string(thread) + " of block " + std::to_string(block) + "\n";
       EXPECT_EQ(occurrences(child.output, line), 1u) << line;
     }
   }
@@ -71,7 +77,8 @@ TEST(PrintfProcess, PrintedBeforeWhatTheHostPrintsAfterSynchronize) {
     }
     return;
   }
-  const ChildResult child = run_child("PrintfProcess.PrintedBeforeWhatTheHostPrintsAfterSynchronize");
+  const ChildResult child =
+      run_child("PrintfProcess.PrintedBeforeWhatTheHostPrintsAfterSynchronize");
   EXPECT_EQ(child.exit_code, 0) << child.output;
   size_t last = 0;
   for (int i = 0; i < 3; i++) {

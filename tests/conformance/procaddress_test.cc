@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress in both forms, against the answers of a real driver recorded in api/cuda/procaddress.csv: for each base name and
-// flag, the exported symbol or the status that holds from a version on.
+// cuGetProcAddress in both forms, against the answers of a real driver recorded in
+// api/cuda/procaddress.csv: for each base name and flag, the exported symbol or the status that
+// holds from a version on.
 #include <sstream>
 
 #include "procaddress.gen.h"
@@ -16,8 +17,9 @@ struct Expectation {
   std::string answer;  // a symbol, or "0:STATUS" for a null pointer
 };
 
-// Every recorded change, probed at its first version and at the last version before the next change.
-const std::vector<Expectation> &expectations() {
+// Every recorded change, probed at its first version and at the last version before the next
+// change.
+const std::vector<Expectation>& expectations() {
   static const std::vector<Expectation> all = [] {
     int newest = 0;
     cuDriverGetVersion(&newest);
@@ -36,7 +38,8 @@ const std::vector<Expectation> &expectations() {
         const size_t equals = part.find('=');
         const int version = std::stoi(part.substr(0, equals));
         if (version > newest) break;
-        if (!result.empty() && result.back().name == name && result.back().flag == flags && version - 10 > result.back().version) {
+        if (!result.empty() && result.back().name == name && result.back().flag == flags &&
+            version - 10 > result.back().version) {
           result.push_back({name, flags, version - 10, result.back().answer});
         }
         result.push_back({name, flags, version, part.substr(equals + 1)});
@@ -50,20 +53,23 @@ const std::vector<Expectation> &expectations() {
   return all;
 }
 
-std::string at(const Expectation &e) { return e.name + " flag " + std::to_string(e.flag) + " version " + std::to_string(e.version); }
+std::string at(const Expectation& e) {
+  return e.name + " flag " + std::to_string(e.flag) + " version " + std::to_string(e.version);
+}
 
 TEST(ProcaddressTest, EveryRecordedAnswerV2) {
   ASSERT_GT(expectations().size(), 3000u);
-  for (const Expectation &e : expectations()) {
-    void *found = &found;
+  for (const Expectation& e : expectations()) {
+    void* found = &found;
     auto status = static_cast<CUdriverProcAddressQueryResult>(77);
-    ASSERT_EQ(cuGetProcAddress_v2(e.name.c_str(), &found, e.version, e.flag, &status), CUDA_SUCCESS) << at(e);
+    ASSERT_EQ(cuGetProcAddress_v2(e.name.c_str(), &found, e.version, e.flag, &status), CUDA_SUCCESS)
+        << at(e);
     if (e.answer.rfind("0:", 0) == 0) {
       EXPECT_EQ(found, nullptr) << at(e);
       EXPECT_EQ(status, std::stoi(e.answer.substr(2))) << at(e);
       continue;
     }
-    void *wanted = exported(e.answer.c_str());
+    void* wanted = exported(e.answer.c_str());
     if (wanted) {
       EXPECT_EQ(found, wanted) << at(e) << " should be " << e.answer;
       EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS) << at(e);
@@ -76,10 +82,10 @@ TEST(ProcaddressTest, EveryRecordedAnswerV2) {
 }
 
 TEST(ProcaddressTest, EveryRecordedAnswerOldForm) {
-  for (const Expectation &e : expectations()) {
-    void *found = &found;
+  for (const Expectation& e : expectations()) {
+    void* found = &found;
     const CUresult result = cuGetProcAddress(e.name.c_str(), &found, e.version, e.flag);
-    void *wanted = e.answer.rfind("0:", 0) == 0 ? nullptr : exported(e.answer.c_str());
+    void* wanted = e.answer.rfind("0:", 0) == 0 ? nullptr : exported(e.answer.c_str());
     if (wanted) {
       EXPECT_EQ(result, CUDA_SUCCESS) << at(e);
       EXPECT_EQ(found, wanted) << at(e);
@@ -90,7 +96,7 @@ TEST(ProcaddressTest, EveryRecordedAnswerOldForm) {
 }
 
 TEST(ProcaddressTest, UnknownName) {
-  void *found = &found;
+  void* found = &found;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   OK(cuGetProcAddress_v2("cuNoSuchFunction", &found, 12000, 0, &status));
   EXPECT_EQ(found, nullptr);
@@ -99,7 +105,7 @@ TEST(ProcaddressTest, UnknownName) {
 }
 
 TEST(ProcaddressTest, EmptyName) {
-  void *found = &found;
+  void* found = &found;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   OK(cuGetProcAddress_v2("", &found, 12000, 0, &status));
   EXPECT_EQ(found, nullptr);
@@ -109,7 +115,7 @@ TEST(ProcaddressTest, EmptyName) {
 TEST(ProcaddressTest, VersionAboveTheDriver) {
   int newest = 0;
   OK(cuDriverGetVersion(&newest));
-  void *found = nullptr;
+  void* found = nullptr;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   INVALID(cuGetProcAddress_v2("cuInit", &found, newest + 1000, 0, &status));
   EXPECT_EQ(static_cast<int>(status), 77) << "the status must stay untouched";
@@ -117,7 +123,7 @@ TEST(ProcaddressTest, VersionAboveTheDriver) {
 }
 
 TEST(ProcaddressTest, VersionTooOld) {
-  void *found = &found;
+  void* found = &found;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   OK(cuGetProcAddress_v2("cuGraphCreate", &found, 9000, 0, &status));
   EXPECT_EQ(found, nullptr);
@@ -126,41 +132,43 @@ TEST(ProcaddressTest, VersionTooOld) {
 }
 
 TEST(ProcaddressTest, SuffixedNameGivesThatSymbolOrNothing) {
-  // The documentation asks for base names; whether a suffixed one is found at all is the driver's choice.
-  void *found = &found;
+  // The documentation asks for base names; whether a suffixed one is found at all is the driver's
+  // choice.
+  void* found = &found;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
-  EXPECT_CU(cuGetProcAddress_v2("cuMemAlloc_v2", &found, 12000, 0, &status), CUDA_SUCCESS, CUDA_ERROR_NOT_FOUND);
+  EXPECT_CU(cuGetProcAddress_v2("cuMemAlloc_v2", &found, 12000, 0, &status), CUDA_SUCCESS,
+            CUDA_ERROR_NOT_FOUND);
   EXPECT_TRUE(found == nullptr || found == exported("cuMemAlloc_v2"));
 }
 
 TEST(ProcaddressTest, StatusIsOptional) {
-  void *found = nullptr;
+  void* found = nullptr;
   OK(cuGetProcAddress_v2("cuInit", &found, 12000, 0, nullptr));
   EXPECT_EQ(found, exported("cuInit"));
 }
 
 TEST(ProcaddressTest, NullArguments) {
-  void *found = nullptr;
+  void* found = nullptr;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   INVALID(cuGetProcAddress_v2(nullptr, &found, 12000, 0, &status));
   INVALID(cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &status));
 }
 
 TEST(ProcaddressTest, FoundFunctionWorks) {
-  void *found = nullptr;
+  void* found = nullptr;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   OK(cuGetProcAddress_v2("cuDriverGetVersion", &found, 12000, 0, &status));
   int version = 0;
-  OK(reinterpret_cast<cuDriverGetVersion_t *>(found)(&version));
+  OK(reinterpret_cast<cuDriverGetVersion_t*>(found)(&version));
   EXPECT_GE(version, 12000);
 }
 
 PROCESS_TEST(ProcaddressProcess, WorksBeforeInit) {
-  void *found = nullptr;
+  void* found = nullptr;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   OK(cuGetProcAddress_v2("cuInit", &found, 12000, 0, &status));
   ASSERT_EQ(found, exported("cuInit"));
-  OK(reinterpret_cast<cuInit_t *>(found)(0));
+  OK(reinterpret_cast<cuInit_t*>(found)(0));
 }
 
 }  // namespace

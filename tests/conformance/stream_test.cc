@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of streams: creation, properties, order within and between streams, query, memory operations.
+// Conformance of streams: creation, properties, order within and between streams, query, memory
+// operations.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -112,7 +113,8 @@ TEST_F(StreamTest, WorkRunsInOrder) {
   OK(cuMemsetD32Async(data, 1, 1024, stream));
   uint32_t expected = 1;
   for (uint32_t step = 1; step <= 60; step++) {
-    ASSERT_EQ(launch(basic("affine"), {4}, {256}, 0, stream, CUdeviceptr{data}, 3u, step, 1024u), CUDA_SUCCESS);
+    ASSERT_EQ(launch(basic("affine"), {4}, {256}, 0, stream, CUdeviceptr{data}, 3u, step, 1024u),
+              CUDA_SUCCESS);
     expected = expected * 3 + step;
   }
   OK(cuStreamSynchronize(stream));
@@ -222,7 +224,8 @@ TEST_F(StreamTest, DestroyLetsQueuedWorkFinish) {
   OK(cuMemsetD32_v2(data, 0, 256));
   CUstream stream = nullptr;
   OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  for (int i = 0; i < 10; i++) OK(launch(basic("affine"), {1}, {256}, 0, stream, CUdeviceptr{data}, 1u, 2u, 256u));
+  for (int i = 0; i < 10; i++)
+    OK(launch(basic("affine"), {1}, {256}, 0, stream, CUdeviceptr{data}, 1u, 2u, 256u));
   OK(cuStreamDestroy_v2(stream));
   OK(cuCtxSynchronize());
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 20));
@@ -307,7 +310,8 @@ TEST_F(StreamTest, ManyStreams) {
   Buffer data(kStreams * 4);
   for (int i = 0; i < kStreams; i++) {
     streams.push_back(std::make_unique<Stream>());
-    ASSERT_EQ(launch(basic("fill"), {1}, {1}, 0, *streams[i], CUdeviceptr{data + 4 * i}, static_cast<uint32_t>(i * i), 1u),
+    ASSERT_EQ(launch(basic("fill"), {1}, {1}, 0, *streams[i], CUdeviceptr{data + 4 * i},
+                     static_cast<uint32_t>(i * i), 1u),
               CUDA_SUCCESS);
   }
   OK(cuCtxSynchronize());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several host threads: current contexts, per-thread default streams, order across threads, concurrent use of everything. Threads
-// collect results; the main thread checks them, so that transcripts do not depend on scheduling.
+// Several host threads: current contexts, per-thread default streams, order across threads,
+// concurrent use of everything. Threads collect results; the main thread checks them, so that
+// transcripts do not depend on scheduling.
 #include <atomic>
 #include <thread>
 
@@ -30,7 +31,7 @@ class ThreadTest : public CudaTest {
         if (cuCtxSetCurrent(context) != CUDA_SUCCESS || !body(i)) failures++;
       });
     }
-    for (std::thread &thread : threads) thread.join();
+    for (std::thread& thread : threads) thread.join();
     return failures;
   }
 };
@@ -79,8 +80,10 @@ TEST_F(ThreadTest, ConcurrentAllocations) {
                            CUdeviceptr pointer = 0;
                            uint32_t word = 0;
                            const uint32_t value = static_cast<uint32_t>(i * 1000 + round);
-                           if (cuMemAlloc_v2(&pointer, 8192) || cuMemsetD32_v2(pointer, value, 2048) ||
-                               cuMemcpyDtoH_v2(&word, pointer + 8188, 4) || word != value || cuMemFree_v2(pointer)) {
+                           if (cuMemAlloc_v2(&pointer, 8192) ||
+                               cuMemsetD32_v2(pointer, value, 2048) ||
+                               cuMemcpyDtoH_v2(&word, pointer + 8188, 4) || word != value ||
+                               cuMemFree_v2(pointer)) {
                              return false;
                            }
                          }
@@ -91,37 +94,44 @@ TEST_F(ThreadTest, ConcurrentAllocations) {
 
 TEST_F(ThreadTest, ConcurrentStreams) {
   CUfunction affine = basic("affine");
-  EXPECT_EQ(on_threads(8,
-                       [affine](int i) {
-                         CUstream stream = nullptr;
-                         CUdeviceptr data = 0;
-                         uint32_t expected = static_cast<uint32_t>(i), word = 0;
-                         if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) || cuMemAlloc_v2(&data, 1024)) return false;
-                         if (cuMemsetD32Async(data, expected, 256, stream)) return false;
-                         for (uint32_t step = 0; step < 50; step++) {
-                           if (launch(affine, {1}, {256}, 0, stream, data, 3u, step, 256u)) return false;
-                           expected = expected * 3 + step;
-                         }
-                         if (cuMemcpyDtoHAsync_v2(&word, data + 1020, 4, stream) || cuStreamSynchronize(stream)) return false;
-                         return word == expected && !cuStreamDestroy_v2(stream) && !cuMemFree_v2(data);
-                       }),
-            0);
+  EXPECT_EQ(
+      on_threads(
+          8,
+          [affine](int i) {
+            CUstream stream = nullptr;
+            CUdeviceptr data = 0;
+            uint32_t expected = static_cast<uint32_t>(i), word = 0;
+            if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) || cuMemAlloc_v2(&data, 1024))
+              return false;
+            if (cuMemsetD32Async(data, expected, 256, stream)) return false;
+            for (uint32_t step = 0; step < 50; step++) {
+              if (launch(affine, {1}, {256}, 0, stream, data, 3u, step, 256u)) return false;
+              expected = expected * 3 + step;
+            }
+            if (cuMemcpyDtoHAsync_v2(&word, data + 1020, 4, stream) || cuStreamSynchronize(stream))
+              return false;
+            return word == expected && !cuStreamDestroy_v2(stream) && !cuMemFree_v2(data);
+          }),
+      0);
 }
 
 TEST_F(ThreadTest, ConcurrentCopies) {
-  EXPECT_EQ(on_threads(6,
-                       [](int i) {
-                         const std::vector<uint8_t> source = pattern_bytes(300000 + i, static_cast<unsigned>(i));
-                         std::vector<uint8_t> target(source.size());
-                         CUdeviceptr data = 0;
-                         if (cuMemAlloc_v2(&data, source.size())) return false;
-                         for (int round = 0; round < 4; round++) {
-                           if (cuMemcpyHtoD_v2(data, source.data(), source.size())) return false;
-                           if (cuMemcpyDtoH_v2(target.data(), data, target.size()) || source != target) return false;
-                         }
-                         return !cuMemFree_v2(data);
-                       }),
-            0);
+  EXPECT_EQ(
+      on_threads(6,
+                 [](int i) {
+                   const std::vector<uint8_t> source =
+                       pattern_bytes(300000 + i, static_cast<unsigned>(i));
+                   std::vector<uint8_t> target(source.size());
+                   CUdeviceptr data = 0;
+                   if (cuMemAlloc_v2(&data, source.size())) return false;
+                   for (int round = 0; round < 4; round++) {
+                     if (cuMemcpyHtoD_v2(data, source.data(), source.size())) return false;
+                     if (cuMemcpyDtoH_v2(target.data(), data, target.size()) || source != target)
+                       return false;
+                   }
+                   return !cuMemFree_v2(data);
+                 }),
+      0);
 }
 
 TEST_F(ThreadTest, ConcurrentModuleLoads) {
@@ -131,7 +141,9 @@ TEST_F(ThreadTest, ConcurrentModuleLoads) {
                          CUfunction function = nullptr;
                          for (int round = 0; round < 3; round++) {
                            if (cuModuleLoadData(&module, faults_ptx())) return false;
-                           if (cuModuleGetFunction(&function, module, "healthy") || cuModuleUnload(module)) return false;
+                           if (cuModuleGetFunction(&function, module, "healthy") ||
+                               cuModuleUnload(module))
+                             return false;
                          }
                          return true;
                        }),
@@ -139,7 +151,8 @@ TEST_F(ThreadTest, ConcurrentModuleLoads) {
 }
 
 TEST_F(ThreadTest, LegacyStreamOrdersThreads) {
-  // Each thread launches on the default stream only after the one before it has returned from its launch.
+  // Each thread launches on the default stream only after the one before it has returned from its
+  // launch.
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
   std::atomic<int> turn{0};
@@ -147,7 +160,8 @@ TEST_F(ThreadTest, LegacyStreamOrdersThreads) {
   CUfunction affine = basic("affine");
   const int failures = on_threads(6, [&](int i) {
     while (turn.load() != i) std::this_thread::yield();
-    const CUresult result = launch(affine, {1}, {256}, 0, nullptr, where, 10u, static_cast<uint32_t>(i), 256u);
+    const CUresult result =
+        launch(affine, {1}, {256}, 0, nullptr, where, 10u, static_cast<uint32_t>(i), 256u);
     turn++;
     return result == CUDA_SUCCESS;
   });
@@ -166,7 +180,8 @@ TEST_F(ThreadTest, SharedStreamKeepsTheOrderOfCalls) {
   const int failures = on_threads(4, [&](int i) {
     for (int round = 0; round < 2; round++) {
       while (turn.load() != round * 4 + i) std::this_thread::yield();
-      if (launch(affine, {1}, {256}, 0, handle, where, 10u, static_cast<uint32_t>(i), 256u)) return false;
+      if (launch(affine, {1}, {256}, 0, handle, where, 10u, static_cast<uint32_t>(i), 256u))
+        return false;
       turn++;
     }
     return true;
@@ -177,14 +192,13 @@ TEST_F(ThreadTest, SharedStreamKeepsTheOrderOfCalls) {
 }
 
 TEST_F(ThreadTest, PerThreadStreamsAreIndependent) {
+  Buffer data(1024);
+  const CUdeviceptr where = data;
   Gate gate;
   gate.block(CU_STREAM_PER_THREAD);
   CUresult other = CUDA_ERROR_UNKNOWN;
   in_thread([&] {
-    CUdeviceptr pointer = 0;
-    other = cuMemAllocAsync(&pointer, 1024, CU_STREAM_PER_THREAD);
-    if (other == CUDA_SUCCESS) other = cuMemsetD32Async(pointer, 1, 256, CU_STREAM_PER_THREAD);
-    if (other == CUDA_SUCCESS) other = cuMemFreeAsync(pointer, CU_STREAM_PER_THREAD);
+    other = cuMemsetD32Async(where, 1, 256, CU_STREAM_PER_THREAD);
     if (other == CUDA_SUCCESS) other = cuStreamSynchronize(CU_STREAM_PER_THREAD);
   });
   EXPECT_EQ(other, CUDA_SUCCESS);
@@ -207,7 +221,8 @@ TEST_F(ThreadTest, LegacyStreamWaitsForPerThreadStreams) {
   Gate gate;
   OK(cuMemsetD32_v2(data, 1, 256));
   gate.block(CU_STREAM_PER_THREAD);
-  OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_PER_THREAD, CUdeviceptr{data}, 10u, 1u, 256u));
+  OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_PER_THREAD, CUdeviceptr{data}, 10u, 1u,
+            256u));
   OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_LEGACY, CUdeviceptr{data}, 10u, 2u, 256u));
   gate.open();
   OK(cuStreamSynchronize(CU_STREAM_LEGACY));
@@ -241,7 +256,8 @@ TEST_F(ThreadTest, WorkOfAFinishedThreadCompletes) {
   CUfunction affine = basic("affine");
   OK(cuMemsetD32_v2(data, 1, 256));
   in_thread([&] {
-    for (uint32_t i = 0; i < 30; i++) launch(affine, {1}, {256}, 0, CU_STREAM_PER_THREAD, where, 1u, 1u, 256u);
+    for (uint32_t i = 0; i < 30; i++)
+      launch(affine, {1}, {256}, 0, CU_STREAM_PER_THREAD, where, 1u, 1u, 256u);
   });
   OK(cuCtxSynchronize());
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 31));
@@ -252,7 +268,8 @@ TEST_F(ThreadTest, SynchronizeFromManyThreads) {
   Buffer data(1024);
   OK(launch(basic("iota"), {1}, {256}, 0, stream, CUdeviceptr{data}, 0u, 256u));
   CUstream handle = stream;
-  EXPECT_EQ(on_threads(8, [&](int) { return !cuStreamSynchronize(handle) && !cuCtxSynchronize(); }), 0);
+  EXPECT_EQ(on_threads(8, [&](int) { return !cuStreamSynchronize(handle) && !cuCtxSynchronize(); }),
+            0);
 }
 
 TEST_F(ThreadTest, ContextDestroyedUnderAnotherThread) {
@@ -272,7 +289,8 @@ TEST_F(ThreadTest, ContextDestroyedUnderAnotherThread) {
   phase = 2;
   other.join();
   // Documented as CONTEXT_IS_DESTROYED.
-  EXPECT_TRUE(result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT) << result;
+  EXPECT_TRUE(result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_CONTEXT)
+      << result;
 }
 
 TEST_F(ThreadTest, ManyShortThreads) {

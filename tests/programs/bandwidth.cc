@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copy bandwidth, best of several rounds, pinned and pageable. Prints times, so transcripts differ. Argument: MiB (default 64).
+// Copy bandwidth, best of several rounds, pinned and pageable. Prints times, so transcripts differ.
+// Argument: MiB (default 64).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
@@ -8,7 +9,7 @@ namespace {
 constexpr int kRounds = 5;
 
 template <typename Copy>
-void measure(const char *what, size_t bytes, Copy copy) {
+void measure(const char* what, size_t bytes, Copy copy) {
   double best = 1e30;
   for (int round = 0; round < kRounds; round++) {
     CHECK(cuCtxSynchronize());
@@ -23,7 +24,7 @@ void measure(const char *what, size_t bytes, Copy copy) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const size_t bytes = static_cast<size_t>(program::argument(argc, argv, 1, 64)) << 20;
   program::use_device(0);
   std::vector<uint8_t> pageable(bytes);
@@ -35,7 +36,7 @@ int main(int argc, char **argv) {
     state ^= state << 17;
     std::memcpy(&pageable[i], &state, 8);
   }
-  void *pinned;
+  void* pinned;
   CUdeviceptr a, b;
   CHECK(cuMemAllocHost(&pinned, bytes));
   std::memcpy(pinned, pageable.data(), bytes);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to an illegal address and shows what the driver reports then and afterwards. PASS means: reported, and sticky.
+// Writes to an illegal address and shows what the driver reports then and afterwards. PASS means:
+// reported, and sticky.
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
 namespace {
 
-const char *name_of(CUresult result) {
-  const char *name = "unknown code";
+const char* name_of(CUresult result) {
+  const char* name = "unknown code";
   cuGetErrorName(result, &name);
   return name;
 }
@@ -22,6 +23,7 @@ int main() {
   const CUresult first = cuCtxSynchronize();
   const CUresult second = cuMemAlloc(&after, 4096);
   const CUresult third = cuMemFree(before);
-  std::printf("crash: synchronise %s, allocate %s, free %s\n", name_of(first), name_of(second), name_of(third));
+  std::printf("crash: synchronise %s, allocate %s, free %s\n", name_of(first), name_of(second),
+              name_of(third));
   return program::finish(first == CUDA_ERROR_ILLEGAL_ADDRESS && second == first && third == first);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps memory and the slice busy for a while, printing one line a second: something to kill, list and watch. Checks at the end that
-// its memory is intact. Arguments: MiB (default 64), seconds (default 5).
+// Keeps memory and the slice busy for a while, printing one line a second: something to kill, list
+// and watch. Checks at the end that its memory is intact. Arguments: MiB (default 64), seconds
+// (default 5).
 #include <time.h>
 
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const size_t bytes = static_cast<size_t>(program::argument(argc, argv, 1, 64)) << 20;
   const long seconds = program::argument(argc, argv, 2, 5);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

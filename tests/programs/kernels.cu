@@ -2,13 +2,14 @@
 // Kernels of the small programs in this folder.
 #include "tests/conformance/kernels/device.h"
 
-KERNEL vector_add(const float *a, const float *b, float *c, uint32 n) {
+KERNEL vector_add(const float* a, const float* b, float* c, uint32 n) {
   uint32 i = global_x();
   if (i < n) c[i] = a[i] + b[i];
 }
 
-// c = a * b for square matrices, 16 x 16 tiles through shared memory. Grid in x only: block index = tile row * tiles + tile column.
-KERNEL matrix_multiply(const float *a, const float *b, float *c, uint32 n) {
+// c = a * b for square matrices, 16 x 16 tiles through shared memory. Grid in x only: block index =
+// tile row * tiles + tile column.
+KERNEL matrix_multiply(const float* a, const float* b, float* c, uint32 n) {
   __shared__ float tile_a[16][16], tile_b[16][16];
   uint32 tiles = n / 16;
   uint32 x = tid_x() % 16, y = tid_x() / 16;
@@ -25,7 +26,7 @@ KERNEL matrix_multiply(const float *a, const float *b, float *c, uint32 n) {
 }
 
 // One partial sum per block: shuffles inside warps, shared memory between them.
-KERNEL reduce(const uint32 *in, uint32 *partial, uint32 n) {
+KERNEL reduce(const uint32* in, uint32* partial, uint32 n) {
   __shared__ uint32 warp_sums[32];
   uint32 sum = 0;
   for (uint32 i = global_x(); i < n; i += ntid_x() * nctaid_x()) sum += in[i];
@@ -39,7 +40,7 @@ KERNEL reduce(const uint32 *in, uint32 *partial, uint32 n) {
   }
 }
 
-KERNEL histogram(const unsigned char *in, uint32 n, uint32 *bins) {
+KERNEL histogram(const unsigned char* in, uint32 n, uint32* bins) {
   __shared__ uint32 local[256];
   for (uint32 i = tid_x(); i < 256; i += ntid_x()) local[i] = 0;
   sync_threads();
@@ -48,11 +49,11 @@ KERNEL histogram(const unsigned char *in, uint32 n, uint32 *bins) {
   for (uint32 i = tid_x(); i < 256; i += ntid_x()) atomic_add(&bins[i], local[i]);
 }
 
-KERNEL affine(uint32 *data, uint32 factor, uint32 addend, uint32 n) {
+KERNEL affine(uint32* data, uint32 factor, uint32 addend, uint32 n) {
   uint32 i = global_x();
   if (i < n) data[i] = data[i] * factor + addend;
 }
 
 KERNEL nothing() {}
 
-KERNEL write_at(uint32 *address, uint32 value) { *(volatile uint32 *)address = value; }
+KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }

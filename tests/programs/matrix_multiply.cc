@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Square matrix product with 16 x 16 tiles in shared memory, checked against the host. Argument: n (multiple of 16, default 128).
+// Square matrix product with 16 x 16 tiles in shared memory, checked against the host. Argument: n
+// (multiple of 16, default 128).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const uint32_t n = static_cast<uint32_t>(program::argument(argc, argv, 1, 128));
   if (n == 0 || n % 16) program::fail("n must be a multiple of 16");
   program::use_device(0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses every device it sees: each computes on its own data, then the data goes around all devices by peer copies, one step of work
-// on each, and is checked at the end. Prints names and identities, so runs on different devices differ. Argument: words (16384).
+// Uses every device it sees: each computes on its own data, then the data goes around all devices
+// by peer copies, one step of work on each, and is checked at the end. Prints names and identities,
+// so runs on different devices differ. Argument: words (16384).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
@@ -27,7 +28,7 @@ Gpu open(int ordinal, uint32_t words) {
 
 }  // namespace
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const uint32_t words = static_cast<uint32_t>(program::argument(argc, argv, 1, 16384));
   int count = 0;
   CHECK(cuInit(0));
@@ -41,10 +42,12 @@ int main(int argc, char **argv) {
   CHECK(cuMemcpyHtoD(gpus[0].data, host.data(), words * 4));
   for (int i = 0; i < count; i++) {
     CHECK(cuCtxSetCurrent(gpus[i].context));
-    CHECK(program::launch(gpus[i].affine, (words + 255) / 256, 256, nullptr, gpus[i].data, 3u, static_cast<uint32_t>(i), words));
+    CHECK(program::launch(gpus[i].affine, (words + 255) / 256, 256, nullptr, gpus[i].data, 3u,
+                          static_cast<uint32_t>(i), words));
     CHECK(cuCtxSynchronize());
     if (i + 1 < count) {
-      CHECK(cuMemcpyPeer(gpus[i + 1].data, gpus[i + 1].context, gpus[i].data, gpus[i].context, words * 4));
+      CHECK(cuMemcpyPeer(gpus[i + 1].data, gpus[i + 1].context, gpus[i].data, gpus[i].context,
+                         words * 4));
       CHECK(cuCtxSynchronize());
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few lines that every program here shares: checking calls, choosing a device, launching, and the last line PASS or FAIL. One
-// thread, prints only what is the same on every run unless a program says otherwise.
+// The few lines that every program here shares: checking calls, choosing a device, launching, and
+// the last line PASS or FAIL. One thread, prints only what is the same on every run unless a
+// program says otherwise.
 #pragma once
 
 #include <chrono>
@@ -14,14 +15,14 @@
 
 namespace program {
 
-[[noreturn]] inline void fail(const char *what) {
+[[noreturn]] inline void fail(const char* what) {
   std::printf("%s\nFAIL\n", what);
   std::exit(1);
 }
 
-inline void check(CUresult result, const char *call) {
+inline void check(CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return;
-  const char *name = nullptr;
+  const char* name = nullptr;
   if (cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) name = "unknown code";
   std::printf("%s: %s (%d)\nFAIL\n", call, name, static_cast<int>(result));
   std::exit(1);
@@ -44,7 +45,7 @@ inline CUcontext use_device(int ordinal) {
   return context;
 }
 
-inline CUfunction load(const char *ptx, const char *kernel) {
+inline CUfunction load(const char* ptx, const char* kernel) {
   CUmodule module;
   CUfunction function;
   CHECK(cuModuleLoadData(&module, ptx));
@@ -53,13 +54,14 @@ inline CUfunction load(const char *ptx, const char *kernel) {
 }
 
 template <typename... Arguments>
-CUresult launch(CUfunction function, unsigned grid, unsigned block, CUstream stream, Arguments... arguments) {
-  void *pointers[] = {static_cast<void *>(&arguments)..., nullptr};
+CUresult launch(CUfunction function, unsigned grid, unsigned block, CUstream stream,
+                Arguments... arguments) {
+  void* pointers[] = {static_cast<void*>(&arguments)..., nullptr};
   return cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream, pointers, nullptr);
 }
 
 template <typename T>
-CUdeviceptr upload(const std::vector<T> &data) {
+CUdeviceptr upload(const std::vector<T>& data) {
   CUdeviceptr address;
   CHECK(cuMemAlloc(&address, data.size() * sizeof(T)));
   CHECK(cuMemcpyHtoD(address, data.data(), data.size() * sizeof(T)));
@@ -75,14 +77,14 @@ std::vector<T> download(CUdeviceptr address, size_t count) {
 
 // FNV-1a, so that transcripts can be compared without printing everything.
 template <typename T>
-uint64_t checksum(const std::vector<T> &data) {
+uint64_t checksum(const std::vector<T>& data) {
   uint64_t hash = 1469598103934665603u;
-  const auto *bytes = reinterpret_cast<const uint8_t *>(data.data());
+  const auto* bytes = reinterpret_cast<const uint8_t*>(data.data());
   for (size_t i = 0; i < data.size() * sizeof(T); i++) hash = (hash ^ bytes[i]) * 1099511628211u;
   return hash;
 }
 
-inline long argument(int argc, char **argv, int position, long otherwise) {
+inline long argument(int argc, char** argv, int position, long otherwise) {
   return argc > position ? std::strtol(argv[position], nullptr, 0) : otherwise;
 }
 

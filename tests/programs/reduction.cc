@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sum of a vector: warp shuffles, shared memory between warps, partial sums added on the host. Argument: elements (default 200000).
+// Sum of a vector: warp shuffles, shared memory between warps, partial sums added on the host.
+// Argument: elements (default 200000).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const uint32_t n = static_cast<uint32_t>(program::argument(argc, argv, 1, 200000));
   constexpr uint32_t kBlocks = 32;
   program::use_device(0);

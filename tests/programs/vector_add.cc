@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest complete CUDA program: adds two vectors and checks every element. Argument: number of elements (default 100000).
+// The smallest complete CUDA program: adds two vectors and checks every element. Argument: number
+// of elements (default 100000).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   const uint32_t n = static_cast<uint32_t>(program::argument(argc, argv, 1, 100000));
   program::use_device(0);
   CUfunction add = program::load(kKernelsPtx, "vector_add");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA dialect without a toolkit: attribute macros and the few device builtins that our kernels use, for Debian's clang
-// with -nocudainc -nocudalib. Included by every .cu of the tests and the demo, on the device side only. The PTX made from it
-// must load into the software GPU and into a real driver alike.
+// The CUDA dialect without a toolkit: attribute macros and the few device builtins that our kernels
+// use, for Debian's clang with -nocudainc -nocudalib. Included by every .cu of the tests and the
+// demo, on the device side only. The PTX made from it must load into the software GPU and into a
+// real driver alike.
 #pragma once
 
 #define __global__ __attribute__((global))
@@ -30,25 +31,47 @@ __device__ inline uint32 global_x() { return ctaid_x() * ntid_x() + tid_x(); }
 __device__ inline void sync_threads() { __syncthreads(); }
 __device__ inline void thread_fence() { __nvvm_membar_gl(); }
 
-__device__ inline uint32 atomic_add(uint32 *p, uint32 v) { return __nvvm_atom_add_gen_i((int *)p, (int)v); }
-__device__ inline float atomic_add(float *p, float v) { return __nvvm_atom_add_gen_f(p, v); }
-__device__ inline uint64 atomic_add(uint64 *p, uint64 v) { return __nvvm_atom_add_gen_ll((long long *)p, (long long)v); }
-__device__ inline uint32 atomic_exchange(uint32 *p, uint32 v) { return __nvvm_atom_xchg_gen_i((int *)p, (int)v); }
-__device__ inline uint32 atomic_max(uint32 *p, uint32 v) { return __nvvm_atom_max_gen_ui(p, v); }
-__device__ inline uint32 atomic_min(uint32 *p, uint32 v) { return __nvvm_atom_min_gen_ui(p, v); }
-__device__ inline uint32 atomic_and(uint32 *p, uint32 v) { return __nvvm_atom_and_gen_i((int *)p, (int)v); }
-__device__ inline uint32 atomic_or(uint32 *p, uint32 v) { return __nvvm_atom_or_gen_i((int *)p, (int)v); }
-__device__ inline uint32 atomic_xor(uint32 *p, uint32 v) { return __nvvm_atom_xor_gen_i((int *)p, (int)v); }
-__device__ inline uint32 atomic_cas(uint32 *p, uint32 c, uint32 v) { return __nvvm_atom_cas_gen_i((int *)p, (int)c, (int)v); }
+__device__ inline uint32 atomic_add(uint32* p, uint32 v) {
+  return __nvvm_atom_add_gen_i((int*)p, (int)v);
+}
+__device__ inline float atomic_add(float* p, float v) { return __nvvm_atom_add_gen_f(p, v); }
+__device__ inline uint64 atomic_add(uint64* p, uint64 v) {
+  return __nvvm_atom_add_gen_ll((long long*)p, (long long)v);
+}
+__device__ inline uint32 atomic_exchange(uint32* p, uint32 v) {
+  return __nvvm_atom_xchg_gen_i((int*)p, (int)v);
+}
+__device__ inline uint32 atomic_max(uint32* p, uint32 v) { return __nvvm_atom_max_gen_ui(p, v); }
+__device__ inline uint32 atomic_min(uint32* p, uint32 v) { return __nvvm_atom_min_gen_ui(p, v); }
+__device__ inline uint32 atomic_and(uint32* p, uint32 v) {
+  return __nvvm_atom_and_gen_i((int*)p, (int)v);
+}
+__device__ inline uint32 atomic_or(uint32* p, uint32 v) {
+  return __nvvm_atom_or_gen_i((int*)p, (int)v);
+}
+__device__ inline uint32 atomic_xor(uint32* p, uint32 v) {
+  return __nvvm_atom_xor_gen_i((int*)p, (int)v);
+}
+__device__ inline uint32 atomic_cas(uint32* p, uint32 c, uint32 v) {
+  return __nvvm_atom_cas_gen_i((int*)p, (int)c, (int)v);
+}
 
 // Shuffles over the full warp.
 __device__ inline uint32 shuffle_down(uint32 v, uint32 delta) {
   return __nvvm_shfl_sync_down_i32(0xffffffff, v, delta, 31);
 }
-__device__ inline float shuffle_down(float v, uint32 delta) { return __nvvm_shfl_sync_down_f32(0xffffffff, v, delta, 31); }
-__device__ inline uint32 shuffle_xor(uint32 v, uint32 mask) { return __nvvm_shfl_sync_bfly_i32(0xffffffff, v, mask, 31); }
-__device__ inline uint32 ballot(bool predicate) { return __nvvm_vote_ballot_sync(0xffffffff, predicate); }
+__device__ inline float shuffle_down(float v, uint32 delta) {
+  return __nvvm_shfl_sync_down_f32(0xffffffff, v, delta, 31);
+}
+__device__ inline uint32 shuffle_xor(uint32 v, uint32 mask) {
+  return __nvvm_shfl_sync_bfly_i32(0xffffffff, v, mask, 31);
+}
+__device__ inline uint32 ballot(bool predicate) {
+  return __nvvm_vote_ballot_sync(0xffffffff, predicate);
+}
 
-extern "C" __device__ int printf(const char *format, ...);
-extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char *message, const char *file, uint32 line,
-                                                                  const char *function, unsigned long char_size);
+extern "C" __device__ int printf(const char* format, ...);
+extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char* message,
+                                                                  const char* file, uint32 line,
+                                                                  const char* function,
+                                                                  unsigned long char_size);
