@@ -110,6 +110,10 @@ void Token::complete() {
 TokenPtr Queue::push(Op op) {
   if (!op.token) op.token = std::make_shared<Token>();
   TokenPtr token = op.token;
+  TokenPtr missing;
+  for (const TokenPtr& other : op.after) {
+    if (!other->done()) missing = other;
+  }
   {
     std::lock_guard guard(lock_);
     last_ = token;
@@ -117,7 +121,12 @@ TokenPtr Queue::push(Op op) {
     if (active_) return token;
     active_ = true;
   }
-  run_on_pool([self = shared_from_this()] { self->drain(); });
+  auto start = [self = shared_from_this()] { run_on_pool([self] { self->drain(); }); };
+  if (missing) {
+    missing->then(std::move(start));  // no thread is woken only to find that it must wait
+  } else {
+    start();
+  }
   return token;
 }
 
