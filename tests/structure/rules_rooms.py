@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "daemon": {"base", "wire", "transport", "session", "gpu"},
     "pool": {"base", "wire", "transport", "session"},
     "cli": {"base", "wire", "transport", "session", "daemon", "pool", "gpu"},
-    "demo": set(),
+    "demo": {"api", "tests"},
 }
 ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
 # Rooms that know no CUDA types: none of their files may reach the driver's ABI, however indirectly.
