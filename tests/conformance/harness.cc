@@ -80,6 +80,7 @@ int attribute(CUdevice_attribute which, CUdevice dev) {
 void CudaTest::SetUp() {
   context_ = attach();
   ASSERT_NE(context_, nullptr) << "no context on device 0";
+  ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS) << "an earlier test broke the context";
   basic("nothing");
 }
 

@@ -9,10 +9,10 @@ namespace {
 
 class JitLogTest : public CudaTest {};
 
+// Line 7 is no PTX at all.
 constexpr char kBroken[] =
     ".version 6.0\n.target sm_70\n.address_size 64\n"
-    ".visible .entry broken()\n{\n  .reg .b32 %r<3>;\n  no_such_instruction.u32 %r1, %r2;\n  "
-    "ret;\n}\n";
+    ".visible .entry broken()\n{\n  .reg .b32 %r<3>;\n  ) this is wrong (\n  ret;\n}\n";
 
 void* as_value(size_t number) { return reinterpret_cast<void*>(number); }
 
@@ -105,6 +105,23 @@ TEST_F(JitLogTest, UnsupportedVersionIsRefused) {
   CUmodule module = nullptr;
   EXPECT_CU(cuModuleLoadData(&module, future), CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
             CUDA_ERROR_INVALID_PTX);
+}
+
+PROCESS_TEST(JitLogProcess, UnknownInstruction) {
+  attach();
+  const char* unknown =
+      ".version 6.0\n.target sm_70\n.address_size 64\n"
+      ".visible .entry k()\n{\n  .reg .b32 %r<3>;\n  no_such.u32 %r1, %r2;\n  ret;\n}\n";
+  CUmodule module = nullptr;
+  // A driver that decodes kernels when first launched may accept the module.
+  const CUresult loaded = cuModuleLoadData(&module, unknown);
+  EXPECT_TRUE(check("cuModuleLoadData(unknown)", loaded, {CUDA_ERROR_INVALID_PTX, CUDA_SUCCESS}));
+  if (loaded != CUDA_SUCCESS) return;
+  CUfunction function = nullptr;
+  EXPECT_TRUE(cuModuleGetFunction(&function, module, "k") || cuFuncLoad(function) ||
+              cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr) ||
+              cuCtxSynchronize())
+      << "the unknown instruction was never reported";
 }
 
 TEST_F(JitLogTest, LinkPtxAndLoad) {

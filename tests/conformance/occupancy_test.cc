@@ -77,7 +77,9 @@ TEST_F(OccupancyTest, PotentialBlockSizeWithCallback) {
   OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, basic("reverse_dynamic"), shared_for_block, 0,
                                       0));
   EXPECT_GT(block, 0);
-  EXPECT_LE(shared_for_block(block), 48u << 10);
+  // Whether 48 KiB or what a kernel may ask for is the limit differs between drivers.
+  EXPECT_LE(shared_for_block(block),
+            static_cast<size_t>(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)));
   OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, basic("fill"), nullptr, 0, 0,
                                                CU_OCCUPANCY_DEFAULT));
   EXPECT_GT(block, 0);
