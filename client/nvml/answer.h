@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every entry point of libnvidia-ml shares: how one is declared, the answers of those without a body (generated from
+// api/nvml/answers.txt), and the checks in front of those with one. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "api/nvml_abi.gen.h"
+#include "client/nvml/catalogue.h"
+
+#define TENDRIL_NVML extern "C" __attribute__((visibility("default")))
+
+#define TENDRIL_NVML_DECLARE(symbol, result, arguments, names) TENDRIL_NVML result symbol arguments;
+TENDRIL_NVML_FUNCTIONS(TENDRIL_NVML_DECLARE)
+#undef TENDRIL_NVML_DECLARE
+
+namespace tendril::client::nvml {
+
+enum class Answer : uint8_t { kManual, kRefused, kAbsent, kLoud };
+
+struct Entry {
+  const char* name;
+  const void* function;
+  Answer answer;
+};
+extern const Entry kEntries[];
+extern const size_t kEntryCount;
+
+// A call that would change the GPU: NO_PERMISSION.
+nvmlReturn_t refused(const char* name);
+nvmlReturn_t refused(const char* name, nvmlDevice_t device);
+// A call about a part that a slice does not have: NOT_SUPPORTED.
+nvmlReturn_t absent(const char* name);
+nvmlReturn_t absent(const char* name, nvmlDevice_t device);
+// A call that nobody has written yet: NOT_SUPPORTED, and the name once on stderr.
+nvmlReturn_t loud(const char* name);
+nvmlReturn_t loud(const char* name, nvmlDevice_t device);
+uint64_t loud_calls();
+
+// NVML's way with texts: all of it and its NUL, or INSUFFICIENT_SIZE.
+nvmlReturn_t copy_text(const std::string& text, char* into, size_t capacity);
+
+// Runs `body` with the device behind `handle`, after the checks that every call makes in this order: initialised, handle, pointer.
+template <typename Body>
+nvmlReturn_t with(nvmlDevice_t handle, const void* needed, Body body) {
+  Device device;
+  nvmlReturn_t found = device_at(handle, Values::kKnown, &device);
+  if (found != NVML_SUCCESS) return found;
+  return needed == nullptr ? NVML_ERROR_INVALID_ARGUMENT : body(device);
+}
+
+// The same with values that are at most kRefreshMs old; GPU_IS_LOST when its server or its lease is gone.
+template <typename Body>
+nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body) {
+  Device device;
+  nvmlReturn_t found = device_at(handle, Values::kLive, &device);
+  if (found != NVML_SUCCESS) return found;
+  if (needed == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  return device.lost ? NVML_ERROR_GPU_IS_LOST : body(device);
+}
+
+// A monitoring value that its server does not know is -1.
+template <typename T>
+nvmlReturn_t known(int64_t value, T* into) {
+  if (value < 0) return NVML_ERROR_NOT_SUPPORTED;
+  *into = static_cast<T>(value);
+  return NVML_SUCCESS;
+}
+
+}  // namespace tendril::client::nvml

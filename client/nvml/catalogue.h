@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices that NVML shows: the slices that this program holds, or would get, as its servers list them. Read at nvmlInit and again,
+// at most every kRefreshMs, when somebody asks for a live value; nothing is attached and no GPU is used. Any thread. A forked child
+// keeps the list and connects anew.
+//
+// Order and identity follow the CUDA side (client/cuda/attach.cc): leases in their order, slices in theirs. Without a lease the slices
+// that this process holds by itself, once it has attached; before that the GPUs that the servers would choose now.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "api/nvml_abi.gen.h"
+#include "client/common/servers.h"
+#include "client/nvml/model.h"
+#include "wire/control.h"
+
+namespace tendril::client::nvml {
+
+inline constexpr uint64_t kRefreshMs = 100;
+
+struct PciAddress {
+  uint32_t domain = 0, bus = 0, device = 0, function = 0;
+  bool valid = false;
+  bool operator==(const PciAddress&) const = default;
+};
+// "0000:3b:00.0", "00000000:3B:00.0", "3b:00.0"; the function may be missing.
+PciAddress parse_pci(const std::string& text);
+
+struct Device {
+  uint32_t index = 0;
+  uint32_t server = 0;        // position in the configuration: devices of one server are on one host
+  std::string name;
+  std::string uuid;           // as the servers give it: 16 raw bytes
+  std::string uuid_text;
+  PciAddress pci;
+  Model model;
+  uint64_t memory_total_bytes = 0, memory_used_bytes = 0;  // of the slice
+  int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
+  uint32_t process = 0;       // the program's own process that uses it; 0: none
+  bool lost = false;          // the server does not answer any more, or the lease has ended
+};
+
+// What one server said last.
+struct ServerView {
+  bool reachable = false;
+  wire::ListReply list;
+};
+
+// Who asks: to know one's own leases among the servers'.
+struct Self {
+  std::string host;
+  uint32_t pid = 0;
+  bool uses_cuda = false;  // libcuda is loaded here, so that a lease in use is used by this process
+};
+
+// The mapping, apart from any connection. `views` goes with configuration.servers, one each. kNotFound: no such lease or no GPU.
+base::Result<std::vector<Device>> map_devices(const Configuration& configuration, const std::vector<ServerView>& views,
+                                              const Self& self);
+
+// nvmlInit and nvmlShutdown, counted.
+nvmlReturn_t start();
+nvmlReturn_t stop();
+bool is_started();
+
+enum class Values { kKnown, kLive };
+nvmlReturn_t device_at(nvmlDevice_t handle, Values values, Device* device);
+// Every device, as last seen; UNINITIALIZED before start.
+nvmlReturn_t all_devices(std::vector<Device>* devices);
+nvmlDevice_t handle_of(uint32_t index);
+
+// Of the oldest driver among the servers: 13000 for CUDA 13.0, and the path of its library for its version. 0: nobody says.
+struct DriverFacts {
+  uint32_t cuda_version = 0;
+  std::string library;
+};
+DriverFacts driver_facts();
+
+}  // namespace tendril::client::nvml

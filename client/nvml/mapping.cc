@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// From what servers list to the devices that a program sees. Pure functions of their arguments: no connection, no state.
+#include <algorithm>
+
+#include "base/text.h"
+#include "client/common/visible_devices.h"
+#include "client/nvml/catalogue.h"
+
+namespace tendril::client::nvml {
+namespace {
+
+using base::Code;
+using base::Result;
+using base::Status;
+
+constexpr uint32_t kWhole = 1'000'000;
+
+bool parse_hex(const std::string& text, uint32_t* value) {
+  if (text.empty() || text.size() > 8) return false;
+  uint32_t sum = 0;
+  for (char c : text) {
+    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (digit < 0) return false;
+    sum = sum * 16 + static_cast<uint32_t>(digit);
+  }
+  *value = sum;
+  return true;
+}
+
+const wire::GpuRecord* find_gpu(const wire::ListReply& list, uint32_t index) {
+  for (const wire::GpuRecord& gpu : list.gpus) {
+    if (gpu.index == index) return &gpu;
+  }
+  return nullptr;
+}
+
+Device device_of(const wire::GpuRecord& gpu, uint32_t server, uint64_t memory_bytes) {
+  Device device;
+  device.server = server;
+  device.name = gpu.name;
+  device.uuid = gpu.uuid;
+  device.uuid_text = uuid_text(gpu.uuid);
+  device.pci = parse_pci(gpu.pci_bus_id);
+  device.model = model_of(gpu.name);
+  device.memory_total_bytes = memory_bytes;
+  device.utilization_percent = gpu.utilization_percent;
+  device.temperature_c = gpu.temperature_c;
+  device.power_mw = gpu.power_mw;
+  return device;
+}
+
+void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint32_t server, const Self& self,
+               std::vector<Device>* devices) {
+  for (size_t i = 0; i < lease.slices.size() && devices->size() < kSlicesMax; ++i) {
+    const wire::GpuRecord* gpu = find_gpu(list, lease.slices[i].gpu_index);
+    if (gpu == nullptr) continue;
+    Device device = device_of(*gpu, server, lease.slices[i].memory_bytes);
+    uint64_t used = i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0;
+    device.memory_used_bytes = std::min(used, device.memory_total_bytes);
+    if (lease.processes != 0) device.process = self.uses_cuda ? self.pid : lease.client.pid;
+    devices->push_back(std::move(device));
+  }
+}
+
+Result<std::vector<Device>> leased(const Configuration& configuration, const std::vector<ServerView>& views, const Self& self) {
+  std::vector<Device> devices;
+  for (uint32_t server = 0; server < configuration.servers.size(); ++server) {
+    const Server& named = configuration.servers[server];
+    const auto& leases = views[server].list.leases;
+    auto found = std::find_if(leases.begin(), leases.end(), [&](const auto& lease) { return lease.lease_id == named.lease_id; });
+    if (found == leases.end()) {
+      return Status(Code::kNotFound, base::format("lease %llu of GPU server %s has ended: start the program again with `tendril run`",
+                                                  static_cast<unsigned long long>(named.lease_id), named.endpoint.c_str()));
+    }
+    add_lease(views[server].list, *found, server, self, &devices);
+  }
+  return devices;
+}
+
+// The slices that this process has attached to by itself.
+std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) {
+  std::vector<Device> devices;
+  for (uint32_t server = 0; server < views.size(); ++server) {
+    for (const wire::LeaseRecord& lease : views[server].list.leases) {
+      if (lease.client.pid == self.pid && lease.client.host == self.host) add_lease(views[server].list, lease, server, self, &devices);
+    }
+  }
+  return devices;
+}
+
+// The GPUs that a server would choose now for `wanted` slices of this share: among those with room the fullest, in order of index
+// (daemon/lease_book.h); when there is no room, its first ones, so that a program can at least see what there is.
+std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share, size_t wanted) {
+  std::vector<const wire::GpuRecord*> chosen;
+  for (const wire::GpuRecord& gpu : list.gpus) chosen.push_back(&gpu);
+  auto has_room = [&](const wire::GpuRecord* gpu) { return share <= kWhole - std::min(kWhole, gpu->share_used_millionths); };
+  std::stable_sort(chosen.begin(), chosen.end(), [&](const wire::GpuRecord* a, const wire::GpuRecord* b) {
+    if (has_room(a) != has_room(b)) return has_room(a);
+    return has_room(a) && a->share_used_millionths > b->share_used_millionths;
+  });
+  if (chosen.size() > wanted) chosen.resize(wanted);
+  std::sort(chosen.begin(), chosen.end(), [](const auto* a, const auto* b) { return a->index < b->index; });
+  return chosen;
+}
+
+Result<std::vector<Device>> expected(const Configuration& configuration, const std::vector<ServerView>& views) {
+  const wire::SliceSpec& slice = configuration.slice;
+  std::vector<Device> devices;
+  for (uint32_t server = 0; server < views.size() && devices.size() < configuration.slice_count; ++server) {
+    for (const wire::GpuRecord* gpu : choice(views[server].list, slice.share_millionths, configuration.slice_count - devices.size())) {
+      auto part = static_cast<unsigned __int128>(gpu->memory_total_bytes) * slice.share_millionths / kWhole;
+      uint64_t memory_bytes = slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
+      devices.push_back(device_of(*gpu, server, std::min(memory_bytes, gpu->memory_total_bytes)));
+    }
+  }
+  if (devices.empty()) {
+    return Status(Code::kNotFound, "no GPU server in " + configuration.source + " lends a GPU; see `tendril ls`");
+  }
+  return devices;
+}
+
+}  // namespace
+
+PciAddress parse_pci(const std::string& text) {
+  PciAddress address;
+  size_t dot = text.find('.');
+  if (dot != std::string::npos && !parse_hex(text.substr(dot + 1), &address.function)) return {};
+  std::string rest = text.substr(0, dot);
+  size_t last = rest.rfind(':');
+  if (last == std::string::npos || !parse_hex(rest.substr(last + 1), &address.device)) return {};
+  rest.resize(last);
+  size_t first = rest.find(':');
+  if (first != std::string::npos && !parse_hex(rest.substr(0, first), &address.domain)) return {};
+  if (!parse_hex(first == std::string::npos ? rest : rest.substr(first + 1), &address.bus)) return {};
+  address.valid = true;
+  return address;
+}
+
+Result<std::vector<Device>> map_devices(const Configuration& configuration, const std::vector<ServerView>& views, const Self& self) {
+  std::vector<Device> devices;
+  if (!configuration.leased()) devices = own(views, self);
+  if (devices.empty()) {
+    Result<std::vector<Device>> mapped = configuration.leased() ? leased(configuration, views, self) : expected(configuration, views);
+    if (!mapped.ok()) return mapped;
+    devices = mapped.take();
+  }
+  for (uint32_t i = 0; i < devices.size(); ++i) devices[i].index = i;
+  return devices;
+}
+
+}  // namespace tendril::client::nvml
