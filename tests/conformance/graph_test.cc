@@ -320,6 +320,66 @@ TEST_F(GraphTest, ExecKernelNodeSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 23u);
 }
 
+TEST_F(GraphTest, MemsetNodeGetAndSetParams) {
+  Buffer data(1024);
+  CUgraphNode node = add_memset(data, 4);
+  CUDA_MEMSET_NODE_PARAMS params = {};
+  OK(cuGraphMemsetNodeGetParams(node, &params));
+  EXPECT_EQ(params.dst, CUdeviceptr{data});
+  EXPECT_EQ(params.value, 4u);
+  EXPECT_EQ(params.width, 256u);
+  params.value = 6;
+  OK(cuGraphMemsetNodeSetParams(node, &params));
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 6u);
+  params.value = 8;
+  OK(cuGraphExecMemsetNodeSetParams(exec_, node, &params, context_));
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 8u);
+}
+
+TEST_F(GraphTest, MemcpyNodeGetAndSetParams) {
+  Buffer a(1024), b(1024), out(1024);
+  OK(cuMemsetD32_v2(a, 1, 256));
+  OK(cuMemsetD32_v2(b, 2, 256));
+  CUDA_MEMCPY3D copy = {};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = a;
+  copy.dstDevice = out;
+  copy.WidthInBytes = copy.srcPitch = copy.dstPitch = 1024;
+  copy.Height = copy.Depth = copy.srcHeight = copy.dstHeight = 1;
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &copy, context_));
+  CUDA_MEMCPY3D got = {};
+  OK(cuGraphMemcpyNodeGetParams(node, &got));
+  EXPECT_EQ(got.WidthInBytes, 1024u);
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(out, 1)[0], 1u);
+  copy.srcDevice = b;
+  OK(cuGraphExecMemcpyNodeSetParams(exec_, node, &copy, context_));
+  run();
+  EXPECT_EQ(read_words(out, 1)[0], 2u);
+}
+
+TEST_F(GraphTest, HostNodeGetAndSetParams) {
+  int first = 0, second = 0;
+  auto count = [](void* counter) { ++*static_cast<int*>(counter); };
+  CUDA_HOST_NODE_PARAMS params = {count, &first}, got = {};
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddHostNode(&node, graph_, nullptr, 0, &params));
+  OK(cuGraphHostNodeGetParams(node, &got));
+  EXPECT_EQ(got.userData, &first);
+  instantiate();
+  run();
+  params.userData = &second;
+  OK(cuGraphExecHostNodeSetParams(exec_, node, &params));
+  run();
+  EXPECT_EQ(first, 1);
+  EXPECT_EQ(second, 1);
+}
+
 TEST_F(GraphTest, ExecUpdate) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
