@@ -62,7 +62,7 @@ void parse_faults(const char* text) {
     FaultRule rule;
     rule.name = item.substr(0, first);
     rule.nth = strtoull(item.c_str() + first + 1, nullptr, 10);
-    rule.code = static_cast<CUresult>(atoi(item.c_str() + second + 1));
+    rule.code = static_cast<CUresult>(strtol(item.c_str() + second + 1, nullptr, 10));
     fault_rules().push_back(std::move(rule));
   }
 }

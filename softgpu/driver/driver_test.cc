@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "softgpu/driver/entry.h"
-
-#define DECLARE(symbol, result, args, names) extern "C" result symbol args;
-TENDRIL_CUDA_FUNCTIONS(DECLARE)
-#undef DECLARE
+#include "softgpu/driver/prototypes.h"
 
 namespace tendril::softgpu {
 namespace {

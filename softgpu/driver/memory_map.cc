@@ -180,7 +180,13 @@ void MemoryMap::free_context(CUcontext context) {
     }
     changed();
   }
-  std::unique_lock running(execution_);
+  // Arenas stay mapped; only memory that is not ours may vanish under a kernel of another context.
+  bool foreign = false;
+  for (const Allocation& each : gone) {
+    foreign |= each.kind == MemoryKind::kRegistered || each.kind == MemoryKind::kImported;
+  }
+  std::unique_lock running(execution_, std::defer_lock);
+  if (foreign) running.lock();
   for (const Allocation& each : gone) free(each);
 }
 

@@ -68,7 +68,7 @@ CUresult MemoryMap::unreserve(uint64_t address, uint64_t bytes) {
 
 CUresult MemoryMap::map(uint64_t address, uint64_t bytes, int file, uint64_t offset,
                         uint64_t handle, int device) {
-  std::unique_lock running(execution_);
+  // No kernel touches these pages yet, so running ones need not be waited for.
   std::unique_lock guard(lock_);
   Reservation* range = reservation_locked(address, bytes);
   if (range == nullptr) return CUDA_ERROR_INVALID_VALUE;
