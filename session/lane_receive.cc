@@ -146,8 +146,8 @@ void LaneImpl::wake_all_sleepers() {
 void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
   auto over = [&] { return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost(); };
-  uint64_t spin_ns = uint64_t(may_lead ? (wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs)
-                                       : wait_spin_us_) * 1000;
+  // Short for transfers as well: they are long, and the receivers need the processors.
+  uint64_t spin_ns = uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
   while (!over()) {
     if (may_lead && try_lead()) {
       lead_for(*waiter);
@@ -297,7 +297,7 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
   uint64_t transfer;
   if (bytes != sizeof transfer) return violation("a transfer frame's length");
   std::memcpy(&transfer, body, sizeof transfer);
-  uint64_t until = base::now_ns() + uint64_t(wait_spin_us_) * 1000;
+  uint64_t until = base::now_ns() + uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
   for (;;) {
     uint32_t seen = incoming_event_.read();
     {

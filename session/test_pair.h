@@ -19,7 +19,7 @@
 
 namespace tendril::session {
 
-inline constexpr const char* kTestTransports[] = {"unix", "tcp", "shm", "loopback"};
+inline constexpr const char* kTestTransports[] = {"unix", "tcp", "shm", "loopback", "shaped"};
 
 enum TestCall : uint16_t {
   kEcho = 1, kCount, kCounted, kDeliver, kNothing, kTake, kGive, kDiscard, kFailTransfer, kPush, kEnd, kSlow,

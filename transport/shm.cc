@@ -199,8 +199,9 @@ class ShmChannel final : public Channel, public OutgoingRing {
 
   void shutdown() override {
     down_.store(true, std::memory_order_seq_cst);
+    // Both first: who wakes looks at either.
+    for (Indices* indices : {out_.indices, in_.indices}) indices->closed.store(1, std::memory_order_seq_cst);
     for (Indices* indices : {out_.indices, in_.indices}) {
-      indices->closed.store(1, std::memory_order_seq_cst);
       for (std::atomic<uint32_t>* word : {&indices->reader_sleeps, &indices->writer_sleeps}) {
         word->store(0, std::memory_order_seq_cst);
         base::futex_wake(word, INT32_MAX, true);

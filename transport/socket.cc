@@ -79,9 +79,10 @@ class SocketChannel final : public Channel {
     return Status(Code::kClosed, "the peer closed the connection");
   }
 
-  void wait_for(short events, int timeout_ms) {
+  // What happened, 0 for nothing.
+  short wait_for(short events, int timeout_ms) {
     pollfd p{fd_.get(), events, 0};
-    poll(&p, 1, timeout_ms);
+    return poll(&p, 1, timeout_ms) > 0 ? p.revents : short(0);
   }
 
   Result<size_t> some(Parts* rest, int timeout_ms) {
@@ -98,7 +99,9 @@ class SocketChannel final : public Channel {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return closed();
       if (timeout_ms == 0 || deadline.passed()) return size_t(0);
-      wait_for(POLLOUT, deadline.left_ms());
+      // A peer that ended its side reads no more; TCP alone would let us fill its buffer and wait for ever.
+      short events = wait_for(POLLOUT | POLLRDHUP, deadline.left_ms());
+      if (events != 0 && (events & POLLOUT) == 0) return closed();
     }
   }
 

@@ -10,10 +10,15 @@
 #include <memory>
 #include <vector>
 
+#include "transport/faulty.h"
+#include "transport/shaped.h"
 #include "transport/shm.h"
 #include "transport/socket.h"
 
 namespace tendril::transport {
+
+// "shaped": a unix socket with 100 us each way and 4 GB/s; "faulty": one that moves bytes in shreds.
+inline constexpr const char* kTransports[] = {"unix", "tcp", "shm", "loopback", "shaped", "faulty"};
 
 struct ChannelSet {
   std::unique_ptr<Channel> command;
@@ -56,7 +61,14 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
   auto one = [&](std::unique_ptr<Channel>* there) {
     if (strcmp(name, "tcp") == 0) return tcp_pair(there);
     if (strcmp(name, "loopback") == 0) return loopback_pair(there).take();
-    return unix_pair(there).take();
+    std::unique_ptr<Channel> here = unix_pair(there).take();
+    if (strcmp(name, "shaped") == 0) return shaped(std::move(here), {100, 4'000'000'000});
+    if (strcmp(name, "faulty") == 0) {
+      Faults faults;
+      faults.short_pieces = true;
+      return faulty(std::move(here), faults);
+    }
+    return here;
   };
   client->command = one(&worker->command);
   for (size_t i = 0; i < bulk; ++i) {

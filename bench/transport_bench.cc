@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lane and service beside bare sockets, in the same run on the same machine: round trip, cost of an enqueued call, calls per second,
+// bulk bandwidth each way. The ratios are what counts; the absolute figures belong to the machine. Medians over rounds.
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "session/lane.h"
+#include "session/service.h"
+#include "transport/test_channels.h"
+
+namespace {
+
+using namespace tendril;  // NOLINT: a program
+using transport::ChannelSet;
+
+constexpr int kRounds = 5;
+constexpr int kTrips = 20000;
+constexpr uint64_t kCalls = 2'000'000;
+constexpr uint64_t kBulkBytes = 64u << 20;
+constexpr int kBulkTimes = 8;
+constexpr uint32_t kSpinUs = 1'000'000;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Silent : session::LaneEvents {
+  bool accepts_delivery(uint64_t, uint64_t) override { return false; }
+  void output(const char*, size_t) override {}
+  void callback(const uint8_t*, size_t) override {}
+  void sticky_error(int32_t, const char*, size_t) override {}
+  void lost(const base::Status& why) override {
+    if (!over) fprintf(stderr, "lost: %s\n", why.message().c_str());
+  }
+  bool over = false;
+};
+
+enum : uint16_t { kPing = 1, kSink = 2, kTake = 3, kGive = 4, kTakeSlowly = 5 };
+
+class Worker {
+ public:
+  Worker(const char* transport, size_t bulk) {
+    ChannelSet client, worker;
+    transport::make_channels(transport, bulk, &client, &worker);
+    pool_.resize(size_t(64) * wire::kChunkBytesMax);
+    lane = session::Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
+    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), {pool_.data(), 64});
+    source_.assign(kBulkBytes, 1);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~Worker() {
+    events.over = true;
+    lane->close(1000);
+    thread_.join();
+  }
+  session::Reply call(uint16_t opcode, const void* body, uint32_t bytes) {
+    uint32_t id = lane->new_reply_id();
+    post(opcode, body, bytes, id);
+    return lane->wait(id);
+  }
+  void post(uint16_t opcode, const void* body, uint32_t bytes, uint32_t reply_id) {
+    uint8_t* at = lane->begin(opcode, 0, bytes, reply_id);
+    memcpy(at, body, bytes);
+    lane->commit();
+  }
+  Silent events;
+  std::unique_ptr<session::Lane> lane;
+
+ private:
+  void run() {
+    for (;;) {
+      auto call = service_->next({kSpinUs, -1});
+      if (!call.ok()) break;
+      uint64_t ask[2] = {};
+      memcpy(ask, call->body, std::min<size_t>(call->bytes, sizeof ask));
+      if (call->opcode == kPing) service_->reply(call->reply_id, 0, call->body, call->bytes);
+      if (call->opcode == kTake) {
+        uint64_t got = 0;
+        session::Piece piece;
+        while (got < ask[1] && service_->take(ask[0], &piece)) {
+          got += piece.bytes;
+          service_->release(piece);
+        }
+        service_->reply(call->reply_id, 0, nullptr, 0);
+      }
+      if (call->opcode == kGive) {
+        service_->send_bulk(ask[0], 0, source_.data(), ask[1]);
+        service_->transfer_sent(ask[0]);
+      }
+    }
+    service_.reset();
+  }
+  std::vector<uint8_t> pool_, source_;
+  std::unique_ptr<session::Service> service_;
+  std::thread thread_;
+};
+
+// Bare channels: what the same machine does with nothing on top.
+double bare_trip_us(const char* transport) {
+  ChannelSet a, b;
+  transport::make_channels(transport, 0, &a, &b);
+  std::thread echo([&] {
+    char message[64];
+    for (int i = 0; i < kTrips; ++i) {
+      if (!b.command->receive(message, 64, 64, {kSpinUs, -1}).ok()) return;
+      iovec part{message, 64};
+      if (!b.command->send(&part, 1).ok()) return;
+    }
+  });
+  char message[64] = {};
+  uint64_t start = base::now_ns();
+  for (int i = 0; i < kTrips; ++i) {
+    iovec part{message, 64};
+    (void)a.command->send(&part, 1);
+    (void)a.command->receive(message, 64, 64, {kSpinUs, -1});
+  }
+  double us = double(base::now_ns() - start) / 1000.0 / kTrips;
+  echo.join();
+  return us;
+}
+
+double lane_trip_us(Worker& worker) {
+  char body[48] = {};
+  uint64_t start = base::now_ns();
+  for (int i = 0; i < kTrips; ++i) worker.call(kPing, body, sizeof body);
+  return double(base::now_ns() - start) / 1000.0 / kTrips;
+}
+
+// n bare connections, a thread on each end of each; sends of 1 MiB, received in whole chunks as bulk channels do.
+double bare_bulk_gbs(const char* transport, size_t n) {
+  ChannelSet a, b;
+  transport::make_channels(transport, n, &a, &b);
+  uint64_t each = kBulkBytes * kBulkTimes / n;
+  std::vector<std::thread> threads;
+  uint64_t start = base::now_ns();
+  for (size_t i = 0; i < n; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<uint8_t> data(kBulkBytes / n);
+      for (uint64_t done = 0; done < each; done += 1u << 20) {
+        iovec part{data.data() + done % data.size(), 1u << 20};
+        if (!a.bulk[i]->send(&part, 1).ok()) return;
+      }
+    });
+    threads.emplace_back([&, i] {
+      std::vector<uint8_t> data(16u << 20);
+      for (uint64_t done = 0; done < each; done += 1u << 20) {
+        if (!b.bulk[i]->receive(data.data() + done % data.size(), 1u << 20, 1u << 20, {0, -1}).ok()) return;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return double(each * n) / double(base::now_ns() - start);
+}
+
+double bulk_out_gbs(Worker& worker, std::vector<uint8_t>& data) {
+  uint64_t start = base::now_ns();
+  for (int i = 0; i < kBulkTimes; ++i) {
+    uint64_t ask[2] = {worker.lane->new_transfer_id(), data.size()};
+    uint32_t id = worker.lane->new_reply_id();
+    worker.post(kTake, ask, sizeof ask, id);
+    worker.lane->send_bulk(ask[0], data.data(), data.size());
+    worker.lane->wait(id);
+  }
+  return double(data.size() * kBulkTimes) / double(base::now_ns() - start);
+}
+
+double bulk_in_gbs(Worker& worker, std::vector<uint8_t>& data) {
+  uint64_t start = base::now_ns();
+  for (int i = 0; i < kBulkTimes; ++i) {
+    uint64_t ask[2] = {worker.lane->new_transfer_id(), data.size()};
+    worker.lane->expect_bulk(ask[0], data.data(), data.size());
+    worker.post(kGive, ask, sizeof ask, 0);
+    worker.lane->wait_bulk(ask[0]);
+  }
+  return double(data.size() * kBulkTimes) / double(base::now_ns() - start);
+}
+
+struct Enqueue {
+  double ns, million_per_s;
+};
+Enqueue enqueue(Worker& worker) {
+  char body[48] = {};
+  uint64_t start = base::now_ns();
+  // What a caller pays for a burst that the ring can hold, and the rate that the whole path sustains.
+  constexpr uint64_t kBurst = 20'000;
+  for (uint64_t i = 0; i < kBurst; ++i) worker.post(kSink, body, sizeof body, 0);
+  double ns = double(base::now_ns() - start) / kBurst;
+  for (uint64_t i = kBurst; i < kCalls; ++i) worker.post(kSink, body, sizeof body, 0);
+  worker.call(kPing, body, sizeof body);
+  return {ns, double(kCalls) * 1000.0 / double(base::now_ns() - start)};
+}
+
+void compare(const char* transport, size_t channels) {
+  std::vector<double> bare_trip, trip, ns, rate, bare_bulk, out, in;
+  std::vector<uint8_t> data(kBulkBytes, 3);
+  for (int round = 0; round < kRounds; ++round) {
+    bare_trip.push_back(bare_trip_us(transport));
+    bare_bulk.push_back(bare_bulk_gbs(transport, channels));
+    Worker worker(transport, channels);
+    trip.push_back(lane_trip_us(worker));
+    Enqueue e = enqueue(worker);
+    ns.push_back(e.ns);
+    rate.push_back(e.million_per_s);
+    out.push_back(bulk_out_gbs(worker, data));
+    in.push_back(bulk_in_gbs(worker, data));
+  }
+  printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport, median(bare_trip), median(trip),
+         median(trip) / median(bare_trip));
+  printf("%-9s enqueue 64 B      burst %6.0f ns   sustained %6.2f M calls/s\n", transport, median(ns), median(rate));
+  printf("%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n", transport, channels,
+         median(bare_bulk), median(out), median(out) / median(bare_bulk), median(in), median(in) / median(bare_bulk));
+  fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  setenv("TENDRIL_WAIT_SPIN_US", "1000000", 0);
+  size_t channels = argc > 2 ? size_t(atoi(argv[2])) : 2;
+  for (const char* transport : {"tcp", "unix", "shm"}) {
+    if (argc > 1 && strcmp(argv[1], transport) != 0 && strcmp(argv[1], "all") != 0) continue;
+    compare(transport, channels);
+  }
+  return 0;
+}
