@@ -107,15 +107,15 @@ def entry(spec, name, signature):
         lines.append(f'  return tendril::client::cuda::refused({index}, "{call.reason}");')
     else:
         if strip_per_thread(name) != name:
-            lines.append("  tendril::client::cuda::PerThreadDefault per_thread;")
-        lines.append(f"  tendril::client::cuda::Count count({index});")
+            lines.append("  tendril::client::cuda::PerThreadDefault tendril_per_thread;")
+        lines.append(f"  tendril::client::cuda::Count tendril_count({index});")
         names = signature.names
         mine = [p.ctype for p in signature.params]
         theirs = [p.ctype for p in call.signature.params]
         if mine != theirs:
             names = ", ".join(f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name
                               for p, t in zip(signature.params, theirs))
-        lines.append(f"  return count.done(tendril::client::cuda::{body}({names}));")
+        lines.append(f"  return tendril_count.done(tendril::client::cuda::{body}({names}));")
     lines.append("}")
     return "\n".join(lines) + "\n"
 

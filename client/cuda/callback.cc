@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "client/cuda/bodies.h"
+#include "client/cuda/capture.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -19,13 +20,18 @@ struct HostFunction {
   CUstream stream = nullptr;
   void* data = nullptr;
   Session* session = nullptr;
+  bool persistent = false;  // captured: every replay of the graph runs it again
+};
+
+struct Ready {
+  uint64_t token, invocation;
 };
 
 struct Callbacks {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
   std::unordered_map<uint64_t, HostFunction> waiting;
-  std::deque<uint64_t> ready;
+  std::deque<Ready> ready;
   uint64_t next = 1;
   bool running = false;
 };
@@ -36,11 +42,11 @@ Callbacks* callbacks() {
   return all;
 }
 
-void run_one(const HostFunction& item, uint64_t token) {
+void run_one(const HostFunction& item, uint64_t invocation) {
   if (item.function != nullptr) item.function(item.data);
   if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
   wire::cuda::host_function_done_request m;
-  m.token = token;
+  m.invocation = invocation;
   item.session->enqueue(nullptr, m);
   item.session->lane->flush();
 }
@@ -50,16 +56,16 @@ void* callback_thread(void*) {
   for (;;) {
     pthread_mutex_lock(&all->mutex);
     while (all->ready.empty()) pthread_cond_wait(&all->arrived, &all->mutex);
-    const uint64_t token = all->ready.front();
+    const auto [token, invocation] = all->ready.front();
     all->ready.pop_front();
     auto it = all->waiting.find(token);
     const bool known = it != all->waiting.end();
     const HostFunction item = known ? it->second : HostFunction{};
     pthread_mutex_unlock(&all->mutex);
     if (!known) continue;  // a token we never gave, or one already run
-    run_one(item, token);
+    run_one(item, invocation);
     pthread_mutex_lock(&all->mutex);
-    all->waiting.erase(token);
+    if (!item.persistent) all->waiting.erase(token);
     pthread_mutex_unlock(&all->mutex);
   }
   return nullptr;
@@ -84,6 +90,7 @@ CUresult launch(CUstream hStream, HostFunction item) {
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   item.session = c->session;
+  item.persistent = is_capturing(s);
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
   const bool started = start_thread(all);
@@ -95,15 +102,16 @@ CUresult launch(CUstream hStream, HostFunction item) {
   wire::cuda::host_function_request m;
   m.stream = stream_wire_id(s);
   m.token = token;
+  m.persistent = item.persistent;
   return c->session->enqueue(c, m);
 }
 
 }  // namespace
 
-void run_callback(Session*, uint64_t token) {
+void run_callback(Session*, uint64_t token, uint64_t invocation) {
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
-  all->ready.push_back(token);
+  all->ready.push_back({token, invocation});
   pthread_cond_signal(&all->arrived);
   pthread_mutex_unlock(&all->mutex);
 }
@@ -111,7 +119,8 @@ void run_callback(Session*, uint64_t token) {
 bool callbacks_pending() {
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
-  const bool pending = !all->waiting.empty();
+  bool pending = false;
+  for (const auto& entry : all->waiting) pending |= !entry.second.persistent;
   pthread_mutex_unlock(&all->mutex);
   return pending;
 }

@@ -9,7 +9,7 @@
 namespace tendril::client::cuda {
 
 // Called by whichever thread received the request: hands it to the callback thread.
-void run_callback(Session* session, uint64_t token);
+void run_callback(Session* session, uint64_t token, uint64_t invocation);
 // Are host functions pending that may still write host memory?
 bool callbacks_pending();
 

@@ -9,6 +9,7 @@
 #include "client/cuda/callback.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
+#include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -83,10 +84,21 @@ void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes)
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
+// Memory that kernels write through its own address: what runs before the copy must be seen by it, and not be undone by it.
+CUresult settle_mirror(Context* c, const void* host, CopyStream on) {
+  Range range;
+  if (g_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(host), &range) || !range.mirrored) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  mirror_after_wait(c->session, c);
+  return CUDA_SUCCESS;
+}
+
 // Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still write it
 // (an asynchronous read-back, a host function) must be over before we take our snapshot.
 CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
   Range range;
+  TENDRIL_TRY(settle_mirror(c, source, on));
   if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
   if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
@@ -163,6 +175,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   c = context_for(c, source);
   session::Lane* lane = c->session->lane.get();
   Range range;
+  TENDRIL_TRY(settle_mirror(c, destination, on));
   if (on.async && is_host_range(reinterpret_cast<uint64_t>(destination), bytes, &range)) {
     wire::cuda::copy_from_device_async_request m;
     m.source = source;
@@ -221,6 +234,7 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
   if (from_device) return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
   // Host to host still takes its turn in the stream.
   TENDRIL_TRY(synchronize_stream(c, on.stream));
+  mirror_after_wait(c->session, c);
   memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
   return CUDA_SUCCESS;
 }

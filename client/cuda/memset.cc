@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memset family: one record without reply, whatever the width and shape.
 #include "client/cuda/memory.h"
+#include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -32,6 +33,7 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   m.height = shape.height;
   m.stream = async || s != nullptr ? stream_wire_id(s) : 0;
   Context* at = range.context != nullptr && range.session != c->session ? range.context : c;
+  mirror_before_work(at->session, at);
   return at->session->enqueue(at, m);
 }
 

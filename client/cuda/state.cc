@@ -68,10 +68,10 @@ void Session::output(const char* text, size_t bytes) {
 }
 
 void Session::callback(const uint8_t* body, size_t bytes) {
-  uint64_t token = 0;
-  if (bytes < sizeof token) return;
-  memcpy(&token, body, sizeof token);
-  run_callback(this, token);
+  uint64_t words[2] = {};  // token, invocation
+  if (bytes < sizeof words) return;
+  memcpy(words, body, sizeof words);
+  run_callback(this, words[0], words[1]);
 }
 
 void Session::sticky_error(int32_t result, const char* text, size_t bytes) {

@@ -6,8 +6,11 @@
 
 namespace tendril::worker::cuda {
 
-CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token) {
+CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent) {
   auto request = std::make_unique<Request>(Request{this, token});
+  if (persistent) {  // part of a graph: it may run any number of times, and lives as long as the worker
+    return driver->cuLaunchHostFunc(stream, run, request.release());
+  }
   const CUresult result = driver->cuLaunchHostFunc(stream, [](void* data) {
     std::unique_ptr<Request> mine(static_cast<Request*>(data));
     run(mine.get());
@@ -24,19 +27,22 @@ void Callbacks::run(void* data) {
 void Callbacks::ask_and_sleep(uint64_t token) {
   pthread_mutex_lock(&mutex_);
   const bool ended = ended_;
-  if (!ended) waiting_.insert(token);
+  const uint64_t invocation = next_++;
+  if (!ended) waiting_.insert(invocation);
   pthread_mutex_unlock(&mutex_);
   if (ended) return;
-  service_->push(wire::FrameKind::kCallback, 0, &token, sizeof token);
+  before_();
+  const uint64_t words[2] = {token, invocation};
+  service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   service_->flush();
   pthread_mutex_lock(&mutex_);
-  while (!ended_ && waiting_.count(token) != 0) pthread_cond_wait(&changed_, &mutex_);
+  while (!ended_ && waiting_.count(invocation) != 0) pthread_cond_wait(&changed_, &mutex_);
   pthread_mutex_unlock(&mutex_);
 }
 
-void Callbacks::done(uint64_t token) {
+void Callbacks::done(uint64_t invocation) {
   pthread_mutex_lock(&mutex_);
-  waiting_.erase(token);
+  waiting_.erase(invocation);
   pthread_cond_broadcast(&changed_);
   pthread_mutex_unlock(&mutex_);
 }

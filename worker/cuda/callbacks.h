@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include <cstdint>
+#include <functional>
 #include <set>
 
 #include "gpu/driver.h"
@@ -15,9 +16,10 @@ namespace tendril::worker::cuda {
 
 class Callbacks {
  public:
-  explicit Callbacks(session::Service* service) : service_(service) {}
-  CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token);
-  void done(uint64_t token);
+  // `before`: what the client must see before its function runs (finished copies into its memory).
+  Callbacks(session::Service* service, std::function<void()> before) : service_(service), before_(std::move(before)) {}
+  CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent);
+  void done(uint64_t invocation);
   void end();
   // What the driver calls, also for host nodes of graphs: user data is a Request made by `request`.
   struct Request {
@@ -29,6 +31,8 @@ class Callbacks {
  private:
   void ask_and_sleep(uint64_t token);
   session::Service* service_;
+  std::function<void()> before_;
+  uint64_t next_ = 1;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
   std::set<uint64_t> waiting_;

@@ -9,6 +9,7 @@
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/module.h"
+#include "worker/cuda/mirror.h"
 #include "worker/cuda/module_store.h"
 #include "worker/cuda/output.h"
 #include "worker/cuda/waits.h"
@@ -29,9 +30,10 @@ std::string store_directory() {
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
                    wire::AccountingPage* accounting)
     : driver_(driver), service_(service), assignment_(assignment), charge_(assignment, accounting),
-      callbacks_(std::make_unique<Callbacks>(service)), waiters_(std::make_unique<Waiters>(this)),
+      callbacks_(std::make_unique<Callbacks>(service, [this] { waiters_->deliver_from_callback(); })),
+      waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()), store_(std::make_unique<ModuleStore>(store_directory())),
-      layouts_(std::make_unique<Layouts>()) {}
+      layouts_(std::make_unique<Layouts>()), mirrors_(std::make_unique<Mirrors>()) {}
 
 Executor::~Executor() = default;
 

@@ -41,6 +41,8 @@ class Waiters;
 class Output;
 // Parameter layouts of functions (function.h).
 class Layouts;
+// Copies of the client's mapped host memory (mirror.h).
+class Mirrors;
 
 class Executor {
  public:
@@ -59,6 +61,7 @@ class Executor {
   Output& output() { return *output_; }
   ModuleStore& store() { return *store_; }
   Layouts& layouts() { return *layouts_; }
+  Mirrors& mirrors() { return *mirrors_; }
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
@@ -131,6 +134,7 @@ class Executor {
   std::unique_ptr<Output> output_;
   std::unique_ptr<ModuleStore> store_;
   std::unique_ptr<Layouts> layouts_;
+  std::unique_ptr<Mirrors> mirrors_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -53,11 +53,11 @@ CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  return w.callbacks().launch(&w.driver(), stream, m.token);
+  return w.callbacks().launch(&w.driver(), stream, m.token, m.persistent != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::host_function_done_request& m) {
-  w.callbacks().done(m.token);
+  w.callbacks().done(m.invocation);
   return CUDA_SUCCESS;
 }
 

@@ -42,14 +42,28 @@ void Waiters::add(const Wait& wait) {
     return;
   }
   // An idle context answers at once; otherwise a thread sleeps, as the other client threads' calls must go on.
+  hand_over(mine);
+}
+
+void Waiters::hand_over(const Wait& wait) {
   pthread_mutex_lock(&mutex_);
-  sleeping_.push_back(mine);
+  sleeping_.push_back(wait);
   const bool start = sleeping_.size() > idle_threads_;
   pthread_cond_signal(&handed_over_);
   pthread_mutex_unlock(&mutex_);
-  if (!start) return;
   pthread_t thread;
-  if (pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
+  if (start && pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
+}
+
+void Waiters::deliver_from_callback() {
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  bool done = false;
+  Wait job;
+  job.delivered = &done;
+  hand_over(job);
+  pthread_mutex_lock(&mutex_);
+  while (!done) pthread_cond_wait(&delivered_, &mutex_);
+  pthread_mutex_unlock(&mutex_);
 }
 
 void Waiters::poll() {
@@ -69,13 +83,7 @@ void Waiters::poll() {
       complete(wait, result);
       continue;
     }
-    pthread_mutex_lock(&mutex_);
-    sleeping_.push_back(wait);
-    const bool start = sleeping_.size() > idle_threads_;
-    pthread_cond_signal(&handed_over_);
-    pthread_mutex_unlock(&mutex_);
-    pthread_t thread;
-    if (start && pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
+    hand_over(wait);
   }
 }
 
@@ -95,6 +103,14 @@ void* Waiters::thread_main(void* self) {
 }
 
 void Waiters::sleep_until_done(const Wait& wait) {
+  if (wait.delivered != nullptr) {
+    deliver();
+    pthread_mutex_lock(&mutex_);
+    *wait.delivered = true;
+    pthread_cond_broadcast(&delivered_);
+    pthread_mutex_unlock(&mutex_);
+    return;
+  }
   gpu::Driver& d = executor_->driver();
   d.cuCtxSetCurrent(wait.driver_context);
   CUresult result = CUDA_ERROR_UNKNOWN;

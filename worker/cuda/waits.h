@@ -28,6 +28,8 @@ struct Wait {
   uint64_t bytes = 0;
   uint64_t transfer = 0;
   CUevent own_event = nullptr;
+  // Only deliver, then set this: for callers on a driver's callback thread, where the driver may not be called.
+  bool* delivered = nullptr;
 };
 
 // A copy into the client's pinned memory, delivered before any reply that could tell it is done.
@@ -59,6 +61,8 @@ class Waiters {
   void add_delivery(const Delivery& delivery);
   // Sends every delivery that is complete. Any thread; the context must be current.
   void deliver();
+  // The same from a driver's callback thread.
+  void deliver_from_callback();
   // Waits for and sends all of them (a context ends).
   void deliver_all();
 
@@ -73,6 +77,7 @@ class Waiters {
   static void* thread_main(void* self);
   void sleep_until_done(const Wait& wait);
   void complete(const Wait& wait, CUresult result);
+  void hand_over(const Wait& wait);
   CUresult query(const Wait& wait);
 
   Executor* executor_;
@@ -80,6 +85,7 @@ class Waiters {
   std::vector<Wait> polled_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
+  pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
   std::deque<Wait> sleeping_;
   unsigned idle_threads_ = 0;
   pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;

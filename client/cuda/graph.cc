@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes, instantiation variants, updates.
+#include <string.h>
+
+#include "client/cuda/function.h"
+#include "client/cuda/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+CUresult need(Kind kind, uint64_t handle, Object** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = find_object(kind, handle);
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUgraphNode node_handle(Session* session, uint64_t wire_id) {
+  Object* node = wire_id != 0 ? known_object(Kind::kNode, session, nullptr, wire_id) : nullptr;
+  return node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr;
+}
+
+enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
+
+// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count entries are written, the rest nulled.
+CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges, size_t* count) {
+  Object* object = nullptr;
+  TENDRIL_TRY(need(kind, handle, &object));
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_list_request m;
+  wire::cuda::graph_list_reply r;
+  m.what = static_cast<uint32_t>(what);
+  m.object = object->wire_id;
+  TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), m, r));
+  if (from == nullptr && to == nullptr) {
+    *count = r.from.count;
+    return CUDA_SUCCESS;
+  }
+  const size_t room = *count, have = r.from.count;
+  for (size_t i = 0; i < room; ++i) {
+    if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
+    if (to != nullptr) to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
+    if (edges != nullptr) memset(&edges[i], 0, sizeof edges[i]);
+    if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count) memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
+  }
+  *count = have;
+  return room < have && what == List::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+// Kernel node parameters of all ABI versions, as one.
+struct KernelNode {
+  CUfunction function;
+  uint32_t geometry[8];
+  void** params;
+  void** extra;
+};
+
+template <typename Params>
+KernelNode kernel_node(const Params& p) {
+  return {p.func,
+          {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0},
+          p.kernelParams,
+          p.extra};
+}
+
+CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<uint8_t>* packed) {
+  *function = find_function(k.function);
+  if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (k.extra != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, *function, &error);
+  if (info == nullptr) return error;
+  if (!info->offsets.empty() && k.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  packed->assign(info->param_bytes, 0);
+  for (size_t i = 0; i < info->offsets.size(); ++i) {
+    if (k.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(packed->data() + info->offsets[i], k.params[i], info->sizes[i]);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Function* function = nullptr;
+  std::vector<uint8_t> packed;
+  TENDRIL_TRY(pack(c, k, &function, &packed));
+  CUresult error = CUDA_SUCCESS;
+  m.function = function_wire_id(function, c->session, &error);
+  if (m.function == 0) return error;
+  m.geometry = {k.geometry, 8};
+  m.params = {packed.data(), packed.size()};
+  wire::cuda::graph_kernel_node_reply r;
+  return c->session->call(c, m, r);
+}
+
+CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count, const KernelNode& k) {
+  Object* graph = nullptr;
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < count; ++i) {
+    Object* node = nullptr;
+    TENDRIL_TRY(need(Kind::kNode, handle_value(dependencies[i]), &node));
+    ids.push_back(node->wire_id);
+  }
+  Object* node = create_object(Kind::kNode, graph->session, nullptr);
+  if (node == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 0;
+  m.graph = graph->wire_id;
+  m.node = node->wire_id;
+  m.dependencies = {ids.data(), ids.size()};
+  const CUresult result = send_kernel_node(m, k);
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kNode, node);
+    return result;
+  }
+  *out = handle_cast<CUgraphNode>(node);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_kernel_node(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
+  Object *node = nullptr, *exec = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 1;
+  m.node = node->wire_id;
+  if (hExec != nullptr) {
+    TENDRIL_TRY(need(Kind::kExec, handle_value(hExec), &exec));
+    m.what = 2;
+    m.exec = exec->wire_id;
+  }
+  return send_kernel_node(m, k);
+}
+
+// What cuGraphKernelNodeGetParams points at: kept per node until asked again.
+struct NodeParams {
+  std::vector<uint8_t> values;
+  std::vector<void*> pointers;
+};
+pthread_mutex_t g_params_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+NodeParams* params_of(CUgraphNode node) {
+  static std::unordered_map<CUgraphNode, NodeParams>* all = new std::unordered_map<CUgraphNode, NodeParams>;
+  return &(*all)[node];
+}
+
+template <typename Params>
+CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
+  Object* node = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_kernel_node_get_request m;
+  wire::cuda::graph_kernel_node_get_reply r;
+  m.node = node->wire_id;
+  TENDRIL_TRY(node->session->call(c, m, r));
+  if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
+  const Kind kind = api::id_kind(r.function);
+  Object* object = known_object(kind, node->session, nullptr, r.function);
+  if (object == nullptr) return CUDA_ERROR_UNKNOWN;
+  memset(out, 0, sizeof *out);
+  out->func = handle_cast<CUfunction>(object);
+  out->gridDimX = r.geometry[0];
+  out->gridDimY = r.geometry[1];
+  out->gridDimZ = r.geometry[2];
+  out->blockDimX = r.geometry[3];
+  out->blockDimY = r.geometry[4];
+  out->blockDimZ = r.geometry[5];
+  out->sharedMemBytes = r.geometry[6];
+  const std::vector<uint8_t> values(r.params.begin(), r.params.end());  // `r` dies with the next call
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, static_cast<Function*>(object), &error);
+  if (info == nullptr) return error;
+  if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
+  pthread_mutex_lock(&g_params_mutex);
+  NodeParams* kept = params_of(hNode);
+  kept->values = values;
+  kept->pointers.clear();
+  for (uint32_t offset : info->offsets) kept->pointers.push_back(kept->values.data() + offset);
+  out->kernelParams = kept->pointers.empty() ? nullptr : kept->pointers.data();
+  pthread_mutex_unlock(&g_params_mutex);
+  return CUDA_SUCCESS;
+}
+
+CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
+  if (error_node != nullptr) *error_node = nullptr;
+  if (log != nullptr && bytes != 0) log[0] = 0;
+  return cuGraphInstantiateWithFlags(exec, graph, 0);
+}
+
+}  // namespace
+
+CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Object* exec = find_object(Kind::kExec, handle_value(hGraph));
+  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s != nullptr) c = s->context;
+  if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
+  mirror_before_work(c->session, c);
+  wire::cuda::graph_launch_request m;
+  m.exec = exec->wire_id;
+  m.stream = stream_wire_id(s);
+  return c->session->enqueue(c, m);
+}
+
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+  return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+  return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = cuGraphInstantiateWithFlags(phGraphExec, hGraph, params->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  params->hErrNode_out = nullptr;
+  params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
+    return cuGraphUpload(*phGraphExec, params->hUploadStream);
+  }
+  return result;
+}
+
+CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
+  return list(List::kNodes, Kind::kGraph, handle_value(hGraph), nodes, nullptr, nullptr, numNodes);
+}
+CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
+  return list(List::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr, nullptr, numRootNodes);
+}
+CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
+  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr, numEdges);
+}
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData, size_t* numEdges) {
+  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData, numEdges);
+}
+CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr, numDependencies);
+}
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData, size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, edgeData, numDependencies);
+}
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes, size_t* numDependentNodes) {
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr, numDependentNodes);
+}
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes, CUgraphEdgeData* edgeData,
+                                         size_t* numDependentNodes) {
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, edgeData, numDependentNodes);
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  KernelNode k = kernel_node(*nodeParams);
+  if (k.function == nullptr) k.function = reinterpret_cast<CUfunction>(nodeParams->kern);
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, k);
+}
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, kernel_node(*nodeParams));
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) { return get_kernel_node(hNode, nodeParams); }
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) { return get_kernel_node(hNode, nodeParams); }
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(nullptr, hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(nullptr, hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
+  Object *exec = nullptr, *graph = nullptr;
+  TENDRIL_TRY(need(Kind::kExec, handle_value(hGraphExec), &exec));
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_update_request m;
+  wire::cuda::graph_update_reply r;
+  m.exec = exec->wire_id;
+  m.graph = graph->wire_id;
+  const CUresult result = exec->session->call(static_cast<const Context*>(nullptr), m, r);
+  resultInfo->result = static_cast<CUgraphExecUpdateResult>(r.outcome);
+  resultInfo->errorNode = node_handle(exec->session, r.node);
+  resultInfo->errorFromNode = node_handle(exec->session, r.from);
+  return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out, CUgraphExecUpdateResult* updateResult_out) {
+  CUgraphExecUpdateResultInfo info;
+  memset(&info, 0, sizeof info);
+  const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
+  if (updateResult_out != nullptr) *updateResult_out = info.result;
+  return result;
+}
+
+}  // namespace tendril::client::cuda

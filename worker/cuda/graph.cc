@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of the `op` lines of api/cuda/graph.spec.
+#include <cstring>
+
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/function.h"
+#include "worker/cuda/scope.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr size_t kNodesMax = 1u << 20;
+
+CUresult list_edges(Executor& w, Scope& s, CUgraph graph, wire::cuda::graph_list_reply& r) {
+  size_t count = 0;
+  CUresult result = w.driver().cuGraphGetEdges(graph, nullptr, nullptr, &count);
+  if (result != CUDA_SUCCESS || count > kNodesMax) return result;
+  CUgraphNode* from = s.scratch<CUgraphNode>(count);
+  CUgraphNode* to = s.scratch<CUgraphNode>(count);
+  if (!s.ok()) return s.error();
+  if (count != 0) result = w.driver().cuGraphGetEdges(graph, from, to, &count);
+  r.from = s.ids(Kind::kNode, from, count);
+  r.to = s.ids(Kind::kNode, to, count);
+  return result;
+}
+
+// Asks for a count, then for the nodes.
+template <typename Ask>
+CUresult list_nodes(Scope& s, wire::cuda::graph_list_reply& r, Ask ask) {
+  size_t count = 0;
+  CUresult result = ask(nullptr, &count);
+  if (result != CUDA_SUCCESS || count > kNodesMax) return result;
+  CUgraphNode* nodes = s.scratch<CUgraphNode>(count);
+  if (!s.ok()) return s.error();
+  if (count != 0) result = ask(nodes, &count);
+  r.from = s.ids(Kind::kNode, nodes, count);
+  return result;
+}
+
+}  // namespace
+
+CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
+  Scope s(w);
+  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
+  CUstream stream = s.stream(m.stream);
+  if (!s.ok()) return s.error();
+  return w.driver().cuGraphLaunch(exec, stream);
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda::graph_list_reply& r) {
+  Scope s(w);
+  gpu::Driver& d = w.driver();
+  if (m.what <= 2) {
+    CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.object);
+    if (!s.ok()) return s.error();
+    if (m.what == 2) return list_edges(w, s, graph, r);
+    return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
+      return m.what == 0 ? d.cuGraphGetNodes(graph, nodes, count) : d.cuGraphGetRootNodes(graph, nodes, count);
+    });
+  }
+  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
+  if (!s.ok()) return s.error();
+  return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
+    return m.what == 3 ? d.cuGraphNodeGetDependencies(node, nodes, count) : d.cuGraphNodeGetDependentNodes(node, nodes, count);
+  });
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wire::cuda::graph_kernel_node_reply&) {
+  Scope s(w);
+  bool kernel = false;
+  CUfunction f = find_function(w, m.function, &kernel);
+  if (f == nullptr || m.geometry.count != 8) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  if (layout == nullptr) return error;
+  if (m.params.count < layout->bytes) return CUDA_ERROR_INVALID_VALUE;
+  void** pointers = s.scratch<void*>(layout->offsets.size() + 1);
+  if (!s.ok()) return s.error();
+  for (size_t i = 0; i < layout->offsets.size(); ++i) pointers[i] = const_cast<uint8_t*>(m.params.data) + layout->offsets[i];
+  CUDA_KERNEL_NODE_PARAMS p;
+  std::memset(&p, 0, sizeof p);
+  if (kernel) p.kern = reinterpret_cast<CUkernel>(f);
+  else p.func = f;
+  if (kernel && w.context() != nullptr) p.ctx = w.context()->context;
+  const uint32_t* g = m.geometry.data;
+  p.gridDimX = g[0];
+  p.gridDimY = g[1];
+  p.gridDimZ = g[2];
+  p.blockDimX = g[3];
+  p.blockDimY = g[4];
+  p.blockDimZ = g[5];
+  p.sharedMemBytes = g[6];
+  p.kernelParams = pointers;
+  if (m.what == 0) {
+    CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+    CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
+    if (!s.ok()) return s.error();
+    CUgraphNode node = nullptr;
+    const CUresult result = w.driver().cuGraphAddKernelNode_v2(&node, graph, dependencies, m.dependencies.count, &p);
+    if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, m.node, node)) return CUDA_ERROR_INVALID_HANDLE;
+    return result;
+  }
+  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
+  if (m.what == 1) return s.ok() ? w.driver().cuGraphKernelNodeSetParams_v2(node, &p) : s.error();
+  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
+  return s.ok() ? w.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &p) : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m, wire::cuda::graph_kernel_node_get_reply& r) {
+  Scope s(w);
+  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
+  if (!s.ok()) return s.error();
+  CUDA_KERNEL_NODE_PARAMS p;
+  std::memset(&p, 0, sizeof p);
+  const CUresult result = w.driver().cuGraphKernelNodeGetParams_v2(node, &p);
+  if (result != CUDA_SUCCESS) return result;
+  const bool kernel = p.func == nullptr;
+  CUfunction f = kernel ? reinterpret_cast<CUfunction>(p.kern) : p.func;
+  r.function = w.objects().id_of(kernel ? Kind::kKernel : Kind::kFunction, f);
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, r.function, f, kernel, &error);
+  if (layout == nullptr) return error;
+  uint8_t* values = s.scratch<uint8_t>(layout->bytes);
+  uint32_t* geometry = s.scratch<uint32_t>(8);
+  if (!s.ok()) return s.error();
+  for (size_t i = 0; i < layout->offsets.size() && p.kernelParams != nullptr; ++i) {
+    std::memcpy(values + layout->offsets[i], p.kernelParams[i], layout->sizes[i]);
+  }
+  const uint32_t words[8] = {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0};
+  std::memcpy(geometry, words, sizeof words);
+  r.geometry = {geometry, 8};
+  r.params = {values, layout->bytes};
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_update_request& m, wire::cuda::graph_update_reply& r) {
+  Scope s(w);
+  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
+  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+  if (!s.ok()) return s.error();
+  CUgraphExecUpdateResultInfo info;
+  std::memset(&info, 0, sizeof info);
+  const CUresult result = w.driver().cuGraphExecUpdate_v2(exec, graph, &info);
+  r.outcome = static_cast<uint32_t>(info.result);
+  r.node = s.id(Kind::kNode, info.errorNode);
+  r.from = s.id(Kind::kNode, info.errorFromNode);
+  w.reply_with_body_anyway();
+  return result;
+}
+
+}  // namespace tendril::worker::cuda

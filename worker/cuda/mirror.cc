@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// See mirror.h, and handlers of the mirror lines of api/cuda/memory.spec.
+#include "worker/cuda/mirror.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <iterator>
+
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/scope.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kTotalMax = uint64_t{16} << 30;   // of one session
+constexpr uint64_t kReplyMax = 512u << 10;
+
+}  // namespace
+
+CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
+  const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
+  if (bytes == 0 || end <= first || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (find(base) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
+  void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) != first) {
+    if (at != MAP_FAILED) munmap(at, end - first);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const CUresult result = driver->cuMemHostRegister_v2(at, end - first, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  void* shadow = result == CUDA_SUCCESS
+                     ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                     : MAP_FAILED;
+  if (shadow == MAP_FAILED) {
+    if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
+    munmap(at, end - first);
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  total_ += bytes;
+  all_[base] = {base, bytes, first, end - first, static_cast<uint8_t*>(shadow), 0};
+  return CUDA_SUCCESS;
+}
+
+void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
+  auto it = all_.find(base);
+  if (it == all_.end()) return;
+  driver->cuMemHostUnregister(reinterpret_cast<void*>(it->second.mapped));
+  munmap(reinterpret_cast<void*>(it->second.mapped), it->second.mapped_bytes);
+  munmap(it->second.shadow, it->second.bytes);
+  total_ -= it->second.bytes;
+  all_.erase(it);
+}
+
+Mirrors::Mirror* Mirrors::find(uint64_t address) {
+  auto after = all_.upper_bound(address);
+  if (after == all_.begin()) return nullptr;
+  Mirror& mirror = std::prev(after)->second;
+  return address - mirror.base < mirror.bytes ? &mirror : nullptr;
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m, wire::cuda::mirror_create_reply&) {
+  return w.mirrors().create(&w.driver(), m.address, m.bytes);
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
+  w.driver().cuCtxSynchronize();  // nothing may still use it
+  w.mirrors().destroy(&w.driver(), m.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
+  Mirrors::Mirror* mirror = w.mirrors().find(m.address);
+  if (mirror == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base)) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t offset = m.address - mirror->base;
+  uint8_t* memory = reinterpret_cast<uint8_t*>(m.address);
+  for (uint64_t i = 0; i < m.data.count; ++i) {  // only what the client wrote; the GPU's own words stay
+    if (m.data[i] == mirror->shadow[offset + i]) continue;
+    memory[i] = m.data[i];
+    mirror->shadow[offset + i] = m.data[i];
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request& m, wire::cuda::mirror_fetch_reply& r) {
+  Mirrors::Mirror* mirror = w.mirrors().find(m.address);
+  if (mirror == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Scope s(w);
+  uint8_t* data = s.scratch<uint8_t>(kReplyMax);
+  uint64_t* offsets = s.scratch<uint64_t>(kReplyMax / kPage * 2 + 2);
+  if (!s.ok()) return s.error();
+  uint64_t used = 0, pairs = 0, at = mirror->scanned;
+  for (; at < mirror->bytes && used + kPage <= kReplyMax; at += kPage) {
+    const uint64_t bytes = mirror->bytes - at < kPage ? mirror->bytes - at : kPage;
+    const uint8_t* memory = reinterpret_cast<const uint8_t*>(mirror->base + at);
+    if (std::memcmp(memory, mirror->shadow + at, bytes) == 0) continue;
+    std::memcpy(mirror->shadow + at, memory, bytes);
+    std::memcpy(data + used, mirror->shadow + at, bytes);
+    offsets[pairs * 2] = at;
+    offsets[pairs * 2 + 1] = bytes;
+    used += bytes;
+    ++pairs;
+  }
+  r.more = at < mirror->bytes;
+  mirror->scanned = r.more != 0 ? at : 0;
+  r.offsets = {offsets, pairs * 2};
+  r.data = {data, used};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::worker::cuda
