@@ -546,23 +546,29 @@ struct Destroyed {
 };
 
 TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
-  static Destroyed state;  // static: the destructor may run late
+  // Shared with the destructor, which may run late.
+  auto state = std::make_shared<Destroyed>();
+  auto* share = new std::shared_ptr<Destroyed>(state);
   CUuserObject object = nullptr;
   OK(cuUserObjectCreate(
-      &object, &state,
+      &object, share,
       [](void* p) {
-        auto* destroyed = static_cast<Destroyed*>(p);
-        std::lock_guard<std::mutex> lock(destroyed->mutex);
-        destroyed->done = true;
-        destroyed->changed.notify_all();
+        std::unique_ptr<std::shared_ptr<Destroyed>> destroyed(
+            static_cast<std::shared_ptr<Destroyed>*>(p));  // outlives the lock
+        std::lock_guard<std::mutex> lock((*destroyed)->mutex);
+        (*destroyed)->done = true;
+        (*destroyed)->changed.notify_all();
       },
       1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
   OK(cuGraphRetainUserObject(graph_, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-  EXPECT_FALSE(state.done);
+  {
+    std::lock_guard<std::mutex> lock(state->mutex);
+    EXPECT_FALSE(state->done);
+  }
   OK(cuGraphDestroy(graph_));
   graph_ = nullptr;
-  std::unique_lock<std::mutex> lock(state.mutex);
-  EXPECT_TRUE(state.changed.wait_for(lock, std::chrono::seconds(20), [] { return state.done; }));
+  std::unique_lock<std::mutex> lock(state->mutex);
+  EXPECT_TRUE(state->changed.wait_for(lock, std::chrono::seconds(20), [&] { return state->done; }));
 }
 
 TEST_F(GraphTest, DebugDotPrint) {

@@ -222,6 +222,7 @@ TEST_F(StreamTest, NonBlockingStreamIgnoresTheLegacyStream) {
 TEST_F(StreamTest, DestroyLetsQueuedWorkFinish) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 0, 256));
+  OK(cuCtxSynchronize());  // a memset is asynchronous, and the stream does not wait for it
   CUstream stream = nullptr;
   OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   for (int i = 0; i < 10; i++)
@@ -265,6 +266,7 @@ TEST_F(StreamTest, WriteAndWaitValue) {
   Buffer flag(256), data(1024);
   OK(cuMemsetD32_v2(flag, 0, 64));
   OK(cuMemsetD32_v2(data, 1, 256));
+  OK(cuCtxSynchronize());
   OK(cuStreamWaitValue32_v2(waiter, flag, 7, CU_STREAM_WAIT_VALUE_EQ));
   OK(launch(basic("affine"), {1}, {256}, 0, waiter, CUdeviceptr{data}, 10u, 1u, 256u));
   OK(launch(basic("affine"), {1}, {256}, 0, writer, CUdeviceptr{data}, 3u, 0u, 256u));
