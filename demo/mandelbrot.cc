@@ -10,13 +10,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "api/cuda_abi.gen.h"
+#include "demo/cuda_driver.h"
 #include "mandelbrot.ptx.gen.h"
-
-// What a toolkit's cuda.h would declare.
-#define TENDRIL_PROTOTYPE(symbol, result, arguments, names) extern "C" result symbol arguments;
-TENDRIL_CUDA_FUNCTIONS(TENDRIL_PROTOTYPE)
-#undef TENDRIL_PROTOTYPE
 
 namespace {
 
@@ -91,8 +86,8 @@ std::vector<uint8_t> render(CUfunction kernel, CUdeviceptr picture, View v) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const long frames = argc > 1 ? std::atol(argv[1]) : 8;
-  const long pause_ms = argc > 2 ? std::atol(argv[2]) : 150;
+  const long frames = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 8;
+  const long pause_ms = argc > 2 ? std::strtol(argv[2], nullptr, 10) : 150;
   CUfunction kernel = open_device();
   CUdeviceptr picture;
   CHECK(cuMemAlloc_v2(&picture, kWidth * kHeight));
