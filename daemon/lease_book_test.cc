@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lease book: what it grants, what it says when it refuses, and random sequences against a simple model.
+#include "daemon/lease_book.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "daemon/quantity.h"
+
+namespace tendril::daemon {
+namespace {
+
+constexpr uint64_t kGib = 1ull << 30;
+
+wire::LeaseRequest ask(uint32_t count, uint32_t share, uint64_t memory) {
+  wire::LeaseRequest request;
+  request.count = count;
+  request.slice.share_millionths = share;
+  request.slice.memory_bytes = memory;
+  return request;
+}
+
+LeaseBook two_gpus() { return LeaseBook("box", {{16 * kGib, 0}, {16 * kGib, 0}}); }
+
+TEST(LeaseBook, DerivesMemoryFromShareAndShareFromMemory) {
+  LeaseBook book = two_gpus();
+  auto by_share = book.grant(1, ask(1, 250'000, 0));
+  ASSERT_TRUE(by_share.ok());
+  EXPECT_EQ((*by_share)[0].memory_bytes, 4 * kGib);
+  auto by_memory = book.grant(2, ask(1, 0, 4 * kGib));
+  ASSERT_TRUE(by_memory.ok());
+  EXPECT_EQ((*by_memory)[0].share_millionths, 250'000u);
+  auto both = book.grant(3, ask(1, 100'000, 8 * kGib));
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ((*both)[0].memory_bytes, 8 * kGib);
+  EXPECT_EQ((*both)[0].share_millionths, 100'000u);
+}
+
+TEST(LeaseBook, PartsOfOneGpuAlwaysFit) {
+  for (uint32_t parts = 2; parts <= 20; ++parts) {
+    LeaseBook book("box", {{16 * kGib - 12345, 0}});
+    const auto share = parse_fraction("1/" + std::to_string(parts));
+    for (uint32_t i = 0; i < parts; ++i) {
+      EXPECT_TRUE(book.grant(i, ask(1, share.value(), 0)).ok()) << parts << " parts, number " << i;
+    }
+  }
+}
+
+TEST(LeaseBook, SlicesOfOneLeaseAreOnDifferentGpus) {
+  LeaseBook book = two_gpus();
+  auto two = book.grant(1, ask(2, 500'000, 0));
+  ASSERT_TRUE(two.ok());
+  EXPECT_EQ((*two)[0].gpu_index, 0u);
+  EXPECT_EQ((*two)[1].gpu_index, 1u);
+  const auto three = book.grant(2, ask(3, 100'000, 0));
+  EXPECT_EQ(three.status().code(), base::Code::kRefused);
+  EXPECT_NE(three.status().message().find("2 GPUs"), std::string::npos);
+}
+
+TEST(LeaseBook, TakesTheFullestGpuThatFits) {
+  LeaseBook book = two_gpus();
+  ASSERT_TRUE(book.grant(1, ask(1, 500'000, 0)).ok());
+  auto second = book.grant(2, ask(1, 300'000, 0));
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ((*second)[0].gpu_index, 0u);
+  auto whole = book.grant(3, ask(1, kWholeGpu, 0));
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ((*whole)[0].gpu_index, 1u);
+}
+
+TEST(LeaseBook, RefusalNamesWhatIsFree) {
+  LeaseBook book("box", {{16 * kGib, 0}});
+  ASSERT_TRUE(book.grant(1, ask(1, 700'000, 0)).ok());
+  const auto refused = book.grant(2, ask(1, 500'000, 0));
+  ASSERT_FALSE(refused.ok());
+  const std::string text = refused.status().message();
+  EXPECT_NE(text.find("host box"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.50 GPU"), std::string::npos) << text;
+  EXPECT_NE(text.find("GPU 0 has 0.30 of 1.00"), std::string::npos) << text;
+  EXPECT_NE(text.find("GiB free"), std::string::npos) << text;
+}
+
+TEST(LeaseBook, MemoryAloneCanBeWhatDoesNotFit) {
+  LeaseBook book("box", {{16 * kGib, 0}});
+  ASSERT_TRUE(book.grant(1, ask(1, 100'000, 12 * kGib)).ok());
+  EXPECT_FALSE(book.grant(2, ask(1, 100'000, 5 * kGib)).ok());
+  EXPECT_TRUE(book.grant(3, ask(1, 100'000, 4 * kGib)).ok());
+}
+
+TEST(LeaseBook, ASliceMustHoldAnEmptyContext) {
+  LeaseBook book("box", {{16 * kGib, 600ull << 20}});
+  const auto small = book.grant(1, ask(1, 0, 512ull << 20));
+  ASSERT_FALSE(small.ok());
+  EXPECT_NE(small.status().message().find("before it allocates anything"), std::string::npos);
+  EXPECT_TRUE(book.grant(2, ask(1, 0, kGib)).ok());
+}
+
+TEST(LeaseBook, RejectsNonsense) {
+  LeaseBook book = two_gpus();
+  EXPECT_EQ(book.grant(1, ask(0, kWholeGpu, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.grant(1, ask(1, 0, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.grant(1, ask(1, kWholeGpu + 1, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.grant(1, ask(UINT32_MAX, 1, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_FALSE(book.grant(1, ask(1, 1000, UINT64_MAX)).ok());
+  EXPECT_EQ(book.share_used(0), 0u);
+}
+
+// Grants and releases at random: the sums never pass what there is, and what is refused really had no room.
+TEST(LeaseBook, RandomSequencesAgainstAModel) {
+  std::mt19937 random(7433);
+  for (int round = 0; round < 50; ++round) {
+    const uint32_t gpus = 1 + random() % 8;
+    std::vector<GpuCapacity> capacities;
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) capacities.push_back({(4 + random() % 60) * kGib, 0});
+    LeaseBook book("box", capacities);
+    std::map<uint64_t, std::vector<wire::SliceGrant>> held;
+    for (uint64_t id = 1; id < 200; ++id) {
+      if (!held.empty() && random() % 3 == 0) {
+        const auto victim = std::next(held.begin(), random() % held.size());
+        book.release(victim->first);
+        held.erase(victim);
+      }
+      const wire::LeaseRequest request = ask(1 + random() % gpus, 1 + random() % kWholeGpu, random() % 2 * (1 + random() % 20) * kGib);
+      auto granted = book.grant(id, request);
+      if (granted.ok()) held[id] = granted.take();
+      std::vector<uint64_t> shares(gpus), memory(gpus);
+      for (const auto& [lease, slices] : held) {
+        std::vector<bool> seen(gpus);
+        for (const wire::SliceGrant& slice : slices) {
+          EXPECT_FALSE(seen[slice.gpu_index]);
+          seen[slice.gpu_index] = true;
+          shares[slice.gpu_index] += slice.share_millionths;
+          memory[slice.gpu_index] += slice.memory_bytes;
+        }
+      }
+      uint32_t room = 0;
+      for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
+        ASSERT_LE(shares[gpu], kWholeGpu);
+        ASSERT_LE(memory[gpu], capacities[gpu].memory_usable_bytes);
+        ASSERT_EQ(book.share_used(gpu), shares[gpu]);
+        ASSERT_EQ(book.memory_promised(gpu), memory[gpu]);
+        const uint64_t wanted = request.slice.memory_bytes;
+        room += shares[gpu] + request.slice.share_millionths <= kWholeGpu && memory[gpu] + wanted <= capacities[gpu].memory_usable_bytes;
+      }
+      if (!granted.ok() && request.slice.memory_bytes != 0) {
+        ASSERT_LT(room, request.count);
+      }
+    }
+    for (const auto& [lease, slices] : held) book.release(lease);
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) EXPECT_EQ(book.share_used(gpu) + book.memory_promised(gpu), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace tendril::daemon

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share: a real server with the software GPU on a port of its own, a real `tendril`, and looking at their
+processes from outside. Standard library only. TENDRIL_BUILD_DIR names the build folder."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path(os.environ.get("TENDRIL_BUILD_DIR", "build/dev")).resolve()
+TENDRIL = BUILD / "bin" / "tendril"
+DRIVER = BUILD / "lib" / "libtendril-softgpu.so"
+PROGRAMS = BUILD / "bin" / "programs"
+CLIENT = BUILD / "lib" / "client" / "libcuda.so.1"
+MIB = 1 << 20
+
+
+def clean_environment(**more):
+    """The environment without anything of ours, plus what is given."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TENDRIL_") and k != "LD_LIBRARY_PATH"}
+    environment["HOME"] = "/nonexistent"
+    environment.update(more)
+    return environment
+
+
+def eventually(condition, seconds=5.0, what="the condition"):
+    """Waits until condition() is true and returns it; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come true within {seconds} s")
+        time.sleep(0.02)
+
+
+def children(pid):
+    """Process ids of the direct children."""
+    found = []
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            found += [int(word) for word in (task / "children").read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident_kib(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1])
+    return 0
+
+
+def status_field(pid, field):
+    """One line of /proc/PID/status, without its name."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return line.split(":", 1)[1].split()
+    return []
+
+
+def is_running(pid):
+    try:
+        return status_field(pid, "State")[0] != "Z"
+    except OSError:
+        return False
+
+
+class Server:
+    """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is kept for assertions."""
+
+    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
+        self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
+        self.log_path = os.path.join(self.folder, "log")
+        port_file = os.path.join(self.folder, "port")
+        more = {"TENDRIL_SOFTGPU_DEVICES": str(gpus), **(environment or {})}
+        if memory:
+            more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [TENDRIL, "serve", "--driver", DRIVER, "--port", "0", "--port-file", port_file, "--warm", str(warm), *options],
+                stdout=log, stderr=log, env=clean_environment(**more))
+        try:
+            eventually(lambda: os.path.exists(port_file) or self.process.poll() is not None, 30, "the server's port file")
+        except AssertionError:
+            self.stop()
+            raise
+        if self.process.poll() is not None:
+            raise AssertionError("the server did not start: " + self.log())
+        with open(port_file, encoding="ascii") as file:
+            self.port = int(file.read())
+        self.endpoint = f"127.0.0.1:{self.port}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def log(self):
+        return pathlib.Path(self.log_path).read_text(encoding="utf-8", errors="replace")
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def leases(self):
+        return listing(self)["leases"]
+
+    def workers(self):
+        """Worker processes (the monitor ends by itself where there is no monitoring library)."""
+        return children(self.pid)
+
+    def idle(self, warm=1):
+        """No lease and only warm workers: everything was given back."""
+        return not self.leases() and len(self.workers()) <= warm
+
+
+def tendril(*arguments, server=None, timeout=60, **environment):
+    """Runs the command line to its end; (status, stdout, stderr)."""
+    command = [TENDRIL, arguments[0]]
+    for one in [server] if isinstance(server, Server) else server or []:
+        command += ["--server", one.endpoint]
+    done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, timeout=timeout,
+                          env=clean_environment(**environment), check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def start(*arguments, server=None, **environment):
+    """Starts the command line and returns the process, with a pipe for its stdout."""
+    command = [TENDRIL, arguments[0]]
+    for one in [server] if isinstance(server, Server) else server or []:
+        command += ["--server", one.endpoint]
+    return subprocess.Popen([*command, *arguments[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env=clean_environment(**environment))
+
+
+def listing(server, command="ls", **environment):
+    status, out, err = tendril(command, "--json", server=server, **environment)
+    if status != 0:
+        raise AssertionError(f"tendril {command} failed: {err}")
+    return json.loads(out)["servers"][0]
+
+
+def end(process):
+    """Ends a process that a test left behind."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+    process.wait()
+    if process.stdout:
+        process.stdout.close()
+
+
+def raw_connection(server):
+    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+needs_client = unittest.skipUnless(CLIENT.exists() and PROGRAMS.joinpath("vector_add").exists(),
+                                   "the client library or the test programs were not built")

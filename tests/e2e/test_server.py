@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server as its operator meets it: starting, tokens, workers' isolation, listing, leasing, doctor, and strangers at the port.
+Needs no client library."""
+import json
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import harness
+from harness import MIB, Server, eventually, tendril
+
+SECRET = "a-token-of-some-length"
+
+
+class Starting(unittest.TestCase):
+    def serve(self, *options, **environment):
+        """Runs a server that is expected to refuse to start."""
+        done = subprocess.run([harness.TENDRIL, "serve", "--port", "0", *options], capture_output=True, text=True, timeout=60,
+                              env=harness.clean_environment(**environment), check=False)
+        return done.returncode, done.stderr
+
+    def test_no_driver_is_said_clearly(self):
+        status, error = self.serve("--driver", "/nonexistent/libcuda.so.1")
+        self.assertEqual(status, 1)
+        self.assertIn("/nonexistent/libcuda.so.1", error)
+        self.assertIn("--driver", error)
+
+    def test_other_addresses_need_a_token(self):
+        status, error = self.serve("--driver", harness.DRIVER, "--listen", "0.0.0.0")
+        self.assertEqual(status, 2)
+        self.assertIn("without a token", error)
+        self.assertIn("--token-file", error)
+
+    def test_a_readable_token_file_is_refused(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(SECRET)
+            file.flush()
+            os.chmod(file.name, 0o644)
+            status, error = self.serve("--driver", harness.DRIVER, "--token-file", file.name)
+        self.assertEqual(status, 2)
+        self.assertIn("chmod 600", error)
+        self.assertNotIn(SECRET, error)
+
+    def test_a_full_disk_is_said_clearly(self):
+        status, error = self.serve("--driver", harness.DRIVER, "--port-file", "/dev/full/port")
+        self.assertNotEqual(status, 0)
+        self.assertIn("port file", error)
+
+    def test_a_log_on_a_full_disk_does_not_stop_it(self):
+        with Server() as server:
+            self.assertTrue(server.idle())
+        with open("/dev/full", "wb") as full, tempfile.TemporaryDirectory() as folder:
+            port_file = os.path.join(folder, "port")
+            process = subprocess.Popen([harness.TENDRIL, "serve", "--driver", harness.DRIVER, "--port", "0", "--port-file",
+                                        port_file], stdout=full, stderr=full, env=harness.clean_environment())
+            try:
+                eventually(lambda: os.path.exists(port_file), 30, "the server")
+                self.assertIsNone(process.poll())
+            finally:
+                process.terminate()
+                self.assertEqual(process.wait(15), 0)
+
+    def test_ends_on_sigterm_with_everything(self):
+        with Server() as server:
+            workers = eventually(server.workers, 10)
+            server.process.terminate()
+            self.assertEqual(server.process.wait(10), 0)
+            for worker in workers:
+                self.assertFalse(harness.is_running(worker))
+
+    def test_a_killed_server_takes_its_workers_with_it(self):
+        with Server() as server:
+            workers = eventually(server.workers, 10)
+            server.process.kill()
+            server.process.wait()
+            eventually(lambda: not any(harness.is_running(worker) for worker in workers), 2, "the workers' end")
+
+
+class Tokens(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.file = tempfile.NamedTemporaryFile("w")
+        cls.file.write(SECRET + "\n")
+        cls.file.flush()
+        cls.server = Server("--token-file", cls.file.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        cls.file.close()
+
+    def test_missing(self):
+        status, _, error = tendril("ls", server=self.server)
+        self.assertEqual(status, 1)
+        self.assertIn("token", error)
+
+    def test_wrong(self):
+        status, _, error = tendril("ls", server=self.server, TENDRIL_TOKEN="another-wrong-token")
+        self.assertEqual(status, 1)
+        self.assertIn("wrong", error)
+        self.assertNotIn("another-wrong-token", error)
+
+    def test_right_by_every_way(self):
+        self.assertEqual(tendril("ls", server=self.server, TENDRIL_TOKEN=SECRET)[0], 0)
+        self.assertEqual(tendril("ls", server=self.server, TENDRIL_TOKEN_FILE=self.file.name)[0], 0)
+        self.assertEqual(tendril("ls", "--token-file", self.file.name, server=self.server)[0], 0)
+
+    def test_never_in_the_log(self):
+        tendril("ls", server=self.server, TENDRIL_TOKEN="another-wrong-token")
+        tendril("ls", server=self.server, TENDRIL_TOKEN=SECRET)
+        log = self.server.log()
+        self.assertIn("token is wrong", log)
+        self.assertNotIn(SECRET, log)
+        self.assertNotIn("another-wrong-token", log)
+
+    def test_doctor_names_authentication(self):
+        status, out, _ = tendril("doctor", "--json", server=self.server)
+        self.assertEqual(status, 1)
+        steps = {step["step"]: step["state"] for step in json.loads(out)["servers"][0]["steps"]}
+        self.assertEqual(steps["authentication"], "failed")
+        self.assertEqual(steps["port"], "ok")
+        self.assertNotIn("latency", steps)
+
+
+class Workers(unittest.TestCase):
+    def test_isolation(self):
+        with Server() as server:
+            worker = eventually(server.workers, 10)[0]
+            eventually(lambda: harness.status_field(worker, "Seccomp") == ["2"], 10, "the system call filter")
+            self.assertEqual(harness.status_field(worker, "NoNewPrivs"), ["1"])
+            self.assertEqual(set(harness.status_field(worker, "CapEff")), {"0" * 16})
+            if os.geteuid() == 0 and "workers run as root" not in server.log():
+                self.assertNotIn("0", harness.status_field(worker, "Uid"))
+
+    def test_each_runs_as_a_user_of_its_own(self):
+        if os.geteuid() != 0:
+            self.skipTest("needs root")
+        with Server("--warm-max", "2", warm=2) as server:
+            if "workers run as root" in server.log():
+                self.skipTest("an unprivileged user cannot read this build folder")
+            workers = eventually(lambda: len(server.workers()) >= 2 and server.workers(), 10)
+            users = eventually(lambda: {u for u in (harness.status_field(w, "Uid")[0] for w in workers) if u != "0"}, 5)
+            self.assertEqual(len(users), len(workers))
+
+    def test_a_dead_warm_worker_is_replaced(self):
+        with Server() as server:
+            worker = eventually(server.workers, 10)[0]
+            os.kill(worker, signal.SIGKILL)
+            eventually(lambda: any(w != worker for w in server.workers()), 10, "another worker")
+
+    def test_a_driver_that_fails_in_workers_does_not_make_a_storm(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as script:
+            real = harness.BUILD / "bin" / "tendril-worker"
+            script.write(f'#!/bin/sh\n[ "$1" = --probe ] && exec {real} "$@"\necho "driver broken" >&2\nexit 3\n')
+        os.chmod(script.name, 0o755)
+        try:
+            with Server("--worker", script.name, "--worker-user", "none") as server:
+                time.sleep(2)
+                failures = server.log().count("while starting")
+                self.assertGreater(failures, 0)
+                self.assertLess(failures, 6)
+                self.assertIn("driver broken", server.log())
+        finally:
+            os.unlink(script.name)
+
+
+class Views(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(gpus=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_smi(self):
+        gpus = harness.listing(self.server, "smi")["gpus"]
+        self.assertEqual([gpu["index"] for gpu in gpus], [0, 1])
+        self.assertNotEqual(gpus[0]["uuid"], gpus[1]["uuid"])
+        self.assertTrue(gpus[0]["name"])
+        self.assertGreater(gpus[0]["memory_total_bytes"], 0)
+        self.assertIsNone(gpus[0]["utilization_percent"])
+        status, out, _ = tendril("smi", server=self.server)
+        self.assertEqual(status, 0)
+        self.assertIn("TENANTS", out)
+
+    def test_ls_without_leases(self):
+        status, out, _ = tendril("ls", server=self.server)
+        self.assertEqual((status, out), (0, "no leases\n"))
+
+    def test_one_dead_server_does_not_hide_the_others(self):
+        status, out, err = tendril("smi", "--server", "127.0.0.1:1", server=self.server)
+        self.assertEqual(status, 1)
+        self.assertIn("GPU", out)
+        self.assertIn("127.0.0.1:1", err)
+
+    def test_unix_socket(self):
+        status, _, err = tendril("ls", "--server", f"unix:@tendril-{self.server.port}")
+        self.assertEqual(status, 0, err)
+
+    def test_version_coverage_completion_help(self):
+        self.assertEqual(json.loads(tendril("version", "--json")[1])["protocol"], 1)
+        self.assertIn("cuLaunchKernel", tendril("coverage")[1])
+        for shell in ("bash", "zsh", "fish"):
+            self.assertIn("doctor", tendril("completion", shell)[1])
+        status, out, _ = tendril("run", "--help")
+        self.assertEqual(status, 0)
+        self.assertIn("FRACTION", out)
+        self.assertEqual(tendril("nonsense")[0], 2)
+        self.assertEqual(tendril("ls", "--nonsense")[0], 2)
+
+
+class Doctor(unittest.TestCase):
+    def steps(self, *arguments):
+        status, out, _ = tendril("doctor", "--json", *arguments)
+        return status, {step["step"]: step for step in json.loads(out)["servers"][0]["steps"]}
+
+    def test_tells_causes_apart(self):
+        status, steps = self.steps("--server", "no-such-host.invalid")
+        self.assertEqual((status, steps["name"]["state"]), (1, "failed"))
+        status, steps = self.steps("--server", "127.0.0.1:1")
+        self.assertEqual((status, steps["name"]["state"], steps["port"]["state"]), (1, "ok", "failed"))
+        self.assertIn("tendril serve", steps["port"]["detail"])
+
+    def test_another_service_at_the_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            status, steps = self.steps("--server", f"127.0.0.1:{port}", "--timeout", "500")
+        self.assertEqual((status, steps["port"]["state"]), (1, "failed"))
+        self.assertIn("not a Tendril server", steps["port"]["detail"])
+
+    def test_healthy(self):
+        with Server() as server:
+            status, out, _ = tendril("doctor", "--no-attach", server=server)
+            self.assertEqual(status, 0, out)
+            self.assertIn("round trip", out)
+            status, steps = self.steps("--server", server.endpoint)
+            self.assertGreater(steps["latency"]["round_trip_us"], 0)
+            self.assertEqual(steps["driver"]["state"], "ok")
+            self.assertEqual(steps["transport"]["state"], "ok", steps)
+            eventually(server.idle, 5, "doctor's slice given back")
+
+
+class Strangers(unittest.TestCase):
+    """What does not speak the protocol, or stops speaking, costs the server nothing that lasts."""
+
+    def test_garbage_and_silence(self):
+        with Server() as server:
+            eventually(server.workers, 10)
+            time.sleep(0.5)
+            before = harness.descriptors(server.pid)
+            silent = [harness.raw_connection(server) for _ in range(50)]
+            for payload in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, b"TNRD" + b"\xff" * 60, bytes(1)):
+                with harness.raw_connection(server) as connection:
+                    connection.sendall(payload)
+            self.assertEqual(tendril("ls", server=server)[0], 0)
+            # A peer that says nothing is dropped after the hello's time limit; these close first.
+            for connection in silent[:25]:
+                connection.close()
+            for connection in silent[25:]:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                connection.close()
+            eventually(lambda: harness.descriptors(server.pid) <= before + 1, 10, "all connections closed")
+
+    def test_silent_peers_are_dropped(self):
+        with Server() as server, harness.raw_connection(server) as connection:
+            connection.settimeout(15)
+            self.assertEqual(connection.recv(1), b"")
+
+    def test_too_many_connections_are_told_so(self):
+        with Server("--connections-max", "3") as server:
+            held = [harness.raw_connection(server) for _ in range(3)]
+            time.sleep(0.2)
+            status, _, err = tendril("ls", server=server)
+            self.assertEqual(status, 1)
+            self.assertIn("maximum of 3", err)
+            for connection in held:
+                connection.close()
+            eventually(lambda: tendril("ls", server=server)[0] == 0, 10, "room again")
+
+
+class Sizes(unittest.TestCase):
+    def test_stated_context_cost_is_kept_back(self):
+        with Server("--context-memory", "64M", memory=1024 * MIB) as server:
+            status, _, err = tendril("run", "-m", "32M", "--", "true", server=server, TENDRIL_CLIENT_DIR=str(harness.CLIENT.parent))
+            if not harness.CLIENT.exists():
+                self.skipTest("the client library was not built")
+            self.assertEqual(status, 125)
+            self.assertIn("before it allocates anything", err)
+
+
+if __name__ == "__main__":
+    unittest.main()

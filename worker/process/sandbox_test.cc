@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sandbox, each case in a child of its own, since it cannot be left again.
+#include "worker/process/sandbox.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+namespace tendril::worker {
+namespace {
+
+// The child's exit status; -signal when it was killed.
+int in_child(const std::function<int()>& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// 0 when `call` fails with EPERM.
+int is_denied(const std::function<long()>& call) {
+  return in_child([&] {
+    if (!lock_down().ok()) return 99;
+    errno = 0;
+    const long result = call();
+    return result == -1 && errno == EPERM ? 0 : 1;
+  });
+}
+
+TEST(Sandbox, DeniesWhatDriversDoNotNeed) {
+  char* const argv[] = {nullptr};
+  EXPECT_EQ(is_denied([&] { return static_cast<long>(execve("/bin/true", argv, argv)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(fork()); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(kill(getppid(), 0)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_INET, SOCK_STREAM, 0)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_INET6, SOCK_DGRAM, 0)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(chroot("/")); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(setuid(0)); }), 0);
+}
+
+TEST(Sandbox, LetsADriverWork) {
+  EXPECT_EQ(in_child([] {
+              int out = 1;
+              std::thread before([] { usleep(200'000); });
+              if (!lock_down().ok()) return 99;
+              std::thread thread([&] { out = 0; });
+              thread.join();
+              before.join();
+              void* at = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              if (at == MAP_FAILED) return 2;
+              const int fd = open("/dev/null", O_RDWR);
+              if (fd < 0) return 3;
+              if (kill(getpid(), 0) != 0) return 4;
+              return out;
+            }),
+            0);
+}
+
+TEST(Sandbox, FilterHoldsForThreadsThatWereThereBefore) {
+  EXPECT_EQ(in_child([] {
+              int answer = 1;
+              std::thread before([&] {
+                usleep(200'000);
+                answer = socket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EPERM ? 0 : 1;
+              });
+              if (!lock_down().ok()) return 99;
+              before.join();
+              return answer;
+            }),
+            0);
+}
+
+TEST(Sandbox, AbortStillEndsTheProcess) {
+  EXPECT_EQ(in_child([] {
+              if (!enter_sandbox(getppid(), 0).ok() || !lock_down().ok()) return 99;
+              abort();
+              return 0;
+            }),
+            -SIGABRT);
+}
+
+TEST(Sandbox, LeavesNoCoreAndNoNewPrivileges) {
+  EXPECT_EQ(in_child([] {
+              if (!enter_sandbox(getppid(), 0).ok() || !lock_down().ok()) return 99;
+              rlimit core;
+              getrlimit(RLIMIT_CORE, &core);
+              return core.rlim_max == 0 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Sandbox, RootBecomesSomebodyElse) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  EXPECT_EQ(in_child([] {
+              if (!enter_sandbox(getppid(), 61000).ok()) return 99;
+              return getuid() == 61000 && geteuid() == 61000 && getgid() == 61000 && setuid(0) != 0 ? 0 : 1;
+            }),
+            0);
+  // Staying root, it may not what root may.
+  EXPECT_EQ(in_child([] {
+              if (!enter_sandbox(getppid(), 0).ok()) return 99;
+              return chroot("/") == -1 && errno == EPERM ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Sandbox, EndsWithItsParent) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_EQ(in_child([&] {
+              const pid_t parent = getpid();
+              if (fork() == 0) {
+                close(ends[0]);
+                if (!enter_sandbox(parent, 0).ok()) _exit(1);
+                if (write(ends[1], "x", 1) != 1) _exit(1);
+                pause();  // holds the pipe's last writing end
+              }
+              close(ends[1]);
+              char byte;
+              return read(ends[0], &byte, 1) == 1 ? 0 : 1;
+            }),
+            0);
+  close(ends[1]);
+  char byte;
+  alarm(5);
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // end of file: nobody holds it any more
+  alarm(0);
+  close(ends[0]);
+}
+
+TEST(Sandbox, RefusesAnotherParent) { EXPECT_EQ(in_child([] { return enter_sandbox(1234567, 0).ok() ? 1 : 0; }), 0); }
+
+}  // namespace
+}  // namespace tendril::worker
