@@ -18,7 +18,8 @@ logged() {
   if [ "$status" = 0 ]; then
     printf '  %-28s %4d s\n' "$name" $((SECONDS - began))
   else
-    printf '  %-28s %4d s   FAILED (status %d); the end of build/logs/%s.log:\n' "$name" $((SECONDS - began)) "$status" "$name"
+    printf '  %-28s %4d s   FAILED (status %d); ' "$name" $((SECONDS - began)) "$status"
+    say "the end of build/logs/$name.log:"
     grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | cut -c1-200 | sed 's/^/    /' || true
     tail -n 25 "$logs/$name.log" | cut -c1-200 | sed 's/^/    /'
   fi
@@ -57,7 +58,8 @@ run_ctest() {
   ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j "$jobs" --output-on-failure \
     --output-junit "$logs/$name.xml" "$@" >"$logs/$name.log" 2>&1 </dev/null || status=$?
   python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" >>"$results"
-  printf '  %-28s %4d s   %s\n' "$name" $((SECONDS - began)) "$(python3 -B "$root/tools/test_results.py" brief "$name" "$results")"
+  printf '  %-28s %4d s   ' "$name" $((SECONDS - began))
+  python3 -B "$root/tools/test_results.py" brief "$name" "$results"
   if [ "$status" != 0 ]; then
     grep -E '^ *[0-9]+ - |Failed|\*\*\*|FAILED|Error|error:' "$logs/$name.log" | tail -n 40 | sed 's/^/    /' || true
   fi
@@ -67,7 +69,7 @@ run_ctest() {
 run_fuzzers() { # SECONDS
   local seconds=$1 targets=() target name corpus status
   configure fuzz || return 0
-  mapfile -t targets < <(cd "$root/build/fuzz" && ninja -t targets all | sed -nE 's/^([^ :]*_fuzz): .*/\1/p' | grep -v '\.dir/' | sort -u)
+  mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE 's/^([^ :]*_fuzz): .*/\1/p' | sort -u)
   if [ ${#targets[@]} = 0 ]; then
     say "  no fuzz targets"
     result failed fuzz-targets

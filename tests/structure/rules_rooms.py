@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
     "daemon": {"base", "wire", "transport", "session", "gpu"},
     "pool": {"base", "wire", "transport", "session"},
-    "cli": {"base", "wire", "transport", "session", "daemon", "pool", "gpu"},
+    "cli": {"base", "wire", "transport", "session", "daemon", "pool", "gpu", "api"},
     "demo": {"api", "tests"},
 }
 ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
