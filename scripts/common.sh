@@ -69,7 +69,7 @@ run_ctest() {
 run_fuzzers() { # SECONDS
   local seconds=$1 targets=() target name corpus status
   configure fuzz || return 0
-  mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE 's/^([^ :]*_fuzz): .*/\1/p' | sort -u)
+  mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE 's/^([^ :]*_fuzz): CXX_EXECUTABLE_LINKER.*/\1/p' | sort -u)
   if [ ${#targets[@]} = 0 ]; then
     say "  no fuzz targets"
     result failed fuzz-targets
