@@ -65,9 +65,12 @@ def entry(room):
             continue
         device = s.params[0].name if s.params and s.params[0].ctype == "nvmlDevice_t" else None
         call = f'{kind}("{s.name}", {device})' if device else f'{kind}("{s.name}")'
-        lines.append(f"TENDRIL_NVML {s.result} {s.name}({s.arguments}) {{ return tendril::client::nvml::{call}; }}\n")
+        lines.append(f"TENDRIL_NVML {s.result} {s.name}({s.arguments}) {{\n")
+        lines.append(f"  return tendril::client::nvml::{call};\n}}\n")
     lines.append("\nnamespace tendril::client::nvml {\n\nconst Entry kEntries[] = {\n")
     for name in room.signatures:
-        lines.append(f'    {{"{name}", reinterpret_cast<const void*>(&::{name}), Answer::k{room.answer(name).capitalize()}}},\n')
-    lines.append("};\nconst size_t kEntryCount = sizeof kEntries / sizeof kEntries[0];\n\n}  // namespace tendril::client::nvml\n")
+        kind = room.answer(name).capitalize()
+        lines.append(f'    {{"{name}", reinterpret_cast<const void*>(&::{name}), Answer::k{kind}}},\n')
+    lines.append("};\nconst size_t kEntryCount = sizeof kEntries / sizeof kEntries[0];\n\n")
+    lines.append("}  // namespace tendril::client::nvml\n")
     return "".join(lines)

@@ -47,7 +47,8 @@ void show(LogLevel level, const char* format, va_list arguments, uint32_t shown_
   if (vsnprintf(line, sizeof line, format, arguments) >= 0) {
     uint32_t before = count_repeat(line);
     bool last = shown_max > 1 && before + 1 == shown_max;
-    if (before < shown_max) base::log(level_of_base(level), "%s%s", line, last ? " (further repeats are not shown)" : "");
+    if (before < shown_max)
+      base::log(level_of_base(level), "%s%s", line, last ? " (further repeats are not shown)" : "");
   }
   errno = saved;
 }

@@ -244,7 +244,8 @@ Result<uint32_t> parse_share_millionths(const char* what, const std::string& tex
   bool good = false;
   if (slash != std::string::npos) {
     uint64_t part = 0, of = 0;
-    good = parse_unsigned(trimmed(text.substr(0, slash)), &part) && parse_unsigned(trimmed(text.substr(slash + 1)), &of);
+    good = parse_unsigned(trimmed(text.substr(0, slash)), &part) &&
+           parse_unsigned(trimmed(text.substr(slash + 1)), &of);
     good = good && of != 0 && of <= kWhole && part <= of;
     if (good) value = part * kWhole / of;
   } else if (!text.empty() && text.back() == '%') {

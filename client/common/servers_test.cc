@@ -15,8 +15,9 @@ namespace {
 class ServersTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY", "TENDRIL_TOKEN",
-                             "TENDRIL_TOKEN_FILE", "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF"}) {
+    for (const char* name :
+         {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY",
+          "TENDRIL_TOKEN", "TENDRIL_TOKEN_FILE", "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF"}) {
       unsetenv(name);
     }
     home_ = testing::TempDir() + "home" + std::to_string(getpid());
@@ -149,17 +150,19 @@ TEST_F(ServersTest, TokenAndTransport) {
 }
 
 TEST(Share, Notations) {
-  struct { const char* text; uint32_t millionths; } good[] = {
-      {"1", 1'000'000},    {"1.0", 1'000'000}, {"0.5", 500'000}, {".25", 250'000}, {"1/3", 333'333}, {"5/20", 250'000},
-      {"1 / 7", 142'857},  {"35%", 350'000},   {"12.5%", 125'000}, {"100%", 1'000'000}, {"0.0000019", 1}, {"0.05", 50'000},
+  struct { const char* text; uint32_t millionths;
+  } good[] = {
+      {"1", 1'000'000},   {"1.0", 1'000'000},  {"0.5", 500'000},   {".25", 250'000},
+      {"1/3", 333'333},   {"5/20", 250'000},   {"1 / 7", 142'857}, {"35%", 350'000},
+      {"12.5%", 125'000}, {"100%", 1'000'000}, {"0.0000019", 1},   {"0.05", 50'000},
   };
   for (auto& c : good) {
     auto result = parse_share_millionths("X", c.text);
     ASSERT_TRUE(result.ok()) << c.text;
     EXPECT_EQ(*result, c.millionths) << c.text;
   }
-  for (const char* bad : {"", "0", "0.0", "1.1", "50", "101%", "-0.5", "1/0", "3/2", "0/4", "half", "0.5x", ".", "%", "/", "1e-1",
-                          "0,5", "0.5555555555555555x", "99999999999999999999"}) {
+  for (const char* bad : {"", "0", "0.0", "1.1", "50", "101%", "-0.5", "1/0", "3/2", "0/4", "half", "0.5x",
+                          ".", "%", "/", "1e-1", "0,5", "0.5555555555555555x", "99999999999999999999"}) {
     EXPECT_FALSE(parse_share_millionths("X", bad).ok()) << bad;
   }
 }
@@ -174,7 +177,8 @@ TEST(Bytes, Notations) {
     ASSERT_TRUE(result.ok()) << c.text;
     EXPECT_EQ(*result, c.bytes) << c.text;
   }
-  for (const char* bad : {"", "0", "G", "10X", "-1", "1.5", "1..5G", "10GG", "10iB", "99999999999T", "18446744073709551616"}) {
+  for (const char* bad :
+       {"", "0", "G", "10X", "-1", "1.5", "1..5G", "10GG", "10iB", "99999999999T", "18446744073709551616"}) {
     EXPECT_FALSE(parse_bytes("X", bad).ok()) << bad;
   }
 }

@@ -30,10 +30,14 @@ nvmlReturn_t otherwise(nvmlReturn_t check, nvmlReturn_t answer) { return check !
 }  // namespace
 
 nvmlReturn_t refused(const char* name) { return otherwise(initialised(), NVML_ERROR_NO_PERMISSION); }
-nvmlReturn_t refused(const char* name, nvmlDevice_t device) { return otherwise(valid(device), NVML_ERROR_NO_PERMISSION); }
+nvmlReturn_t refused(const char* name, nvmlDevice_t device) {
+  return otherwise(valid(device), NVML_ERROR_NO_PERMISSION);
+}
 
 nvmlReturn_t absent(const char* name) { return otherwise(initialised(), NVML_ERROR_NOT_SUPPORTED); }
-nvmlReturn_t absent(const char* name, nvmlDevice_t device) { return otherwise(valid(device), NVML_ERROR_NOT_SUPPORTED); }
+nvmlReturn_t absent(const char* name, nvmlDevice_t device) {
+  return otherwise(valid(device), NVML_ERROR_NOT_SUPPORTED);
+}
 
 nvmlReturn_t loud(const char* name) {
   nvmlReturn_t check = initialised();

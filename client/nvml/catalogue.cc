@@ -134,7 +134,8 @@ base::Result<wire::ListReply> list_of(size_t at) {
     drop(at);
   }
   const uint64_t now = base::now_us();
-  if (now < link.retry_at_us) return base::Status(base::Code::kUnavailable, g_links->endpoints[at] + " did not answer a moment ago");
+  if (now < link.retry_at_us)
+    return base::Status(base::Code::kUnavailable, g_links->endpoints[at] + " did not answer a moment ago");
   base::Status status = connect(at);
   if (status.ok()) {
     base::Result<wire::ListReply> list = link.control->list();
@@ -235,7 +236,8 @@ nvmlReturn_t first_start() {
   log_once(LogLevel::kError, "NVML shows no GPU: %s", data.status().message().c_str());
   delete g_links;
   g_links = nullptr;
-  return data.status().code() == base::Code::kMismatch ? NVML_ERROR_LIB_RM_VERSION_MISMATCH : NVML_ERROR_DRIVER_NOT_LOADED;
+  return data.status().code() == base::Code::kMismatch ? NVML_ERROR_LIB_RM_VERSION_MISMATCH
+                                                       : NVML_ERROR_DRIVER_NOT_LOADED;
 }
 
 }  // namespace

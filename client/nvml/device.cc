@@ -97,7 +97,9 @@ unsigned int architecture_of(const nvml::Model& model) {
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) { return count_devices(deviceCount); }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) { return count_devices(deviceCount); }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) { return handle_by_index(index, device); }
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+  return handle_by_index(index, device);
+}
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   return handle_by_index(index, device);
 }
@@ -122,7 +124,8 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvm
     if (uuid->type == NVML_UUID_TYPE_ASCII) {
       return strncasecmp(one.uuid_text.c_str(), uuid->value.str, sizeof uuid->value.str) == 0;
     }
-    return one.uuid.size() == sizeof uuid->value.bytes && memcmp(one.uuid.data(), uuid->value.bytes, sizeof uuid->value.bytes) == 0;
+    return one.uuid.size() == sizeof uuid->value.bytes &&
+           memcmp(one.uuid.data(), uuid->value.bytes, sizeof uuid->value.bytes) == 0;
   });
 }
 
@@ -177,9 +180,15 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsig
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) { return pci_info(device, pci); }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t* pci) { return pci_info(device, pci); }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) { return pci_info(device, pci); }
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t* pci) {
+  return pci_info(device, pci);
+}
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t* pci) {
+  return pci_info(device, pci);
+}
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t* pci) {
+  return pci_info(device, pci);
+}
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t* pci) {
   return with(device, pci, [&](const Device& one) {

@@ -123,7 +123,8 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t
   if (branchInfo->version != nvmlSystemDriverBranchInfo_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   std::string version = driver_version();
   std::string branch = "r" + version.substr(0, version.find('.')) + "_00";
-  return nvml::copy_text(branch, branchInfo->branch, length < sizeof branchInfo->branch ? length : sizeof branchInfo->branch);
+  return nvml::copy_text(branch, branchInfo->branch,
+                         length < sizeof branchInfo->branch ? length : sizeof branchInfo->branch);
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
@@ -149,6 +150,8 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
   return NVML_SUCCESS;
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* hwbcCount, nvmlHwbcEntry_t* hwbcEntries) { return none_of(hwbcCount); }
+TENDRIL_NVML nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* hwbcCount, nvmlHwbcEntry_t* hwbcEntries) {
+  return none_of(hwbcCount);
+}
 TENDRIL_NVML nvmlReturn_t nvmlUnitGetCount(unsigned int* unitCount) { return none_of(unitCount); }
 TENDRIL_NVML nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int* deviceCount) { return none_of(deviceCount); }

@@ -19,7 +19,10 @@ bool parse_hex(const std::string& text, uint32_t* value) {
   if (text.empty() || text.size() > 8) return false;
   uint32_t sum = 0;
   for (char c : text) {
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return false;
     sum = sum * 16 + static_cast<uint32_t>(digit);
   }
@@ -62,15 +65,19 @@ void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint
   }
 }
 
-Result<std::vector<Device>> leased(const Configuration& configuration, const std::vector<ServerView>& views, const Self& self) {
+Result<std::vector<Device>> leased(const Configuration& configuration, const std::vector<ServerView>& views,
+                                   const Self& self) {
   std::vector<Device> devices;
   for (uint32_t server = 0; server < configuration.servers.size(); ++server) {
     const Server& named = configuration.servers[server];
     const auto& leases = views[server].list.leases;
-    auto found = std::find_if(leases.begin(), leases.end(), [&](const auto& lease) { return lease.lease_id == named.lease_id; });
+    auto found = std::find_if(leases.begin(), leases.end(),
+                              [&](const auto& lease) { return lease.lease_id == named.lease_id; });
     if (found == leases.end()) {
-      return Status(Code::kNotFound, base::format("lease %llu of GPU server %s has ended: start the program again with `tendril run`",
-                                                  static_cast<unsigned long long>(named.lease_id), named.endpoint.c_str()));
+      return Status(
+          Code::kNotFound,
+          base::format("lease %llu of GPU server %s has ended: start the program again with `tendril run`",
+                       static_cast<unsigned long long>(named.lease_id), named.endpoint.c_str()));
     }
     add_lease(views[server].list, *found, server, self, &devices);
   }
@@ -82,7 +89,8 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
   std::vector<Device> devices;
   for (uint32_t server = 0; server < views.size(); ++server) {
     for (const wire::LeaseRecord& lease : views[server].list.leases) {
-      if (lease.client.pid == self.pid && lease.client.host == self.host) add_lease(views[server].list, lease, server, self, &devices);
+      if (lease.client.pid == self.pid && lease.client.host == self.host)
+        add_lease(views[server].list, lease, server, self, &devices);
     }
   }
   return devices;
@@ -93,7 +101,9 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
 std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share, size_t wanted) {
   std::vector<const wire::GpuRecord*> chosen;
   for (const wire::GpuRecord& gpu : list.gpus) chosen.push_back(&gpu);
-  auto has_room = [&](const wire::GpuRecord* gpu) { return share <= kWhole - std::min(kWhole, gpu->share_used_millionths); };
+  auto has_room = [&](const wire::GpuRecord* gpu) {
+    return share <= kWhole - std::min(kWhole, gpu->share_used_millionths);
+  };
   std::stable_sort(chosen.begin(), chosen.end(), [&](const wire::GpuRecord* a, const wire::GpuRecord* b) {
     if (has_room(a) != has_room(b)) return has_room(a);
     return has_room(a) && a->share_used_millionths > b->share_used_millionths;
@@ -107,7 +117,8 @@ Result<std::vector<Device>> expected(const Configuration& configuration, const s
   const wire::SliceSpec& slice = configuration.slice;
   std::vector<Device> devices;
   for (uint32_t server = 0; server < views.size() && devices.size() < configuration.slice_count; ++server) {
-    for (const wire::GpuRecord* gpu : choice(views[server].list, slice.share_millionths, configuration.slice_count - devices.size())) {
+    for (const wire::GpuRecord* gpu :
+         choice(views[server].list, slice.share_millionths, configuration.slice_count - devices.size())) {
       auto part = static_cast<unsigned __int128>(gpu->memory_total_bytes) * slice.share_millionths / kWhole;
       uint64_t memory_bytes = slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
       devices.push_back(device_of(*gpu, server, std::min(memory_bytes, gpu->memory_total_bytes)));
@@ -136,11 +147,13 @@ PciAddress parse_pci(const std::string& text) {
   return address;
 }
 
-Result<std::vector<Device>> map_devices(const Configuration& configuration, const std::vector<ServerView>& views, const Self& self) {
+Result<std::vector<Device>> map_devices(const Configuration& configuration,
+                                        const std::vector<ServerView>& views, const Self& self) {
   std::vector<Device> devices;
   if (!configuration.leased()) devices = own(views, self);
   if (devices.empty()) {
-    Result<std::vector<Device>> mapped = configuration.leased() ? leased(configuration, views, self) : expected(configuration, views);
+    Result<std::vector<Device>> mapped =
+        configuration.leased() ? leased(configuration, views, self) : expected(configuration, views);
     if (!mapped.ok()) return mapped;
     devices = mapped.take();
   }

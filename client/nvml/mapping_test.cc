@@ -42,7 +42,8 @@ wire::LeaseRecord lease(uint64_t id, std::vector<uint32_t> indices, uint32_t pid
 Configuration servers(std::vector<uint64_t> lease_ids) {
   Configuration configuration;
   configuration.source = "TENDRIL_TEST";
-  for (uint64_t id : lease_ids) configuration.servers.push_back({"s" + std::to_string(configuration.servers.size()), id, ""});
+  for (uint64_t id : lease_ids)
+    configuration.servers.push_back({"s" + std::to_string(configuration.servers.size()), id, ""});
   return configuration;
 }
 
@@ -140,7 +141,8 @@ TEST(ParsePci, Forms) {
   EXPECT_EQ(parse_pci("0000:3b:00.0"), (PciAddress{0, 0x3b, 0, 0, true}));
   EXPECT_EQ(parse_pci("00010000:3B:1F.1"), (PciAddress{0x10000, 0x3b, 0x1f, 1, true}));
   EXPECT_EQ(parse_pci("3b:00"), (PciAddress{0, 0x3b, 0, 0, true}));
-  for (const char* bad : {"", "3b", "x:y", "0000:3b:00.", "::", "1:2:3:4", "0000:3b:00.0 "}) EXPECT_FALSE(parse_pci(bad).valid) << bad;
+  for (const char* bad : {"", "3b", "x:y", "0000:3b:00.", "::", "1:2:3:4", "0000:3b:00.0 "})
+    EXPECT_FALSE(parse_pci(bad).valid) << bad;
 }
 
 TEST(ModelOf, WholeWordsOnly) {

@@ -71,25 +71,31 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlB
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_v1_t* infos) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
+                                                               nvmlProcessInfo_v1_t* infos) {
   return list_processes(device, infoCount, infos);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
                                                                   nvmlProcessInfo_v2_t* infos) {
   return list_processes(device, infoCount, infos);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_t* infos) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                  unsigned int* infoCount,
+                                                                  nvmlProcessInfo_t* infos) {
   return list_processes(device, infoCount, infos);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_v1_t* infos) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
+                                                                nvmlProcessInfo_v1_t* infos) {
   return no_processes(device, infoCount);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
                                                                    nvmlProcessInfo_v2_t* infos) {
   return no_processes(device, infoCount);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount, nvmlProcessInfo_t* infos) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device,
+                                                                   unsigned int* infoCount,
+                                                                   nvmlProcessInfo_t* infos) {
   return no_processes(device, infoCount);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
@@ -120,14 +126,17 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t dev
 }
 
 // No samples are kept: "nothing since then" is NVML's NOT_FOUND.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
-                                                          unsigned int* processSamplesCount, unsigned long long lastSeenTimeStamp) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
+                                                          nvmlProcessUtilizationSample_t* utilization,
+                                                          unsigned int* processSamplesCount,
+                                                          unsigned long long lastSeenTimeStamp) {
   return with(device, processSamplesCount, [&](const Device&) {
     *processSamplesCount = 0;
     return NVML_ERROR_NOT_FOUND;
   });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t* procesesUtilInfo) {
+TENDRIL_NVML nvmlReturn_t
+nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t* procesesUtilInfo) {
   return with(device, procesesUtilInfo, [&](const Device&) {
     if (procesesUtilInfo->version != nvmlProcessesUtilizationInfo_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     procesesUtilInfo->processSamplesCount = 0;

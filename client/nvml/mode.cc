@@ -19,17 +19,21 @@ nvmlReturn_t always(nvmlDevice_t handle, T* into, T value) {
 
 }  // namespace
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* currentMode, unsigned int* pendingMode) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int* currentMode,
+                                               unsigned int* pendingMode) {
   return with(device, currentMode == nullptr ? nullptr : pendingMode, [&](const Device&) {
     *currentMode = *pendingMode = 0;  // disabled
     return NVML_SUCCESS;
   });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) { return always(device, count, 0u); }
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int* count) {
+  return always(device, count, 0u);
+}
 TENDRIL_NVML nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int* isMigDevice) {
   return always(device, isMigDevice, 0u);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t* migDevice) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index,
+                                                              nvmlDevice_t* migDevice) {
   return with(device, migDevice, [](const Device&) { return NVML_ERROR_NOT_FOUND; });
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t migDevice, nvmlDevice_t* device) {
@@ -52,10 +56,12 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetDisplayActive(nvmlDevice_t device, nvmlEn
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetAccountingMode(nvmlDevice_t device, nvmlEnableState_t* mode) {
   return always(device, mode, NVML_FEATURE_DISABLED);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType, nvmlEnableState_t* isRestricted) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t apiType,
+                                                      nvmlEnableState_t* isRestricted) {
   return always(device, isRestricted, NVML_FEATURE_ENABLED);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t* pVirtualMode) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device,
+                                                          nvmlGpuVirtualizationMode_t* pVirtualMode) {
   return always(device, pVirtualMode, NVML_GPU_VIRTUALIZATION_MODE_NONE);
 }
 

@@ -38,7 +38,8 @@ nvmlReturn_t no_reasons(nvmlDevice_t handle, unsigned long long* reasons) {
 }
 
 nvmlReturn_t pcie_generation(nvmlDevice_t handle, unsigned int* into) {
-  return with(handle, into, [&](const Device& device) { return known(or_unknown(device.model.pcie_generation), into); });
+  return with(handle, into,
+              [&](const Device& device) { return known(or_unknown(device.model.pcie_generation), into); });
 }
 nvmlReturn_t pcie_width(nvmlDevice_t handle, unsigned int* into) {
   return with(handle, into, [&](const Device& device) { return known(or_unknown(device.model.pcie_width), into); });
@@ -53,7 +54,8 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvm
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int* temp) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType,
+                                                   unsigned int* temp) {
   return with_live(device, temp, [&](const Device& one) {
     return sensorType != NVML_TEMPERATURE_GPU ? NVML_ERROR_INVALID_ARGUMENT : known(one.temperature_c, temp);
   });
@@ -75,25 +77,33 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockT
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* clockMhz) {
   return clock(device, type, clockMhz);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType, nvmlClockId_t clockId, unsigned int* clockMHz) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
+                                             nvmlClockId_t clockId, unsigned int* clockMHz) {
   if (clockId == NVML_CLOCK_ID_CURRENT) return clock(device, clockType, clockMHz);
   return nvml::absent("nvmlDeviceGetClock", device);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t* pState) { return state(device, pState); }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t* pState) { return state(device, pState); }
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t* pState) {
+  return state(device, pState);
+}
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t* pState) {
+  return state(device, pState);
+}
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* clocksThrottleReasons) {
+TENDRIL_NVML nvmlReturn_t
+nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* clocksThrottleReasons) {
   return no_reasons(device, clocksThrottleReasons);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long* clocksEventReasons) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
+                                                                 unsigned long long* clocksEventReasons) {
   return no_reasons(device, clocksEventReasons);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device,
-                                                                      unsigned long long* supportedClocksThrottleReasons) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(
+    nvmlDevice_t device, unsigned long long* supportedClocksThrottleReasons) {
   return no_reasons(device, supportedClocksThrottleReasons);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, unsigned long long* supportedClocksEventReasons) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(
+    nvmlDevice_t device, unsigned long long* supportedClocksEventReasons) {
   return no_reasons(device, supportedClocksEventReasons);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long* eventTypes) {

@@ -11,7 +11,7 @@
 
 #include "client/common/log.h"
 #include "client/nvml/answer.h"
-#include "client/nvml/fake_server.h"
+#include "client/nvml/test_server.h"
 
 namespace tendril::client::nvml {
 namespace {
@@ -22,7 +22,8 @@ constexpr uint32_t kLease = 9;
 class NvmlTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY", "TENDRIL_TOKEN"}) {
+    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE",
+                             "TENDRIL_MEMORY", "TENDRIL_TOKEN"}) {
       unsetenv(name);
     }
     setenv("TENDRIL_SERVERS_CONF", "/nonexistent/servers.conf", 1);
@@ -163,7 +164,8 @@ TEST_F(NvmlTest, HandlesByEveryKey) {
   EXPECT_EQ(nvmlDeviceGetHandleByUUIDV(&key, &handle), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   EXPECT_EQ(nvmlDeviceGetHandleBySerial("1", &handle), NVML_ERROR_NOT_FOUND);
   char text[8];
-  EXPECT_EQ(nvmlDeviceGetName(reinterpret_cast<nvmlDevice_t>(&key), text, 8), NVML_ERROR_INVALID_ARGUMENT) << "a foreign handle";
+  EXPECT_EQ(nvmlDeviceGetName(reinterpret_cast<nvmlDevice_t>(&key), text, 8), NVML_ERROR_INVALID_ARGUMENT)
+      << "a foreign handle";
   EXPECT_EQ(nvmlDeviceGetName(nullptr, text, 8), NVML_ERROR_INVALID_ARGUMENT);
 }
 
@@ -251,7 +253,8 @@ TEST_F(NvmlTest, LiveValuesAreRefreshedButNotOften) {
   let_it_age();
   EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &utilization), NVML_SUCCESS);
   EXPECT_EQ(utilization.gpu, 77u);
-  EXPECT_EQ(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &number), NVML_ERROR_NOT_SUPPORTED) << "not known";
+  EXPECT_EQ(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &number), NVML_ERROR_NOT_SUPPORTED)
+      << "not known";
   EXPECT_EQ(nvmlDeviceGetPowerUsage(device(0), &number), NVML_SUCCESS);
   EXPECT_EQ(number, 100'000u);
   nvmlMemory_t memory;
@@ -319,7 +322,8 @@ TEST_F(NvmlTest, TopologyAndModes) {
   EXPECT_EQ(nvmlDeviceGetTopologyCommonAncestor(device(0), device(1), &level), NVML_SUCCESS);
   EXPECT_EQ(level, NVML_TOPOLOGY_SYSTEM);
   unsigned number = 0;
-  EXPECT_EQ(nvmlDeviceGetNvLinkCapability(device(0), 0, NVML_NVLINK_CAP_P2P_SUPPORTED, &number), NVML_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(nvmlDeviceGetNvLinkCapability(device(0), 0, NVML_NVLINK_CAP_P2P_SUPPORTED, &number),
+            NVML_ERROR_NOT_SUPPORTED);
   // A caller's structure of version 2 is shorter: what follows it must stay as it is.
   struct {
     nvmlGpuFabricInfo_v2_t info;
@@ -375,7 +379,8 @@ TEST_F(NvmlTest, ManyThreads) {
       for (int i = 0; i < 3000; ++i) {
         nvmlMemory_t memory;
         nvmlDevice_t handle;
-        bool good = nvmlInit_v2() == NVML_SUCCESS && nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(t % 2), &handle) == NVML_SUCCESS;
+        bool good = nvmlInit_v2() == NVML_SUCCESS &&
+                    nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(t % 2), &handle) == NVML_SUCCESS;
         good = good && nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS && memory.total == 35 * kGiB;
         good = nvmlShutdown() == NVML_SUCCESS && good;
         failures += !good;

@@ -47,7 +47,8 @@ void no_fabric(Info* info) {
 
 }  // namespace
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2, nvmlGpuP2PCapsIndex_t p2pIndex,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
+                                                 nvmlGpuP2PCapsIndex_t p2pIndex,
                                                  nvmlGpuP2PStatus_t* p2pStatus) {
   return with_two(device1, device2, p2pStatus, [&](const Device& one, const Device& other) {
     *p2pStatus = one.index == other.index ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
@@ -63,8 +64,8 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t devic
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level, unsigned int* count,
-                                                           nvmlDevice_t* deviceArray) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
+                                                           unsigned int* count, nvmlDevice_t* deviceArray) {
   return with(device, count, [&](const Device& one) {
     std::vector<Device> devices;
     nvmlReturn_t check = nvml::all_devices(&devices);
@@ -111,10 +112,12 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlG
 }
 
 // The processors from which the device is reached: all that the program has, since the way leads over the network.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long* cpuSet) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
+                                                   unsigned long* cpuSet) {
   return affinity(device, cpuSetSize, cpuSet);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize, unsigned long* cpuSet,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize,
+                                                              unsigned long* cpuSet,
                                                               nvmlAffinityScope_t scope) {
   return affinity(device, cpuSetSize, cpuSet);
 }
