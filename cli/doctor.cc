@@ -28,8 +28,8 @@ namespace tendril::cli {
 namespace {
 
 constexpr int kPings = 100;
-// Room for an empty context and the buffers of the measurement.
-constexpr uint64_t kTestSliceBytes = 1u << 30;
+// Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more, small enough to be free mostly.
+constexpr uint32_t kTestShare = daemon::kWholeGpu / 10;
 constexpr int kMeasureMaxMs = 60'000;
 
 class Checkup {
@@ -181,7 +181,7 @@ bool Checkup::check_driver() {
 
 bool Checkup::check_transport() {
   wire::AttachRequest request;
-  request.lease.slice = {0, kTestSliceBytes};
+  request.lease.slice = {kTestShare, 0};
   request.client = request.lease.client = client_info("tendril doctor");
   request.bulk_channels = 1;
   request.shared_memory = true;
@@ -209,8 +209,8 @@ void Checkup::check_bandwidth() {
   }
   setenv("TENDRIL_SERVERS", endpoint_.text.c_str(), 1);
   setenv("TENDRIL_GPUS", "1", 1);
-  setenv("TENDRIL_MEMORY", std::to_string(kTestSliceBytes).c_str(), 1);
-  unsetenv("TENDRIL_SLICE");
+  setenv("TENDRIL_SLICE", daemon::format_fraction(kTestShare).c_str(), 1);
+  unsetenv("TENDRIL_MEMORY");
   unsetenv("TENDRIL_LEASES");
   if (!options_.token_file.empty()) {
     setenv("TENDRIL_TOKEN_FILE", options_.token_file.c_str(), 1);

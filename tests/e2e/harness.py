@@ -18,6 +18,7 @@ DRIVER = BUILD / "lib" / "libtendril-softgpu.so"
 PROGRAMS = BUILD / "bin" / "programs"
 CLIENT = BUILD / "lib" / "client" / "libcuda.so.1"
 MIB = 1 << 20
+NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 
 def clean_environment(**more):
@@ -62,6 +63,13 @@ def resident_kib(pid):
     return 0
 
 
+def command_line(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def status_field(pid, field):
     """One line of /proc/PID/status, without its name."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -81,6 +89,7 @@ class Server:
     """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is kept for assertions."""
 
     def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
+        self.warm = warm * gpus
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
         port_file = os.path.join(self.folder, "port")
@@ -129,12 +138,12 @@ class Server:
         return listing(self)["leases"]
 
     def workers(self):
-        """Worker processes (the monitor ends by itself where there is no monitoring library)."""
-        return children(self.pid)
+        """Processes that serve or wait to serve a client."""
+        return [pid for pid in children(self.pid) if b"--gpu" in command_line(pid)]
 
-    def idle(self, warm=1):
-        """No lease and only warm workers: everything was given back."""
-        return not self.leases() and len(self.workers()) <= warm
+    def idle(self):
+        """No lease, and no workers but idle ones: everything was given back."""
+        return not self.leases() and len(self.workers()) <= self.warm
 
 
 def tendril(*arguments, server=None, timeout=60, **environment):

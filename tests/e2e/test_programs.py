@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs under `tendril run` and with the variables of `tendril env`: results, exit codes, slices, several servers, transports."""
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import MIB, PROGRAMS, Server, eventually, start, tendril
+
+
+def program(name, *arguments):
+    return [str(PROGRAMS / name), *map(str, arguments)]
+
+
+@harness.needs_client
+class Programs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(gpus=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def tearDown(self):
+        eventually(self.server.idle, 3, "everything given back")
+
+    def passes(self, *arguments, **environment):
+        status, out, err = tendril("run", *arguments, server=self.server, **environment)
+        self.assertEqual(status, 0, out + err)
+        self.assertIn("PASS", out)
+        return out
+
+    def test_every_transport(self):
+        for transport in ("tcp", "shm", "auto"):
+            for name, *arguments in (("vector_add", 10000), ("matrix_multiply", 64), ("reduction", 10000), ("histogram", 10000),
+                                     ("streams_overlap",)):
+                with self.subTest(transport=transport, program=name):
+                    self.passes("-p", "0.5", "--", *program(name, *arguments), TENDRIL_TRANSPORT=transport)
+
+    def test_without_dashes(self):
+        self.passes("-p", "0.5", *program("vector_add", 1000))
+
+    def test_two_gpus_of_one_server(self):
+        self.assertIn("2 devices", self.passes("-n", "2", "--", *program("multi_gpu")))
+
+    def test_two_servers_in_one_program(self):
+        with Server() as other:
+            for arguments in ([], ["-n", "2", "-p", "0.5"], ["-n", "3"]):
+                with self.subTest(arguments=arguments):
+                    wanted = 3 if arguments == ["-n", "3"] else 2
+                    status, out, err = tendril("run", *arguments, "--", *program("multi_gpu"), server=[self.server, other])
+                    self.assertEqual(status, 0, out + err)
+                    self.assertIn(f"{wanted} devices", out)
+            eventually(other.idle, 3)
+
+    def test_all_or_nothing_over_servers(self):
+        with Server() as other:
+            status, _, err = tendril("run", "-n", "4", "--", "true", server=[self.server, other])
+            self.assertEqual(status, harness.NO_LEASE)
+            self.assertIn("3 of 4 slices found", err)
+            eventually(other.idle, 3)
+
+    def test_exit_codes(self):
+        run = lambda *words: tendril("run", "-p", "0.1", "--", *words, server=self.server)[0]
+        self.assertEqual(run("sh", "-c", "exit 7"), 7)
+        self.assertEqual(run("sh", "-c", "kill -TERM $$"), 128 + signal.SIGTERM)
+        self.assertEqual(run("/nonexistent/program"), 127)
+        self.assertEqual(run("/etc/passwd"), 126)
+        self.assertEqual(tendril("run", server=self.server)[0], 2)
+        self.assertEqual(tendril("run", "-p", "2", "--", "true", server=self.server)[0], 2)
+        self.assertEqual(tendril("run", "--server", "127.0.0.1:1", "--", "true")[0], harness.NO_LEASE)
+
+    def test_arguments_and_environment_pass_unchanged(self):
+        words = ["-p", "--", "a b", "", "--server", "$HOME"]
+        status, out, _ = tendril("run", "-p", "0.1", "--", "printf", "%s|", *words, server=self.server)
+        self.assertEqual((status, out), (0, "".join(word + "|" for word in words)))
+        out = tendril("run", "-p", "0.1", "--", "env", server=self.server, LD_LIBRARY_PATH="/some/where")[1]
+        self.assertIn(f"LD_LIBRARY_PATH={harness.CLIENT.parent}:/some/where", out)
+        self.assertRegex(out, r"TENDRIL_LEASES=127\.0\.0\.1:\d+=\d+:[0-9a-f]{32}\n")
+
+    def test_signals_reach_the_program(self):
+        process = start("run", "-p", "0.1", "--", "sh", "-c", "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done",
+                        server=self.server)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.stdout.read(), "got it\n")
+        self.assertEqual(process.wait(5), 5)
+        process.stdout.close()
+
+    def test_crash_ends_only_itself(self):
+        hold = start("run", "-p", "0.3", "--", *program("hold", 16, 3), server=self.server)
+        hold.stdout.readline()
+        self.passes("-p", "0.3", "--", *program("crash"))
+        self.assertIn("PASS", hold.stdout.read())
+        self.assertEqual(hold.wait(10), 0)
+        hold.stdout.close()
+
+    def test_slices_are_accounted_and_refused(self):
+        hold = start("run", "-n", "2", "-p", "0.7", "--", *program("hold", 32, 60), server=self.server)
+        try:
+            self.assertIn("holding", hold.stdout.readline())
+            lease = self.server.leases()[0]
+            self.assertEqual([part["share"] for part in lease["slices"]], [0.7, 0.7])
+            self.assertGreaterEqual(lease["slices"][0]["memory_used_bytes"], 32 * MIB)
+            self.assertEqual(lease["processes"], 1)
+            gpu = harness.listing(self.server, "smi")["gpus"][0]
+            self.assertEqual(gpu["share_used"], 0.7)
+            self.assertGreaterEqual(gpu["memory_used_bytes"], 32 * MIB)
+            status, _, err = tendril("run", "-p", "0.5", "--", "true", server=self.server)
+            self.assertEqual(status, harness.NO_LEASE)
+            self.assertIn("0.50 GPU", err)
+            self.assertIn("GPU 1 has 0.30 of 1.00", err)
+            self.passes("-p", "0.3", "--", *program("vector_add", 100))
+        finally:
+            harness.end(hold)
+
+    def test_memory_of_a_slice(self):
+        size = 256
+        refused = tendril("run", "-m", f"{size}M", "--", *program("hold", size + 16, 0), server=self.server)
+        self.assertNotEqual(refused[0], 0)
+        self.passes("-m", f"{size}M", "--", *program("hold", size - 64, 0))
+        self.passes("-m", str(size), "--", *program("hold", size - 64, 0))
+
+    def test_environment_attaches_without_run(self):
+        status, out, err = tendril("env", "-p", "0.5", "--json", server=self.server)
+        self.assertEqual(status, 0, err)
+        variables = json.loads(out)
+        done = subprocess.run(program("vector_add", 1000), capture_output=True, text=True, timeout=60, check=False,
+                              env=harness.clean_environment(**variables))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        shell = tendril("env", "-p", "0.5", server=self.server)[1]
+        done = subprocess.run(["sh", "-c", shell + "exec " + program("vector_add")[0] + " 1000"], capture_output=True, text=True,
+                              timeout=60, check=False, env=harness.clean_environment())
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        docker = tendril("env", "-m", "1G", "--docker", server=self.server)[1]
+        self.assertIn(":/opt/tendril/lib:ro -e LD_LIBRARY_PATH=/opt/tendril/lib", docker)
+        self.assertIn(f"-e TENDRIL_MEMORY={1024 * MIB}", docker)
+
+    def test_implicit_leases_over_two_servers(self):
+        with Server() as other:
+            variables = json.loads(tendril("env", "-n", "3", "--json", server=[self.server, other])[1])
+            done = subprocess.run(program("multi_gpu"), capture_output=True, text=True, timeout=60, check=False,
+                                  env=harness.clean_environment(**variables))
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("3 devices", done.stdout)
+            eventually(other.idle, 3)
+
+    def test_several_processes_share_a_lease(self):
+        script = " & ".join([" ".join(program("hold", 16, 1))] * 3) + " & wait"
+        process = start("run", "-p", "0.5", "--", "sh", "-c", script, server=self.server)
+        eventually(lambda: [lease["processes"] for lease in self.server.leases()] == [3], 10, "three processes on one lease")
+        self.assertEqual(process.stdout.read().count("PASS"), 3)
+        self.assertEqual(process.wait(10), 0)
+        process.stdout.close()
+
+    def test_token_goes_along(self):
+        with Server(environment={"TENDRIL_TOKEN": "a-token-of-some-length"}) as guarded:
+            status, out, err = tendril("run", "--", *program("vector_add", 100), server=guarded, TENDRIL_TOKEN="a-token-of-some-length")
+            self.assertEqual(status, 0, out + err)
+            status, _, err = tendril("run", "--", *program("vector_add", 100), server=guarded)
+            self.assertEqual(status, harness.NO_LEASE)
+            self.assertIn("token", err)
+
+    def test_doctor_measures_bandwidth(self):
+        status, out, _ = tendril("doctor", "--json", server=self.server)
+        steps = {step["step"]: step for step in json.loads(out)["servers"][0]["steps"]}
+        self.assertEqual(status, 0, out)
+        self.assertGreater(steps["bandwidth"]["to_gpu_gb_per_s"], 0)
+
+    def test_release_ends_a_running_program(self):
+        hold = start("run", "-p", "0.3", "--", *program("hold", 16, 60), server=self.server)
+        try:
+            hold.stdout.readline()
+            lease = self.server.leases()[0]["lease"]
+            began = time.monotonic()
+            self.assertEqual(tendril("release", str(lease), server=self.server)[0], 0)
+            eventually(lambda: not self.server.leases(), 2, "the lease's end")
+            self.assertLess(time.monotonic() - began, 2)
+            self.assertNotEqual(hold.wait(10), 0)
+            self.assertEqual(tendril("release", str(lease), server=self.server)[0], 1)
+        finally:
+            harness.end(hold)
+
+    def test_read_only_configuration(self):
+        conf = os.path.join(self.server.folder, "servers.conf")
+        with open(conf, "w", encoding="ascii") as file:
+            file.write(f"# the pool\n{self.server.endpoint}\n")
+        os.chmod(conf, 0o444)
+        status, out, err = tendril("run", "-p", "0.1", "--", *program("vector_add", 100), TENDRIL_SERVERS_CONF=conf)
+        self.assertEqual(status, 0, out + err)
+
+
+if __name__ == "__main__":
+    unittest.main()
