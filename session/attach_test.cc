@@ -170,7 +170,7 @@ class SmallServer : public ControlHandler {
 
 class AttachTest : public ::testing::Test {
  protected:
-  void SetUp() override { alarm(60); }
+  void SetUp() override { alarm(240); }
   void TearDown() override { alarm(0); }
   static Endpoint at(const std::string& text) { return parse_endpoint(text).take(); }
   static ConnectOptions quick() {

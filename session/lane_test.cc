@@ -16,7 +16,7 @@ namespace {
 
 class LaneTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override { alarm(60); }
+  void SetUp() override { alarm(240); }
   void TearDown() override { alarm(0); }
 };
 

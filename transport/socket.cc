@@ -53,7 +53,10 @@ class SocketChannel final : public Channel {
         spin_until = 0;
         continue;
       }
-      if (n == 0 && max > got) return closed();
+      if (n == 0 && max > got) {
+        ended_.store(true, std::memory_order_relaxed);  // half a connection is none: sends answer the same
+        return closed();
+      }
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return closed();
       if (got >= min) return got;
@@ -87,6 +90,7 @@ class SocketChannel final : public Channel {
 
   Result<size_t> some(Parts* rest, int timeout_ms) {
     base::Deadline deadline(timeout_ms == 0 ? -1 : timeout_ms);
+    if (ended_.load(std::memory_order_relaxed)) return closed();
     for (;;) {
       msghdr message{};
       message.msg_iov = rest->array();
@@ -108,6 +112,7 @@ class SocketChannel final : public Channel {
   base::Fd fd_;
   const char* kind_;
   std::atomic<bool> down_{false};
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace

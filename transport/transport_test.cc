@@ -22,7 +22,7 @@ using base::Code;
 class ChannelTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    alarm(60);
+    alarm(240);
     make_channels(GetParam(), 0, &client_, &worker_);
     ASSERT_NE(client_.command, nullptr);
   }
@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, ChannelTest, ::testing::ValuesIn(kTransport
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Shaped, DelaysAndLimitsAccurately) {
-  alarm(60);
+  alarm(240);
   ChannelSet client, worker;
   make_channels("unix", 0, &client, &worker);
   Shape shape;
@@ -270,7 +270,7 @@ TEST(Shm, RefusesStrangersMemory) {
 
 // The peer writes nonsense into the indices: an error, never a read outside the ring.
 TEST(Shm, HostileIndices) {
-  alarm(60);
+  alarm(240);
   for (uint64_t evil : {uint64_t(1) << 40, UINT64_MAX, (uint64_t(4) << 20) + 1}) {
     base::Fd memory = create_shm(ShmSizes()).take();
     auto channels = shm_channels(map_shm(memory).take(), ShmSide::kWorker, base::Fd());
@@ -292,7 +292,7 @@ TEST(Shm, DeathOfThePeerIsNoticed) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "fork with threads";
 #endif
-  alarm(60);
+  alarm(240);
   base::Fd memory = create_shm(ShmSizes()).take();
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer target: arbitrary bytes as a client's command lane and bulk channel. The worker's side must end the session or run calls,
+// never crash, hang or read outside what came.
+#include <unistd.h>
+
+#include <cstring>
+#include <vector>
+
+#include "session/service.h"
+#include "transport/test_channels.h"
+
+using namespace tendril;  // NOLINT: a program
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes < 2 || bytes > 60000) return 0;
+  // The first byte: with or without a bulk channel, and how the rest is divided.
+  size_t channels = data[0] & 1;
+  size_t split = channels == 0 ? bytes - 1 : (bytes - 1) * (data[0] >> 1) / 128;
+  transport::ChannelSet client, worker;
+  transport::make_channels("unix", channels, &client, &worker);
+  auto service = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), session::SlotPool());
+  auto feed = [](transport::Channel* channel, const uint8_t* from, size_t count) {
+    iovec part{const_cast<uint8_t*>(from), count};
+    if (count != 0) (void)channel->send_some(&part, 1, 0);
+  };
+  if (channels != 0) feed(client.bulk[0].get(), data + 1 + split, bytes - 1 - split);
+  feed(client.command.get(), data + 1, split);
+  client.command->shutdown();
+  if (channels != 0) client.bulk[0]->shutdown();
+  for (;;) {
+    auto call = service->next({0, 1000});
+    if (!call.ok()) break;
+    uint64_t sum = 0;  // every byte of the body must be there to read
+    for (uint32_t i = 0; i < call->bytes; ++i) sum += call->body[i];
+    service->reply(call->reply_id, int32_t(sum), call->body, call->bytes < 64 ? call->bytes : 64);
+    session::Piece piece;
+    uint64_t transfer = 0;
+    if (call->bytes >= 8) memcpy(&transfer, call->body, 8);
+    if ((call->opcode & 3) == 1) service->discard(transfer);
+    if ((call->opcode & 3) == 2 && channels == 0 && service->take(transfer, &piece)) service->release(piece);
+  }
+  service.reset();
+  return 0;
+}
