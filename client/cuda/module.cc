@@ -153,10 +153,11 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
                      uint64_t* address, uint64_t* bytes) {
   if (strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   const uint64_t context_handle = context->handle.load(std::memory_order_relaxed);
+  const bool managed = kind == LoadKind::kManaged;
   {
     base::Locked locked(names->lock);
     for (const Symbol& symbol : names->symbols) {
-      if (symbol.context != context_handle || symbol.name != name) continue;
+      if (symbol.context != context_handle || symbol.managed != managed || symbol.name != name) continue;
       *address = symbol.address;
       *bytes = symbol.bytes;
       return CUDA_SUCCESS;
@@ -173,13 +174,13 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
   Range range;
   range.base = r.address;
   range.bytes = r.size;
-  range.kind = kind == LoadKind::kManaged ? RangeKind::kManaged : RangeKind::kDevice;
+  range.kind = managed ? RangeKind::kManaged : RangeKind::kDevice;
   range.context = context;
   range.session = session;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   process()->ranges.insert(range);
   base::Locked locked(names->lock);
-  names->symbols.push_back({context_handle, name, r.address, r.size});
+  names->symbols.push_back({context_handle, name, r.address, r.size, managed});
   return CUDA_SUCCESS;
 }
 

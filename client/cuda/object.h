@@ -58,6 +58,7 @@ struct Symbol {
   uint64_t context = 0;  // handle of the context where it has this address
   std::string name;
   uint64_t address = 0, bytes = 0;
+  bool managed = false;        // asked for as a managed variable
 };
 
 // What has names in a module or a library. Asking twice gives the same handle; names that do not exist are remembered too.
