@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code as programs hand it to the driver: container of entries, cubin, or PTX text; none carries a length. Says what lies at an
-// address and how many bytes it has by its own headers. The client reads its process' memory with it (nothing bounds that), the worker
-// what a peer sent (the bytes received bound it). Facts: layouts measured with nvcc 13.0.
+// Device code as programs hand it to the driver: container of entries, cubin, or PTX text; none
+// carries a length. Says what lies at an address and how many bytes it has by its own headers. The
+// client reads its process' memory with it (nothing bounds that), the worker what a peer sent (the
+// bytes received bound it). Facts: layouts measured with nvcc 13.0.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ inline constexpr uint64_t kCodeBytesMax = uint64_t{1} << 32;  // no header is be
 
 struct CodeWrapper {
   uint32_t magic;
-  uint32_t version;        // 1, or 2 with relocatable parts
+  uint32_t version;  // 1, or 2 with relocatable parts
   const void* container;
   const void* const* relocatable;
 };
@@ -51,7 +52,7 @@ struct CodeEntry {
   uint32_t stored_bytes;   // when compressed
   uint32_t reserved;
   uint32_t ptx_version;
-  uint32_t sm;             // 90: compute capability 9.0
+  uint32_t sm;  // 90: compute capability 9.0
   uint32_t name_offset, name_bytes;
   uint64_t flags;
   uint64_t reserved2;
@@ -72,12 +73,17 @@ constexpr bool code_within(uint64_t offset, uint64_t bytes, uint64_t available) 
   return offset <= available && bytes <= available - offset;
 }
 
-// Bytes of the ELF file at `at`, from its section and program headers; 0: not a cubin, or not all of it lies within `available`.
+// Bytes of the ELF file at `at`, from its section and program headers; 0: not a cubin, or not all
+// of it lies within `available`.
 inline uint64_t elf_bytes(const uint8_t* at, uint64_t available) {
   constexpr uint64_t kHeader = 64, kSection = 64, kSegment = 56;
-  if (available < kHeader || at[4] != 2 || at[5] != 1 || code_read<uint16_t>(at + 18) != kElfMachineCuda) return 0;
-  const uint64_t segments_at = code_read<uint64_t>(at + 32), sections_at = code_read<uint64_t>(at + 40);
-  const uint64_t segment_bytes = code_read<uint16_t>(at + 54), section_bytes = code_read<uint16_t>(at + 58);
+  if (available < kHeader || at[4] != 2 || at[5] != 1 ||
+      code_read<uint16_t>(at + 18) != kElfMachineCuda)
+    return 0;
+  const uint64_t segments_at = code_read<uint64_t>(at + 32),
+                 sections_at = code_read<uint64_t>(at + 40);
+  const uint64_t segment_bytes = code_read<uint16_t>(at + 54),
+                 section_bytes = code_read<uint16_t>(at + 58);
   uint64_t segments = code_read<uint16_t>(at + 56), sections = code_read<uint16_t>(at + 60);
   uint64_t end = kHeader;
   const auto cover = [&](uint64_t offset, uint64_t bytes) {
@@ -87,8 +93,11 @@ inline uint64_t elf_bytes(const uint8_t* at, uint64_t available) {
   };
   if (sections_at != 0) {
     if (section_bytes < kSection || !cover(sections_at, section_bytes)) return 0;
-    if (sections == 0) sections = code_read<uint64_t>(at + sections_at + 32);  // too many for 16 bits: in the first section's size
-    if (sections > kCodeBytesMax / kSection || !cover(sections_at, sections * section_bytes)) return 0;
+    if (sections == 0)
+      sections = code_read<uint64_t>(at + sections_at +
+                                     32);  // too many for 16 bits: in the first section's size
+    if (sections > kCodeBytesMax / kSection || !cover(sections_at, sections * section_bytes))
+      return 0;
     for (uint64_t i = 1; i < sections; ++i) {
       const uint8_t* section = at + sections_at + i * section_bytes;
       constexpr uint32_t kNoBits = 8;
@@ -112,19 +121,24 @@ inline uint64_t container_bytes(const uint8_t* at, uint64_t available) {
   if (available < sizeof(CodeContainer)) return 0;
   const CodeContainer head = code_read<CodeContainer>(at);
   if (head.magic != kContainerMagic || head.header_bytes < sizeof head) return 0;
-  return code_within(head.header_bytes, head.payload_bytes, available) ? head.header_bytes + head.payload_bytes : 0;
+  return code_within(head.header_bytes, head.payload_bytes, available)
+             ? head.header_bytes + head.payload_bytes
+             : 0;
 }
 
-// What lies at `at`, other than a wrapper. Text is anything that begins like PTX: white space, a comment or a directive.
+// What lies at `at`, other than a wrapper. Text is anything that begins like PTX: white space, a
+// comment or a directive.
 inline CodeImage code_image(const uint8_t* at, uint64_t available) {
   CodeImage image;
   image.data = at;
   if (available == 0) return image;
   const uint8_t first = at[0];
-  const bool space = first == ' ' || first == '\t' || first == '\n' || first == '\r' || first == '\v' || first == '\f';
+  const bool space = first == ' ' || first == '\t' || first == '\n' || first == '\r' ||
+                     first == '\v' || first == '\f';
   if (space || first == '/' || first == '.') {
     const void* end = std::memchr(at, 0, available);
-    if (end != nullptr) image.bytes = static_cast<uint64_t>(static_cast<const uint8_t*>(end) - at) + 1;
+    if (end != nullptr)
+      image.bytes = static_cast<uint64_t>(static_cast<const uint8_t*>(end) - at) + 1;
     if (end != nullptr) image.kind = CodeKind::kPtx;
     return image;
   }

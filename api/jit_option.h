@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the value of a JIT option is: a word, a word that the driver overwrites, or a pointer to a buffer or an array. Used on both sides
-// of the wire: the client takes the program's values apart by it, the worker builds the driver's. Source: CUDA driver API, CUjit_option.
+// What the value of a JIT option is: a word, a word that the driver overwrites, or a pointer to a
+// buffer or an array. Used on both sides of the wire: the client takes the program's values apart
+// by it, the worker builds the driver's. Source: CUDA driver API, CUjit_option.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,11 @@ namespace tendril::api {
 
 enum class JitValue : uint8_t {
   kWord,
-  kResult,      // a word in, a word out
-  kInfoLog, kErrorLog,
-  kInfoBytes, kErrorBytes,  // size of the log buffer in, bytes written out
+  kResult,  // a word in, a word out
+  kInfoLog,
+  kErrorLog,
+  kInfoBytes,
+  kErrorBytes,  // size of the log buffer in, bytes written out
   kNames,       // const char*[]
   kAddresses,   // void*[]
   kUnknown,
@@ -26,25 +29,34 @@ constexpr JitValue jit_value(uint32_t option) {
     case CU_JIT_THREADS_PER_BLOCK:
     case CU_JIT_WALL_TIME:
       return JitValue::kResult;
-    case CU_JIT_INFO_LOG_BUFFER: return JitValue::kInfoLog;
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: return JitValue::kInfoBytes;
-    case CU_JIT_ERROR_LOG_BUFFER: return JitValue::kErrorLog;
-    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: return JitValue::kErrorBytes;
+    case CU_JIT_INFO_LOG_BUFFER:
+      return JitValue::kInfoLog;
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+      return JitValue::kInfoBytes;
+    case CU_JIT_ERROR_LOG_BUFFER:
+      return JitValue::kErrorLog;
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+      return JitValue::kErrorBytes;
     case CU_JIT_GLOBAL_SYMBOL_NAMES:
     case CU_JIT_REFERENCED_KERNEL_NAMES:
     case CU_JIT_REFERENCED_VARIABLE_NAMES:
       return JitValue::kNames;
-    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES: return JitValue::kAddresses;
-    default: return option <= kJitOptionLast ? JitValue::kWord : JitValue::kUnknown;
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+      return JitValue::kAddresses;
+    default:
+      return option <= kJitOptionLast ? JitValue::kWord : JitValue::kUnknown;
   }
 }
 
 // The option that says how many elements an array option has.
 constexpr uint32_t jit_count_option(uint32_t option) {
   switch (option) {
-    case CU_JIT_REFERENCED_KERNEL_NAMES: return CU_JIT_REFERENCED_KERNEL_COUNT;
-    case CU_JIT_REFERENCED_VARIABLE_NAMES: return CU_JIT_REFERENCED_VARIABLE_COUNT;
-    default: return CU_JIT_GLOBAL_SYMBOL_COUNT;
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+      return CU_JIT_REFERENCED_KERNEL_COUNT;
+    case CU_JIT_REFERENCED_VARIABLE_NAMES:
+      return CU_JIT_REFERENCED_VARIABLE_COUNT;
+    default:
+      return CU_JIT_GLOBAL_SYMBOL_COUNT;
   }
 }
 

@@ -17,7 +17,8 @@ struct Entry {
   bool kept = false;
 };
 
-// False: an entry does not fit its container; then the driver gets to see the whole and says what it thinks.
+// False: an entry does not fit its container; then the driver gets to see the whole and says what
+// it thinks.
 bool list_entries(const CodeImage& image, std::vector<Entry>* out) {
   const api::CodeContainer head = api::code_read<api::CodeContainer>(image.data);
   uint64_t at = head.header_bytes;
@@ -26,7 +27,9 @@ bool list_entries(const CodeImage& image, std::vector<Entry>* out) {
     if (left < api::kEntryBytesMin) return false;
     api::CodeEntry header{};
     std::memcpy(&header, image.data + at, left < sizeof header ? left : sizeof header);
-    if (header.header_bytes < api::kEntryBytesMin || !api::code_within(header.header_bytes, header.payload_bytes, left)) return false;
+    if (header.header_bytes < api::kEntryBytesMin ||
+        !api::code_within(header.header_bytes, header.payload_bytes, left))
+      return false;
     Entry entry;
     entry.at = image.data + at;
     entry.bytes = header.header_bytes + header.payload_bytes;
@@ -43,23 +46,27 @@ bool list_entries(const CodeImage& image, std::vector<Entry>* out) {
 int number(const Target& target) { return target.major * 10 + target.minor; }
 
 bool same_family(const Entry& entry, const Target& target) {
-  return static_cast<int>(entry.sm / 10) == target.major && static_cast<int>(entry.sm % 10) <= target.minor;
+  return static_cast<int>(entry.sm / 10) == target.major &&
+         static_cast<int>(entry.sm % 10) <= target.minor;
 }
 
 bool runs(const Entry& entry, const Target& target) {
   if (entry.kind != api::kEntryCubin) return false;
-  if ((entry.flags & api::kEntryArchSpecific) != 0) return static_cast<int>(entry.sm) == number(target);
+  if ((entry.flags & api::kEntryArchSpecific) != 0)
+    return static_cast<int>(entry.sm) == number(target);
   return same_family(entry, target);
 }
 
 bool compiles(const Entry& entry, const Target& target) {
   if (entry.kind != api::kEntryPtx) return false;
-  if ((entry.flags & api::kEntryArchSpecific) != 0) return static_cast<int>(entry.sm) == number(target);
+  if ((entry.flags & api::kEntryArchSpecific) != 0)
+    return static_cast<int>(entry.sm) == number(target);
   if ((entry.flags & api::kEntryFamily) != 0) return same_family(entry, target);
   return static_cast<int>(entry.sm) <= number(target);
 }
 
-// Marks what `target` needs. A container may hold several PTX entries of one architecture (one for each translation unit).
+// Marks what `target` needs. A container may hold several PTX entries of one architecture (one for
+// each translation unit).
 void keep_for(const Target& target, bool keep_ptx, std::vector<Entry>* entries) {
   bool has_cubin = false;
   uint32_t newest = 0;

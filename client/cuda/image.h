@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code as the program hands it over, and the part of it that is worth sending: of a container only the entries that the
-// server's GPUs can use, still compressed as they are. Called by module.cc, library.cc and link.cc. Reads the program's own memory, which
-// it trusts no more than the driver would: every size is taken from the headers and bounded.
+// Device code as the program hands it over, and the part of it that is worth sending: of a
+// container only the entries that the server's GPUs can use, still compressed as they are. Called
+// by module.cc, library.cc and link.cc. Reads the program's own memory, which it trusts no more
+// than the driver would: every size is taken from the headers and bounded.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace tendril::client::cuda {
 using api::CodeImage;
 using api::CodeKind;
 
-// What `code` points to; a wrapper is followed to its linked container. kNone: nothing a driver would take.
+// What `code` points to; a wrapper is followed to its linked container. kNone: nothing a driver
+// would take.
 CodeImage recognise(const void* code);
 
 struct Target {
@@ -29,8 +31,9 @@ struct Payload {
   bool reduced = false;  // entries were left out
 };
 
-// Keeps the cubins that a target can run and, for a target that has none (or with keep_ptx for all), the newest PTX it can compile.
-// The whole image when it is no container, when nothing would be left, or when nothing would be saved.
+// Keeps the cubins that a target can run and, for a target that has none (or with keep_ptx for
+// all), the newest PTX it can compile. The whole image when it is no container, when nothing would
+// be left, or when nothing would be saved.
 Payload reduce(const CodeImage& image, const Target* targets, size_t target_count, bool keep_ptx);
 // All of it.
 Payload whole(const CodeImage& image);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognising device code and leaving out what a GPU cannot use, on containers and cubins built by hand.
+// Recognising device code and leaving out what a GPU cannot use, on containers and cubins built by
+// hand.
 #include "client/cuda/image.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ std::vector<uint8_t> container(const std::vector<Part>& parts) {
 }
 
 // Payloads of the entries that are left, for a device.
-std::string left(const std::vector<Part>& parts, Target target, bool keep_ptx = false, bool* reduced = nullptr) {
+std::string left(const std::vector<Part>& parts, Target target, bool keep_ptx = false,
+                 bool* reduced = nullptr) {
   const std::vector<uint8_t> bytes = container(parts);
   const Payload payload = reduce(api::code_image(bytes.data(), bytes.size()), &target, 1, keep_ptx);
   EXPECT_EQ(api::container_bytes(payload.data, payload.bytes), payload.bytes);
@@ -73,16 +75,18 @@ TEST(Image, KeepsWhatTheDeviceRuns) {
 }
 
 TEST(Image, ArchitectureSpecificCodeIsExact) {
-  const std::vector<Part> parts = {{api::kEntryCubin, 100, kPlain | api::kEntryArchSpecific, "c100a"},
-                                   {api::kEntryPtx, 90, kPlain | api::kEntryArchSpecific, "p90a"},
-                                   {api::kEntryPtx, 80, kPlain, "p80"}};
+  const std::vector<Part> parts = {
+      {api::kEntryCubin, 100, kPlain | api::kEntryArchSpecific, "c100a"},
+      {api::kEntryPtx, 90, kPlain | api::kEntryArchSpecific, "p90a"},
+      {api::kEntryPtx, 80, kPlain, "p80"}};
   EXPECT_EQ(left(parts, {10, 0}), "c100a ");
   EXPECT_EQ(left(parts, {10, 3}), "p80 ");
   EXPECT_EQ(left(parts, {9, 0}), "p90a ");
 }
 
 TEST(Image, FamilyCodeStaysInItsFamily) {
-  const std::vector<Part> parts = {{api::kEntryPtx, 100, kPlain | api::kEntryFamily, "p100f"}, {api::kEntryPtx, 90, kPlain, "p90"}};
+  const std::vector<Part> parts = {{api::kEntryPtx, 100, kPlain | api::kEntryFamily, "p100f"},
+                                   {api::kEntryPtx, 90, kPlain, "p90"}};
   EXPECT_EQ(left(parts, {10, 3}), "p100f ");
   EXPECT_EQ(left(parts, {12, 0}), "p90 ");
 }
@@ -120,14 +124,16 @@ TEST(Image, EntryBeyondItsContainerGoesToTheDriverAsItIs) {
   const uint64_t lie = uint64_t{1} << 60;
   std::memcpy(bytes.data() + sizeof(api::CodeContainer) + 8, &lie, sizeof lie);
   const Target target{9, 0};
-  EXPECT_EQ(reduce(api::code_image(bytes.data(), bytes.size()), &target, 1, false).bytes, bytes.size());
+  EXPECT_EQ(reduce(api::code_image(bytes.data(), bytes.size()), &target, 1, false).bytes,
+            bytes.size());
 }
 
 TEST(Image, FollowsWrappersOfBothVersions) {
   const std::vector<uint8_t> bytes = container(kTypical);
   const void* relocatable[] = {bytes.data(), nullptr};
   for (const uint32_t version : {1u, 2u}) {
-    const api::CodeWrapper wrapper{api::kWrapperMagic, version, bytes.data(), version == 2 ? relocatable : nullptr};
+    const api::CodeWrapper wrapper{api::kWrapperMagic, version, bytes.data(),
+                                   version == 2 ? relocatable : nullptr};
     const CodeImage image = recognise(&wrapper);
     EXPECT_EQ(image.kind, CodeKind::kContainer);
     EXPECT_EQ(image.data, bytes.data());
@@ -145,14 +151,18 @@ TEST(Image, PtxIsTextWithItsNul) {
   EXPECT_EQ(recognise("").kind, CodeKind::kNone);
   EXPECT_EQ(recognise("garbage").kind, CodeKind::kNone);
   EXPECT_EQ(recognise(nullptr).kind, CodeKind::kNone);
-  EXPECT_EQ(api::code_image(reinterpret_cast<const uint8_t*>(text), 5).kind, CodeKind::kNone);  // no NUL within
+  EXPECT_EQ(api::code_image(reinterpret_cast<const uint8_t*>(text), 5).kind,
+            CodeKind::kNone);  // no NUL within
 }
 
-// A cubin of header, one section of 100 bytes, one without bytes, and the section table behind them.
+// A cubin of header, one section of 100 bytes, one without bytes, and the section table behind
+// them.
 std::vector<uint8_t> cubin() {
   constexpr uint64_t kSections = 168;
   std::vector<uint8_t> out(kSections + 3 * 64);
-  const auto put = [&](size_t at, auto value) { std::memcpy(out.data() + at, &value, sizeof value); };
+  const auto put = [&](size_t at, auto value) {
+    std::memcpy(out.data() + at, &value, sizeof value);
+  };
   put(0, api::kElfMagic);
   out[4] = 2;
   out[5] = 1;

@@ -12,10 +12,13 @@ using api::JitValue;
 uint64_t word_of(const void* value) { return reinterpret_cast<uint64_t>(value); }
 
 // Not read as the enumeration: the program may pass numbers that it does not have.
-uint32_t option_at(const CUjit_option* options, unsigned i) { return reinterpret_cast<const uint32_t*>(options)[i]; }
+uint32_t option_at(const CUjit_option* options, unsigned i) {
+  return reinterpret_cast<const uint32_t*>(options)[i];
+}
 
 // An option's value as an unsigned int, which is what the driver reads of it.
-unsigned number_of(const CUjit_option* options, void* const* values, unsigned count, uint32_t option) {
+unsigned number_of(const CUjit_option* options, void* const* values, unsigned count,
+                   uint32_t option) {
   for (unsigned i = 0; i < count; ++i) {
     if (option_at(options, i) == option) return static_cast<unsigned>(word_of(values[i]));
   }
@@ -33,13 +36,14 @@ void copy_log(char* into, uint64_t capacity, const wire::Bytes& log) {
 
 bool JitOptions::is_plain(uint32_t option) {
   const JitValue value = api::jit_value(option);
-  return value == JitValue::kWord && option != CU_JIT_GLOBAL_SYMBOL_COUNT && option != CU_JIT_REFERENCED_KERNEL_COUNT &&
-         option != CU_JIT_REFERENCED_VARIABLE_COUNT;
+  return value == JitValue::kWord && option != CU_JIT_GLOBAL_SYMBOL_COUNT &&
+         option != CU_JIT_REFERENCED_KERNEL_COUNT && option != CU_JIT_REFERENCED_VARIABLE_COUNT;
 }
 
 CUresult JitOptions::take(const CUjit_option* options, void** values, unsigned count) {
   if (count == 0) return CUDA_SUCCESS;
-  if (options == nullptr || values == nullptr || count > api::kJitOptionsMax) return CUDA_ERROR_INVALID_VALUE;
+  if (options == nullptr || values == nullptr || count > api::kJitOptionsMax)
+    return CUDA_ERROR_INVALID_VALUE;
   values_ = values;
   info_bytes_ = number_of(options, values, count, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
   error_bytes_ = number_of(options, values, count, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
@@ -75,7 +79,8 @@ CUresult JitOptions::take(const CUjit_option* options, void** values, unsigned c
 }
 
 CUresult JitOptions::take_array(uint32_t option, const void* array, unsigned elements) {
-  if (elements > api::kJitElementsMax || (array == nullptr && elements != 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (elements > api::kJitElementsMax || (array == nullptr && elements != 0))
+    return CUDA_ERROR_INVALID_VALUE;
   if (api::jit_value(option) == JitValue::kAddresses) {
     const uint64_t* addresses = static_cast<const uint64_t*>(array);
     addresses_.insert(addresses_.end(), addresses, addresses + elements);
@@ -90,18 +95,21 @@ CUresult JitOptions::take_array(uint32_t option, const void* array, unsigned ele
   return CUDA_SUCCESS;
 }
 
-void JitOptions::set_words(const std::vector<uint32_t>& options, const std::vector<uint64_t>& words) {
+void JitOptions::set_words(const std::vector<uint32_t>& options,
+                           const std::vector<uint64_t>& words) {
   options_ = options;
   words_ = words;
 }
 
-void JitOptions::give(const wire::Bytes& info_log, const wire::Bytes& error_log, const wire::Array<uint64_t>& values) {
+void JitOptions::give(const wire::Bytes& info_log, const wire::Bytes& error_log,
+                      const wire::Array<uint64_t>& values) {
   copy_log(info_log_, info_bytes_, info_log);
   copy_log(error_log_, error_bytes_, error_log);
   if (values_ == nullptr) return;
   for (uint64_t i = 0; i < options_.size() && i < values.count; ++i) {
     const JitValue kind = api::jit_value(options_[i]);
-    if (kind == JitValue::kResult || kind == JitValue::kInfoBytes || kind == JitValue::kErrorBytes) {
+    if (kind == JitValue::kResult || kind == JitValue::kInfoBytes ||
+        kind == JitValue::kErrorBytes) {
       values_[i] = reinterpret_cast<void*>(values[i]);
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT options of one call: taken from the program's parallel arrays, put into a message, and given back: logs into the program's
-// buffers, sizes and times into its values. Used by module.cc, library.cc and link.cc; a linker keeps its object while it lives.
+// The JIT options of one call: taken from the program's parallel arrays, put into a message, and
+// given back: logs into the program's buffers, sizes and times into its values. Used by module.cc,
+// library.cc and link.cc; a linker keeps its object while it lives.
 #pragma once
 
 #include <string>
@@ -30,13 +31,15 @@ class JitOptions {
 
   const std::vector<uint32_t>& options() const { return options_; }
   const std::vector<uint64_t>& words() const { return words_; }
-  // Only options whose values are plain words: what still makes sense in a later load for which the program gave no buffers.
+  // Only options whose values are plain words: what still makes sense in a later load for which the
+  // program gave no buffers.
   void set_words(const std::vector<uint32_t>& options, const std::vector<uint64_t>& words);
   static bool is_plain(uint32_t option);
 
  private:
   CUresult take_array(uint32_t option, const void* array, unsigned elements);
-  void give(const wire::Bytes& info_log, const wire::Bytes& error_log, const wire::Array<uint64_t>& values);
+  void give(const wire::Bytes& info_log, const wire::Bytes& error_log,
+            const wire::Array<uint64_t>& values);
 
   std::vector<uint32_t> options_;
   std::vector<uint64_t> words_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT options of the program into a message, and results back into the program's buffers and values.
+// JIT options of the program into a message, and results back into the program's buffers and
+// values.
 #include "client/cuda/jit_options.h"
 
 #include <gtest/gtest.h>
@@ -17,8 +18,12 @@ TEST(JitOptions, BuffersTravelAsSizesAndComeBackAsText) {
   char info[8], error[64];
   std::memset(info, 'x', sizeof info);
   std::memset(error, 'x', sizeof error);
-  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                            CU_JIT_ERROR_LOG_BUFFER, CU_JIT_MAX_REGISTERS, CU_JIT_WALL_TIME};
+  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,
+                            CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_ERROR_LOG_BUFFER,
+                            CU_JIT_MAX_REGISTERS,
+                            CU_JIT_WALL_TIME};
   void* values[] = {info, word(sizeof info), word(sizeof error), error, word(32), nullptr};
   JitOptions jit;
   ASSERT_EQ(jit.take(options, values, 6), CUDA_SUCCESS);
@@ -48,13 +53,15 @@ TEST(JitOptions, BuffersTravelAsSizesAndComeBackAsText) {
 TEST(JitOptions, ArraysTravelByTheirCounts) {
   const char* names[] = {"alpha", "beta"};
   void* addresses[] = {word(0x1000), word(0x2000)};
-  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES, CU_JIT_GLOBAL_SYMBOL_COUNT};
+  CUjit_option options[] = {CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES,
+                            CU_JIT_GLOBAL_SYMBOL_COUNT};
   void* values[] = {names, addresses, word(2)};
   JitOptions jit;
   ASSERT_EQ(jit.take(options, values, 3), CUDA_SUCCESS);
   wire::cuda::link_create_request m;
   jit.put(&m);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(m.names.data), m.names.count), std::string("alpha\0beta\0", 11));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(m.names.data), m.names.count),
+            std::string("alpha\0beta\0", 11));
   ASSERT_EQ(m.addresses.count, 2u);
   EXPECT_EQ(m.addresses[1], 0x2000u);
   EXPECT_EQ(m.values[0], 2u);

@@ -50,7 +50,8 @@ CUresult kernel_of(CUkernel handle, Function** out) {
 // Libraries need no context, but a call may carry the current one where it belongs to the session.
 Context* context_in(const Session* session) {
   Context* context = current_context();
-  const bool usable = context != nullptr && context->session == session && context->active.load(std::memory_order_relaxed) != 0;
+  const bool usable = context != nullptr && context->session == session &&
+                      context->active.load(std::memory_order_relaxed) != 0;
   return usable ? context : nullptr;
 }
 
@@ -75,7 +76,8 @@ CUresult some_session(Library* library, Session** out) {
   return load_library(library, wanted);
 }
 
-CUresult library_options(const CUlibraryOption* options, void** values, unsigned count, bool* preserved) {
+CUresult library_options(const CUlibraryOption* options, void** values, unsigned count,
+                         bool* preserved) {
   if (count != 0 && options == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     switch (reinterpret_cast<const uint32_t*>(options)[i]) {  // the program may pass any number
@@ -92,7 +94,8 @@ CUresult library_options(const CUlibraryOption* options, void** values, unsigned
 }
 
 // Remembers what a later load on another server will need.
-void keep_for_later(Library* library, const CodeImage& image, bool preserved, const JitOptions& options) {
+void keep_for_later(Library* library, const CodeImage& image, bool preserved,
+                    const JitOptions& options) {
   library->image = {};
   library->copy.clear();
   library->options.clear();
@@ -110,14 +113,16 @@ void keep_for_later(Library* library, const CodeImage& image, bool preserved, co
   }
 }
 
-CUresult create_library(CUlibrary* out, const CodeImage& image, bool preserved, JitOptions* options) {
+CUresult create_library(CUlibrary* out, const CodeImage& image, bool preserved,
+                        JitOptions* options) {
   if (image.kind == CodeKind::kNone) return CUDA_ERROR_INVALID_IMAGE;
   Session* session = first_session();
   if (session->index >= kSessionsMax) return CUDA_ERROR_NOT_SUPPORTED;
   Library* library = process()->libraries.create(Kind::kLibrary, session, nullptr, session->index);
   if (library == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   library->loaded.store(0, std::memory_order_relaxed);
-  const CUresult result = load_image(session, context_in(session), library->wire_id, LoadKind::kLibrary, image, options);
+  const CUresult result = load_image(session, context_in(session), library->wire_id,
+                                     LoadKind::kLibrary, image, options);
   if (result != CUDA_SUCCESS) {
     process()->libraries.destroy(library);
     return result;
@@ -144,11 +149,14 @@ CUresult library_kernel(Library* library, const char* name, Function** out) {
 }  // namespace
 
 CUresult load_library(Library* library, Session* session) {
-  if ((library->loaded.load(std::memory_order_acquire) & session_bit(session)) != 0) return CUDA_SUCCESS;
-  if (session->index >= kSessionsMax || library->image.kind == CodeKind::kNone) return CUDA_ERROR_INVALID_HANDLE;
+  if ((library->loaded.load(std::memory_order_acquire) & session_bit(session)) != 0)
+    return CUDA_SUCCESS;
+  if (session->index >= kSessionsMax || library->image.kind == CodeKind::kNone)
+    return CUDA_ERROR_INVALID_HANDLE;
   JitOptions options;
   options.set_words(library->options, library->values);
-  TENDRIL_TRY(load_image(session, context_in(session), library->wire_id, LoadKind::kLibrary, library->image, &options));
+  TENDRIL_TRY(load_image(session, context_in(session), library->wire_id, LoadKind::kLibrary,
+                         library->image, &options));
   library->loaded.fetch_or(session_bit(session), std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -163,7 +171,8 @@ CUresult load_kernel(Function* kernel, Session* session) {
   m.name = wire::bytes_of(kernel->name.c_str());
   const CUresult result = session->call(context_in(session), m, r);
   if (result == CUDA_ERROR_NOT_FOUND) kernel->missing.store(true, std::memory_order_relaxed);
-  if (result == CUDA_SUCCESS) kernel->loaded.fetch_or(session_bit(session), std::memory_order_release);
+  if (result == CUDA_SUCCESS)
+    kernel->loaded.fetch_or(session_bit(session), std::memory_order_release);
   return result;
 }
 
@@ -173,12 +182,14 @@ CUresult kernel_function(Function* kernel, Context* context, Function** out) {
   const auto find = [&]() -> Function* {
     ContextFunction* node = kernel->in_context.load(std::memory_order_acquire);
     for (; node != nullptr; node = node->next.load(std::memory_order_acquire)) {
-      if (node->context.load(std::memory_order_relaxed) == context_handle) return node->function.load(std::memory_order_relaxed);
+      if (node->context.load(std::memory_order_relaxed) == context_handle)
+        return node->function.load(std::memory_order_relaxed);
     }
     return nullptr;
   };
   Function* function = find();
-  if (__builtin_expect(function != nullptr && function->loaded.load(std::memory_order_acquire) != 0, 1)) {
+  if (__builtin_expect(function != nullptr && function->loaded.load(std::memory_order_acquire) != 0,
+                       1)) {
     *out = function;
     return CUDA_SUCCESS;
   }
@@ -198,7 +209,8 @@ CUresult kernel_function(Function* kernel, Context* context, Function** out) {
       ContextFunction* node = take_node();
       node->context.store(context_handle, std::memory_order_relaxed);
       node->function.store(function, std::memory_order_relaxed);
-      node->next.store(kernel->in_context.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      node->next.store(kernel->in_context.load(std::memory_order_relaxed),
+                       std::memory_order_relaxed);
       kernel->in_context.store(node, std::memory_order_release);
     }
   }
@@ -245,7 +257,8 @@ void forget_context_functions(Function* kernel, uint64_t context) {
       forget_function(Kind::kFunction, list->function.load(std::memory_order_relaxed));
       give_node(list);
     } else {
-      list->next.store(kernel->in_context.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      list->next.store(kernel->in_context.load(std::memory_order_relaxed),
+                       std::memory_order_relaxed);
       kernel->in_context.store(list, std::memory_order_release);
     }
     list = next;
@@ -254,7 +267,8 @@ void forget_context_functions(Function* kernel, uint64_t context) {
 
 void forget_library_context(Library* library, uint64_t context) {
   base::Locked locked(library->names.lock);
-  for (const auto& entry : library->names.functions) forget_context_functions(entry.second, context);
+  for (const auto& entry : library->names.functions)
+    forget_context_functions(entry.second, context);
   std::vector<Symbol>& symbols = library->names.symbols;
   for (size_t i = symbols.size(); i-- != 0;) {
     if (symbols[i].context != context) continue;
@@ -269,8 +283,9 @@ void forget_library_context(Library* library, uint64_t context) {
   }
 }
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                           unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                           void** jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption* libraryOptions, void** libraryOptionValues,
                            unsigned int numLibraryOptions) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -281,8 +296,9 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
   return create_library(library, recognise(code), preserved, &options);
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions, void** jitOptionsValues,
-                               unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
+                               void** jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                unsigned int numLibraryOptions) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -303,7 +319,8 @@ CUresult cuLibraryUnload(CUlibrary handle) {
   m.kind = static_cast<uint32_t>(LoadKind::kLibrary);
   const uint64_t loaded = library->loaded.exchange(0);
   for (Session* session : process()->sessions) {
-    if (session->index < kSessionsMax && (loaded & session_bit(session)) != 0) session->enqueue(context_in(session), m);
+    if (session->index < kSessionsMax && (loaded & session_bit(session)) != 0)
+      session->enqueue(context_in(session), m);
   }
   forget_names(&library->names, Kind::kKernel);
   for (Module* module : library->modules) forget_module(module);
@@ -327,7 +344,8 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary handle, const char* nam
 
 namespace {
 
-CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const char* name, LoadKind kind) {
+CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const char* name,
+                    LoadKind kind) {
   Library* library = nullptr;
   Context* context = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -336,7 +354,8 @@ CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const ch
   TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(load_library(library, context->session));
   uint64_t address = 0, size = 0;
-  TENDRIL_TRY(find_symbol(context->session, context, library->wire_id, kind, &library->names, name, &address, &size));
+  TENDRIL_TRY(find_symbol(context->session, context, library->wire_id, kind, &library->names, name,
+                          &address, &size));
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
@@ -348,7 +367,8 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return get_symbol(dptr, bytes, library, name, LoadKind::kLibrary);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
   return get_symbol(dptr, bytes, library, name, LoadKind::kManaged);
 }
 
@@ -393,7 +413,8 @@ CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, C
   std::vector<std::string> names;
   TENDRIL_TRY(kernel_names(lib, &library, &names));
   for (size_t i = 0; i < names.size() && i < numKernels; ++i) {
-    Function* kernel = named_function(&library->names, Kind::kKernel, library->session, nullptr, names[i].c_str());
+    Function* kernel =
+        named_function(&library->names, Kind::kKernel, library->session, nullptr, names[i].c_str());
     if (kernel == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     kernel->library = library;  // each server learns of it when it is used there
     kernels[i] = handle_cast<CUkernel>(kernel);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries and kernels, which belong to no context: on a client with several servers each server gets the library when one of its kernels
-// or variables is first used there. Within one session the driver's own library object serves every context. Ids are the same on all
-// servers, since the client chose them.
+// Libraries and kernels, which belong to no context: on a client with several servers each server
+// gets the library when one of its kernels or variables is first used there. Within one session the
+// driver's own library object serves every context. Ids are the same on all servers, since the
+// client chose them.
 #pragma once
 
 #include "client/cuda/module.h"
@@ -13,10 +14,11 @@ CUresult load_library(Library* library, Session* session);
 // The slow path of kernel_wire_id.
 CUresult load_kernel(Function* kernel, Session* session);
 
-// What `session`'s worker calls a kernel; loads library and kernel there on first use. 0 with *error set when that fails. For a
-// CUfunction: its wire id.
+// What `session`'s worker calls a kernel; loads library and kernel there on first use. 0 with
+// *error set when that fails. For a CUfunction: its wire id.
 inline uint64_t kernel_wire_id(Function* kernel, Session* session, CUresult* error) {
-  if (__builtin_expect((kernel->loaded.load(std::memory_order_acquire) & session_bit(session)) == 0, 0)) {
+  if (__builtin_expect((kernel->loaded.load(std::memory_order_acquire) & session_bit(session)) == 0,
+                       0)) {
     *error = load_kernel(kernel, session);
     if (*error != CUDA_SUCCESS) return 0;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT linker. Inputs go to the worker as they are; what was linked comes back and stays here until cuLinkDestroy, as the program was
-// promised. Logs are written into the buffers given at creation, after each call.
+// The JIT linker. Inputs go to the worker as they are; what was linked comes back and stays here
+// until cuLinkDestroy, as the program was promised. Logs are written into the buffers given at
+// creation, after each call.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -32,7 +33,8 @@ CUresult link_of(CUlinkState handle, Link** out) {
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t bytes, const char* name, const JitOptions& options) {
+CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t bytes, const char* name,
+             const JitOptions& options) {
   Session* session = link->object->session;
   wire::cuda::link_add_request m;
   wire::cuda::link_add_reply r;
@@ -60,7 +62,8 @@ CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t byte
 // Programs may hand over a wrapper, whose pointers mean nothing elsewhere.
 CodeImage input_image(CUjitInputType type, const void* data, size_t size) {
   CodeImage image;
-  if (type == CU_JIT_INPUT_FATBINARY && size >= 4 && api::code_read<uint32_t>(static_cast<const uint8_t*>(data)) == api::kWrapperMagic) {
+  if (type == CU_JIT_INPUT_FATBINARY && size >= 4 &&
+      api::code_read<uint32_t>(static_cast<const uint8_t*>(data)) == api::kWrapperMagic) {
     return recognise(data);
   }
   image.data = static_cast<const uint8_t*>(data);
@@ -70,7 +73,8 @@ CodeImage input_image(CUjitInputType type, const void* data, size_t size) {
 
 }  // namespace
 
-CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
+                         CUlinkState* stateOut) {
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
   if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -98,8 +102,9 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name, unsigned int numOptions,
-                          CUjit_option* options, void** optionValues) {
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                          const char* name, unsigned int numOptions, CUjit_option* options,
+                          void** optionValues) {
   Link* link = nullptr;
   TENDRIL_TRY(link_of(state, &link));
   if (data == nullptr || size == 0 || size > api::kCodeBytesMax) return CUDA_ERROR_INVALID_VALUE;
@@ -110,8 +115,8 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
   return add(link, type, image.data, image.bytes, name, jit);
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions, CUjit_option* options,
-                          void** optionValues) {
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path,
+                          unsigned int numOptions, CUjit_option* options, void** optionValues) {
   Link* link = nullptr;
   TENDRIL_TRY(link_of(state, &link));
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -119,7 +124,8 @@ CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* pa
   TENDRIL_TRY(jit.take(options, optionValues, numOptions));
   std::vector<uint8_t> bytes;
   TENDRIL_TRY(read_code_file(path, &bytes));
-  return add(link, type, bytes.data(), bytes.size() - 1, path, jit);  // without the NUL that reading adds
+  return add(link, type, bytes.data(), bytes.size() - 1, path,
+             jit);  // without the NUL that reading adds
 }
 
 CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
@@ -134,7 +140,8 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   const CUresult result = session->call(context, m, r);
   link->options.give_back(r);
   if (result != CUDA_SUCCESS) return result;
-  if (r.size > api::kCodeBytesMax || (r.size <= wire::kInlineBytesMax && r.data.count != r.size)) return CUDA_ERROR_UNKNOWN;
+  if (r.size > api::kCodeBytesMax || (r.size <= wire::kInlineBytesMax && r.data.count != r.size))
+    return CUDA_ERROR_UNKNOWN;
   link->cubin.resize(r.size);
   if (r.data.count == r.size) {
     if (r.size != 0) memcpy(link->cubin.data(), r.data.data, r.size);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules: loading, names, variables, unloading. Loading waits for the server; so does the first look-up of each name. See module.h.
+// Modules: loading, names, variables, unloading. Loading waits for the server; so does the first
+// look-up of each name. See module.h.
 #include "client/cuda/module.h"
 
 #include <errno.h>
@@ -18,10 +19,11 @@ namespace tendril::client::cuda {
 namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;  // as the worker's store
-constexpr uint64_t kUploadUnasked = 16u << 10;          // cheaper to send than to ask whether it is there
+constexpr uint64_t kUploadUnasked = 16u << 10;  // cheaper to send than to ask whether it is there
 constexpr uint64_t kNameBytesMax = 64u << 10;
 
-CUresult upload(Session* session, Context* context, const std::string& hash, const Payload& payload) {
+CUresult upload(Session* session, Context* context, const std::string& hash,
+                const Payload& payload) {
   wire::cuda::image_upload_request m;
   m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
   m.size = payload.bytes;
@@ -32,11 +34,12 @@ CUresult upload(Session* session, Context* context, const std::string& hash, con
   }
   m.transfer = session->lane->new_transfer_id();
   TENDRIL_TRY(session->enqueue(context, m));
-  return session->lane->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS : Session::lost_result();
+  return session->lane->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
+                                                                           : Session::lost_result();
 }
 
-CUresult load_payload(Session* session, Context* context, uint64_t wire_id, LoadKind kind, const Payload& payload,
-                      JitOptions* options) {
+CUresult load_payload(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
+                      const Payload& payload, JitOptions* options) {
   if (payload.bytes > kImageBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::string hash = base::content_hash(payload.data, payload.bytes);
   wire::cuda::module_load_request m;
@@ -61,10 +64,12 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
   }
 }
 
-// Results after which the entries that were left out may help: a driver that wants other entries than we think.
+// Results after which the entries that were left out may help: a driver that wants other entries
+// than we think.
 bool may_want_more(CUresult result) {
-  return result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-         result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_INVALID_SOURCE;
+  return result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE ||
+         result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || result == CUDA_ERROR_INVALID_PTX ||
+         result == CUDA_ERROR_INVALID_SOURCE;
 }
 
 CUresult module_of(CUmodule handle, Module** out) {
@@ -75,7 +80,9 @@ CUresult module_of(CUmodule handle, Module** out) {
 }
 
 // Not a kernel: the calls here refuse one, unlike launches.
-Function* function_of(CUfunction handle) { return process()->functions.find(Kind::kFunction, handle_value(handle)); }
+Function* function_of(CUfunction handle) {
+  return process()->functions.find(Kind::kFunction, handle_value(handle));
+}
 
 CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* options) {
   Context* context = nullptr;
@@ -85,7 +92,8 @@ CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* optio
   Module* record = process()->modules.create(Kind::kModule, session, context, session->index);
   if (record == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   record->library = nullptr;
-  const CUresult result = load_image(session, context, record->wire_id, LoadKind::kModule, image, options);
+  const CUresult result =
+      load_image(session, context, record->wire_id, LoadKind::kModule, image, options);
   if (result != CUDA_SUCCESS) {
     process()->modules.destroy(record);
     return result;
@@ -96,8 +104,8 @@ CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* optio
 
 }  // namespace
 
-CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind, const CodeImage& image,
-                    JitOptions* options) {
+CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
+                    const CodeImage& image, JitOptions* options) {
   std::vector<Target> targets;
   for (const Device* device : session->devices) {
     if (kind == LoadKind::kModule && device != context->device) continue;
@@ -110,7 +118,8 @@ CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKi
   return load_payload(session, context, wire_id, kind, whole(image), options);
 }
 
-Function* named_function(Names* names, Kind kind, Session* session, Context* context, const char* name) {
+Function* named_function(Names* names, Kind kind, Session* session, Context* context,
+                         const char* name) {
   base::Locked locked(names->lock);
   const auto known = names->functions.find(name);
   if (known != names->functions.end()) return known->second;
@@ -131,11 +140,13 @@ Function* named_function(Names* names, Kind kind, Session* session, Context* con
 CUresult module_function(Module* module, const char* name, Function** out) {
   if (strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   Session* session = module->session;
-  Function* function = named_function(&module->names, Kind::kFunction, session, module->context, name);
+  Function* function =
+      named_function(&module->names, Kind::kFunction, session, module->context, name);
   if (function == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *out = function;
   if (function->missing.load(std::memory_order_relaxed)) return CUDA_ERROR_NOT_FOUND;
-  if ((function->loaded.load(std::memory_order_acquire) & session_bit(session)) != 0) return CUDA_SUCCESS;
+  if ((function->loaded.load(std::memory_order_acquire) & session_bit(session)) != 0)
+    return CUDA_SUCCESS;
   function->module = module;
   function->library = module->library;
   wire::cuda::module_function_request m;
@@ -145,19 +156,21 @@ CUresult module_function(Module* module, const char* name, Function** out) {
   m.name = wire::bytes_of(name);
   const CUresult result = session->call(module->context, m, r);
   if (result == CUDA_ERROR_NOT_FOUND) function->missing.store(true, std::memory_order_relaxed);
-  if (result == CUDA_SUCCESS) function->loaded.fetch_or(session_bit(session), std::memory_order_release);
+  if (result == CUDA_SUCCESS)
+    function->loaded.fetch_or(session_bit(session), std::memory_order_release);
   return result;
 }
 
-CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadKind kind, Names* names, const char* name,
-                     uint64_t* address, uint64_t* bytes) {
+CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
+                     Names* names, const char* name, uint64_t* address, uint64_t* bytes) {
   if (strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
   const uint64_t context_handle = context->handle.load(std::memory_order_relaxed);
   const bool managed = kind == LoadKind::kManaged;
   {
     base::Locked locked(names->lock);
     for (const Symbol& symbol : names->symbols) {
-      if (symbol.context != context_handle || symbol.managed != managed || symbol.name != name) continue;
+      if (symbol.context != context_handle || symbol.managed != managed || symbol.name != name)
+        continue;
       *address = symbol.address;
       *bytes = symbol.bytes;
       return CUDA_SUCCESS;
@@ -184,7 +197,8 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
   return CUDA_SUCCESS;
 }
 
-CUresult all_names(Session* session, Context* context, uint64_t wire_id, LoadKind kind, std::vector<std::string>* out) {
+CUresult all_names(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
+                   std::vector<std::string>* out) {
   for (;;) {
     wire::cuda::module_functions_request m;
     wire::cuda::module_functions_reply r;
@@ -244,7 +258,8 @@ void forget_code(Context* context) {
 CUresult read_code_file(const char* path, std::vector<uint8_t>* bytes) {
   base::Fd fd(open(path, O_RDONLY | O_CLOEXEC));
   struct stat info;
-  if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode))
+    return CUDA_ERROR_FILE_NOT_FOUND;
   if (static_cast<uint64_t>(info.st_size) > kImageBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   bytes->resize(static_cast<size_t>(info.st_size) + 1);  // the NUL that PTX in a file lacks
   size_t done = 0;
@@ -269,10 +284,12 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   return load_module(module, api::code_image(bytes.data(), bytes.size()), &options);
 }
 
-CUresult cuModuleLoadData(CUmodule* module, const void* image) { return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr); }
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
 
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
-                            void** optionValues) {
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                            CUjit_option* options, void** optionValues) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   JitOptions jit;
@@ -280,7 +297,9 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
   return load_module(module, recognise(image), &jit);
 }
 
-CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) { return cuModuleLoadData(module, fatCubin); }
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  return cuModuleLoadData(module, fatCubin);
+}
 
 CUresult cuModuleUnload(CUmodule hmod) {
   Module* module = nullptr;
@@ -311,7 +330,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, c
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(module_of(hmod, &module));
   uint64_t address = 0, size = 0;
-  TENDRIL_TRY(find_symbol(module->session, module->context, module->wire_id, LoadKind::kModule, &module->names, name, &address, &size));
+  TENDRIL_TRY(find_symbol(module->session, module->context, module->wire_id, LoadKind::kModule,
+                          &module->names, name, &address, &size));
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
@@ -323,18 +343,21 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(module_of(mod, &module));
   std::vector<std::string> names;
-  TENDRIL_TRY(all_names(module->session, module->context, module->wire_id, LoadKind::kModule, &names));
+  TENDRIL_TRY(
+      all_names(module->session, module->context, module->wire_id, LoadKind::kModule, &names));
   *count = static_cast<unsigned>(names.size());
   return CUDA_SUCCESS;
 }
 
-CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                    CUmodule mod) {
   Module* module = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(module_of(mod, &module));
   std::vector<std::string> names;
-  TENDRIL_TRY(all_names(module->session, module->context, module->wire_id, LoadKind::kModule, &names));
+  TENDRIL_TRY(
+      all_names(module->session, module->context, module->wire_id, LoadKind::kModule, &names));
   for (size_t i = 0; i < names.size() && i < numFunctions; ++i) {
     Function* function = nullptr;
     TENDRIL_TRY(module_function(module, names[i].c_str(), &function));
@@ -347,7 +370,8 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const char* wish = getenv("CUDA_MODULE_LOADING");
-  *mode = wish != nullptr && strcmp(wish, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  *mode = wish != nullptr && strcmp(wish, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
+                                                        : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
 
@@ -391,7 +415,8 @@ CUresult function_state(CUfunction handle, bool load, uint32_t* loaded) {
 }  // namespace
 
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
-  if (state == nullptr) return process() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+  if (state == nullptr)
+    return process() == nullptr ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
   uint32_t loaded = 0;
   TENDRIL_TRY(function_state(function, false, &loaded));
   *state = loaded != 0 ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;

@@ -14,9 +14,10 @@ uint64_t as_word(const void* value) { return reinterpret_cast<uint64_t>(value); 
 
 }  // namespace
 
-CUresult JitOptions::take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values, const wire::Bytes& names,
-                          const wire::Array<uint64_t>& addresses) {
-  if (options.count != values.count || options.count > api::kJitOptionsMax) return CUDA_ERROR_INVALID_VALUE;
+CUresult JitOptions::take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values,
+                          const wire::Bytes& names, const wire::Array<uint64_t>& addresses) {
+  if (options.count != values.count || options.count > api::kJitOptionsMax)
+    return CUDA_ERROR_INVALID_VALUE;
   text_.assign(names.begin(), names.end());
   uint64_t names_at = 0, addresses_at = 0;
   for (uint64_t i = 0; i < options.count; ++i) {
@@ -32,7 +33,8 @@ CUresult JitOptions::take(const wire::Array<uint32_t>& options, const wire::Arra
         value = error_log_.data();
         break;
       case JitValue::kInfoBytes:
-      case JitValue::kErrorBytes:  // an unsigned int to the driver; the client's buffer may be larger than ours
+      case JitValue::kErrorBytes:  // an unsigned int to the driver; the client's buffer may be
+                                   // larger than ours
         word &= 0xffffffff;
         value = as_value(word < api::kJitLogBytesMax ? word : api::kJitLogBytesMax);
         break;
@@ -44,7 +46,8 @@ CUresult JitOptions::take(const wire::Array<uint32_t>& options, const wire::Arra
       }
       case JitValue::kAddresses:
         if (word > addresses.count - addresses_at) return CUDA_ERROR_INVALID_VALUE;
-        address_arrays_.emplace_back(addresses.data + addresses_at, addresses.data + addresses_at + word);
+        address_arrays_.emplace_back(addresses.data + addresses_at,
+                                     addresses.data + addresses_at + word);
         addresses_at += word;
         value = address_arrays_.back().data();
         break;
@@ -64,7 +67,8 @@ CUresult JitOptions::take_names(uint64_t count, const wire::Bytes& names, uint64
   if (count > api::kJitElementsMax) return CUDA_ERROR_INVALID_VALUE;
   std::vector<const char*> array;
   for (uint64_t i = 0; i < count; ++i) {
-    const void* end = *at < names.count ? std::memchr(names.data + *at, 0, names.count - *at) : nullptr;
+    const void* end =
+        *at < names.count ? std::memchr(names.data + *at, 0, names.count - *at) : nullptr;
     if (end == nullptr) return CUDA_ERROR_INVALID_VALUE;
     array.push_back(text_.data() + *at);
     *at = static_cast<uint64_t>(static_cast<const uint8_t*>(end) - names.data) + 1;
@@ -76,7 +80,8 @@ CUresult JitOptions::take_names(uint64_t count, const wire::Bytes& names, uint64
 
 // The driver believes the count options; a peer's must not exceed the arrays.
 void JitOptions::bound_counts() {
-  constexpr uint32_t kCounts[] = {CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_REFERENCED_KERNEL_COUNT, CU_JIT_REFERENCED_VARIABLE_COUNT};
+  constexpr uint32_t kCounts[] = {CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_REFERENCED_KERNEL_COUNT,
+                                  CU_JIT_REFERENCED_VARIABLE_COUNT};
   for (const uint32_t counter : kCounts) {
     uint64_t least = UINT64_MAX;
     size_t names = 0, addresses = 0;
@@ -90,7 +95,8 @@ void JitOptions::bound_counts() {
     }
     if (least == UINT64_MAX) least = 0;
     for (size_t i = 0; i < options_.size(); ++i) {
-      if (static_cast<uint32_t>(options_[i]) == counter && as_word(values_[i]) > least) values_[i] = as_value(least);
+      if (static_cast<uint32_t>(options_[i]) == counter && as_word(values_[i]) > least)
+        values_[i] = as_value(least);
     }
   }
 }
@@ -109,7 +115,8 @@ wire::Array<uint64_t> JitOptions::values_copy(Scope* s) const {
   if (copy == nullptr) return {};
   for (size_t i = 0; i < values_.size(); ++i) {
     const JitValue kind = api::jit_value(options_[i]);
-    const bool told = kind == JitValue::kResult || kind == JitValue::kInfoBytes || kind == JitValue::kErrorBytes;
+    const bool told =
+        kind == JitValue::kResult || kind == JitValue::kInfoBytes || kind == JitValue::kErrorBytes;
     copy[i] = told ? as_word(values_[i]) : 0;  // our pointers are nobody's business
   }
   return {copy, values_.size()};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT options as the driver wants them, built from a peer's message: log buffers of our own, arrays that hold what their counts say.
-// Used by module.cc and link.cc; the driver writes into it while a linker lives, so it must not move.
+// JIT options as the driver wants them, built from a peer's message: log buffers of our own, arrays
+// that hold what their counts say. Used by module.cc and link.cc; the driver writes into it while a
+// linker lives, so it must not move.
 #pragma once
 
 #include <vector>
@@ -20,14 +21,15 @@ class JitOptions {
   CUresult take(const Request& m) {
     return take(m.options, m.values, m.names, m.addresses);
   }
-  CUresult take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values, const wire::Bytes& names,
-                const wire::Array<uint64_t>& addresses);
+  CUresult take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values,
+                const wire::Bytes& names, const wire::Array<uint64_t>& addresses);
 
   unsigned count() const { return static_cast<unsigned>(options_.size()); }
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
 
-  // Puts logs and values into a reply; they live in the executor's scratch memory. Call it when the driver has answered.
+  // Puts logs and values into a reply; they live in the executor's scratch memory. Call it when the
+  // driver has answered.
   template <typename Answer>
   void report(Executor& w, Answer* r) const {
     Scope s(w);

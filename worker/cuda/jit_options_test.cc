@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT options from a hostile peer: no pointer of the driver's may come from the wire, and no count may exceed its array.
+// JIT options from a hostile peer: no pointer of the driver's may come from the wire, and no count
+// may exceed its array.
 #include "worker/cuda/jit_options.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,8 @@ struct Message {
 
   CUresult give(JitOptions* jit) const {
     return jit->take({options.data(), options.size()}, {values.data(), values.size()},
-                     {reinterpret_cast<const uint8_t*>(names.data()), names.size()}, {addresses.data(), addresses.size()});
+                     {reinterpret_cast<const uint8_t*>(names.data()), names.size()},
+                     {addresses.data(), addresses.size()});
   }
 };
 
@@ -25,7 +27,10 @@ uint64_t word(JitOptions& jit, size_t i) { return reinterpret_cast<uint64_t>(jit
 
 TEST(WorkerJitOptions, LogBuffersAreOurs) {
   JitOptions jit;
-  const Message m{{CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_MAX_REGISTERS}, {0x41414141, ~uint64_t{0}, 64}, "", {}};
+  const Message m{{CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_MAX_REGISTERS},
+                  {0x41414141, ~uint64_t{0}, 64},
+                  "",
+                  {}};
   ASSERT_EQ(m.give(&jit), CUDA_SUCCESS);
   EXPECT_NE(word(jit, 0), 0x41414141u);
   EXPECT_EQ(word(jit, 1), api::kJitLogBytesMax);
@@ -35,7 +40,8 @@ TEST(WorkerJitOptions, LogBuffersAreOurs) {
 
 TEST(WorkerJitOptions, CountsNeverExceedTheArrays) {
   JitOptions jit;
-  const Message m{{CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_GLOBAL_SYMBOL_NAMES, CU_JIT_GLOBAL_SYMBOL_ADDRESSES, CU_JIT_REFERENCED_KERNEL_COUNT},
+  const Message m{{CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_GLOBAL_SYMBOL_NAMES,
+                   CU_JIT_GLOBAL_SYMBOL_ADDRESSES, CU_JIT_REFERENCED_KERNEL_COUNT},
                   {1000, 2, 1, 5},
                   std::string("a\0b\0", 4),
                   {0x1000}};
@@ -50,11 +56,14 @@ TEST(WorkerJitOptions, CountsNeverExceedTheArrays) {
 
 TEST(WorkerJitOptions, RefusesWhatIsNotThere) {
   JitOptions a, b, c, d, e;
-  EXPECT_EQ((Message{{CU_JIT_GLOBAL_SYMBOL_NAMES}, {2}, std::string("a\0b", 3), {}}).give(&a), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ((Message{{CU_JIT_GLOBAL_SYMBOL_ADDRESSES}, {~uint64_t{0}}, "", {}}).give(&b), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ((Message{{CU_JIT_GLOBAL_SYMBOL_NAMES}, {2}, std::string("a\0b", 3), {}}).give(&a),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ((Message{{CU_JIT_GLOBAL_SYMBOL_ADDRESSES}, {~uint64_t{0}}, "", {}}).give(&b),
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ((Message{{CU_JIT_MAX_REGISTERS}, {}, "", {}}).give(&c), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ((Message{{4000}, {1}, "", {}}).give(&d), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ((Message{std::vector<uint32_t>(65, 0), std::vector<uint64_t>(65, 0), "", {}}).give(&e), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ((Message{std::vector<uint32_t>(65, 0), std::vector<uint64_t>(65, 0), "", {}}).give(&e),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 }  // namespace

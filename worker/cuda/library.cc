@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of libraries, what they are in a context, and what a module or a library holds. Loading is in module.cc.
+// Kernels of libraries, what they are in a context, and what a module or a library holds. Loading
+// is in module.cc.
 #include <vector>
 
 #include "api/cuda_handlers.gen.h"
@@ -7,7 +8,8 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::library_kernel_request& m, wire::cuda::library_kernel_reply&) {
+CUresult handle(Executor& w, const wire::cuda::library_kernel_request& m,
+                wire::cuda::library_kernel_reply&) {
   if (w.objects().find(Kind::kKernel, m.kernel) != nullptr) return CUDA_SUCCESS;
   Scope s(w);
   const CUlibrary library = s.get<CUlibrary>(Kind::kLibrary, m.library);
@@ -22,7 +24,8 @@ CUresult handle(Executor& w, const wire::cuda::library_kernel_request& m, wire::
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::library_module_request& m, wire::cuda::library_module_reply&) {
+CUresult handle(Executor& w, const wire::cuda::library_module_request& m,
+                wire::cuda::library_module_reply&) {
   if (w.objects().find(Kind::kModule, m.module) != nullptr) return CUDA_SUCCESS;
   Scope s(w);
   const CUlibrary library = s.get<CUlibrary>(Kind::kLibrary, m.library);
@@ -36,7 +39,8 @@ CUresult handle(Executor& w, const wire::cuda::library_module_request& m, wire::
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::kernel_function_request& m, wire::cuda::kernel_function_reply&) {
+CUresult handle(Executor& w, const wire::cuda::kernel_function_request& m,
+                wire::cuda::kernel_function_reply&) {
   if (w.objects().find(Kind::kFunction, m.function) != nullptr) return CUDA_SUCCESS;
   Scope s(w);
   const CUkernel kernel = s.get<CUkernel>(Kind::kKernel, m.kernel);
@@ -54,7 +58,8 @@ namespace {
 
 CUresult function_names(Executor& w, CUmodule module, std::vector<const char*>* names) {
   gpu::Driver& driver = w.driver();
-  if (driver.cuModuleGetFunctionCount == nullptr || driver.cuModuleEnumerateFunctions == nullptr || driver.cuFuncGetName == nullptr) {
+  if (driver.cuModuleGetFunctionCount == nullptr || driver.cuModuleEnumerateFunctions == nullptr ||
+      driver.cuFuncGetName == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   unsigned count = 0;
@@ -72,7 +77,8 @@ CUresult function_names(Executor& w, CUmodule module, std::vector<const char*>* 
 
 CUresult kernel_names(Executor& w, CUlibrary library, std::vector<const char*>* names) {
   gpu::Driver& driver = w.driver();
-  if (driver.cuLibraryGetKernelCount == nullptr || driver.cuLibraryEnumerateKernels == nullptr || driver.cuKernelGetName == nullptr) {
+  if (driver.cuLibraryGetKernelCount == nullptr || driver.cuLibraryEnumerateKernels == nullptr ||
+      driver.cuKernelGetName == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   unsigned count = 0;
@@ -90,14 +96,16 @@ CUresult kernel_names(Executor& w, CUlibrary library, std::vector<const char*>* 
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::module_functions_request& m, wire::cuda::module_functions_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::module_functions_request& m,
+                wire::cuda::module_functions_reply& r) {
   Scope s(w);
   const bool in_module = static_cast<LoadKind>(m.kind) == LoadKind::kModule;
   const CUmodule module = in_module ? s.get<CUmodule>(Kind::kModule, m.module) : nullptr;
   const CUlibrary library = in_module ? nullptr : s.get<CUlibrary>(Kind::kLibrary, m.module);
   if (!s.ok()) return s.error();
   std::vector<const char*> names;
-  const CUresult result = in_module ? function_names(w, module, &names) : kernel_names(w, library, &names);
+  const CUresult result =
+      in_module ? function_names(w, module, &names) : kernel_names(w, library, &names);
   if (result != CUDA_SUCCESS) return result;
   r.count = static_cast<uint32_t>(names.size());
   r.names = pack_names(&s, names, m.first);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT linker. The driver writes logs into the options given at creation for as long as the linker lives, so they live here with it; each
-// reply carries what they say so far. What was linked also goes into the module store: loading it then uploads nothing.
+// The JIT linker. The driver writes logs into the options given at creation for as long as the
+// linker lives, so they live here with it; each reply carries what they say so far. What was linked
+// also goes into the module store: loading it then uploads nothing.
 #include <cstring>
 
 #include "api/code_image.h"
@@ -21,12 +22,14 @@ struct Link {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::link_create_request& m, wire::cuda::link_create_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::link_create_request& m,
+                wire::cuda::link_create_reply& r) {
   if (w.driver().cuLinkCreate_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   auto link = std::make_unique<Link>();
   CUresult result = link->options.take(m);
   if (result != CUDA_SUCCESS) return result;
-  result = w.driver().cuLinkCreate_v2(link->options.count(), link->options.options(), link->options.values(), &link->state);
+  result = w.driver().cuLinkCreate_v2(link->options.count(), link->options.options(),
+                                      link->options.values(), &link->state);
   link->options.report(w, &r);
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kLink, m.link, link.get())) {
@@ -48,21 +51,27 @@ CUresult handle(Executor& w, const wire::cuda::link_add_request& m, wire::cuda::
   if (w.driver().cuLinkAddData_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (m.type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const CUjitInputType type = static_cast<CUjitInputType>(m.type);
-  if (type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY) {  // these the driver measures by their headers
+  if (type == CU_JIT_INPUT_CUBIN ||
+      type == CU_JIT_INPUT_FATBINARY) {  // these the driver measures by their headers
     const api::CodeKind kind = api::code_image(image.data.get(), image.bytes).kind;
-    if (kind != api::CodeKind::kCubin && kind != api::CodeKind::kContainer) return CUDA_ERROR_INVALID_IMAGE;
+    if (kind != api::CodeKind::kCubin && kind != api::CodeKind::kContainer)
+      return CUDA_ERROR_INVALID_IMAGE;
   }
   JitOptions options;
   CUresult result = options.take(m);
   if (result != CUDA_SUCCESS) return result;
-  const uint64_t bytes = type == CU_JIT_INPUT_PTX && (image.bytes == 0 || image.data[image.bytes - 1] != 0) ? image.bytes + 1 : image.bytes;
-  result = w.driver().cuLinkAddData_v2(link->state, type, image.data.get(), bytes, name, options.count(), options.options(),
-                                       options.values());
+  const uint64_t bytes =
+      type == CU_JIT_INPUT_PTX && (image.bytes == 0 || image.data[image.bytes - 1] != 0)
+          ? image.bytes + 1
+          : image.bytes;
+  result = w.driver().cuLinkAddData_v2(link->state, type, image.data.get(), bytes, name,
+                                       options.count(), options.options(), options.values());
   link->options.report(w, &r);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::link_complete_request& m, wire::cuda::link_complete_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::link_complete_request& m,
+                wire::cuda::link_complete_reply& r) {
   Scope s(w);
   Link* link = s.get<Link*>(Kind::kLink, m.link);
   if (!s.ok()) return s.error();
@@ -81,11 +90,13 @@ CUresult handle(Executor& w, const wire::cuda::link_complete_request& m, wire::c
     w.store().add(hash, std::move(image));
   }
   r.size = link->bytes;
-  if (link->bytes <= wire::kInlineBytesMax) r.data = {static_cast<const uint8_t*>(link->cubin), link->bytes};
+  if (link->bytes <= wire::kInlineBytesMax)
+    r.data = {static_cast<const uint8_t*>(link->cubin), link->bytes};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::link_fetch_request& m, wire::cuda::link_fetch_reply&) {
+CUresult handle(Executor& w, const wire::cuda::link_fetch_request& m,
+                wire::cuda::link_fetch_reply&) {
   Scope s(w);
   const Link* link = s.get<Link*>(Kind::kLink, m.link);
   if (!s.ok()) return s.error();
@@ -99,7 +110,8 @@ CUresult handle(Executor& w, const wire::cuda::link_destroy_request& m) {
   Link* link = static_cast<Link*>(w.objects().unbind(Kind::kLink, m.link));
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::unique_ptr<Link> owned(link);
-  return w.driver().cuLinkDestroy != nullptr ? w.driver().cuLinkDestroy(link->state) : CUDA_ERROR_NOT_SUPPORTED;
+  return w.driver().cuLinkDestroy != nullptr ? w.driver().cuLinkDestroy(link->state)
+                                             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace tendril::worker::cuda

@@ -41,8 +41,10 @@ void LoadedCode::remove_context(Objects& objects, void* context) {
     }
     std::vector<Member> left;
     for (const Member& member : loaded.members) {
-      if (member.context == context) drop(objects, member.id);
-      else left.push_back(member);
+      if (member.context == context)
+        drop(objects, member.id);
+      else
+        left.push_back(member);
     }
     loaded.members.swap(left);
   }

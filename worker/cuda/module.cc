@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads, modules, their functions and variables. The peer is hostile: hashes, sizes and what headers claim are checked before the
-// driver sees an image. Loading one id twice is no error: see api/cuda/module.spec.
+// Uploads, modules, their functions and variables. The peer is hostile: hashes, sizes and what
+// headers claim are checked before the driver sees an image. Loading one id twice is no error: see
+// api/cuda/module.spec.
 #include "worker/cuda/module.h"
 
 #include <cstring>
@@ -25,27 +26,36 @@ CUresult load_module(Executor& w, JitOptions* jit, const void* image, CUmodule* 
   if (driver.cuModuleLoadDataEx != nullptr) {
     return driver.cuModuleLoadDataEx(module, image, jit->count(), jit->options(), jit->values());
   }
-  return driver.cuModuleLoadData != nullptr ? driver.cuModuleLoadData(module, image) : CUDA_ERROR_NOT_SUPPORTED;
+  return driver.cuModuleLoadData != nullptr ? driver.cuModuleLoadData(module, image)
+                                            : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 CUresult load_library(Executor& w, JitOptions* jit, const void* image, CUlibrary* library) {
   if (w.driver().cuLibraryLoadData == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;  // we keep the image, so the driver need not
+  CUlibraryOption option =
+      CU_LIBRARY_BINARY_IS_PRESERVED;  // we keep the image, so the driver need not
   void* value = reinterpret_cast<void*>(1);
-  return w.driver().cuLibraryLoadData(library, image, jit->options(), jit->values(), jit->count(), &option, &value, 1);
+  return w.driver().cuLibraryLoadData(library, image, jit->options(), jit->values(), jit->count(),
+                                      &option, &value, 1);
 }
 
 void unload(Executor& w, LoadKind kind, void* object) {
   gpu::Driver& driver = w.driver();
-  if (kind == LoadKind::kLibrary && driver.cuLibraryUnload != nullptr) driver.cuLibraryUnload(static_cast<CUlibrary>(object));
-  if (kind == LoadKind::kModule && driver.cuModuleUnload != nullptr) driver.cuModuleUnload(static_cast<CUmodule>(object));
+  if (kind == LoadKind::kLibrary && driver.cuLibraryUnload != nullptr)
+    driver.cuLibraryUnload(static_cast<CUlibrary>(object));
+  if (kind == LoadKind::kModule && driver.cuModuleUnload != nullptr)
+    driver.cuModuleUnload(static_cast<CUmodule>(object));
 }
 
-Kind object_kind(LoadKind kind) { return kind == LoadKind::kModule ? Kind::kModule : Kind::kLibrary; }
+Kind object_kind(LoadKind kind) {
+  return kind == LoadKind::kModule ? Kind::kModule : Kind::kLibrary;
+}
 
 }  // namespace
 
-void forget_code(Executor& w, CUcontext context) { w.store().code().remove_context(w.objects(), context); }
+void forget_code(Executor& w, CUcontext context) {
+  w.store().code().remove_context(w.objects(), context);
+}
 
 ImageBytes receive_image(Executor& w, uint64_t transfer, uint64_t size, const wire::Bytes& data) {
   ImageBytes image = make_image(size);
@@ -76,7 +86,8 @@ ImageBytes receive_image(Executor& w, uint64_t transfer, uint64_t size, const wi
 wire::Bytes pack_names(Scope* s, const std::vector<const char*>& names, uint32_t first) {
   uint64_t bytes = 0;
   size_t end = first;
-  while (end < names.size() && bytes + std::strlen(names[end]) + 1 <= kNamesBytesMax) bytes += std::strlen(names[end++]) + 1;
+  while (end < names.size() && bytes + std::strlen(names[end]) + 1 <= kNamesBytesMax)
+    bytes += std::strlen(names[end++]) + 1;
   uint8_t* packed = s->scratch<uint8_t>(bytes);
   if (packed == nullptr) return {};
   uint64_t at = 0;
@@ -90,11 +101,13 @@ wire::Bytes pack_names(Scope* s, const std::vector<const char*>& names, uint32_t
 
 CUresult handle(Executor& w, const wire::cuda::image_upload_request& m) {
   ImageBytes image = receive_image(w, m.transfer, m.size, m.data);
-  w.store().add(hash_text(m.hash), std::move(image));  // of no worth: the load that follows will not find it
+  w.store().add(hash_text(m.hash),
+                std::move(image));  // of no worth: the load that follows will not find it
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::module_load_request& m, wire::cuda::module_load_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
+                wire::cuda::module_load_reply& r) {
   const LoadKind kind = static_cast<LoadKind>(m.kind);
   if (kind != LoadKind::kModule && kind != LoadKind::kLibrary) return CUDA_ERROR_INVALID_VALUE;
   if (w.objects().find(object_kind(kind), m.handle) != nullptr) return CUDA_SUCCESS;
@@ -110,15 +123,19 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m, wire::cud
   result = kind == LoadKind::kModule ? load_module(w, &jit, image->data.get(), &module)
                                      : load_library(w, &jit, image->data.get(), &library);
   jit.report(w, &r);
-  if (result == CUDA_ERROR_FILE_NOT_FOUND) return CUDA_ERROR_INVALID_IMAGE;  // that answer means an image not uploaded
+  if (result == CUDA_ERROR_FILE_NOT_FOUND)
+    return CUDA_ERROR_INVALID_IMAGE;  // that answer means an image not uploaded
   if (result != CUDA_SUCCESS) return result;
-  void* object = kind == LoadKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
+  void* object =
+      kind == LoadKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
   if (!w.objects().bind(object_kind(kind), m.handle, object)) {
     unload(w, kind, object);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  if (kind == LoadKind::kModule) w.store().code().add(m.handle, context_of(w), nullptr);  // the driver made its own copy
-  else w.store().code().add(m.handle, nullptr, image);
+  if (kind == LoadKind::kModule)
+    w.store().code().add(m.handle, context_of(w), nullptr);  // the driver made its own copy
+  else
+    w.store().code().add(m.handle, nullptr, image);
   return CUDA_SUCCESS;
 }
 
@@ -132,7 +149,8 @@ CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::module_function_request& m, wire::cuda::module_function_reply&) {
+CUresult handle(Executor& w, const wire::cuda::module_function_request& m,
+                wire::cuda::module_function_reply&) {
   if (w.objects().find(Kind::kFunction, m.function) != nullptr) return CUDA_SUCCESS;
   Scope s(w);
   const CUmodule module = s.get<CUmodule>(Kind::kModule, m.module);
@@ -147,7 +165,8 @@ CUresult handle(Executor& w, const wire::cuda::module_function_request& m, wire:
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::module_global_request& m, wire::cuda::module_global_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
+                wire::cuda::module_global_reply& r) {
   Scope s(w);
   const LoadKind kind = static_cast<LoadKind>(m.kind);
   const bool in_module = kind == LoadKind::kModule;
@@ -171,7 +190,8 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m, wire::c
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_state_request& m, wire::cuda::function_state_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::function_state_request& m,
+                wire::cuda::function_state_reply& r) {
   Scope s(w);
   const CUfunction function = s.get<CUfunction>(Kind::kFunction, m.function);
   if (!s.ok()) return s.error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See module_store.h. A file is named by its hash, written beside and renamed, so readers see all of it or nothing. Its time of
-// modification is the time of its last use; the oldest go when the directory is over its limit.
+// See module_store.h. A file is named by its hash, written beside and renamed, so readers see all
+// of it or nothing. Its time of modification is the time of its last use; the oldest go when the
+// directory is over its limit.
 #include "worker/cuda/module_store.h"
 
 #include <dirent.h>
@@ -63,11 +64,13 @@ ImageBytes make_image(uint64_t bytes) {
   return image;
 }
 
-ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max) : directory_(std::move(directory)), bytes_max_(bytes_max) {
+ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
+    : directory_(std::move(directory)), bytes_max_(bytes_max) {
   if (bytes_max_ == 0) bytes_max_ = uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
   if (directory_.empty()) return;
   if (mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) {
-    base::log(base::LogLevel::kWarning, "module store %s cannot be made (errno %d): device code is kept in memory only",
+    base::log(base::LogLevel::kWarning,
+              "module store %s cannot be made (errno %d): device code is kept in memory only",
               directory_.c_str(), errno);
     directory_.clear();
   }
@@ -91,7 +94,8 @@ ModuleStore::Image ModuleStore::find(const std::string& hash, uint64_t bytes) {
 }
 
 ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
-  if (bytes.data == nullptr || base::content_hash(bytes.data.get(), bytes.bytes) != hash) return nullptr;
+  if (bytes.data == nullptr || base::content_hash(bytes.data.get(), bytes.bytes) != hash)
+    return nullptr;
   const Image image = std::make_shared<const ImageBytes>(std::move(bytes));
   Held& held = images_[hash];
   held.image = image;
@@ -112,11 +116,13 @@ ModuleStore::Image ModuleStore::read(const std::string& hash, uint64_t bytes) {
   struct stat info;
   if (!fd.valid() || fstat(fd.get(), &info) != 0) return nullptr;
   ImageBytes image;
-  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == bytes) image = make_image(bytes);
+  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == bytes)
+    image = make_image(bytes);
   const bool good = image.data != nullptr && read_all(fd.get(), image.data.get(), bytes) &&
                     base::content_hash(image.data.get(), bytes) == hash;
   if (!good) {
-    base::log(base::LogLevel::kWarning, "module store: %s is not what its name says; removed", path.c_str());
+    base::log(base::LogLevel::kWarning, "module store: %s is not what its name says; removed",
+              path.c_str());
     unlink(path.c_str());
     return nullptr;
   }
@@ -130,8 +136,10 @@ bool ModuleStore::write(const std::string& hash, const ImageBytes& bytes) {
   const std::string temporary = path + base::format(".%d", getpid()) + kTemporary;
   base::Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd.valid()) return false;
-  if (!write_all(fd.get(), bytes.data.get(), bytes.bytes) || rename(temporary.c_str(), path.c_str()) != 0) {
-    base::log(base::LogLevel::kWarning, "module store: cannot write %s (errno %d): kept in memory", path.c_str(), errno);
+  if (!write_all(fd.get(), bytes.data.get(), bytes.bytes) ||
+      rename(temporary.c_str(), path.c_str()) != 0) {
+    base::log(base::LogLevel::kWarning, "module store: cannot write %s (errno %d): kept in memory",
+              path.c_str(), errno);
     unlink(temporary.c_str());
     return false;
   }
@@ -153,7 +161,9 @@ void ModuleStore::trim_directory() {
     const std::string path = directory_ + "/" + entry->d_name;
     struct stat info;
     const bool temporary = ends_with(path, kTemporary);
-    if ((!temporary && !ends_with(path, kSuffix)) || lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    if ((!temporary && !ends_with(path, kSuffix)) || lstat(path.c_str(), &info) != 0 ||
+        !S_ISREG(info.st_mode))
+      continue;
     if (temporary) {
       if (info.st_mtime + kAbandonedSeconds < time(nullptr)) unlink(path.c_str());
       continue;
@@ -164,7 +174,8 @@ void ModuleStore::trim_directory() {
   closedir(directory);
   if (total <= bytes_max_) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec : a.used.tv_nsec < b.used.tv_nsec;
+    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec
+                                          : a.used.tv_nsec < b.used.tv_nsec;
   });
   for (const File& file : files) {
     if (total <= bytes_max_) break;
@@ -181,7 +192,8 @@ void ModuleStore::trim_memory() {
   while (total > bytes_max_) {
     Held* oldest = nullptr;
     for (auto& entry : images_) {
-      if (entry.second.kept != nullptr && (oldest == nullptr || entry.second.used < oldest->used)) oldest = &entry.second;
+      if (entry.second.kept != nullptr && (oldest == nullptr || entry.second.used < oldest->used))
+        oldest = &entry.second;
     }
     if (oldest == nullptr) return;
     total -= oldest->kept->bytes;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of device code by content: what one client uploaded, no client of this server uploads again. A directory shared by the server's
-// workers (TENDRIL_MODULE_STORE, set by tendrild); every image is verified against its hash when it is read, so a bad file is only a
-// miss. Without a directory, or on a full disk, images live in this worker's memory and everything still works. Used by the executor
-// thread only.
+// Images of device code by content: what one client uploaded, no client of this server uploads
+// again. A directory shared by the server's workers (TENDRIL_MODULE_STORE, set by tendrild); every
+// image is verified against its hash when it is read, so a bad file is only a miss. Without a
+// directory, or on a full disk, images live in this worker's memory and everything still works.
+// Used by the executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,14 @@ struct ImageBytes {
   std::unique_ptr<uint8_t[]> data;
   uint64_t bytes = 0;
 };
-// Room for `bytes` and a NUL behind them; data is null when there is no memory or too much was asked.
+// Room for `bytes` and a NUL behind them; data is null when there is no memory or too much was
+// asked.
 ImageBytes make_image(uint64_t bytes);
 
 class ModuleStore {
  public:
-  // `bytes_max`: of the directory, and of what stays in memory for want of one. 0: TENDRIL_MODULE_STORE_MB, 4096 by default.
+  // `bytes_max`: of the directory, and of what stays in memory for want of one. 0:
+  // TENDRIL_MODULE_STORE_MB, 4096 by default.
   explicit ModuleStore(std::string directory, uint64_t bytes_max = 0);
   using Image = std::shared_ptr<const ImageBytes>;
   // Null: not here. `hash` is base::content_hash of the bytes.

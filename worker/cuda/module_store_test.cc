@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of device code: across processes, with poisoned files, over its limit, and on a disk that takes nothing more.
+// The store of device code: across processes, with poisoned files, over its limit, and on a disk
+// that takes nothing more.
 #include "worker/cuda/module_store.h"
 
 #include <fcntl.h>
@@ -28,16 +29,21 @@ class ModuleStoreTest : public ::testing::Test {
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
   static std::string text(char fill, size_t bytes = 1000) { return std::string(bytes, fill); }
-  static std::string hash(const std::string& data) { return base::content_hash(data.data(), data.size()); }
+  static std::string hash(const std::string& data) {
+    return base::content_hash(data.data(), data.size());
+  }
   static ImageBytes image(const std::string& data) {
     ImageBytes out = make_image(data.size());
     std::memcpy(out.data.get(), data.data(), data.size());
     return out;
   }
-  static bool add(ModuleStore& store, const std::string& data) { return store.add(hash(data), image(data)) != nullptr; }
+  static bool add(ModuleStore& store, const std::string& data) {
+    return store.add(hash(data), image(data)) != nullptr;
+  }
   static bool has(ModuleStore& store, const std::string& data) {
     const ModuleStore::Image found = store.find(hash(data), data.size());
-    return found != nullptr && found->bytes == data.size() && std::memcmp(found->data.get(), data.data(), data.size()) == 0;
+    return found != nullptr && found->bytes == data.size() &&
+           std::memcmp(found->data.get(), data.data(), data.size()) == 0;
   }
   std::string path(const std::string& data) const {
     const std::string h = hash(data);
@@ -45,7 +51,8 @@ class ModuleStoreTest : public ::testing::Test {
   }
   size_t files() const {
     size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(directory_)) count += entry.is_regular_file();
+    for (const auto& entry : std::filesystem::directory_iterator(directory_))
+      count += entry.is_regular_file();
     return count;
   }
 
@@ -149,8 +156,10 @@ TEST(LoadedCode, MembersGoWithTheirOwnerAndTheirContext) {
   LoadedCode code;
   int things[6], contexts[2];
   const auto id = [](Kind kind, uint32_t index) { return api::make_id(kind, 0, 1, index); };
-  const uint64_t module = id(Kind::kModule, 1), function = id(Kind::kFunction, 1), library = id(Kind::kLibrary, 1);
-  const uint64_t kernel = id(Kind::kKernel, 1), one = id(Kind::kFunction, 2), two = id(Kind::kFunction, 3);
+  const uint64_t module = id(Kind::kModule, 1), function = id(Kind::kFunction, 1),
+                 library = id(Kind::kLibrary, 1);
+  const uint64_t kernel = id(Kind::kKernel, 1), one = id(Kind::kFunction, 2),
+                 two = id(Kind::kFunction, 3);
   ASSERT_TRUE(objects.bind(Kind::kModule, module, &things[0]));
   ASSERT_TRUE(objects.bind(Kind::kFunction, function, &things[1]));
   ASSERT_TRUE(objects.bind(Kind::kLibrary, library, &things[2]));
