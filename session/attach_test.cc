@@ -37,23 +37,25 @@ std::string this_boot() {
 // One session at a time; its worker is a thread that echoes.
 class SmallServer : public ControlHandler {
  public:
-  explicit SmallServer(const char* address = "127.0.0.1:0") {
+  explicit SmallServer(const std::string& token = "", uint16_t oldest = 1, uint16_t newest = 1, bool broken = false)
+      : token_(token), break_sharing_(broken) {
+    hello_.protocol_oldest = oldest;
+    hello_.protocol_newest = newest;
     hello_.schema_digest = 11;
     hello_.product_version = "9.9";
     hello_.boot_id = this_boot();
-    listening_ = listen_on(address).take();
+    listening_ = listen_on("127.0.0.1:0").take();
     unsigned char salt[8];
     base::random_bytes(salt, sizeof salt);
     share_name_ = "@tendril-test-" + base::hex(salt, sizeof salt);
     sharing_ = listen_on("unix:" + share_name_).take();
-    threads_.emplace_back([this] { accept_loop(listening_); });
-    threads_.emplace_back([this] { accept_loop(sharing_); });
+    acceptors_[0] = std::thread([this] { accept_loop(listening_); });
+    acceptors_[1] = std::thread([this] { accept_loop(sharing_); });
   }
   ~SmallServer() override {
     stop_ = true;
-    threads_[0].join();
-    threads_[1].join();
-    for (size_t i = 2; i < threads_.size(); ++i) threads_[i].join();
+    for (std::thread& thread : acceptors_) thread.join();
+    for (std::thread& thread : threads_) thread.join();
     if (worker_.joinable()) worker_.join();
   }
   std::string address() const { return listening_.text; }
@@ -84,7 +86,7 @@ class SmallServer : public ControlHandler {
     reply.session_id = 5;
     reply.session_secret = "hush";
     reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
-    if (request.shared_memory && offer_sharing) reply.shared_memory_socket = share_name_;
+    if (request.shared_memory) reply.shared_memory_socket = share_name_;
     granted_ = reply.bulk_channels;
     return reply;
   }
@@ -105,7 +107,7 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Result<int> share(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || break_sharing) return base::Status(Code::kRefused, "sharing is broken today");
+    if (!join(request).ok() || break_sharing_) return base::Status(Code::kRefused, "sharing is broken today");
     if (!memory_.valid()) memory_ = create_shared_memory(granted_).take();
     return memory_.get();
   }
@@ -119,10 +121,7 @@ class SmallServer : public ControlHandler {
     return base::Status();
   }
 
-  wire::Hello hello_;
-  std::string token_;
   std::atomic<uint64_t> closed_lease{0};
-  bool offer_sharing = true, break_sharing = false;
 
  private:
   void accept_loop(const Listening& listening) {
@@ -157,10 +156,14 @@ class SmallServer : public ControlHandler {
     });
   }
 
+  wire::Hello hello_;
+  const std::string token_;
+  const bool break_sharing_;
   Listening listening_, sharing_;
   std::string share_name_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_, threads_mutex_;
+  std::thread acceptors_[2];
   std::vector<std::thread> threads_;
   base::Fd command_, memory_;
   std::vector<base::Fd> more_;
@@ -228,8 +231,7 @@ TEST_F(AttachTest, TellsTheRefusalsApart) {
   EXPECT_NE(message("127.0.0.1:" + std::to_string(free_port), options).find("refused"), std::string::npos);
   EXPECT_NE(message("unix:/no/such/socket", options).find("there is no socket"), std::string::npos);
   {
-    SmallServer server;
-    server.token_ = "right";
+    SmallServer server("right");
     EXPECT_NE(message(server.address(), options).find("wants a token"), std::string::npos);
     options.token = "wrong";
     EXPECT_NE(message(server.address(), options).find("token is wrong"), std::string::npos);
@@ -237,9 +239,7 @@ TEST_F(AttachTest, TellsTheRefusalsApart) {
     EXPECT_EQ(message(server.address(), options), "connected");
   }
   {
-    SmallServer server;
-    server.hello_.protocol_oldest = 7;
-    server.hello_.protocol_newest = 8;
+    SmallServer server("", 7, 8);
     std::string text = message(server.address(), options);
     EXPECT_NE(text.find("mismatch"), std::string::npos) << text;
     EXPECT_NE(text.find("7 to 8"), std::string::npos) << text;
@@ -325,8 +325,7 @@ TEST_F(AttachTest, MovesToSharedMemory) {
 }
 
 TEST_F(AttachTest, StaysOnTcpWhenSharingFails) {
-  SmallServer server;
-  server.break_sharing = true;
+  SmallServer server("", 1, 1, true);
   auto attached = attach(at(server.address()), quick(), wire::AttachRequest());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "tcp");

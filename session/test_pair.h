@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -63,9 +63,10 @@ class TestSession {
   TestSession(const char* transport, size_t bulk, uint32_t spin_us = 0) : spin_us_(spin_us) {
     transport::ChannelSet client, worker;
     transport::make_channels(transport, bulk, &client, &worker);
-    lane = Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
-    service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
-    worker_ = std::thread([this] { run(); });
+    open(std::move(client), std::move(worker));
+  }
+  TestSession(transport::ChannelSet client, transport::ChannelSet worker) : spin_us_(0) {
+    open(std::move(client), std::move(worker));
   }
   ~TestSession() {
     lane.reset();
@@ -98,6 +99,22 @@ class TestSession {
   base::Status service_end;
 
  private:
+  void open(transport::ChannelSet client, transport::ChannelSet worker) {
+    lane = Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
+    service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
+    worker_ = std::thread([this] { run(); });
+  }
+  // Calls may arrive corrupted on purpose.
+  static bool sane(const Call& call) {
+    uint64_t words[3] = {};
+    memcpy(words, call.body, std::min<size_t>(call.bytes, sizeof words));
+    switch (call.opcode) {
+      case kCount: case kDiscard: case kFailTransfer: return call.bytes >= 8;
+      case kDeliver: return call.bytes >= 16 && uint32_t(words[1]) <= wire::kInlineBytesMax;
+      case kTake: case kGive: return call.bytes >= 24 && words[1] < (64u << 20);
+      default: return true;
+    }
+  }
   void take(const Call& call) {
     uint64_t ask[3];
     memcpy(ask, call.body, sizeof ask);
@@ -120,10 +137,13 @@ class TestSession {
       if (!got.ok()) {
         service_end = got.status();
         service->end("over");
-        service.reset();
         return;
       }
       Call& call = *got;
+      if (!sane(call)) {
+        service->end("a call that makes no sense");
+        continue;
+      }
       switch (call.opcode) {
         case kEcho: service->reply(call.reply_id, 7, call.body, call.bytes); break;
         case kCount: {
