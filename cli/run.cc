@@ -164,7 +164,13 @@ int run(const RunOptions& options) {
   if (!leases.ok()) return complain(kNoLease, leases.status().message());
   if (options.verbose) describe(*leases);
   set_variables(options, *client, *leases);
-  return run_program(options, *leases);
+  const int status = run_program(options, *leases);
+  // Said aloud rather than left to the closing connection: whoever comes right after this command is then served.
+  for (const TakenLease& lease : *leases) {
+    const base::Status ignored = lease.control->release(lease.lease.lease_id);
+    (void)ignored;
+  }
+  return status;
 }
 
 }  // namespace tendril::cli

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -86,7 +87,29 @@ wire::LeaseReply Sessions::reply_of(const Lease& lease) const {
   return reply;
 }
 
-base::Result<Sessions::Lease*> Sessions::make_lease(const wire::LeaseRequest& request, bool implicit) {
+bool Sessions::is_something_ending() const {
+  for (const auto& [id, lease] : leases_) {
+    if (lease->ending) return true;
+  }
+  for (const auto& [id, session] : sessions_) {
+    if (session->ending || session->client_gone) return true;
+  }
+  return false;
+}
+
+base::Result<std::vector<wire::SliceGrant>> Sessions::place(Hold* hold, uint64_t lease_id,
+                                                            const wire::LeaseRequest& request) {
+  const base::Deadline deadline(kComingFreeMs);
+  for (;;) {
+    auto slices = book_.grant(lease_id, request);
+    if (slices.ok() || slices.status().code() != Code::kRefused || deadline.passed() || !is_something_ending()) {
+      return slices;
+    }
+    freed_.wait_for(*hold, std::chrono::milliseconds(deadline.left_ms()));
+  }
+}
+
+base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit) {
   auto lease = std::make_unique<Lease>();
   lease->id = next_id_++;
   lease->implicit = implicit;
@@ -96,7 +119,7 @@ base::Result<Sessions::Lease*> Sessions::make_lease(const wire::LeaseRequest& re
   auto accounting = AccountingMemory::create();
   if (!accounting.ok()) return accounting.status();
   lease->accounting = accounting.take();
-  auto slices = book_.grant(lease->id, request);
+  auto slices = place(hold, lease->id, request);
   if (!slices.ok()) return slices.status();
   lease->slices = slices.take();
   Lease* const raw = lease.get();
@@ -105,8 +128,8 @@ base::Result<Sessions::Lease*> Sessions::make_lease(const wire::LeaseRequest& re
 }
 
 base::Result<wire::LeaseReply> Sessions::lease(const wire::LeaseRequest& request) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  auto lease = make_lease(request, false);
+  Hold hold(mutex_);
+  auto lease = make_lease(&hold, request, false);
   if (!lease.ok()) {
     log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), lease.status().message().c_str());
     return lease.status();
@@ -142,12 +165,12 @@ base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& r
   return found->second.get();
 }
 
-base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(const wire::AttachRequest& request) {
+base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(Hold* hold, const wire::AttachRequest& request) {
   auto session = std::make_shared<Session>();
   if (!make_secret(&session->secret)) return Status(Code::kExhausted, "the kernel gives no random bytes");
   wire::LeaseRequest implicit = request.lease;
   implicit.client = request.client;
-  auto lease = request.lease_id != 0 ? find_lease(request) : make_lease(implicit, true);
+  auto lease = request.lease_id != 0 ? find_lease(request) : make_lease(hold, implicit, true);
   if (!lease.ok()) return lease.status();
   uint32_t tally = 0;
   while (tally < kDaemonTally && (*lease)->sessions.count(tally) != 0) ++tally;
@@ -196,6 +219,7 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   if (found == leases_.end() || !found->second->ending || !found->second->sessions.empty()) return;
   book_.release(lease_id);
   leases_.erase(found);
+  freed_.notify_all();
 }
 
 std::shared_ptr<Sessions::Session> Sessions::find_session(uint64_t id) {
@@ -214,8 +238,8 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
   std::shared_ptr<Session> session;
   uint32_t first_gpu = 0;
   {
-    std::lock_guard<std::mutex> hold(mutex_);
-    auto made = make_session(request);
+    Hold hold(mutex_);
+    auto made = make_session(&hold, request);
     if (!made.ok()) {
       log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), made.status().message().c_str());
       return made.status();
@@ -272,9 +296,11 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
   loop_->post([this, session] { watch_client(session); });
   start_if_complete(session.get());
   if (session->started) return;
-  loop_->after(kJoinMaxMs, [this, session] {
+  // By id: a timer must not keep what a session holds alive.
+  loop_->after(kJoinMaxMs, [this, session_id] {
     std::lock_guard<std::mutex> inner(mutex_);
-    if (!session->started) end_session(session, "its bulk channels did not arrive in time");
+    const std::shared_ptr<Session> late = find_session(session_id);
+    if (late != nullptr && !late->started) end_session(late, "its bulk channels did not arrive in time");
   });
 }
 
@@ -331,7 +357,8 @@ Status Sessions::shared(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  if (!session->attached || session->started || !session->memory.valid() || session->channels_here != 0) {
+  // It may ask before attached() was called: the client has its reply a moment before this side gets on.
+  if (session->started || !session->memory.valid() || session->channels_here != 0) {
     return Status(Code::kInvalid, "this session cannot move to shared memory any more");
   }
   wire::WorkerMessage message = {};
@@ -378,6 +405,10 @@ void Sessions::watch_client(const std::shared_ptr<Session>& session) {
   const int fd = session->liveness.get();
   const Status watched = loop_->watch(fd, EPOLLRDHUP, [this, session, fd](uint32_t) {
     loop_->unwatch(fd);
+    {
+      std::lock_guard<std::mutex> inner(mutex_);
+      session->client_gone = true;
+    }
     loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
   });
   if (!watched.ok()) end_session(session, watched.message().c_str());

@@ -5,6 +5,7 @@
 // itself; then the worker is killed. Any thread, except where said; attach blocks until a worker is ready.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -24,6 +25,9 @@ namespace tendril::daemon {
 
 inline constexpr int kGraceMs = 500;        // from a client's end to SIGKILL for its worker
 inline constexpr int kJoinMaxMs = 10'000;   // from AttachReply to the last bulk channel
+// A request that does not fit waits this long when something is about to become free: one program right after another must not be
+// refused because the first one's worker takes a few milliseconds to go.
+inline constexpr int kComingFreeMs = 1500;
 inline constexpr uint16_t kBulkMax = 16;
 // The last column is the daemon's own: what the empty contexts of the lease's processes cost counts in the quota.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
@@ -81,6 +85,7 @@ class Sessions {
     uint16_t channels_here = 0;
     base::Fd memory;                 // shared memory offered to the client
     bool attached = false, started = false, ending = false;
+    bool client_gone = false;        // its worker will follow
     wire::ClientInfo client;
     uint64_t began_ns = 0;
   };
@@ -95,10 +100,14 @@ class Sessions {
     uint64_t began_ns = 0;
   };
 
-  // Callers of these hold mutex_.
-  base::Result<Lease*> make_lease(const wire::LeaseRequest& request, bool implicit);
+  using Hold = std::unique_lock<std::mutex>;
+
+  // Callers of these hold mutex_; those that take the hold may let it go for a while.
+  base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id, const wire::LeaseRequest& request);
+  base::Result<Lease*> make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit);
   base::Result<Lease*> find_lease(const wire::AttachRequest& request);
-  base::Result<std::shared_ptr<Session>> make_session(const wire::AttachRequest& request);
+  base::Result<std::shared_ptr<Session>> make_session(Hold* hold, const wire::AttachRequest& request);
+  bool is_something_ending() const;
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
   void charge_contexts(Lease* lease);
@@ -114,6 +123,7 @@ class Sessions {
   EventLoop* const loop_;
   WorkerPool* const pool_;
   std::mutex mutex_;
+  std::condition_variable freed_;                         // slices were given back
   LeaseBook book_;                                        // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;     // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_

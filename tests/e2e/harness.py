@@ -145,6 +145,10 @@ class Server:
         """No lease, and no workers but idle ones: everything was given back."""
         return not self.leases() and len(self.workers()) <= self.warm
 
+    def settled(self):
+        """Idle, with every warm worker there: what the server holds can be compared with another time."""
+        return not self.leases() and len(self.workers()) == self.warm
+
 
 def tendril(*arguments, server=None, timeout=60, **environment):
     """Runs the command line to its end; (status, stdout, stderr)."""

@@ -221,12 +221,12 @@ class Cycles(unittest.TestCase):
         with Server() as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
             for number in range(10):
                 self.assertEqual(self.attach_once(server, number)[0], 0)
-            eventually(server.idle, 5)
+            eventually(server.settled, 5)
             time.sleep(0.3)
             descriptors, resident = harness.descriptors(server.pid), harness.resident_kib(server.pid)
             for status, out in pool.map(lambda number: self.attach_once(server, number), range(CYCLES)):
                 self.assertEqual(status, 0, out)
-            eventually(server.idle, 5)
+            eventually(server.settled, 5)
             eventually(lambda: harness.descriptors(server.pid) <= descriptors, 5, "the same number of descriptors as before")
             self.assertLess(harness.resident_kib(server.pid) - resident, 8192, "KiB more after the cycles")
             self.assertEqual(len([p for p in harness.children(server.pid) if not harness.is_running(p)]), 0, "zombies")
