@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `tendril`: what each was asked (filled in by main.cc from the command line) and the functions that do it and return
-// the exit status. 0: done, 1: failed, 2: wrong usage; `run` answers as other launchers do: 125 no lease, 126 the program cannot be
-// executed, 127 it was not found, else the program's own status or 128 plus the signal that killed it.
+// The subcommands of `tendril`: what each was asked (filled in by main.cc from the command line)
+// and the functions that do it and return the exit status. 0: done, 1: failed, 2: wrong usage;
+// `run` answers as other launchers do: 125 no lease, 126 the program cannot be executed, 127 it was
+// not found, else the program's own status or 128 plus the signal that killed it.
 #pragma once
 
 #include <cstdint>

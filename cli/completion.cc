@@ -15,7 +15,8 @@ std::string joined(const std::vector<std::string>& words) {
 
 // Single quotes cannot be escaped the same way in all three shells: descriptions go without.
 std::string plain(std::string text) {
-  text.erase(std::remove_if(text.begin(), text.end(), [](char c) { return c == '\'' || c == ':' || c == '\n'; }),
+  text.erase(std::remove_if(text.begin(), text.end(),
+                            [](char c) { return c == '\'' || c == ':' || c == '\n'; }),
              text.end());
   return text;
 }
@@ -27,11 +28,14 @@ std::string bash(const std::vector<CommandShape>& commands) {
     names.push_back(command.name);
     cases += "    " + command.name + ") words='" + joined(command.options) + "' ;;\n";
   }
-  return "# bash completion for tendril: source this file, or put it where your bash looks for completions.\n"
+  return "# bash completion for tendril: source this file, or put it where your bash looks for "
+         "completions.\n"
          "_tendril() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} words i\n"
          "  if ((COMP_CWORD == 1)); then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W '" + joined(names) + "' -- \"$current\")\n"
+         "    mapfile -t COMPREPLY < <(compgen -W '" +
+         joined(names) +
+         "' -- \"$current\")\n"
          "    return\n"
          "  fi\n"
          "  for ((i = 2; i < COMP_CWORD; i++)); do\n"
@@ -40,7 +44,8 @@ std::string bash(const std::vector<CommandShape>& commands) {
          "      return\n"
          "    fi\n"
          "  done\n"
-         "  case ${COMP_WORDS[1]} in\n" + cases +
+         "  case ${COMP_WORDS[1]} in\n" +
+         cases +
          "  esac\n"
          "  if [[ $current == -* ]]; then\n"
          "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
@@ -62,23 +67,26 @@ std::string zsh(const std::vector<CommandShape>& commands) {
   return "#compdef tendril\n"
          "_tendril() {\n"
          "  local -a commands\n"
-         "  commands=(\n" + described +
+         "  commands=(\n" +
+         described +
          "  )\n"
          "  if (( CURRENT == 2 )); then\n"
          "    _describe 'command' commands\n"
          "    return\n"
          "  fi\n"
-         "  case ${words[2]} in\n" + cases +
+         "  case ${words[2]} in\n" +
+         cases +
          "  esac\n"
          "}\n"
          "compdef _tendril tendril\n";
 }
 
 std::string fish(const std::vector<CommandShape>& commands) {
-  std::string text = "# fish completion for tendril\ncomplete -c tendril -n __fish_use_subcommand -f\n";
+  std::string text =
+      "# fish completion for tendril\ncomplete -c tendril -n __fish_use_subcommand -f\n";
   for (const CommandShape& command : commands) {
-    text += "complete -c tendril -n __fish_use_subcommand -f -a " + command.name + " -d '" + plain(command.description) +
-            "'\n";
+    text += "complete -c tendril -n __fish_use_subcommand -f -a " + command.name + " -d '" +
+            plain(command.description) + "'\n";
     for (const std::string& option : command.options) {
       const bool is_long = option.rfind("--", 0) == 0;
       text += "complete -c tendril -n '__fish_seen_subcommand_from " + command.name + "' " +

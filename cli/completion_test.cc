@@ -11,8 +11,9 @@
 namespace tendril::cli {
 namespace {
 
-const std::vector<CommandShape> kCommands = {{"run", "Run a program: it's 'quoted'", {"-n", "--gpus", "--part"}},
-                                             {"ls", "Leases", {"--json"}}};
+const std::vector<CommandShape> kCommands = {
+    {"run", "Run a program: it's 'quoted'", {"-n", "--gpus", "--part"}},
+    {"ls", "Leases", {"--json"}}};
 
 TEST(Completion, KnowsThreeShells) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
@@ -26,9 +27,10 @@ TEST(Completion, KnowsThreeShells) {
 TEST(Completion, BashReadsAndAnswers) {
   if (std::system("bash -c true > /dev/null 2>&1") != 0) GTEST_SKIP() << "no bash here";
   const std::string path = "/tmp/tendril-completion-test";
-  std::ofstream(path) << completion_script("bash", kCommands)
-                      << "COMP_WORDS=(tendril run --g); COMP_CWORD=2; _tendril; echo \"${COMPREPLY[*]}\"\n"
-                         "COMP_WORDS=(tendril l); COMP_CWORD=1; _tendril; echo \"${COMPREPLY[*]}\"\n";
+  std::ofstream(path)
+      << completion_script("bash", kCommands)
+      << "COMP_WORDS=(tendril run --g); COMP_CWORD=2; _tendril; echo \"${COMPREPLY[*]}\"\n"
+         "COMP_WORDS=(tendril l); COMP_CWORD=1; _tendril; echo \"${COMPREPLY[*]}\"\n";
   FILE* const pipe = popen(("bash " + path).c_str(), "r");
   char text[256] = {};
   const size_t got = fread(text, 1, sizeof text - 1, pipe);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril doctor`: looks at the way to each server step by step (name, route, port, version, authentication, latency, driver, transport,
-// bandwidth) and says for the first step that fails what is wrong and what to do. Takes a small slice for the last two and gives it back.
+// `tendril doctor`: looks at the way to each server step by step (name, route, port, version,
+// authentication, latency, driver, transport, bandwidth) and says for the first step that fails
+// what is wrong and what to do. Takes a small slice for the last two and gives it back.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -28,13 +29,15 @@ namespace tendril::cli {
 namespace {
 
 constexpr int kPings = 100;
-// Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more, small enough to be free mostly.
+// Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more, small
+// enough to be free mostly.
 constexpr uint32_t kTestShare = daemon::kWholeGpu / 10;
 constexpr int kMeasureMaxMs = 60'000;
 
 class Checkup {
  public:
-  Checkup(const session::Endpoint& endpoint, const session::ConnectOptions& connect, const DoctorOptions& options)
+  Checkup(const session::Endpoint& endpoint, const session::ConnectOptions& connect,
+          const DoctorOptions& options)
       : endpoint_(endpoint), connect_(connect), options_(options) {
     report_.server = endpoint.text;
   }
@@ -54,8 +57,12 @@ class Checkup {
     if (!good) report_.healthy = false;
     return good;
   }
-  void figure(const char* name, double value) { report_.steps.back().figures.emplace_back(name, value); }
-  void warn(const char* name, const std::string& detail) { report_.steps.push_back({name, "warning", detail, {}}); }
+  void figure(const char* name, double value) {
+    report_.steps.back().figures.emplace_back(name, value);
+  }
+  void warn(const char* name, const std::string& detail) {
+    report_.steps.push_back({name, "warning", detail, {}});
+  }
 
   bool check_name();
   bool check_port();
@@ -78,10 +85,12 @@ bool Checkup::check_name() {
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   const uint64_t begin_us = base::now_us();
-  const int error = getaddrinfo(endpoint_.host.c_str(), std::to_string(endpoint_.port).c_str(), &hints, &found);
+  const int error =
+      getaddrinfo(endpoint_.host.c_str(), std::to_string(endpoint_.port).c_str(), &hints, &found);
   if (error != 0) {
-    return step("name", false, "'" + endpoint_.host + "' does not resolve (" + gai_strerror(error) +
-                                   "); check the spelling, DNS or /etc/hosts");
+    return step("name", false,
+                "'" + endpoint_.host + "' does not resolve (" + gai_strerror(error) +
+                    "); check the spelling, DNS or /etc/hosts");
   }
   addresses_.reset(found);
   char host[NI_MAXHOST] = "?";
@@ -112,18 +121,22 @@ int Checkup::connect_error(const addrinfo& info, double* took_ms) {
 bool Checkup::check_port() {
   int error = EHOSTUNREACH;
   double took_ms = 0;
-  for (const addrinfo* info = addresses_.get(); info != nullptr && error != 0; info = info->ai_next) {
+  for (const addrinfo* info = addresses_.get(); info != nullptr && error != 0;
+       info = info->ai_next) {
     error = connect_error(*info, &took_ms);
   }
   const std::string port = std::to_string(endpoint_.port);
   if (error == ECONNREFUSED) {
     step("route", true, "the host answers");
-    return step("port", false, "nothing listens on port " + port + "; is 'tendril serve' running there, and not on "
-                               "loopback only (--listen)?");
+    return step("port", false,
+                "nothing listens on port " + port +
+                    "; is 'tendril serve' running there, and not on "
+                    "loopback only (--listen)?");
   }
   if (error != 0) {
-    return step("route", false, std::string("no connection to port ") + port + " (" + strerror(error) +
-                                    "); check the network, and firewalls on the way");
+    return step("route", false,
+                std::string("no connection to port ") + port + " (" + strerror(error) +
+                    "); check the network, and firewalls on the way");
   }
   step("route", true, "the host answers");
   step("port", true, base::format("port %s accepts, in %.2f ms", port.c_str(), took_ms));
@@ -144,11 +157,14 @@ bool Checkup::check_hello() {
   const wire::Hello& hello = control_->server_hello();
   const bool same = hello.schema_digest == schema_digest();
   const std::string versions = "server " + safe(hello.product_version) + ", here " + version_text();
-  if (!step("version", same, same ? versions : versions + ": the two describe the GPU's calls differently; install "
-                                                          "the same version on both sides")) {
+  if (!step("version", same,
+            same ? versions
+                 : versions + ": the two describe the GPU's calls differently; install "
+                              "the same version on both sides")) {
     return false;
   }
-  return step("authentication", true, connect_.token.empty() ? "none demanded" : "the token is accepted");
+  return step("authentication", true,
+              connect_.token.empty() ? "none demanded" : "the token is accepted");
 }
 
 void Checkup::check_latency() {
@@ -163,7 +179,9 @@ void Checkup::check_latency() {
   }
   std::sort(times_us.begin(), times_us.end());
   const double median = times_us[times_us.size() / 2], worst = times_us[times_us.size() * 99 / 100];
-  step("latency", true, base::format("round trip %.1f us (median of %d), 99 %% within %.1f us", median, kPings, worst));
+  step("latency", true,
+       base::format("round trip %.1f us (median of %d), 99 %% within %.1f us", median, kPings,
+                    worst));
   figure("round_trip_us", median);
   figure("round_trip_p99_us", worst);
 }
@@ -172,10 +190,12 @@ bool Checkup::check_driver() {
   auto list = control_->list();
   if (!list.ok()) return step("driver", false, list.status().message());
   std::string names;
-  for (const wire::GpuRecord& gpu : list->gpus) names += (names.empty() ? "" : ", ") + safe(gpu.name);
+  for (const wire::GpuRecord& gpu : list->gpus)
+    names += (names.empty() ? "" : ", ") + safe(gpu.name);
   return step("driver", !list->gpus.empty(),
-              base::format("%s, CUDA %u.%u, %zu GPU%s: ", safe(list->driver).c_str(), list->driver_version / 1000,
-                           list->driver_version % 1000 / 10, list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
+              base::format("%s, CUDA %u.%u, %zu GPU%s: ", safe(list->driver).c_str(),
+                           list->driver_version / 1000, list->driver_version % 1000 / 10,
+                           list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
                   names);
 }
 
@@ -195,8 +215,9 @@ bool Checkup::check_transport() {
     return false;
   }
   if (!attached.ok()) return step("transport", false, attached.status().message());
-  step("transport", true, base::format("%s: %s (attached in %.1f ms)", attached->transport.c_str(),
-                                       attached->reason.c_str(), took_ms));
+  step("transport", true,
+       base::format("%s: %s (attached in %.1f ms)", attached->transport.c_str(),
+                    attached->reason.c_str(), took_ms));
   figure("attach_ms", took_ms);
   return true;
 }
@@ -216,22 +237,26 @@ void Checkup::check_bandwidth() {
     setenv("TENDRIL_TOKEN_FILE", options_.token_file.c_str(), 1);
     unsetenv("TENDRIL_TOKEN");
   }
-  auto output = daemon::run_child("/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"}, kMeasureMaxMs);
+  auto output = daemon::run_child(
+      "/proc/self/exe", {"doctor", "--measure", *client + "/libcuda.so.1"}, kMeasureMaxMs);
   if (!output.ok()) {
     step("bandwidth", false, output.status().message());
     return;
   }
   double to_gpu = 0, from_gpu = 0, sync_us = 0;
   const size_t at = output->text.rfind("tendril-measure ");
-  if (at == std::string::npos ||
-      sscanf(output->text.c_str() + at, "tendril-measure %lf %lf %lf", &to_gpu, &from_gpu, &sync_us) != 3) {
+  if (at == std::string::npos || sscanf(output->text.c_str() + at, "tendril-measure %lf %lf %lf",
+                                        &to_gpu, &from_gpu, &sync_us) != 3) {
     std::string why = output->text;
     while (!why.empty() && why.back() == '\n') why.pop_back();
-    step("bandwidth", false, "the test program failed: " + (why.empty() ? daemon::describe_exit(output->wait_status) : safe(why)));
+    step("bandwidth", false,
+         "the test program failed: " +
+             (why.empty() ? daemon::describe_exit(output->wait_status) : safe(why)));
     return;
   }
-  step("bandwidth", true, base::format("%.2f GB/s to the GPU, %.2f GB/s from it; synchronising takes %.1f us", to_gpu,
-                                       from_gpu, sync_us));
+  step("bandwidth", true,
+       base::format("%.2f GB/s to the GPU, %.2f GB/s from it; synchronising takes %.1f us", to_gpu,
+                    from_gpu, sync_us));
   figure("to_gpu_gb_per_s", to_gpu);
   figure("from_gpu_gb_per_s", from_gpu);
   figure("synchronize_us", sync_us);
@@ -240,7 +265,8 @@ void Checkup::check_bandwidth() {
 void print(const DoctorReport& report) {
   printf("%s: %s\n", report.server.c_str(), report.healthy ? "healthy" : "NOT healthy");
   std::vector<Row> rows;
-  for (const DoctorStep& step : report.steps) rows.push_back({"  " + step.name, step.state, step.detail});
+  for (const DoctorStep& step : report.steps)
+    rows.push_back({"  " + step.name, step.state, step.detail});
   fputs(aligned(rows).c_str(), stdout);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril env`: the variables with which any launcher, or a container without rights, attaches without `tendril run`: the program then
-// takes its lease itself when it starts and gives it back when it ends. Contacts no server and writes nothing, so that it works where
-// the configuration is read-only.
+// `tendril env`: the variables with which any launcher, or a container without rights, attaches
+// without `tendril run`: the program then takes its lease itself when it starts and gives it back
+// when it ends. Contacts no server and writes nothing, so that it works where the configuration is
+// read-only.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,8 @@ std::string absolute(const std::string& path) {
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
-// The path of the token, wherever it was named; empty when it is known by value only, or not at all.
+// The path of the token, wherever it was named; empty when it is known by value only, or not at
+// all.
 std::string token_path(const EnvOptions& options) {
   if (!options.token_file.empty()) return absolute(options.token_file);
   if (!variable("TENDRIL_TOKEN").empty() || variable("TENDRIL_TOKEN_FILE").empty()) return "";
@@ -40,34 +42,44 @@ std::string token_path(const EnvOptions& options) {
 base::Result<Variables> slice_variables(const SliceOptions& slice, const std::string& servers) {
   auto spec = slice_spec(slice);
   if (!spec.ok()) return spec.status();
-  Variables variables = {{"TENDRIL_SERVERS", servers}, {"TENDRIL_GPUS", std::to_string(slice.count)}};
+  Variables variables = {{"TENDRIL_SERVERS", servers},
+                         {"TENDRIL_GPUS", std::to_string(slice.count)}};
   if (spec->share_millionths != 0 && !slice.share.empty()) {
     variables.emplace_back("TENDRIL_SLICE", daemon::format_fraction(spec->share_millionths));
   }
-  if (spec->memory_bytes != 0) variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));
+  if (spec->memory_bytes != 0)
+    variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));
   return variables;
 }
 
 void print_docker(const Variables& variables, const std::string& client, const std::string& token,
                   const ServerList& servers) {
-  std::string line = "-v " + shell_quoted(client) + ":" + kContainerLibrary + ":ro -e LD_LIBRARY_PATH=" + kContainerLibrary;
+  std::string line = "-v " + shell_quoted(client) + ":" + kContainerLibrary +
+                     ":ro -e LD_LIBRARY_PATH=" + kContainerLibrary;
   for (const auto& [name, value] : variables) line += " -e " + name + "=" + shell_quoted(value);
   if (!token.empty()) {
-    line += " -v " + shell_quoted(token) + ":" + kContainerToken + ":ro -e TENDRIL_TOKEN_FILE=" + kContainerToken;
+    line += " -v " + shell_quoted(token) + ":" + kContainerToken +
+            ":ro -e TENDRIL_TOKEN_FILE=" + kContainerToken;
   } else if (!variable("TENDRIL_TOKEN").empty()) {
     line += " -e TENDRIL_TOKEN";  // docker takes the value from its own environment
   }
   printf("%s\n", line.c_str());
   for (const session::Endpoint& endpoint : servers.endpoints) {
-    if (endpoint.host.rfind("127.", 0) != 0 && endpoint.host != "localhost" && endpoint.host != "::1") continue;
-    fprintf(stderr, "tendril: %s is this machine's own loopback: the container reaches it with --network host only\n",
+    if (endpoint.host.rfind("127.", 0) != 0 && endpoint.host != "localhost" &&
+        endpoint.host != "::1")
+      continue;
+    fprintf(stderr,
+            "tendril: %s is this machine's own loopback: the container reaches it with --network "
+            "host only\n",
             endpoint.text.c_str());
   }
 }
 
 void print_shell(const Variables& variables, const std::string& client) {
-  printf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n", shell_quoted(client).c_str());
-  for (const auto& [name, value] : variables) printf("export %s=%s\n", name.c_str(), shell_quoted(value).c_str());
+  printf("export LD_LIBRARY_PATH=%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\n",
+         shell_quoted(client).c_str());
+  for (const auto& [name, value] : variables)
+    printf("export %s=%s\n", name.c_str(), shell_quoted(value).c_str());
 }
 
 }  // namespace
@@ -83,7 +95,8 @@ int print_environment(const EnvOptions& options) {
   if (!servers.ok()) return fail(servers.status());
   SliceOptions slice = options.slice;
   if (slice.count == 0) {
-    slice.count = servers->source == "--server" ? static_cast<uint32_t>(servers->endpoints.size()) : 1;
+    slice.count =
+        servers->source == "--server" ? static_cast<uint32_t>(servers->endpoints.size()) : 1;
   }
   auto variables = slice_variables(slice, servers_text(servers->endpoints));
   if (!variables.ok()) return fail(variables.status());
@@ -97,7 +110,8 @@ int print_environment(const EnvOptions& options) {
     variables->emplace_back("TENDRIL_TOKEN", variable("TENDRIL_TOKEN"));
   }
   if (options.json) {
-    variables->emplace(variables->begin(), "LD_LIBRARY_PATH", prefixed_path(*client, variable("LD_LIBRARY_PATH")));
+    variables->emplace(variables->begin(), "LD_LIBRARY_PATH",
+                       prefixed_path(*client, variable("LD_LIBRARY_PATH")));
     printf("%s\n", variables_json(*variables).c_str());
   } else {
     print_shell(*variables, *client);

@@ -24,13 +24,15 @@ base::Result<std::string> client_directory() {
   std::string tried;
   for (const std::string& candidate : candidates) {
     char resolved[PATH_MAX];
-    if (access((candidate + "/libcuda.so.1").c_str(), R_OK) == 0 && realpath(candidate.c_str(), resolved) != nullptr) {
+    if (access((candidate + "/libcuda.so.1").c_str(), R_OK) == 0 &&
+        realpath(candidate.c_str(), resolved) != nullptr) {
       return std::string(resolved);
     }
     tried += (tried.empty() ? "" : " and ") + candidate;
   }
-  return base::Status(base::Code::kNotFound, "cannot find Tendril's client library libcuda.so.1 (looked in " + tried +
-                                                 "); set TENDRIL_CLIENT_DIR to the folder that has it");
+  return base::Status(base::Code::kNotFound,
+                      "cannot find Tendril's client library libcuda.so.1 (looked in " + tried +
+                          "); set TENDRIL_CLIENT_DIR to the folder that has it");
 }
 
 std::string prefixed_path(const std::string& directory, const std::string& old) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client library and the variables with which a program finds it. The contract of the variables is in cli/README.md.
+// The client library and the variables with which a program finds it. The contract of the variables
+// is in cli/README.md.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@
 
 namespace tendril::cli {
 
-// The folder with our libcuda.so.1: TENDRIL_CLIENT_DIR, or where an installation or a build puts it relative to this executable.
+// The folder with our libcuda.so.1: TENDRIL_CLIENT_DIR, or where an installation or a build puts it
+// relative to this executable.
 base::Result<std::string> client_directory();
 
 // `directory` in front of `old` (a colon list), once.

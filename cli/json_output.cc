@@ -14,7 +14,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Peers may send anything; bytes that are not UTF-8 are replaced rather than thrown at.
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
 
 double fraction(uint32_t millionths) { return millionths / static_cast<double>(daemon::kWholeGpu); }
 
@@ -40,16 +42,13 @@ Json lease_json(const wire::LeaseRecord& lease) {
     slices.push_back({{"gpu", slice.gpu_index},
                       {"share", fraction(slice.share_millionths)},
                       {"memory_bytes", slice.memory_bytes},
-                      {"memory_used_bytes", i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}});
+                      {"memory_used_bytes",
+                       i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}});
   }
-  return {{"lease", lease.lease_id},
-          {"user", lease.client.user},
-          {"host", lease.client.host},
-          {"program", lease.client.program},
-          {"pid", lease.client.pid},
-          {"slices", slices},
-          {"processes", lease.processes},
-          {"age_s", lease.age_s}};
+  return {{"lease", lease.lease_id},      {"user", lease.client.user},
+          {"host", lease.client.host},    {"program", lease.client.program},
+          {"pid", lease.client.pid},      {"slices", slices},
+          {"processes", lease.processes}, {"age_s", lease.age_s}};
 }
 
 }  // namespace
@@ -71,7 +70,8 @@ std::string servers_json(const std::vector<ServerView>& views, bool with_leases)
     for (const wire::GpuRecord& gpu : view.list.gpus) server["gpus"].push_back(gpu_json(gpu));
     if (with_leases) {
       server["leases"] = Json::array();
-      for (const wire::LeaseRecord& lease : view.list.leases) server["leases"].push_back(lease_json(lease));
+      for (const wire::LeaseRecord& lease : view.list.leases)
+        server["leases"].push_back(lease_json(lease));
     }
     servers.push_back(server);
   }
@@ -101,7 +101,8 @@ std::string doctor_json(const std::vector<DoctorReport>& reports) {
 std::string version_json() {
   return dump({{"version", version_text()},
                {"protocol", wire::kProtocolVersion},
-               {"schema_digest", base::format("%016llx", static_cast<unsigned long long>(schema_digest()))}});
+               {"schema_digest",
+                base::format("%016llx", static_cast<unsigned long long>(schema_digest()))}});
 }
 
 }  // namespace tendril::cli

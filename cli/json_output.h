@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands print with --json. One file, so that one translation unit pays for the JSON library. Field names are a contract with
-// scripts: add, never rename; units are in the names.
+// What the commands print with --json. One file, so that one translation unit pays for the JSON
+// library. Field names are a contract with scripts: add, never rename; units are in the names.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@
 namespace tendril::cli {
 
 struct DoctorStep {
-  std::string name;    // "name", "route", "port", "version", "authentication", "latency", "driver", "transport", "bandwidth"
+  std::string name;    // "name", "route", "port", "version", "authentication", "latency", "driver",
+                       // "transport", "bandwidth"
   std::string state;   // "ok", "failed", "skipped", "warning"
   std::string detail;  // for people: figures or the reason
   std::vector<std::pair<std::string, double>> figures;  // e.g. round_trip_us

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril ls` (who holds what), `tendril smi` (the GPUs, like the tool people know) and `tendril release`.
+// `tendril ls` (who holds what), `tendril smi` (the GPUs, like the tool people know) and `tendril
+// release`.
 #include <stdio.h>
 
 #include "base/text.h"
@@ -17,7 +18,8 @@ int complain(const base::Status& status) {
   return kFailed;
 }
 
-// Asks every server; failed ones are named on stderr and make the command fail, the others are shown all the same.
+// Asks every server; failed ones are named on stderr and make the command fail, the others are
+// shown all the same.
 base::Result<std::vector<ServerView>> ask(const CommonOptions& options, bool* failed) {
   auto servers = resolve_servers(options.servers);
   if (!servers.ok()) return servers.status();
@@ -75,12 +77,14 @@ int list_leases(const CommonOptions& options) {
     printf("%s\n", servers_json(*views, true).c_str());
     return failed ? kFailed : 0;
   }
-  std::vector<Row> rows = {{"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
+  std::vector<Row> rows = {
+      {"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
   for (const ServerView& view : *views) {
     for (const wire::LeaseRecord& lease : view.list.leases) {
       rows.push_back({std::to_string(lease.lease_id), view.endpoint.text,
-                      safe(lease.client.user) + "@" + safe(lease.client.host), safe(lease.client.program),
-                      slices_text(lease), memory_text(lease), std::to_string(lease.processes), age_text(lease.age_s)});
+                      safe(lease.client.user) + "@" + safe(lease.client.host),
+                      safe(lease.client.program), slices_text(lease), memory_text(lease),
+                      std::to_string(lease.processes), age_text(lease.age_s)});
     }
   }
   if (rows.size() == 1 && !failed) {
@@ -101,14 +105,18 @@ int show_gpus(const CommonOptions& options) {
   }
   for (const ServerView& view : *views) {
     if (!view.status.ok()) continue;
-    printf("%s (%s): Tendril %s, driver %s\n", view.endpoint.text.c_str(), safe(view.list.server).c_str(),
-           safe(view.list.product_version).c_str(), driver_text(view.list).c_str());
-    std::vector<Row> rows = {{"GPU", "NAME", "BUS ID", "TEMP", "POWER", "MEMORY USED / TOTAL", "UTIL", "LENT", "TENANTS"}};
+    printf("%s (%s): Tendril %s, driver %s\n", view.endpoint.text.c_str(),
+           safe(view.list.server).c_str(), safe(view.list.product_version).c_str(),
+           driver_text(view.list).c_str());
+    std::vector<Row> rows = {{"GPU", "NAME", "BUS ID", "TEMP", "POWER", "MEMORY USED / TOTAL",
+                              "UTIL", "LENT", "TENANTS"}};
     for (const wire::GpuRecord& gpu : view.list.gpus) {
-      rows.push_back({std::to_string(gpu.index), safe(gpu.name), safe(gpu.pci_bus_id), or_dash(gpu.temperature_c, "C"),
-                      or_dash(gpu.power_mw, "W", 1000),
-                      daemon::format_size(gpu.memory_used_bytes) + " / " + daemon::format_size(gpu.memory_total_bytes),
-                      or_dash(gpu.utilization_percent, "%"), daemon::format_fraction(gpu.share_used_millionths),
+      rows.push_back({std::to_string(gpu.index), safe(gpu.name), safe(gpu.pci_bus_id),
+                      or_dash(gpu.temperature_c, "C"), or_dash(gpu.power_mw, "W", 1000),
+                      daemon::format_size(gpu.memory_used_bytes) + " / " +
+                          daemon::format_size(gpu.memory_total_bytes),
+                      or_dash(gpu.utilization_percent, "%"),
+                      daemon::format_fraction(gpu.share_used_millionths),
                       std::to_string(tenants_on(view.list, gpu.index))});
     }
     printf("%s\n", aligned(rows).c_str());
@@ -120,7 +128,8 @@ int release_lease(const CommonOptions& options, uint64_t lease_id) {
   auto servers = resolve_servers(options.servers);
   if (!servers.ok()) return complain(servers.status());
   if (servers->endpoints.size() != 1) {
-    return complain(base::Status(base::Code::kInvalid, "lease numbers are each server's own: name one with --server"));
+    return complain(base::Status(base::Code::kInvalid,
+                                 "lease numbers are each server's own: name one with --server"));
   }
   auto connect = connect_options(options);
   if (!connect.ok()) return complain(connect.status());

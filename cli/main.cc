@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executable `tendril`: reads the command line and calls the subcommand. Called as `tendrild` it is `tendril serve`.
+// The executable `tendril`: reads the command line and calls the subcommand. Called as `tendrild`
+// it is `tendril serve`.
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,23 +53,30 @@ class CommandLine {
 
   static void add_common(CLI::App* sub, CommonOptions* options, bool json) {
     sub->add_option("-s,--server", options->servers,
-                    "A server: HOST, HOST:PORT, [V6]:PORT or unix:PATH; repeatable. Otherwise TENDRIL_SERVERS, "
+                    "A server: HOST, HOST:PORT, [V6]:PORT or unix:PATH; repeatable. Otherwise "
+                    "TENDRIL_SERVERS, "
                     "servers.conf or this machine")
         ->type_name("HOST[:PORT]")
         ->allow_extra_args(false);
-    sub->add_option("--token-file", options->token_file, "File with the servers' token (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
+    sub->add_option("--token-file", options->token_file,
+                    "File with the servers' token (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
         ->type_name("FILE");
-    sub->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for a server")->check(CLI::Range(1, 3600000))->capture_default_str();
+    sub->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for a server")
+        ->check(CLI::Range(1, 3600000))
+        ->capture_default_str();
     if (json) sub->add_flag("--json", options->json, "Machine-readable output");
   }
 
   static void add_slice(CLI::App* sub, SliceOptions* slice) {
-    sub->add_option("-n,--gpus", slice->count, "Slices in all, filled from the first server on (default: 1, or 1 from each "
-                                               "--server)")
+    sub->add_option("-n,--gpus", slice->count,
+                    "Slices in all, filled from the first server on (default: 1, or 1 from each "
+                    "--server)")
         ->check(CLI::Range(1, 64));
-    sub->add_option("-p,--part", slice->share, "Part of a GPU for each slice: 0.5, 1/3 or 35% (default: a whole GPU)")
+    sub->add_option("-p,--part", slice->share,
+                    "Part of a GPU for each slice: 0.5, 1/3 or 35% (default: a whole GPU)")
         ->type_name("FRACTION");
-    sub->add_option("-m,--memory", slice->memory, "Memory of each slice: 10G, 512M; a bare number counts in MB")
+    sub->add_option("-m,--memory", slice->memory,
+                    "Memory of each slice: 10G, 512M; a bare number counts in MB")
         ->type_name("SIZE");
   }
 
@@ -96,30 +104,49 @@ void CommandLine::add_serve() {
   CLI::App* const sub = command("serve", "Lend this machine's GPUs (the daemon, in the foreground)",
                                 [this] { return serve(serve_options_); });
   ServeOptions& o = serve_options_;
-  sub->add_option("--listen", o.listen, "Address to listen on; repeatable (default 127.0.0.1). Any other than loopback needs a token")
+  sub->add_option("--listen", o.listen,
+                  "Address to listen on; repeatable (default 127.0.0.1). Any other than loopback "
+                  "needs a token")
       ->type_name("ADDR[:PORT]")
       ->allow_extra_args(false);
   sub->add_option("--port", o.port, "Port; 0: any free one")->capture_default_str();
   sub->add_option("--port-file", o.port_file, "Write the port here when ready")->type_name("FILE");
-  sub->add_option("--unix", o.unix_paths, "Also listen on this unix socket; repeatable")->type_name("PATH")->allow_extra_args(false);
-  sub->add_option("--token-file", o.token_file, "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
+  sub->add_option("--unix", o.unix_paths, "Also listen on this unix socket; repeatable")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
+  sub->add_option("--token-file", o.token_file,
+                  "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
       ->type_name("FILE");
-  sub->add_option("--driver", o.driver, "GPU driver library (default: the system's libcuda.so.1)")->type_name("LIBRARY");
-  sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")->type_name("FILE");
-  sub->add_option("--worker-user", o.worker_user, "Users that workers run as: auto, none, or the first of a range of ids")->capture_default_str();
-  sub->add_option("--warm", o.warm, "Idle workers kept ready per GPU")->check(CLI::Range(0, 64))->capture_default_str();
-  sub->add_option("--warm-max", o.warm_max, "Idle workers kept ready in all")->check(CLI::Range(0, 256))->capture_default_str();
-  sub->add_option("--workers-max", o.workers_max, "Worker processes at once")->check(CLI::Range(1, 65536))->capture_default_str();
-  sub->add_option("--connections-max", o.connections_max, "Control connections at once")->check(CLI::Range(1, 65536))->capture_default_str();
-  sub->add_option("--context-memory", o.context_memory, "What an empty context costs on the GPU (default: as measured)")
+  sub->add_option("--driver", o.driver, "GPU driver library (default: the system's libcuda.so.1)")
+      ->type_name("LIBRARY");
+  sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")
+      ->type_name("FILE");
+  sub->add_option("--worker-user", o.worker_user,
+                  "Users that workers run as: auto, none, or the first of a range of ids")
+      ->capture_default_str();
+  sub->add_option("--warm", o.warm, "Idle workers kept ready per GPU")
+      ->check(CLI::Range(0, 64))
+      ->capture_default_str();
+  sub->add_option("--warm-max", o.warm_max, "Idle workers kept ready in all")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
+  sub->add_option("--workers-max", o.workers_max, "Worker processes at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  sub->add_option("--connections-max", o.connections_max, "Control connections at once")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  sub->add_option("--context-memory", o.context_memory,
+                  "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
 
 void CommandLine::add_run() {
-  CLI::App* const sub = command("run", "Run a program on leased GPUs: tendril run [options] -- program arguments",
-                                [this] { return run(run_options_); });
+  CLI::App* const sub =
+      command("run", "Run a program on leased GPUs: tendril run [options] -- program arguments",
+              [this] { return run(run_options_); });
   add_common(sub, &run_options_, false);
   add_slice(sub, &run_options_.slice);
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
@@ -133,17 +160,21 @@ void CommandLine::add_run() {
 }
 
 void CommandLine::add_env() {
-  CLI::App* const sub = command("env", "Print the variables with which any launcher or container attaches by itself",
-                                [this] { return print_environment(env_options_); });
+  CLI::App* const sub =
+      command("env", "Print the variables with which any launcher or container attaches by itself",
+              [this] { return print_environment(env_options_); });
   add_common(sub, &env_options_, true);
   add_slice(sub, &env_options_.slice);
   sub->add_flag("--docker", env_options_.docker, "As options for docker run or podman run");
-  sub->add_flag("--show-token", env_options_.show_token, "Print the token itself when it is known by value only");
+  sub->add_flag("--show-token", env_options_.show_token,
+                "Print the token itself when it is known by value only");
 }
 
 void CommandLine::add_views() {
-  add_common(command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); }), &list_options_, true);
-  add_common(command("smi", "GPUs: memory, utilisation, tenants", [this] { return show_gpus(smi_options_); }),
+  add_common(command("ls", "Leases: who holds what", [this] { return list_leases(list_options_); }),
+             &list_options_, true);
+  add_common(command("smi", "GPUs: memory, utilisation, tenants",
+                     [this] { return show_gpus(smi_options_); }),
              &smi_options_, true);
   CLI::App* const sub = command("release", "End a lease and the programs on it (administration)",
                                 [this] { return release_lease(release_options_, lease_id_); });
@@ -156,15 +187,18 @@ void CommandLine::add_doctor() {
     return measure_library_.empty() ? doctor(doctor_options_) : doctor_measure(measure_library_);
   });
   add_common(sub, &doctor_options_, true);
-  sub->add_flag("--no-attach", doctor_options_.no_attach, "Take no slice: leave transport and bandwidth out");
+  sub->add_flag("--no-attach", doctor_options_.no_attach,
+                "Take no slice: leave transport and bandwidth out");
   sub->add_option("--measure", measure_library_)->group("");
 }
 
 void CommandLine::add_rest() {
   command("coverage", "Which GPU calls work remotely", [] { return print_coverage(); });
-  command("version", "Version of this build", [this] { return print_version(version_json_); })
-      ->add_flag("--json", version_json_, "Machine-readable output");
-  command("completion", "Print a completion script for a shell", [this] { return print_completion(); })
+  command("version", "Version of this build", [this] {
+    return print_version(version_json_);
+  })->add_flag("--json", version_json_, "Machine-readable output");
+  command("completion", "Print a completion script for a shell",
+          [this] { return print_completion(); })
       ->add_option("shell", shell_, "bash, zsh or fish")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
@@ -189,7 +223,8 @@ int CommandLine::print_completion() const {
 }  // namespace tendril::cli
 
 int main(int argc, char** argv) {
-  // A reader that goes (`tendril ls | head`) ends a command quietly; the daemon changes this for itself.
+  // A reader that goes (`tendril ls | head`) ends a command quietly; the daemon changes this for
+  // itself.
   const char* const slash = strrchr(argv[0], '/');
   const char* const name = slash != nullptr ? slash + 1 : argv[0];
   std::vector<char*> words(argv, argv + argc);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child of `tendril doctor` that goes the whole way: loads the client library as a program would, copies to and from the GPU and
-// prints GB/s and microseconds on one line. A process of its own, because a library that hangs or fails must not take doctor with it.
+// The child of `tendril doctor` that goes the whole way: loads the client library as a program
+// would, copies to and from the GPU and prints GB/s and microseconds on one line. A process of its
+// own, because a library that hangs or fails must not take doctor with it.
 #include <stdio.h>
 
 #include <algorithm>
@@ -62,14 +63,16 @@ int doctor_measure(const std::string& library) {
     const CUresult copied = driver.cuMemcpyHtoD_v2(memory, host.data(), kBytes);
     return copied != CUDA_SUCCESS ? copied : driver.cuCtxSynchronize();
   });
-  const double from_gpu = fastest(kRounds, [&] { return driver.cuMemcpyDtoH_v2(host.data(), memory, kBytes); });
+  const double from_gpu =
+      fastest(kRounds, [&] { return driver.cuMemcpyDtoH_v2(host.data(), memory, kBytes); });
   const double sync = fastest(kSyncs, [&] { return driver.cuCtxSynchronize(); });
   driver.cuMemFree_v2(memory);
   if (to_gpu < 0 || from_gpu < 0 || sync < 0) {
     printf("a copy or a synchronisation failed\n");
     return kFailed;
   }
-  printf("tendril-measure %.3f %.3f %.2f\n", kBytes / to_gpu / 1e9, kBytes / from_gpu / 1e9, sync * 1e6);
+  printf("tendril-measure %.3f %.3f %.2f\n", kBytes / to_gpu / 1e9, kBytes / from_gpu / 1e9,
+         sync * 1e6);
   return 0;
 }
 

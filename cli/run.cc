@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril run`: takes leases, starts the program with the client library in front, waits, passes signals on and answers with the
-// program's status. The leases live as long as this process holds its control connections, so nothing can leak when it is killed.
+// `tendril run`: takes leases, starts the program with the client library in front, waits, passes
+// signals on and answers with the program's status. The leases live as long as this process holds
+// its control connections, so nothing can leak when it is killed.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -32,7 +34,8 @@ int complain(int status, const std::string& message) {
   return status;
 }
 
-void set_variables(const RunOptions& options, const std::string& client, const std::vector<TakenLease>& leases) {
+void set_variables(const RunOptions& options, const std::string& client,
+                   const std::vector<TakenLease>& leases) {
   std::vector<session::Endpoint> endpoints;
   for (const TakenLease& lease : leases) endpoints.push_back(lease.endpoint);
   const char* const old = getenv("LD_LIBRARY_PATH");
@@ -43,9 +46,9 @@ void set_variables(const RunOptions& options, const std::string& client, const s
   unsetenv("TENDRIL_SLICE");
   unsetenv("TENDRIL_MEMORY");
   if (!options.token_file.empty()) {
-    char* const absolute = realpath(options.token_file.c_str(), nullptr);
-    setenv("TENDRIL_TOKEN_FILE", absolute != nullptr ? absolute : options.token_file.c_str(), 1);
-    free(absolute);
+    char absolute[PATH_MAX];
+    const bool known = realpath(options.token_file.c_str(), absolute) != nullptr;
+    setenv("TENDRIL_TOKEN_FILE", known ? absolute : options.token_file.c_str(), 1);
     unsetenv("TENDRIL_TOKEN");
   }
 }
@@ -93,7 +96,9 @@ int wait_for(pid_t child, int pidfd, int signals, const std::vector<TakenLease>&
     for (size_t i = 2; i < waits.size(); ++i) {
       if (waits[i].revents == 0 || waits[i].fd < 0) continue;
       if (is_closed(waits[i].fd)) {
-        fprintf(stderr, "tendril: the server %s ended the lease or is gone; the program's GPUs there are lost\n",
+        fprintf(stderr,
+                "tendril: the server %s ended the lease or is gone; the program's GPUs there are "
+                "lost\n",
                 leases[i - 2].endpoint.text.c_str());
       }
       waits[i].fd = -1;
@@ -116,7 +121,8 @@ int run_program(const RunOptions& options, const std::vector<TakenLease>& leases
   const base::Fd reader(ends[0]);
   base::Fd writer(ends[1]);
   const pid_t parent = getpid(), child = fork();
-  if (child < 0) return complain(kNoLease, std::string("cannot start a process: ") + strerror(errno));
+  if (child < 0)
+    return complain(kNoLease, std::string("cannot start a process: ") + strerror(errno));
   if (child == 0) become_program(options, parent, writer.get());
   writer.reset();
   int error = 0;
@@ -132,8 +138,8 @@ int run_program(const RunOptions& options, const std::vector<TakenLease>& leases
 void describe(const std::vector<TakenLease>& leases) {
   for (const TakenLease& lease : leases) {
     for (const wire::SliceGrant& slice : lease.lease.slices) {
-      fprintf(stderr, "tendril: GPU %u of %s: %s with %s\n", slice.gpu_index, lease.endpoint.text.c_str(),
-              daemon::format_fraction(slice.share_millionths).c_str(),
+      fprintf(stderr, "tendril: GPU %u of %s: %s with %s\n", slice.gpu_index,
+              lease.endpoint.text.c_str(), daemon::format_fraction(slice.share_millionths).c_str(),
               daemon::format_size(slice.memory_bytes).c_str());
     }
   }
@@ -143,7 +149,9 @@ void describe(const std::vector<TakenLease>& leases) {
 
 int run(const RunOptions& options) {
   if (options.program.empty()) {
-    return complain(kUsage, "no program given; write: tendril run [-n N] [-p FRACTION] [-m SIZE] -- program arguments");
+    return complain(
+        kUsage,
+        "no program given; write: tendril run [-n N] [-p FRACTION] [-m SIZE] -- program arguments");
   }
   auto spec = slice_spec(options.slice);
   if (!spec.ok()) return complain(kUsage, spec.status().message());
@@ -165,7 +173,8 @@ int run(const RunOptions& options) {
   if (options.verbose) describe(*leases);
   set_variables(options, *client, *leases);
   const int status = run_program(options, *leases);
-  // Said aloud rather than left to the closing connection: whoever comes right after this command is then served.
+  // Said aloud rather than left to the closing connection: whoever comes right after this command
+  // is then served.
   for (const TakenLease& lease : *leases) {
     const base::Status ignored = lease.control->release(lease.lease.lease_id);
     (void)ignored;

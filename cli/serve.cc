@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril serve` (also reached as `tendrild`): the daemon in the foreground until SIGINT or SIGTERM.
+// `tendril serve` (also reached as `tendrild`): the daemon in the foreground until SIGINT or
+// SIGTERM.
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -23,10 +24,12 @@ void pass_log_on(base::LogLevel level, const char* line) {
   daemon::log(bad ? daemon::Level::kWarning : daemon::Level::kDebug, "%s", line);
 }
 
-// Workers start in another directory, perhaps as another user: a file is named by its full path. A bare soname stays one.
+// Workers start in another directory, perhaps as another user: a file is named by its full path. A
+// bare soname stays one.
 std::string driver_path(const std::string& asked) {
   char resolved[PATH_MAX];
-  if (asked.find('/') == std::string::npos || realpath(asked.c_str(), resolved) == nullptr) return asked;
+  if (asked.find('/') == std::string::npos || realpath(asked.c_str(), resolved) == nullptr)
+    return asked;
   return resolved;
 }
 
@@ -80,10 +83,12 @@ int serve(const ServeOptions& options) {
   if (!wanted.ok()) return complain(kUsage, wanted.status());
   auto daemon = daemon::Daemon::start(wanted.take());
   if (!daemon.ok()) {
-    return complain(daemon.status().code() == base::Code::kInvalid ? kUsage : kFailed, daemon.status());
+    return complain(daemon.status().code() == base::Code::kInvalid ? kUsage : kFailed,
+                    daemon.status());
   }
   std::string addresses;
-  for (const std::string& address : (*daemon)->addresses()) addresses += (addresses.empty() ? "" : ", ") + address;
+  for (const std::string& address : (*daemon)->addresses())
+    addresses += (addresses.empty() ? "" : ", ") + address;
   daemon::log(daemon::Level::kInfo, "tendril %s lends %zu GPUs on %s", version_text(),
               (*daemon)->inventory().devices.size(), addresses.c_str());
   (*daemon)->serve(stop.get());

@@ -22,7 +22,8 @@ using base::Status;
 std::string trimmed(const std::string& text) {
   const char* const space = " \t\r\n";
   const size_t begin = text.find_first_not_of(space);
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(space) - begin + 1);
+  return begin == std::string::npos ? ""
+                                    : text.substr(begin, text.find_last_not_of(space) - begin + 1);
 }
 
 std::string environment(const char* name) {
@@ -70,7 +71,8 @@ std::vector<std::string> split_commas(const std::string& text) {
 
 }  // namespace
 
-base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::string& text, const std::string& path) {
+base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::string& text,
+                                                                const std::string& path) {
   std::vector<session::Endpoint> endpoints;
   std::istringstream lines(text);
   int number = 0;
@@ -80,7 +82,8 @@ base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::strin
     if (line.empty()) continue;
     auto endpoint = session::parse_endpoint(line);
     if (!endpoint.ok()) {
-      return Status(Code::kInvalid, path + ", line " + std::to_string(number) + ": " + endpoint.status().message());
+      return Status(Code::kInvalid,
+                    path + ", line " + std::to_string(number) + ": " + endpoint.status().message());
     }
     endpoints.push_back(endpoint.take());
   }
@@ -105,12 +108,14 @@ base::Result<ServerList> resolve_servers(const std::vector<std::string>& asked) 
     return list;
   }
   const std::string named = environment("TENDRIL_SERVERS_CONF");
-  const std::vector<std::string> paths = named.empty() ? conf_candidates() : std::vector<std::string>{named};
+  const std::vector<std::string> paths =
+      named.empty() ? conf_candidates() : std::vector<std::string>{named};
   for (const std::string& path : paths) {
     std::string text;
     if (!read_file(path, &text)) {
       if (named.empty()) continue;
-      return base::errno_status(Code::kNotFound, ("cannot read TENDRIL_SERVERS_CONF '" + path + "'").c_str(), errno);
+      return base::errno_status(Code::kNotFound,
+                                ("cannot read TENDRIL_SERVERS_CONF '" + path + "'").c_str(), errno);
     }
     auto endpoints = parse_servers_conf(text, path);
     if (!endpoints.ok()) return endpoints.status();

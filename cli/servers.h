@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which servers are meant and how to reach them: --server, else TENDRIL_SERVERS, else servers.conf, else this machine. Used by every
-// command that talks to a server.
+// Which servers are meant and how to reach them: --server, else TENDRIL_SERVERS, else servers.conf,
+// else this machine. Used by every command that talks to a server.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@
 namespace tendril::cli {
 
 // One endpoint a line, '#' starts a comment; bad lines are errors with their number.
-base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::string& text, const std::string& path);
+base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::string& text,
+                                                                const std::string& path);
 
 struct ServerList {
   std::vector<session::Endpoint> endpoints;

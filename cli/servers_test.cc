@@ -12,7 +12,8 @@ namespace tendril::cli {
 namespace {
 
 TEST(ServersConf, ReadsEndpointsAndComments) {
-  auto endpoints = parse_servers_conf("# the pool\n\n gpu1\ngpu2:7000   # big\n\t[::1]:7001\nunix:/run/t.sock\r\n", "f");
+  auto endpoints = parse_servers_conf(
+      "# the pool\n\n gpu1\ngpu2:7000   # big\n\t[::1]:7001\nunix:/run/t.sock\r\n", "f");
   ASSERT_TRUE(endpoints.ok()) << endpoints.status().message();
   ASSERT_EQ(endpoints->size(), 4u);
   EXPECT_EQ((*endpoints)[0].host, "gpu1");
@@ -25,13 +26,15 @@ TEST(ServersConf, ReadsEndpointsAndComments) {
 TEST(ServersConf, NamesTheLineThatIsWrong) {
   const auto endpoints = parse_servers_conf("gpu1\ngpu2:port\n", "/etc/tendril/servers.conf");
   ASSERT_FALSE(endpoints.ok());
-  EXPECT_NE(endpoints.status().message().find("/etc/tendril/servers.conf, line 2"), std::string::npos);
+  EXPECT_NE(endpoints.status().message().find("/etc/tendril/servers.conf, line 2"),
+            std::string::npos);
 }
 
 class Resolve : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_SERVERS_CONF", "XDG_CONFIG_HOME"}) unsetenv(name);
+    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_SERVERS_CONF", "XDG_CONFIG_HOME"})
+      unsetenv(name);
     char name[] = "/tmp/tendril-servers-XXXXXX";
     close(mkstemp(name));
     path_ = name;

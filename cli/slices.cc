@@ -15,8 +15,8 @@ using base::Code;
 using base::Status;
 
 // As many of `wanted` slices as this server grants; 0 with *why when it grants none.
-base::Result<uint32_t> take_most(session::Control* control, uint32_t wanted, wire::LeaseRequest request,
-                                 wire::LeaseReply* reply) {
+base::Result<uint32_t> take_most(session::Control* control, uint32_t wanted,
+                                 wire::LeaseRequest request, wire::LeaseReply* reply) {
   auto list = control->list();
   if (!list.ok()) return list.status();
   uint32_t count = std::min<uint32_t>(wanted, static_cast<uint32_t>(list->gpus.size()));
@@ -55,12 +55,14 @@ base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options) {
 }
 
 base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::Endpoint>& endpoints,
-                                                  const session::ConnectOptions& connect, uint32_t count,
+                                                  const session::ConnectOptions& connect,
+                                                  uint32_t count,
                                                   const wire::LeaseRequest& request) {
   const bool one_each = count == 0;
   uint32_t missing = one_each ? static_cast<uint32_t>(endpoints.size()) : count;
   if (missing > wire::kSlicesMax) {
-    return Status(Code::kInvalid, "a program gets at most " + std::to_string(wire::kSlicesMax) + " slices");
+    return Status(Code::kInvalid,
+                  "a program gets at most " + std::to_string(wire::kSlicesMax) + " slices");
   }
   std::vector<TakenLease> taken;
   std::string refusals;
@@ -86,7 +88,8 @@ base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::End
     refusals += (refusals.empty() ? "" : "; ") + why.message();
   }
   if (missing == 0) return taken;
-  const std::string found = std::to_string(count - missing) + " of " + std::to_string(count) + " slices found";
+  const std::string found =
+      std::to_string(count - missing) + " of " + std::to_string(count) + " slices found";
   if (count - missing == 0 && endpoints.size() == 1) return Status(Code::kRefused, refusals);
   if (refusals.empty()) refusals = "the servers named have no more GPUs with room";
   return Status(Code::kRefused, found + ": " + refusals);
@@ -95,7 +98,8 @@ base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::End
 std::string leases_text(const std::vector<TakenLease>& leases) {
   std::string text;
   for (const TakenLease& lease : leases) {
-    text += (text.empty() ? "" : ",") + lease.endpoint.text + "=" + std::to_string(lease.lease.lease_id) + ":" +
+    text += (text.empty() ? "" : ",") + lease.endpoint.text + "=" +
+            std::to_string(lease.lease.lease_id) + ":" +
             base::hex(lease.lease.secret.data(), lease.lease.secret.size());
   }
   return text;
@@ -103,7 +107,8 @@ std::string leases_text(const std::vector<TakenLease>& leases) {
 
 std::string servers_text(const std::vector<session::Endpoint>& endpoints) {
   std::string text;
-  for (const session::Endpoint& endpoint : endpoints) text += (text.empty() ? "" : ",") + endpoint.text;
+  for (const session::Endpoint& endpoint : endpoints)
+    text += (text.empty() ? "" : ",") + endpoint.text;
   return text;
 }
 

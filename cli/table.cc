@@ -31,8 +31,8 @@ std::string aligned(const std::vector<Row>& rows) {
 std::string uuid_text(const std::string& raw) {
   if (raw.size() != 16) return "";
   const std::string hex = base::hex(raw.data(), raw.size());
-  return "GPU-" + hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" + hex.substr(16, 4) + "-" +
-         hex.substr(20);
+  return "GPU-" + hex.substr(0, 8) + "-" + hex.substr(8, 4) + "-" + hex.substr(12, 4) + "-" +
+         hex.substr(16, 4) + "-" + hex.substr(20);
 }
 
 std::string age_text(uint64_t seconds) {

@@ -21,8 +21,9 @@ namespace {
 
 constexpr size_t kOutputMax = 1u << 20;
 
-// posix_spawn's dup2 clears close-on-exec only when source and target differ; descriptors of a daemon never are 0 to 3 by then, but a
-// test may run with closed standard streams, so lift them out of the way first.
+// posix_spawn's dup2 clears close-on-exec only when source and target differ; descriptors of a
+// daemon never are 0 to 3 by then, but a test may run with closed standard streams, so lift them
+// out of the way first.
 int lifted(int fd, base::Fd* keeper) {
   if (fd < 0 || fd > 3) return fd;
   keeper->reset(fcntl(fd, F_DUPFD_CLOEXEC, 10));
@@ -31,7 +32,8 @@ int lifted(int fd, base::Fd* keeper) {
 
 }  // namespace
 
-base::Result<Child> start_child(const std::string& executable, const std::vector<std::string>& arguments, int output,
+base::Result<Child> start_child(const std::string& executable,
+                                const std::vector<std::string>& arguments, int output,
                                 int control) {
   base::Fd keep_output, keep_control;
   output = lifted(output, &keep_output);
@@ -52,17 +54,20 @@ base::Result<Child> start_child(const std::string& executable, const std::vector
   posix_spawnattr_setsigdefault(&attributes, &all);
   // A process group of its own: Ctrl-C in the daemon's terminal is the daemon's to handle.
   posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   std::vector<char*> argv;
   argv.push_back(const_cast<char*>(executable.c_str()));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   Child child;
-  const int error = posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
+  const int error =
+      posix_spawn(&child.pid, executable.c_str(), &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return base::errno_status(base::Code::kUnavailable, ("cannot start '" + executable + "'").c_str(), error);
+    return base::errno_status(base::Code::kUnavailable,
+                              ("cannot start '" + executable + "'").c_str(), error);
   }
   child.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, child.pid, 0)));
   if (!child.pidfd.valid()) {
@@ -91,15 +96,17 @@ std::string describe_exit(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
     const char* name = sigdescr_np(signal);
-    return "was killed by signal " + std::to_string(signal) + " (" + (name != nullptr ? name : "unknown") + ")";
+    return "was killed by signal " + std::to_string(signal) + " (" +
+           (name != nullptr ? name : "unknown") + ")";
   }
   return "exited with status " + std::to_string(WEXITSTATUS(wait_status));
 }
 
-base::Result<ChildOutput> run_child(const std::string& executable, const std::vector<std::string>& arguments,
-                                    int timeout_ms) {
+base::Result<ChildOutput> run_child(const std::string& executable,
+                                    const std::vector<std::string>& arguments, int timeout_ms) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return base::errno_status(base::Code::kExhausted, "cannot make a pipe", errno);
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return base::errno_status(base::Code::kExhausted, "cannot make a pipe", errno);
   base::Fd reader(ends[0]), writer(ends[1]);
   base::Result<Child> started = start_child(executable, arguments, writer.get(), -1);
   if (!started.ok()) return started.status();
@@ -122,7 +129,8 @@ base::Result<ChildOutput> run_child(const std::string& executable, const std::ve
     if (got <= 0) break;
     if (output.text.size() < kOutputMax) output.text.append(buffer, static_cast<size_t>(got));
   }
-  // End of output comes with its exit; one that closed its output and stays is killed like one that is late.
+  // End of output comes with its exit; one that closed its output and stays is killed like one that
+  // is late.
   pollfd gone = {child.pidfd.get(), POLLIN, 0};
   if (late || poll(&gone, 1, deadline.left_ms()) == 0) {
     late = true;
@@ -130,8 +138,8 @@ base::Result<ChildOutput> run_child(const std::string& executable, const std::ve
   }
   output.wait_status = reap_child(&child);
   if (late) {
-    return base::Status(base::Code::kTimeout,
-                        "'" + executable + "' did not finish within " + std::to_string(timeout_ms / 1000) + " s");
+    return base::Status(base::Code::kTimeout, "'" + executable + "' did not finish within " +
+                                                  std::to_string(timeout_ms / 1000) + " s");
   }
   return output;
 }

@@ -8,9 +8,12 @@
 
 namespace tendril::daemon {
 
-ConnectionHandler::ConnectionHandler(const ConnectionContext* context, std::string peer, bool trusted,
-                                     std::function<void()> handed_over)
-    : context_(context), peer_(std::move(peer)), trusted_(trusted), handed_over_(std::move(handed_over)) {}
+ConnectionHandler::ConnectionHandler(const ConnectionContext* context, std::string peer,
+                                     bool trusted, std::function<void()> handed_over)
+    : context_(context),
+      peer_(std::move(peer)),
+      trusted_(trusted),
+      handed_over_(std::move(handed_over)) {}
 
 ConnectionHandler::~ConnectionHandler() {
   if (unattached_session_ != 0) context_->sessions->abandon(unattached_session_);
@@ -22,13 +25,15 @@ bool ConnectionHandler::token_matches(const std::string& token, bool* required) 
   *required = !context_->token.empty() && !trusted_;
   const bool same = base::equal_in_constant_time(context_->token, token);
   if (*required && !same) {
-    log(Level::kWarning, "%s was refused: its token is %s", peer_.c_str(), token.empty() ? "missing" : "wrong");
+    log(Level::kWarning, "%s was refused: its token is %s", peer_.c_str(),
+        token.empty() ? "missing" : "wrong");
   }
   return same || !*required;
 }
 
 base::Status ConnectionHandler::refused() const {
-  return context_->refusal.empty() ? base::Status() : base::Status(base::Code::kUnavailable, context_->refusal);
+  return context_->refusal.empty() ? base::Status()
+                                   : base::Status(base::Code::kUnavailable, context_->refusal);
 }
 
 base::Result<wire::ListReply> ConnectionHandler::list() {
@@ -43,7 +48,8 @@ base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest
 
 base::Status ConnectionHandler::release(uint64_t lease_id) {
   if (!refused().ok()) return refused();
-  log(Level::kInfo, "%s asks to end lease %llu", peer_.c_str(), static_cast<unsigned long long>(lease_id));
+  log(Level::kInfo, "%s asks to end lease %llu", peer_.c_str(),
+      static_cast<unsigned long long>(lease_id));
   return context_->sessions->release(lease_id);
 }
 

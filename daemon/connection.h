@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of one control connection: answers what session::serve_connection decodes. Lives on the connection's thread.
+// The daemon's side of one control connection: answers what session::serve_connection decodes.
+// Lives on the connection's thread.
 #pragma once
 
 #include <functional>
@@ -14,16 +15,18 @@ namespace tendril::daemon {
 struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
-  std::string token;                            // empty: none demanded
-  std::string shared_memory_socket;             // offered to clients of this host
+  std::string token;                 // empty: none demanded
+  std::string shared_memory_socket;  // offered to clients of this host
   std::function<wire::ListReply()> list;
-  std::string refusal;                          // not empty: every request is refused with it (too many connections)
+  std::string refusal;  // not empty: every request is refused with it (too many connections)
 };
 
 class ConnectionHandler : public session::ControlHandler {
  public:
-  // `trusted`: a unix peer with the daemon's own user needs no token. `handed_over` is called when the descriptor went to a session.
-  ConnectionHandler(const ConnectionContext* context, std::string peer, bool trusted, std::function<void()> handed_over);
+  // `trusted`: a unix peer with the daemon's own user needs no token. `handed_over` is called when
+  // the descriptor went to a session.
+  ConnectionHandler(const ConnectionContext* context, std::string peer, bool trusted,
+                    std::function<void()> handed_over);
   ~ConnectionHandler() override;
 
   wire::Hello hello() override;

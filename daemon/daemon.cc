@@ -33,7 +33,8 @@ using base::Status;
 
 // More than this is not an empty context but somebody else's memory.
 constexpr uint64_t kContextBytesMax = 640u << 20;
-// Connections beyond the maximum that are still told so; those beyond these are closed without a word.
+// Connections beyond the maximum that are still told so; those beyond these are closed without a
+// word.
 constexpr uint32_t kRefusersMax = 64;
 constexpr int kStopMaxS = 5;
 
@@ -63,9 +64,11 @@ Status write_port_file(const std::string& path, uint16_t port) {
   const std::string text = std::to_string(port) + "\n", fresh = path + ".new";
   const base::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   // Renamed when complete: whoever waits for the file never reads half a number.
-  if (!fd.valid() || write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+  if (!fd.valid() ||
+      write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       rename(fresh.c_str(), path.c_str()) != 0) {
-    return base::errno_status(Code::kUnavailable, ("cannot write the port file '" + path + "'").c_str(), errno);
+    return base::errno_status(Code::kUnavailable,
+                              ("cannot write the port file '" + path + "'").c_str(), errno);
   }
   return Status();
 }
@@ -87,7 +90,8 @@ class DaemonImpl : public Daemon {
   LeaseBook make_book() const;
   wire::ListReply list();
   void take_connection(const Listener& listener);
-  void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit, std::string peer);
+  void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
+                      std::string peer);
   void forget_descriptor(uint64_t id);
   void stop();
 
@@ -104,7 +108,8 @@ class DaemonImpl : public Daemon {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<uint64_t, base::Fd> connections_;  // copies, to wake their threads at the end; invalid after handing over
+  std::map<uint64_t, base::Fd>
+      connections_;  // copies, to wake their threads at the end; invalid after handing over
   uint64_t next_connection_ = 1;
   bool stopped_ = false;
   uint64_t complained_ns_ = 0;
@@ -124,10 +129,12 @@ Status DaemonImpl::open_listeners() {
   }
   for (const Listener& listener : listeners_) {
     if (listener.loopback || !context_.token.empty()) continue;
-    return Status(Code::kInvalid, "refusing to listen on " + listener.text +
-                                      " without a token: anybody in that network could use this machine's GPUs. Put a "
-                                      "secret into a file and pass --token-file FILE (or TENDRIL_TOKEN_FILE), or listen "
-                                      "on 127.0.0.1");
+    return Status(
+        Code::kInvalid,
+        "refusing to listen on " + listener.text +
+            " without a token: anybody in that network could use this machine's GPUs. Put a "
+            "secret into a file and pass --token-file FILE (or TENDRIL_TOKEN_FILE), or listen "
+            "on 127.0.0.1");
   }
   std::vector<std::string> unix_paths = options_.unix_paths;
   unix_paths.push_back("@tendril-" + std::to_string(port_));
@@ -148,7 +155,8 @@ Status DaemonImpl::open_gpus() {
   if (!inventory.ok()) return inventory.status();
   inventory_ = inventory.take();
   if (inventory_.devices.empty()) {
-    return Status(Code::kNotFound, "the driver '" + inventory_.driver_path + "' knows no GPU on this machine");
+    return Status(Code::kNotFound,
+                  "the driver '" + inventory_.driver_path + "' knows no GPU on this machine");
   }
   if (inventory_.devices.size() > wire::kSlicesMax) inventory_.devices.resize(wire::kSlicesMax);
   return Status();
@@ -158,15 +166,20 @@ LeaseBook DaemonImpl::make_book() const {
   std::vector<GpuCapacity> capacities;
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     GpuCapacity capacity;
-    capacity.context_bytes = options_.context_bytes >= 0 ? static_cast<uint64_t>(options_.context_bytes)
-                                                         : std::min(device.memory_taken_bytes, kContextBytesMax);
+    capacity.context_bytes = options_.context_bytes >= 0
+                                 ? static_cast<uint64_t>(options_.context_bytes)
+                                 : std::min(device.memory_taken_bytes, kContextBytesMax);
     const uint64_t reserve = capacity.context_bytes * pool_->warm_target(device.index);
-    capacity.memory_usable_bytes = device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);
-    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context)", device.index,
-        printable(device.name).c_str(), format_size(device.memory_total_bytes).c_str(),
-        format_size(capacity.memory_usable_bytes).c_str(), format_size(capacity.context_bytes).c_str());
+    capacity.memory_usable_bytes =
+        device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);
+    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context)",
+        device.index, printable(device.name).c_str(),
+        format_size(device.memory_total_bytes).c_str(),
+        format_size(capacity.memory_usable_bytes).c_str(),
+        format_size(capacity.context_bytes).c_str());
     if (options_.context_bytes < 0 && device.memory_taken_bytes > kContextBytesMax) {
-      log(Level::kWarning, "GPU %u: other programs on this machine hold %s; they are not held to any slice",
+      log(Level::kWarning,
+          "GPU %u: other programs on this machine hold %s; they are not held to any slice",
           device.index, format_size(device.memory_taken_bytes - kContextBytesMax).c_str());
     }
     capacities.push_back(capacity);
@@ -188,7 +201,8 @@ Status DaemonImpl::prepare() {
   if (!loop.ok()) return loop.status();
   loop_ = loop.take();
   loop_->start();
-  pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker, static_cast<uint32_t>(inventory_.devices.size()));
+  pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
+                                       static_cast<uint32_t>(inventory_.devices.size()));
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), make_book());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
@@ -198,7 +212,8 @@ Status DaemonImpl::prepare() {
   context_.hello.bulk_channels = kBulkMax;
   context_.list = [this] { return list(); };
   refusing_context_ = context_;
-  refusing_context_.refusal = "host " + host_ + " serves its maximum of " + std::to_string(options_.connections_max) +
+  refusing_context_.refusal = "host " + host_ + " serves its maximum of " +
+                              std::to_string(options_.connections_max) +
                               " control connections; try again later";
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
@@ -238,7 +253,8 @@ void DaemonImpl::forget_descriptor(uint64_t id) {
   if (found != connections_.end()) found->second.reset();
 }
 
-void DaemonImpl::run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit, std::string peer) {
+void DaemonImpl::run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
+                                std::string peer) {
   {
     ConnectionHandler handler(over_limit ? &refusing_context_ : &context_, std::move(peer), trusted,
                               [this, id] { forget_descriptor(id); });
@@ -253,7 +269,8 @@ void DaemonImpl::take_connection(const Listener& listener) {
   base::Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd.valid()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
-    log(Level::kError, "cannot accept connections on %s: out of descriptors or memory", listener.text.c_str());
+    log(Level::kError, "cannot accept connections on %s: out of descriptors or memory",
+        listener.text.c_str());
     usleep(100'000);
     return;
   }
@@ -310,7 +327,8 @@ void DaemonImpl::stop() {
   for (auto& [id, fd] : connections_) {
     if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);
   }
-  const bool ended = changed_.wait_for(hold, std::chrono::seconds(kStopMaxS), [this] { return connections_.empty(); });
+  const bool ended = changed_.wait_for(hold, std::chrono::seconds(kStopMaxS),
+                                       [this] { return connections_.empty(); });
   if (!ended) {
     // Their threads use this object: better to end the process than to pull it from under them.
     log(Level::kWarning, "%zu connections did not end in time", connections_.size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendrild: lends this machine's GPUs. Ties together listeners, inventory, the warm pool of workers, leases and sessions; one thread per
-// control connection, one supervisor for everything that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
+// tendrild: lends this machine's GPUs. Ties together listeners, inventory, the warm pool of
+// workers, leases and sessions; one thread per control connection, one supervisor for everything
+// that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
 #pragma once
 
 #include <atomic>
@@ -17,14 +18,14 @@
 namespace tendril::daemon {
 
 struct DaemonOptions {
-  std::vector<std::string> listen;   // empty: loopback
+  std::vector<std::string> listen;     // empty: loopback
   uint16_t port = wire::kDefaultPort;  // 0: the kernel chooses
-  std::string port_file;             // where the port is written once the daemon serves
+  std::string port_file;               // where the port is written once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
-  int64_t context_bytes = -1;        // what an empty context costs; -1: as measured
+  int64_t context_bytes = -1;  // what an empty context costs; -1: as measured
   uint32_t connections_max = 4096;
   uint64_t schema_digest = 0;
   std::string product_version;

@@ -17,13 +17,15 @@ base::Result<std::unique_ptr<EventLoop>> EventLoop::create() {
   loop->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   loop->event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!loop->epoll_.valid() || !loop->event_.valid()) {
-    return base::errno_status(base::Code::kExhausted, "cannot create the daemon's event loop", errno);
+    return base::errno_status(base::Code::kExhausted, "cannot create the daemon's event loop",
+                              errno);
   }
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.fd = loop->event_.get();
   if (epoll_ctl(loop->epoll_.get(), EPOLL_CTL_ADD, loop->event_.get(), &event) != 0) {
-    return base::errno_status(base::Code::kExhausted, "cannot create the daemon's event loop", errno);
+    return base::errno_status(base::Code::kExhausted, "cannot create the daemon's event loop",
+                              errno);
   }
   return loop;
 }

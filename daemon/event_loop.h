@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that waits for descriptors and timers and runs what is posted to it. The daemon's supervisor: it starts every worker (the
-// kernel ties a worker's life to the thread that started it), sees them exit, reads their output and watches clients' connections.
-// Callbacks run on the loop's thread and must not block.
+// One thread that waits for descriptors and timers and runs what is posted to it. The daemon's
+// supervisor: it starts every worker (the kernel ties a worker's life to the thread that started
+// it), sees them exit, reads their output and watches clients' connections. Callbacks run on the
+// loop's thread and must not block.
 #pragma once
 
 #include <atomic>
@@ -48,9 +49,9 @@ class EventLoop {
   base::Fd epoll_, event_;
   std::thread thread_;
   std::mutex mutex_;
-  bool stopping_ = false;                    // guarded by mutex_
-  std::vector<Task> posted_;                 // guarded by mutex_
-  std::multimap<uint64_t, Task> timers_;     // by time in ns; guarded by mutex_
+  bool stopping_ = false;                               // guarded by mutex_
+  std::vector<Task> posted_;                            // guarded by mutex_
+  std::multimap<uint64_t, Task> timers_;                // by time in ns; guarded by mutex_
   std::map<int, std::shared_ptr<Callback>> callbacks_;  // loop thread
 };
 

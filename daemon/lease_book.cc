@@ -14,13 +14,15 @@ namespace {
 using base::Code;
 using base::Status;
 
-// Drivers hand memory out in pages of this size; a quota that ends inside one could not be used to its end.
+// Drivers hand memory out in pages of this size; a quota that ends inside one could not be used to
+// its end.
 constexpr uint64_t kPageBytes = 2u << 20;
 
 std::string describe(const wire::SliceSpec& spec) {
   std::string text;
   if (spec.share_millionths != 0) text = format_fraction(spec.share_millionths) + " GPU";
-  if (spec.memory_bytes != 0) text += (text.empty() ? "" : " with ") + format_size(spec.memory_bytes);
+  if (spec.memory_bytes != 0)
+    text += (text.empty() ? "" : " with ") + format_size(spec.memory_bytes);
   return text;
 }
 
@@ -32,8 +34,8 @@ LeaseBook::LeaseBook(std::string host, std::vector<GpuCapacity> gpus)
 Status LeaseBook::check(const wire::LeaseRequest& request) const {
   const wire::SliceSpec& spec = request.slice;
   if (request.count == 0 || request.count > wire::kSlicesMax) {
-    return Status(Code::kInvalid, "a lease has 1 to " + std::to_string(wire::kSlicesMax) + " slices, not " +
-                                      std::to_string(request.count));
+    return Status(Code::kInvalid, "a lease has 1 to " + std::to_string(wire::kSlicesMax) +
+                                      " slices, not " + std::to_string(request.count));
   }
   if (spec.share_millionths == 0 && spec.memory_bytes == 0) {
     return Status(Code::kInvalid, "a slice needs a share or an amount of memory");
@@ -42,34 +44,39 @@ Status LeaseBook::check(const wire::LeaseRequest& request) const {
     return Status(Code::kInvalid, "a slice is at most one whole GPU");
   }
   if (request.count > gpus_.size()) {
-    return Status(Code::kRefused, "host " + host_ + " has " + std::to_string(gpus_.size()) + " GPU" +
-                                      (gpus_.size() == 1 ? "" : "s") + ", asked for " +
-                                      std::to_string(request.count) +
-                                      " slices on different GPUs; ask for fewer or add another server");
+    return Status(Code::kRefused,
+                  "host " + host_ + " has " + std::to_string(gpus_.size()) + " GPU" +
+                      (gpus_.size() == 1 ? "" : "s") + ", asked for " +
+                      std::to_string(request.count) +
+                      " slices on different GPUs; ask for fewer or add another server");
   }
   return Status();
 }
 
-base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu, const wire::SliceSpec& spec) const {
+base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
+                                                   const wire::SliceSpec& spec) const {
   const GpuCapacity& capacity = gpus_[gpu];
   wire::SliceGrant slice;
   slice.gpu_index = gpu;
   slice.share_millionths = spec.share_millionths;
   slice.memory_bytes = spec.memory_bytes;
   if (spec.memory_bytes == 0) {
-    const auto part = static_cast<__uint128_t>(capacity.memory_usable_bytes) * spec.share_millionths / kWholeGpu;
+    const auto part =
+        static_cast<__uint128_t>(capacity.memory_usable_bytes) * spec.share_millionths / kWholeGpu;
     slice.memory_bytes = static_cast<uint64_t>(part);
     if (spec.share_millionths != kWholeGpu) slice.memory_bytes -= slice.memory_bytes % kPageBytes;
   }
   if (spec.share_millionths == 0 && capacity.memory_usable_bytes != 0) {
-    const auto part = static_cast<__uint128_t>(spec.memory_bytes) * kWholeGpu / capacity.memory_usable_bytes;
+    const auto part =
+        static_cast<__uint128_t>(spec.memory_bytes) * kWholeGpu / capacity.memory_usable_bytes;
     slice.share_millionths = static_cast<uint32_t>(std::clamp<__uint128_t>(part, 1, kWholeGpu));
   }
   if (slice.memory_bytes < capacity.context_bytes + kPageBytes) {
-    return Status(Code::kRefused, "a slice of " + describe(spec) + " has " + format_size(slice.memory_bytes) +
-                                      " on GPU " + std::to_string(gpu) + " of host " + host_ +
-                                      ", but a process needs " + format_size(capacity.context_bytes + kPageBytes) +
-                                      " there before it allocates anything; ask for more");
+    return Status(Code::kRefused,
+                  "a slice of " + describe(spec) + " has " + format_size(slice.memory_bytes) +
+                      " on GPU " + std::to_string(gpu) + " of host " + host_ +
+                      ", but a process needs " + format_size(capacity.context_bytes + kPageBytes) +
+                      " there before it allocates anything; ask for more");
   }
   return slice;
 }
@@ -86,14 +93,16 @@ std::string LeaseBook::refusal(const wire::LeaseRequest& request, size_t found) 
                      describe(request.slice) + " now (room for " + std::to_string(found) + "): ";
   for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     if (gpu != 0) text += "; ";
-    text += "GPU " + std::to_string(gpu) + " has " + format_fraction(kWholeGpu - used_[gpu].share_millionths) +
-            " of 1.00 and " + format_size(gpus_[gpu].memory_usable_bytes - used_[gpu].memory_bytes) + " of " +
+    text += "GPU " + std::to_string(gpu) + " has " +
+            format_fraction(kWholeGpu - used_[gpu].share_millionths) + " of 1.00 and " +
+            format_size(gpus_[gpu].memory_usable_bytes - used_[gpu].memory_bytes) + " of " +
             format_size(gpus_[gpu].memory_usable_bytes) + " free";
   }
   return text + ". 'tendril ls' shows who holds the rest";
 }
 
-base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id, const wire::LeaseRequest& request) {
+base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
+                                                             const wire::LeaseRequest& request) {
   TENDRIL_CHECK(leases_.count(lease_id) == 0);
   const Status valid = check(request);
   if (!valid.ok()) return valid;
@@ -103,7 +112,8 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id, 
     if (!slice.ok()) return slice.status();
     if (fits(*slice)) candidates.push_back(*slice);
   }
-  if (candidates.size() < request.count) return Status(Code::kRefused, refusal(request, candidates.size()));
+  if (candidates.size() < request.count)
+    return Status(Code::kRefused, refusal(request, candidates.size()));
   std::stable_sort(candidates.begin(), candidates.end(), [this](const auto& a, const auto& b) {
     return used_[a.gpu_index].share_millionths > used_[b.gpu_index].share_millionths;
   });

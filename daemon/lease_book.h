@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the shares sum to at most one GPU and the
-// memory quotas to at most the usable memory. Pure arithmetic without clock, lock or I/O; the daemon calls it under its own lock.
-// Memory policy (daemon/README.md): a slice's quota includes what its processes' empty contexts cost; usable memory is the GPU's
-// total less the contexts of idle warm workers.
+// Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the
+// shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
+// without clock, lock or I/O; the daemon calls it under its own lock. Memory policy
+// (daemon/README.md): a slice's quota includes what its processes' empty contexts cost; usable
+// memory is the GPU's total less the contexts of idle warm workers.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,10 @@ class LeaseBook {
  public:
   LeaseBook(std::string host, std::vector<GpuCapacity> gpus);
 
-  // All slices, each on a GPU of its own, or none. A refusal names what does not fit. Among GPUs with room the fullest is taken, so
-  // that whole GPUs stay free for those who need them.
-  base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id, const wire::LeaseRequest& request);
+  // All slices, each on a GPU of its own, or none. A refusal names what does not fit. Among GPUs
+  // with room the fullest is taken, so that whole GPUs stay free for those who need them.
+  base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id,
+                                                    const wire::LeaseRequest& request);
   // Gives the slices back. Unknown ids are passed over.
   void release(uint64_t lease_id);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lease book: what it grants, what it says when it refuses, and random sequences against a simple model.
+// The lease book: what it grants, what it says when it refuses, and random sequences against a
+// simple model.
 #include "daemon/lease_book.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +107,8 @@ TEST(LeaseBook, RejectsNonsense) {
   EXPECT_EQ(book.share_used(0), 0u);
 }
 
-// Grants and releases at random: the sums never pass what there is, and what is refused really had no room.
+// Grants and releases at random: the sums never pass what there is, and what is refused really had
+// no room.
 TEST(LeaseBook, RandomSequencesAgainstAModel) {
   std::mt19937 random(7433);
   for (int round = 0; round < 50; ++round) {
@@ -121,7 +123,8 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
         book.release(victim->first);
         held.erase(victim);
       }
-      const wire::LeaseRequest request = ask(1 + random() % gpus, 1 + random() % kWholeGpu, random() % 2 * (1 + random() % 20) * kGib);
+      const wire::LeaseRequest request = ask(1 + random() % gpus, 1 + random() % kWholeGpu,
+                                             random() % 2 * (1 + random() % 20) * kGib);
       auto granted = book.grant(id, request);
       if (granted.ok()) held[id] = granted.take();
       std::vector<uint64_t> shares(gpus), memory(gpus);
@@ -141,14 +144,16 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
         ASSERT_EQ(book.share_used(gpu), shares[gpu]);
         ASSERT_EQ(book.memory_promised(gpu), memory[gpu]);
         const uint64_t wanted = request.slice.memory_bytes;
-        room += shares[gpu] + request.slice.share_millionths <= kWholeGpu && memory[gpu] + wanted <= capacities[gpu].memory_usable_bytes;
+        room += shares[gpu] + request.slice.share_millionths <= kWholeGpu &&
+                memory[gpu] + wanted <= capacities[gpu].memory_usable_bytes;
       }
       if (!granted.ok() && request.slice.memory_bytes != 0) {
         ASSERT_LT(room, request.count);
       }
     }
     for (const auto& [lease, slices] : held) book.release(lease);
-    for (uint32_t gpu = 0; gpu < gpus; ++gpu) EXPECT_EQ(book.share_used(gpu) + book.memory_promised(gpu), 0u);
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu)
+      EXPECT_EQ(book.share_used(gpu) + book.memory_promised(gpu), 0u);
   }
 }
 

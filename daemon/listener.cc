@@ -41,9 +41,11 @@ bool is_loopback(const sockaddr* address) {
 
 std::string address_text(const sockaddr* address, socklen_t bytes, uint16_t* port) {
   char host[NI_MAXHOST] = "?", service[NI_MAXSERV] = "0";
-  getnameinfo(address, bytes, host, sizeof host, service, sizeof service, NI_NUMERICHOST | NI_NUMERICSERV);
+  getnameinfo(address, bytes, host, sizeof host, service, sizeof service,
+              NI_NUMERICHOST | NI_NUMERICSERV);
   *port = static_cast<uint16_t>(strtoul(service, nullptr, 10));
-  return strchr(host, ':') != nullptr ? "[" + std::string(host) + "]:" + service : std::string(host) + ":" + service;
+  return strchr(host, ':') != nullptr ? "[" + std::string(host) + "]:" + service
+                                      : std::string(host) + ":" + service;
 }
 
 // Splits "[v6]:port", "host:port" and bare v6 addresses.
@@ -51,7 +53,8 @@ void split(const std::string& text, std::string* host, std::string* port) {
   if (!text.empty() && text[0] == '[') {
     const size_t end = text.find(']');
     *host = text.substr(1, end == std::string::npos ? std::string::npos : end - 1);
-    if (end != std::string::npos && end + 1 < text.size() && text[end + 1] == ':') *port = text.substr(end + 2);
+    if (end != std::string::npos && end + 1 < text.size() && text[end + 1] == ':')
+      *port = text.substr(end + 2);
     return;
   }
   const size_t colon = text.rfind(':');
@@ -70,8 +73,10 @@ base::Result<Listener> listen_on(const addrinfo& info, const std::string& asked)
   if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   const int on = 1;
   setsockopt(listener.fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (info.ai_family == AF_INET6) setsockopt(listener.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-  if (bind(listener.fd.get(), info.ai_addr, info.ai_addrlen) != 0 || listen(listener.fd.get(), kBacklog) != 0) {
+  if (info.ai_family == AF_INET6)
+    setsockopt(listener.fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  if (bind(listener.fd.get(), info.ai_addr, info.ai_addrlen) != 0 ||
+      listen(listener.fd.get(), kBacklog) != 0) {
     return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   }
   sockaddr_storage bound = {};
@@ -95,7 +100,8 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
   char* end = nullptr;
   const unsigned long number = strtoul(port.c_str(), &end, 10);
   if (port.empty() || *end != 0 || number > 65535) {
-    return Status(Code::kInvalid, "'" + text + "' is not an address to listen on; write ADDR or ADDR:PORT");
+    return Status(Code::kInvalid,
+                  "'" + text + "' is not an address to listen on; write ADDR or ADDR:PORT");
   }
   addrinfo hints = {}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
@@ -130,13 +136,15 @@ base::Result<Listener> listen_unix(const std::string& path) {
   memcpy(address.sun_path, path.data(), path.size());
   const bool abstract = path[0] == '@';
   if (abstract) address.sun_path[0] = 0;
-  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
+  const auto bytes =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + (abstract ? 0 : 1));
   const std::string doing = "cannot listen on the unix socket " + path;
   Listener listener;
   listener.fd.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener.fd.valid()) return base::errno_status(Code::kUnavailable, doing.c_str(), errno);
   struct stat facts;
-  if (!abstract && stat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode) && !somebody_listens(address, bytes)) {
+  if (!abstract && stat(path.c_str(), &facts) == 0 && S_ISSOCK(facts.st_mode) &&
+      !somebody_listens(address, bytes)) {
     unlink(path.c_str());
   }
   if (bind(listener.fd.get(), reinterpret_cast<const sockaddr*>(&address), bytes) != 0 ||
@@ -169,7 +177,8 @@ std::string describe_peer(int fd, bool* loopback, bool* same_user) {
   sockaddr_storage peer = {};
   socklen_t bytes = sizeof peer;
   *loopback = *same_user = false;
-  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0) return "a peer that is gone";
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &bytes) != 0)
+    return "a peer that is gone";
   *loopback = is_loopback(reinterpret_cast<sockaddr*>(&peer));
   if (peer.ss_family != AF_UNIX) {
     uint16_t port = 0;
@@ -177,7 +186,8 @@ std::string describe_peer(int fd, bool* loopback, bool* same_user) {
   }
   ucred credentials = {};
   socklen_t credential_bytes = sizeof credentials;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credential_bytes) != 0) return "a unix peer";
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credential_bytes) != 0)
+    return "a unix peer";
   *same_user = credentials.uid == geteuid() || credentials.uid == 0;
   return base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
 }

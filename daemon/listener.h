@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the daemon listens: TCP addresses and unix sockets. Knows which addresses are loopback and sets the options that notice peers
-// which died without a word. Used by the daemon's main thread.
+// Where the daemon listens: TCP addresses and unix sockets. Knows which addresses are loopback and
+// sets the options that notice peers which died without a word. Used by the daemon's main thread.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,28 @@ namespace tendril::daemon {
 
 struct Listener {
   base::Fd fd;
-  std::string text;        // "127.0.0.1:7433", "@tendril-7433", "/run/tendril.sock"
-  uint16_t port = 0;       // TCP only
-  bool loopback = false;   // loopback address or unix socket
-  std::string unlink_path; // to be removed at the end
+  std::string text;         // "127.0.0.1:7433", "@tendril-7433", "/run/tendril.sock"
+  uint16_t port = 0;        // TCP only
+  bool loopback = false;    // loopback address or unix socket
+  std::string unlink_path;  // to be removed at the end
 };
 
 // "ADDR", "ADDR:PORT", "[V6]:PORT", a name, or "*"; port 0 lets the kernel choose.
 base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t default_port);
-// A leading '@': the abstract name space. A stale socket file of a dead daemon is replaced, a live one is not.
+// A leading '@': the abstract name space. A stale socket file of a dead daemon is replaced, a live
+// one is not.
 base::Result<Listener> listen_unix(const std::string& path);
 
-// A session's connections may stall for minutes for good reasons (a stopped client, a long kernel): takes back the limit on
-// unacknowledged data that control connections have, for that limit also ends connections whose peer merely does not read.
-// Keep-alive stays. TCP only; harmless otherwise.
+// A session's connections may stall for minutes for good reasons (a stopped client, a long kernel):
+// takes back the limit on unacknowledged data that control connections have, for that limit also
+// ends connections whose peer merely does not read. Keep-alive stays. TCP only; harmless otherwise.
 void allow_stalls(int fd);
-// What that limit was for: data was sent again and again and nothing came back for ten seconds, not even an acknowledgement.
+// What that limit was for: data was sent again and again and nothing came back for ten seconds, not
+// even an acknowledgement.
 bool is_half_open(int fd);
 
-// "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log; *same_user: a unix peer with the daemon's user or root.
+// "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log; *same_user: a unix peer with the
+// daemon's user or root.
 std::string describe_peer(int fd, bool* loopback, bool* same_user);
 
 }  // namespace tendril::daemon

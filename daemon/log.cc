@@ -27,16 +27,18 @@ void log(Level level, const char* format, ...) {
   tm parts;
   gmtime_r(&now.tv_sec, &parts);
   size_t used = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%S", &parts);
-  used += static_cast<size_t>(snprintf(line + used, sizeof line - used, ".%03ldZ %s ", now.tv_nsec / 1000000,
-                                       kNames[static_cast<int>(level)]));
+  used += static_cast<size_t>(snprintf(line + used, sizeof line - used, ".%03ldZ %s ",
+                                       now.tv_nsec / 1000000, kNames[static_cast<int>(level)]));
   va_list arguments;
   va_start(arguments, format);
   const int wrote = vsnprintf(line + used, sizeof line - used - 1, format, arguments);
   va_end(arguments);
   if (wrote < 0) return;
-  used = used + static_cast<size_t>(wrote) < sizeof line - 1 ? used + static_cast<size_t>(wrote) : sizeof line - 2;
+  used = used + static_cast<size_t>(wrote) < sizeof line - 1 ? used + static_cast<size_t>(wrote)
+                                                             : sizeof line - 2;
   line[used++] = '\n';
-  // One write per line, so that lines of several threads do not mix. Failure (full disk, closed pipe) loses the line only.
+  // One write per line, so that lines of several threads do not mix. Failure (full disk, closed
+  // pipe) loses the line only.
   const ssize_t ignored = write(2, line, used);
   (void)ignored;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's log: one line per event on stderr, time first. Any thread. A full disk or a closed stderr never stops the daemon: a line
-// that cannot be written is lost. Secrets (tokens, lease and session secrets) are never passed to it.
+// The daemon's log: one line per event on stderr, time first. Any thread. A full disk or a closed
+// stderr never stops the daemon: a line that cannot be written is lost. Secrets (tokens, lease and
+// session secrets) are never passed to it.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@ enum class Level { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 void set_log_level(Level level);
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Text from a peer or a worker, fit for a terminal: control characters become '?', at most `max` bytes.
+// Text from a peer or a worker, fit for a terminal: control characters become '?', at most `max`
+// bytes.
 std::string printable(const std::string& text, size_t max = 200);
 
 }  // namespace tendril::daemon

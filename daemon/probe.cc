@@ -45,8 +45,9 @@ base::Result<gpu::Inventory> probe_as(const WorkerOptions& options) {
   if (!output.ok()) return output.status();
   if (!WIFEXITED(output->wait_status) || WEXITSTATUS(output->wait_status) != 0) {
     const std::string line = last_line(output->text);
-    return Status(Code::kUnavailable,
-                  line.empty() ? "the probe of the GPUs " + describe_exit(output->wait_status) : line);
+    return Status(
+        Code::kUnavailable,
+        line.empty() ? "the probe of the GPUs " + describe_exit(output->wait_status) : line);
   }
   return gpu::inventory_from_text(output->text);
 }
@@ -76,7 +77,8 @@ base::Result<std::string> find_worker_executable(const std::string& asked) {
     }
     tried += (tried.empty() ? "" : " and ") + candidate;
   }
-  return Status(Code::kNotFound, "cannot find the worker executable (tried " + tried + "); name it with --worker");
+  return Status(Code::kNotFound,
+                "cannot find the worker executable (tried " + tried + "); name it with --worker");
 }
 
 base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions* options) {
@@ -86,9 +88,11 @@ base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions
     char* end = nullptr;
     const unsigned long base = strtoul(worker_user.c_str(), &end, 10);
     if (worker_user.empty() || *end != 0 || base == 0 || base > 0x7fffffff) {
-      return Status(Code::kInvalid, "--worker-user takes auto, none or the first of a range of user ids");
+      return Status(Code::kInvalid,
+                    "--worker-user takes auto, none or the first of a range of user ids");
     }
-    if (geteuid() != 0) return Status(Code::kInvalid, "--worker-user needs a daemon that runs as root");
+    if (geteuid() != 0)
+      return Status(Code::kInvalid, "--worker-user needs a daemon that runs as root");
     options->uid_base = static_cast<uint32_t>(base);
     return probe_as(*options);
   }
@@ -96,14 +100,18 @@ base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions
   base::Result<gpu::Inventory> inventory = probe_as(*options);
   if (!inventory.ok() || !automatic || geteuid() != 0) {
     if (inventory.ok() && geteuid() != 0) {
-      log(Level::kInfo, "workers run as this daemon's user; a daemon started by root gives each a user of its own");
+      log(Level::kInfo,
+          "workers run as this daemon's user; a daemon started by root gives each a user of its "
+          "own");
     }
     return inventory;
   }
   options->uid_base = kUidBase;
   base::Result<gpu::Inventory> unprivileged = probe_as(*options);
-  if (unprivileged.ok() && unprivileged->devices.size() == inventory->devices.size()) return unprivileged;
-  log(Level::kWarning, "workers run as root without capabilities: an unprivileged user cannot use the GPUs (%s)",
+  if (unprivileged.ok() && unprivileged->devices.size() == inventory->devices.size())
+    return unprivileged;
+  log(Level::kWarning,
+      "workers run as root without capabilities: an unprivileged user cannot use the GPUs (%s)",
       unprivileged.ok() ? "it sees fewer of them" : unprivileged.status().message().c_str());
   options->uid_base = 0;
   return inventory;
@@ -126,12 +134,13 @@ std::shared_ptr<MonitorFeed> MonitorFeed::start(EventLoop* loop, const WorkerOpt
     feed->child_ = child.take();
     const Status output_watched =
         feed->loop_->watch(feed->output_.get(), EPOLLIN, [feed](uint32_t) { feed->take_output(); });
-    const Status exit_watched = feed->loop_->watch(feed->child_.pidfd.get(), EPOLLIN, [feed](uint32_t) {
-      std::lock_guard<std::mutex> inner(feed->mutex_);
-      feed->loop_->unwatch(feed->child_.pidfd.get());
-      reap_child(&feed->child_);
-      feed->samples_.clear();
-    });
+    const Status exit_watched =
+        feed->loop_->watch(feed->child_.pidfd.get(), EPOLLIN, [feed](uint32_t) {
+          std::lock_guard<std::mutex> inner(feed->mutex_);
+          feed->loop_->unwatch(feed->child_.pidfd.get());
+          reap_child(&feed->child_);
+          feed->samples_.clear();
+        });
     if (!output_watched.ok() || !exit_watched.ok()) kill_child(feed->child_);
   });
   return feed;
@@ -153,9 +162,10 @@ void MonitorFeed::take_output() {
     }
     gpu::Sample sample;
     if (gpu::sample_from_line(partial_, &sample)) {
-      const auto same = std::find_if(samples_.begin(), samples_.end(), [&](const gpu::Sample& other) {
-        return gpu::same_bus_id(other.pci_bus_id, sample.pci_bus_id);
-      });
+      const auto same =
+          std::find_if(samples_.begin(), samples_.end(), [&](const gpu::Sample& other) {
+            return gpu::same_bus_id(other.pci_bus_id, sample.pci_bus_id);
+          });
       if (same != samples_.end()) {
         *same = sample;
       } else if (samples_.size() < 1024) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon learns from short-lived runs of the worker executable: which GPUs there are and as whom workers can run; and from a
-// long-lived one: utilisation, temperature and power. The daemon itself opens no vendor library.
+// What the daemon learns from short-lived runs of the worker executable: which GPUs there are and
+// as whom workers can run; and from a long-lived one: utilisation, temperature and power. The
+// daemon itself opens no vendor library.
 #pragma once
 
 #include <map>
@@ -20,11 +21,13 @@ namespace tendril::daemon {
 // Beside the running executable (bin/, libexec/tendril/), or TENDRIL_WORKER.
 base::Result<std::string> find_worker_executable(const std::string& asked);
 
-// Runs the probe and decides options->uid_base: with "auto" and root an unprivileged user, provided that user can open the GPUs;
-// otherwise the daemon's own, with the reason in the log. A number insists.
+// Runs the probe and decides options->uid_base: with "auto" and root an unprivileged user, provided
+// that user can open the GPUs; otherwise the daemon's own, with the reason in the log. A number
+// insists.
 base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions* options);
 
-// The monitoring child. Samples are kept by PCI bus id; without a monitoring library there are none.
+// The monitoring child. Samples are kept by PCI bus id; without a monitoring library there are
+// none.
 class MonitorFeed {
  public:
   static std::shared_ptr<MonitorFeed> start(EventLoop* loop, const WorkerOptions& options);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See quantity.h. Numbers are read digit by digit: the C locale's decimal comma must not change what a slice is.
+// See quantity.h. Numbers are read digit by digit: the C locale's decimal comma must not change
+// what a slice is.
 #include "daemon/quantity.h"
 
 #include <cstdio>
@@ -28,7 +29,8 @@ bool read_decimal(const char** at, Decimal* out) {
   if (*p == '.') {
     for (++p; *p >= '0' && *p <= '9'; ++p) {
       any = true;
-      if (out->scale >= 1'000'000'000ull || out->value > 1'000'000'000'000'000ull) continue;  // digits beyond are noise
+      if (out->scale >= 1'000'000'000ull || out->value > 1'000'000'000'000'000ull)
+        continue;  // digits beyond are noise
       out->value = out->value * 10 + static_cast<uint64_t>(*p - '0');
       out->scale *= 10;
     }
@@ -38,11 +40,14 @@ bool read_decimal(const char** at, Decimal* out) {
 }
 
 Status bad_fraction(const std::string& text) {
-  return Status(Code::kInvalid, "'" + text + "' is not a part of a GPU; write 0.5, 1/3 or 35% (above 0, at most 1)");
+  return Status(
+      Code::kInvalid,
+      "'" + text + "' is not a part of a GPU; write 0.5, 1/3 or 35% (above 0, at most 1)");
 }
 
 Status bad_size(const std::string& text) {
-  return Status(Code::kInvalid, "'" + text + "' is not an amount of memory; write 512M, 10G or 1.5GiB");
+  return Status(Code::kInvalid,
+                "'" + text + "' is not an amount of memory; write 512M, 10G or 1.5GiB");
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ wire::ClientInfo cleaned(const wire::ClientInfo& info) {
 }
 
 std::string who(const wire::ClientInfo& client) {
-  return client.user + "@" + client.host + " (" + client.program + ", pid " + std::to_string(client.pid) + ")";
+  return client.user + "@" + client.host + " (" + client.program + ", pid " +
+         std::to_string(client.pid) + ")";
 }
 
 Status no_session() { return Status(Code::kRefused, "there is no such session on this server"); }
@@ -58,8 +59,10 @@ base::Result<std::unique_ptr<AccountingMemory>> AccountingMemory::create() {
       fcntl(memory->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return base::errno_status(Code::kExhausted, "cannot make a lease's accounting page", errno);
   }
-  void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd_.get(), 0);
-  if (at == MAP_FAILED) return base::errno_status(Code::kExhausted, "cannot map a lease's accounting page", errno);
+  void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                  memory->fd_.get(), 0);
+  if (at == MAP_FAILED)
+    return base::errno_status(Code::kExhausted, "cannot map a lease's accounting page", errno);
   memory->page_ = static_cast<wire::AccountingPage*>(at);
   return memory;
 }
@@ -102,20 +105,23 @@ base::Result<std::vector<wire::SliceGrant>> Sessions::place(Hold* hold, uint64_t
   const base::Deadline deadline(kComingFreeMs);
   for (;;) {
     auto slices = book_.grant(lease_id, request);
-    if (slices.ok() || slices.status().code() != Code::kRefused || deadline.passed() || !is_something_ending()) {
+    if (slices.ok() || slices.status().code() != Code::kRefused || deadline.passed() ||
+        !is_something_ending()) {
       return slices;
     }
     freed_.wait_for(*hold, std::chrono::milliseconds(deadline.left_ms()));
   }
 }
 
-base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit) {
+base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::LeaseRequest& request,
+                                                    bool implicit) {
   auto lease = std::make_unique<Lease>();
   lease->id = next_id_++;
   lease->implicit = implicit;
   lease->client = cleaned(request.client);
   lease->began_ns = base::now_ns();
-  if (!make_secret(&lease->secret)) return Status(Code::kExhausted, "the kernel gives no random bytes");
+  if (!make_secret(&lease->secret))
+    return Status(Code::kExhausted, "the kernel gives no random bytes");
   auto accounting = AccountingMemory::create();
   if (!accounting.ok()) return accounting.status();
   lease->accounting = accounting.take();
@@ -131,7 +137,8 @@ base::Result<wire::LeaseReply> Sessions::lease(const wire::LeaseRequest& request
   Hold hold(mutex_);
   auto lease = make_lease(&hold, request, false);
   if (!lease.ok()) {
-    log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), lease.status().message().c_str());
+    log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(),
+        lease.status().message().c_str());
     return lease.status();
   }
   log(Level::kInfo, "lease %llu: %zu slices for %s", static_cast<unsigned long long>((*lease)->id),
@@ -143,13 +150,15 @@ Status Sessions::release(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = leases_.find(lease_id);
   if (found == leases_.end() || found->second->ending) {
-    return Status(Code::kNotFound, "there is no lease " + std::to_string(lease_id) + " on this server");
+    return Status(Code::kNotFound,
+                  "there is no lease " + std::to_string(lease_id) + " on this server");
   }
   Lease& lease = *found->second;
   lease.ending = true;
   log(Level::kInfo, "lease %llu ends after %llu s", static_cast<unsigned long long>(lease_id),
       static_cast<unsigned long long>(age_s(lease.began_ns)));
-  for (const auto& [tally, session_id] : lease.sessions) end_session(find_session(session_id), "its lease ended");
+  for (const auto& [tally, session_id] : lease.sessions)
+    end_session(find_session(session_id), "its lease ended");
   drop_lease_if_done(lease_id);
   return Status();
 }
@@ -158,16 +167,20 @@ base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& r
   const auto found = leases_.find(request.lease_id);
   if (found == leases_.end() || found->second->ending || found->second->implicit ||
       !base::equal_in_constant_time(found->second->secret, request.secret)) {
-    return Status(Code::kRefused, "the lease " + std::to_string(request.lease_id) +
-                                      " is not valid here: it ended with the command that took it, or the server was "
-                                      "restarted; run the program again under 'tendril run'");
+    return Status(
+        Code::kRefused,
+        "the lease " + std::to_string(request.lease_id) +
+            " is not valid here: it ended with the command that took it, or the server was "
+            "restarted; run the program again under 'tendril run'");
   }
   return found->second.get();
 }
 
-base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(Hold* hold, const wire::AttachRequest& request) {
+base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
+    Hold* hold, const wire::AttachRequest& request) {
   auto session = std::make_shared<Session>();
-  if (!make_secret(&session->secret)) return Status(Code::kExhausted, "the kernel gives no random bytes");
+  if (!make_secret(&session->secret))
+    return Status(Code::kExhausted, "the kernel gives no random bytes");
   wire::LeaseRequest implicit = request.lease;
   implicit.client = request.client;
   auto lease = request.lease_id != 0 ? find_lease(request) : make_lease(hold, implicit, true);
@@ -175,8 +188,9 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(Hold* ho
   uint32_t tally = 0;
   while (tally < kDaemonTally && (*lease)->sessions.count(tally) != 0) ++tally;
   if (tally == kDaemonTally) {
-    return Status(Code::kExhausted, "the lease " + std::to_string((*lease)->id) + " has its maximum of " +
-                                        std::to_string(kDaemonTally) + " attached processes");
+    return Status(Code::kExhausted, "the lease " + std::to_string((*lease)->id) +
+                                        " has its maximum of " + std::to_string(kDaemonTally) +
+                                        " attached processes");
   }
   session->id = next_id_++;
   session->lease_id = (*lease)->id;
@@ -241,14 +255,16 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
     Hold hold(mutex_);
     auto made = make_session(&hold, request);
     if (!made.ok()) {
-      log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(), made.status().message().c_str());
+      log(Level::kInfo, "refused %s: %s", who(cleaned(request.client)).c_str(),
+          made.status().message().c_str());
       return made.status();
     }
     session = made.take();
     first_gpu = leases_[session->lease_id]->slices[0].gpu_index;
   }
   const uint64_t id = session->id;
-  auto worker = pool_->take(first_gpu, [this, id](const std::string& how) { worker_gone(id, how); }, kWorkerWaitMs);
+  auto worker = pool_->take(
+      first_gpu, [this, id](const std::string& how) { worker_gone(id, how); }, kWorkerWaitMs);
   std::lock_guard<std::mutex> hold(mutex_);
   if (!worker.ok()) {
     drop_session(session.get());
@@ -291,8 +307,10 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
   }
   session->attached = true;
   session->liveness = std::move(command);
-  log(Level::kInfo, "session %llu on lease %llu: %s, worker %d", static_cast<unsigned long long>(session_id),
-      static_cast<unsigned long long>(session->lease_id), who(session->client).c_str(), session->worker->pid());
+  log(Level::kInfo, "session %llu on lease %llu: %s, worker %d",
+      static_cast<unsigned long long>(session_id),
+      static_cast<unsigned long long>(session->lease_id), who(session->client).c_str(),
+      session->worker->pid());
   loop_->post([this, session] { watch_client(session); });
   start_if_complete(session.get());
   if (session->started) return;
@@ -300,7 +318,8 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
   loop_->after(kJoinMaxMs, [this, session_id] {
     std::lock_guard<std::mutex> inner(mutex_);
     const std::shared_ptr<Session> late = find_session(session_id);
-    if (late != nullptr && !late->started) end_session(late, "its bulk channels did not arrive in time");
+    if (late != nullptr && !late->started)
+      end_session(late, "its bulk channels did not arrive in time");
   });
 }
 
@@ -319,7 +338,8 @@ Status Sessions::join(const wire::JoinRequest& request) {
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
   if (request.channel >= session->channels_granted || session->channels_joined[request.channel]) {
-    return Status(Code::kInvalid, "channel " + std::to_string(request.channel) + " is not free in this session");
+    return Status(Code::kInvalid,
+                  "channel " + std::to_string(request.channel) + " is not free in this session");
   }
   session->channels_joined[request.channel] = true;
   return Status();
@@ -346,7 +366,8 @@ base::Result<int> Sessions::share(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  if (session->started || session->memory.valid()) return Status(Code::kInvalid, "this session has its memory already");
+  if (session->started || session->memory.valid())
+    return Status(Code::kInvalid, "this session has its memory already");
   auto memory = session::create_shared_memory(session->channels_granted);
   if (!memory.ok()) return memory.status();
   session->memory = memory.take();
@@ -357,7 +378,8 @@ Status Sessions::shared(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  // It may ask before attached() was called: the client has its reply a moment before this side gets on.
+  // It may ask before attached() was called: the client has its reply a moment before this side
+  // gets on.
   if (session->started || !session->memory.valid() || session->channels_here != 0) {
     return Status(Code::kInvalid, "this session cannot move to shared memory any more");
   }
@@ -374,7 +396,8 @@ Status Sessions::shared(const wire::JoinRequest& request) {
 }
 
 void Sessions::start_if_complete(Session* session) {
-  if (!session->attached || session->started || session->channels_here < session->channels_granted) return;
+  if (!session->attached || session->started || session->channels_here < session->channels_granted)
+    return;
   session->started = true;
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kStart;
@@ -382,11 +405,13 @@ void Sessions::start_if_complete(Session* session) {
   if (!sent.ok()) session->worker->kill();
 }
 
-// Asks the worker to end, and kills it when it has not within the grace time. The rest happens when it has exited.
+// Asks the worker to end, and kills it when it has not within the grace time. The rest happens when
+// it has exited.
 void Sessions::end_session(const std::shared_ptr<Session>& session, const char* why) {
   if (session == nullptr || session->ending) return;
   session->ending = true;
-  if (session->worker == nullptr) return;  // attach() is still waiting for one and will see `ending`
+  if (session->worker == nullptr)
+    return;  // attach() is still waiting for one and will see `ending`
   log(Level::kInfo, "session %llu ends: %s", static_cast<unsigned long long>(session->id), why);
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kStop;
@@ -398,7 +423,8 @@ void Sessions::end_session(const std::shared_ptr<Session>& session, const char* 
   loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
 }
 
-// Supervisor's thread. Errors and the peer's end of stream are seen without reading: the bytes are the worker's.
+// Supervisor's thread. Errors and the peer's end of stream are seen without reading: the bytes are
+// the worker's.
 void Sessions::watch_client(const std::shared_ptr<Session>& session) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (!session->liveness.valid()) return;
@@ -418,7 +444,8 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
   if (session == nullptr) return;
-  log(Level::kInfo, "session %llu over after %.1f s: its worker %s", static_cast<unsigned long long>(session_id),
+  log(Level::kInfo, "session %llu over after %.1f s: its worker %s",
+      static_cast<unsigned long long>(session_id),
       static_cast<double>(base::now_ns() - session->began_ns) / 1e9, how.c_str());
   if (session->liveness.valid()) {
     loop_->unwatch(session->liveness.get());

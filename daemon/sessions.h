@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases and the sessions that use them. A lease is a promise of slices with a shared accounting page; a session is one client process
-// with one worker. The end of a session, by whatever cause, is its worker's exit: only then are its memory and (for an implicit lease)
-// its slices free again, because only then are they really free. A client that goes is given kGraceMs for its worker to notice by
-// itself; then the worker is killed. Any thread, except where said; attach blocks until a worker is ready.
+// Leases and the sessions that use them. A lease is a promise of slices with a shared accounting
+// page; a session is one client process with one worker. The end of a session, by whatever cause,
+// is its worker's exit: only then are its memory and (for an implicit lease) its slices free again,
+// because only then are they really free. A client that goes is given kGraceMs for its worker to
+// notice by itself; then the worker is killed. Any thread, except where said; attach blocks until a
+// worker is ready.
 #pragma once
 
 #include <condition_variable>
@@ -23,16 +25,19 @@
 
 namespace tendril::daemon {
 
-inline constexpr int kGraceMs = 500;        // from a client's end to SIGKILL for its worker
-inline constexpr int kJoinMaxMs = 10'000;   // from AttachReply to the last bulk channel
-// A request that does not fit waits this long when something is about to become free: one program right after another must not be
-// refused because the first one's worker takes a few milliseconds to go.
+inline constexpr int kGraceMs = 500;       // from a client's end to SIGKILL for its worker
+inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk channel
+// A request that does not fit waits this long when something is about to become free: one program
+// right after another must not be refused because the first one's worker takes a few milliseconds
+// to go.
 inline constexpr int kComingFreeMs = 1500;
 inline constexpr uint16_t kBulkMax = 16;
-// The last column is the daemon's own: what the empty contexts of the lease's processes cost counts in the quota.
+// The last column is the daemon's own: what the empty contexts of the lease's processes cost counts
+// in the quota.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
-// The memory object behind wire::AccountingPage. Sealed, so that a hostile worker cannot shrink it under the daemon.
+// The memory object behind wire::AccountingPage. Sealed, so that a hostile worker cannot shrink it
+// under the daemon.
 class AccountingMemory {
  public:
   static base::Result<std::unique_ptr<AccountingMemory>> create();
@@ -61,15 +66,16 @@ class Sessions {
   void abandon(uint64_t session_id);
   base::Status join(const wire::JoinRequest& request);
   void joined(const wire::JoinRequest& request, base::Fd channel);
-  // A client on this host fetches the session's memory (the descriptor stays ours), and then says that it uses it instead of bulk
-  // channels.
+  // A client on this host fetches the session's memory (the descriptor stays ours), and then says
+  // that it uses it instead of bulk channels.
   base::Result<int> share(const wire::JoinRequest& request);
   base::Status shared(const wire::JoinRequest& request);
 
   // Fills in shares and memory used per GPU, and the leases.
   void describe(wire::ListReply* reply);
   size_t session_count();
-  // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's thread.
+  // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's
+  // thread.
   void sweep();
 
  private:
@@ -79,13 +85,13 @@ class Sessions {
     std::string secret;
     uint32_t tally = 0;
     std::shared_ptr<WorkerProcess> worker;
-    base::Fd liveness;               // a copy of the command channel, watched for the client's end, never read
+    base::Fd liveness;  // a copy of the command channel, watched for the client's end, never read
     uint16_t channels_granted = 0;
     std::vector<bool> channels_joined;
     uint16_t channels_here = 0;
-    base::Fd memory;                 // shared memory offered to the client
+    base::Fd memory;  // shared memory offered to the client
     bool attached = false, started = false, ending = false;
-    bool client_gone = false;        // its worker will follow
+    bool client_gone = false;  // its worker will follow
     wire::ClientInfo client;
     uint64_t began_ns = 0;
   };
@@ -103,10 +109,12 @@ class Sessions {
   using Hold = std::unique_lock<std::mutex>;
 
   // Callers of these hold mutex_; those that take the hold may let it go for a while.
-  base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id, const wire::LeaseRequest& request);
+  base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id,
+                                                    const wire::LeaseRequest& request);
   base::Result<Lease*> make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit);
   base::Result<Lease*> find_lease(const wire::AttachRequest& request);
-  base::Result<std::shared_ptr<Session>> make_session(Hold* hold, const wire::AttachRequest& request);
+  base::Result<std::shared_ptr<Session>> make_session(Hold* hold,
+                                                      const wire::AttachRequest& request);
   bool is_something_ending() const;
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
@@ -123,11 +131,11 @@ class Sessions {
   EventLoop* const loop_;
   WorkerPool* const pool_;
   std::mutex mutex_;
-  std::condition_variable freed_;                         // slices were given back
-  LeaseBook book_;                                        // guarded by mutex_
-  std::map<uint64_t, std::unique_ptr<Lease>> leases_;     // guarded by mutex_
+  std::condition_variable freed_;                          // slices were given back
+  LeaseBook book_;                                         // guarded by mutex_
+  std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
-  uint64_t next_id_ = 1;                                  // guarded by mutex_
+  uint64_t next_id_ = 1;                                   // guarded by mutex_
 };
 
 }  // namespace tendril::daemon

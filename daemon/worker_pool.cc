@@ -15,7 +15,8 @@ namespace {
 using base::Code;
 using base::Status;
 
-// Unassigned user ids lie between those of people and those that service managers hand out (61184 and up on systemd machines).
+// Unassigned user ids lie between those of people and those that service managers hand out (61184
+// and up on systemd machines).
 constexpr uint32_t kUserIds = 184;
 constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
@@ -37,7 +38,10 @@ std::vector<std::string> worker_arguments(const WorkerOptions& options, uint32_t
 }
 
 WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_count)
-    : loop_(loop), options_(std::move(options)), gpu_count_(gpu_count), slots_(options_.workers_max) {}
+    : loop_(loop),
+      options_(std::move(options)),
+      gpu_count_(gpu_count),
+      slots_(options_.workers_max) {}
 
 uint32_t WorkerPool::warm_target(uint32_t gpu) const {
   uint32_t left = options_.warm_total_max;
@@ -67,7 +71,8 @@ void WorkerPool::stop() {
   changed_.wait_for(hold, std::chrono::seconds(5), [this] { return entries_.empty(); });
 }
 
-base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone gone, int timeout_ms) {
+base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone gone,
+                                                              int timeout_ms) {
   std::unique_lock<std::mutex> hold(mutex_);
   if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
   const auto waiter = std::make_shared<Waiter>();
@@ -77,7 +82,8 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone
     entry.gone = std::move(gone);
     const std::shared_ptr<WorkerProcess> worker = entry.worker;
     hold.unlock();
-    // Not at once: the client's first calls should not compete with another process' start for this machine's processors.
+    // Not at once: the client's first calls should not compete with another process' start for this
+    // machine's processors.
     loop_->after(50, [this] { refill(); });
     return worker;
   }
@@ -85,11 +91,13 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone
   waiter->gone = std::move(gone);
   waiters_.push_back(waiter);
   loop_->post([this] { refill(); });
-  const bool done = changed_.wait_for(hold, std::chrono::milliseconds(timeout_ms), [&] { return waiter->done; });
+  const bool done =
+      changed_.wait_for(hold, std::chrono::milliseconds(timeout_ms), [&] { return waiter->done; });
   if (!done) {
     waiters_.erase(std::find(waiters_.begin(), waiters_.end(), waiter));
-    return Status(Code::kTimeout, "no worker for GPU " + std::to_string(gpu) + " became ready within " +
-                                      std::to_string(timeout_ms / 1000) + " s; the server's log says more");
+    return Status(Code::kTimeout, "no worker for GPU " + std::to_string(gpu) +
+                                      " became ready within " + std::to_string(timeout_ms / 1000) +
+                                      " s; the server's log says more");
   }
   if (!waiter->failure.ok()) return waiter->failure;
   return waiter->worker;
@@ -111,7 +119,8 @@ void WorkerPool::refill() {
       // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
       size_t need = backing_off_ ? 0 : warm_target(gpu), have = 0;
       for (const auto& waiter : waiters_) need += waiter->gpu == gpu;
-      for (const auto& [pid, entry] : entries_) have += entry.state != State::kTaken && entry.worker->gpu() == gpu;
+      for (const auto& [pid, entry] : entries_)
+        have += entry.state != State::kTaken && entry.worker->gpu() == gpu;
       wanted[gpu] = need > have ? static_cast<uint32_t>(need - have) : 0;
     }
   }
@@ -128,7 +137,8 @@ void WorkerPool::start_one(uint32_t gpu) {
     if (slot != UINT32_MAX) slots_[slot] = true;
   }
   if (slot == UINT32_MAX) {
-    fail_waiters(gpu, Status(Code::kExhausted, "the server runs its maximum of " + std::to_string(options_.workers_max) +
+    fail_waiters(gpu, Status(Code::kExhausted, "the server runs its maximum of " +
+                                                   std::to_string(options_.workers_max) +
                                                    " worker processes; try again later"));
     return;
   }
@@ -138,7 +148,8 @@ void WorkerPool::start_one(uint32_t gpu) {
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
-  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot, std::move(events));
+  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot,
+                                      std::move(events));
   std::lock_guard<std::mutex> hold(mutex_);
   if (!started.ok()) {
     slots_[slot] = false;
@@ -197,7 +208,8 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
   if (stopping || entry.state == State::kTaken) return;
   if (entry.state == State::kStarting) {
     ++failures_;
-    const std::string why = "a worker for GPU " + std::to_string(worker->gpu()) + " " + how + " while starting" +
+    const std::string why = "a worker for GPU " + std::to_string(worker->gpu()) + " " + how +
+                            " while starting" +
                             (worker->last_line().empty() ? "" : ": " + worker->last_line());
     log(Level::kError, "%s", why.c_str());
     fail_waiters(worker->gpu(), Status(Code::kUnavailable, why));
@@ -211,7 +223,8 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
     }
     return;
   }
-  log(Level::kWarning, "idle worker %d %s; another one takes its place", worker->pid(), how.c_str());
+  log(Level::kWarning, "idle worker %d %s; another one takes its place", worker->pid(),
+      how.c_str());
   loop_->after(250, [this] { refill(); });
 }
 

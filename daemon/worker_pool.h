@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands one out, the pool refills in the
-// background. A worker serves one session and ends with it. Everything that starts or collects a process happens on the supervisor's
-// thread; `take` blocks and may be called from any other.
+// Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands
+// one out, the pool refills in the background. A worker serves one session and ends with it.
+// Everything that starts or collects a process happens on the supervisor's thread; `take` blocks
+// and may be called from any other.
 #pragma once
 
 #include <condition_variable>
@@ -20,12 +21,12 @@ namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
-  std::string driver;             // empty: the system's
-  std::string user;               // "auto", "none" or the first of a range of user ids; resolved by the daemon
-  uint32_t uid_base = 0;          // 0: workers keep the daemon's user
+  std::string driver;  // empty: the system's
+  std::string user;    // "auto", "none" or the first of a range of user ids; resolved by the daemon
+  uint32_t uid_base = 0;  // 0: workers keep the daemon's user
   uint32_t warm_per_gpu = 1;
   uint32_t warm_total_max = 4;
-  uint32_t workers_max = 1024;    // processes at once, idle ones included
+  uint32_t workers_max = 1024;  // processes at once, idle ones included
 };
 
 // Arguments common to every mode of the worker executable.
@@ -40,7 +41,8 @@ class WorkerPool {
   // Kills every worker and waits until all are collected. Nothing is started afterwards.
   void stop();
 
-  // A ready worker with its context on `gpu`. `gone` is called once on the supervisor's thread when it has exited.
+  // A ready worker with its context on `gpu`. `gone` is called once on the supervisor's thread when
+  // it has exited.
   using Gone = std::function<void(const std::string& how)>;
   base::Result<std::shared_ptr<WorkerProcess>> take(uint32_t gpu, Gone gone, int timeout_ms);
 
@@ -76,12 +78,12 @@ class WorkerPool {
   const uint32_t gpu_count_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<pid_t, Entry> entries_;              // guarded by mutex_
+  std::map<pid_t, Entry> entries_;                // guarded by mutex_
   std::vector<std::shared_ptr<Waiter>> waiters_;  // guarded by mutex_, oldest first
-  bool stopping_ = false;                       // guarded by mutex_
-  std::vector<bool> slots_;                     // guarded by mutex_
-  uint32_t failures_ = 0;                       // starts failed in a row; supervisor's thread
-  bool backing_off_ = false;                    // supervisor's thread
+  bool stopping_ = false;                         // guarded by mutex_
+  std::vector<bool> slots_;                       // guarded by mutex_
+  uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread
+  bool backing_off_ = false;                      // supervisor's thread
 };
 
 }  // namespace tendril::daemon

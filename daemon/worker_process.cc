@@ -16,14 +16,15 @@ namespace tendril::daemon {
 namespace {
 
 constexpr size_t kLineMax = 1024;
-// A tenant's program can make its worker talk; it must not be able to fill the server's disk with that.
+// A tenant's program can make its worker talk; it must not be able to fill the server's disk with
+// that.
 constexpr uint32_t kLinesPerSecond = 50;
 
 }  // namespace
 
-base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(EventLoop* loop, const std::string& executable,
-                                                                  std::vector<std::string> arguments, uint32_t gpu,
-                                                                  uint32_t slot, Events events) {
+base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(
+    EventLoop* loop, const std::string& executable, std::vector<std::string> arguments,
+    uint32_t gpu, uint32_t slot, Events events) {
   int pair[2], ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return base::errno_status(base::Code::kExhausted, "cannot make a worker's socket", errno);
@@ -60,9 +61,12 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(EventLoop* loo
 base::Status WorkerProcess::watch() {
   // The loop's callbacks keep the object alive until collect() has unwatched all three.
   const std::shared_ptr<WorkerProcess> self = shared_from_this();
-  base::Status status = loop_->watch(child_.pidfd.get(), EPOLLIN, [self](uint32_t) { self->collect(); });
-  if (status.ok()) status = loop_->watch(control_.get(), EPOLLIN, [self](uint32_t) { self->read_control(); });
-  if (status.ok()) status = loop_->watch(output_.get(), EPOLLIN, [self](uint32_t) { self->read_output(); });
+  base::Status status =
+      loop_->watch(child_.pidfd.get(), EPOLLIN, [self](uint32_t) { self->collect(); });
+  if (status.ok())
+    status = loop_->watch(control_.get(), EPOLLIN, [self](uint32_t) { self->read_control(); });
+  if (status.ok())
+    status = loop_->watch(output_.get(), EPOLLIN, [self](uint32_t) { self->read_output(); });
   return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker as the daemon sees it: its process, the socket over which it is told what to do, and its output, which goes line by line
-// into the daemon's log. Made and watched on the supervisor's thread; `send` and `kill` may be called from any thread.
+// One worker as the daemon sees it: its process, the socket over which it is told what to do, and
+// its output, which goes line by line into the daemon's log. Made and watched on the supervisor's
+// thread; `send` and `kill` may be called from any thread.
 #pragma once
 
 #include <functional>
@@ -20,14 +21,17 @@ namespace tendril::daemon {
 class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Events {
-    std::function<void(WorkerProcess*)> ready;                    // its context exists; it waits for an assignment
-    std::function<void(WorkerProcess*, const std::string&)> gone;  // exited and collected; text says how
+    std::function<void(WorkerProcess*)> ready;  // its context exists; it waits for an assignment
+    std::function<void(WorkerProcess*, const std::string&)>
+        gone;  // exited and collected; text says how
   };
 
   // Supervisor's thread. `gpu`: the GPU it warms up on.
-  static base::Result<std::shared_ptr<WorkerProcess>> start(EventLoop* loop, const std::string& executable,
-                                                            std::vector<std::string> arguments, uint32_t gpu,
-                                                            uint32_t slot, Events events);
+  static base::Result<std::shared_ptr<WorkerProcess>> start(EventLoop* loop,
+                                                            const std::string& executable,
+                                                            std::vector<std::string> arguments,
+                                                            uint32_t gpu, uint32_t slot,
+                                                            Events events);
   ~WorkerProcess() = default;
 
   base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count);
@@ -51,8 +55,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   pid_t pid_ = -1;
   uint32_t gpu_ = 0, slot_ = 0;
   std::mutex mutex_;
-  Child child_;           // guarded by mutex_: kill from any thread against collect
-  base::Fd control_;      // guarded by mutex_ likewise
+  Child child_;       // guarded by mutex_: kill from any thread against collect
+  base::Fd control_;  // guarded by mutex_ likewise
   base::Fd output_;
   std::string partial_, last_line_;
   uint64_t window_ns_ = 0;

@@ -14,8 +14,8 @@ std::string error_text(const Driver& driver, CUresult result) {
 }
 
 base::Status refused(const Driver& driver, const char* call, CUresult result) {
-  return base::Status(base::Code::kUnavailable, "the GPU driver '" + driver.path() + "' answered " + call +
-                                                    " with " + error_text(driver, result));
+  return base::Status(base::Code::kUnavailable, "the GPU driver '" + driver.path() + "' answered " +
+                                                    call + " with " + error_text(driver, result));
 }
 
 // What is taken with one empty context on the device; 0 when the driver will not say.
@@ -49,7 +49,8 @@ base::Result<DeviceFacts> facts_of(const Driver& driver, int ordinal) {
   if (result != CUDA_SUCCESS) return refused(driver, "cuDeviceTotalMem", result);
   facts.memory_total_bytes = total_bytes;
   CUuuid uuid = {};
-  const auto get_uuid = driver.cuDeviceGetUuid_v2 != nullptr ? driver.cuDeviceGetUuid_v2 : driver.cuDeviceGetUuid;
+  const auto get_uuid =
+      driver.cuDeviceGetUuid_v2 != nullptr ? driver.cuDeviceGetUuid_v2 : driver.cuDeviceGetUuid;
   if (get_uuid != nullptr && get_uuid(&uuid, device) == CUDA_SUCCESS) {
     facts.uuid.assign(reinterpret_cast<const char*>(&uuid), 16);
   }
@@ -70,7 +71,8 @@ base::Result<Inventory> take_inventory(const std::string& driver_path) {
   const Driver& driver = **opened;
   if (driver.cuDeviceGetCount == nullptr || driver.cuDeviceGet == nullptr ||
       driver.cuDeviceGetName == nullptr || driver.cuDeviceTotalMem_v2 == nullptr) {
-    return base::Status(base::Code::kMismatch, "'" + driver.path() + "' lacks the device calls of a CUDA driver");
+    return base::Status(base::Code::kMismatch,
+                        "'" + driver.path() + "' lacks the device calls of a CUDA driver");
   }
   CUresult result = driver.cuInit(0);
   if (result != CUDA_SUCCESS) return refused(driver, "cuInit", result);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory as lines of text, both ways. Opens no library, so that the daemon can link it alone. See inventory.h.
+// The inventory as lines of text, both ways. Opens no library, so that the daemon can link it
+// alone. See inventory.h.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding the few calls of libnvidia-ml.so.1 that the table of GPUs shows. See monitor.h. The struct layouts below are those of the
-// library's documented, versioned ABI (nvmlDeviceGetPciInfo_v3, nvmlDeviceGetUtilizationRates).
+// Binding the few calls of libnvidia-ml.so.1 that the table of GPUs shows. See monitor.h. The
+// struct layouts below are those of the library's documented, versioned ABI
+// (nvmlDeviceGetPciInfo_v3, nvmlDeviceGetUtilizationRates).
 #include "gpu/monitor.h"
 
 #include <dlfcn.h>
@@ -45,7 +46,8 @@ class NvmlMonitor : public Monitor {
       one.pci_bus_id = std::string(pci.bus_id, strnlen(pci.bus_id, sizeof pci.bus_id));
       Utilization utilization = {};
       unsigned value = 0;
-      if (get_utilization_(device, &utilization) == 0) one.utilization_percent = static_cast<int32_t>(utilization.gpu);
+      if (get_utilization_(device, &utilization) == 0)
+        one.utilization_percent = static_cast<int32_t>(utilization.gpu);
       if (get_temperature_(device, 0, &value) == 0) one.temperature_c = static_cast<int32_t>(value);
       if (get_power_(device, &value) == 0) one.power_mw = static_cast<int32_t>(value);
       samples.push_back(one);
@@ -85,7 +87,8 @@ base::Result<std::unique_ptr<Monitor>> Monitor::open(const std::string& library_
   }
   auto monitor = std::make_unique<NvmlMonitor>();
   if (!monitor->bind(library)) {
-    return base::Status(base::Code::kUnavailable, "the monitoring library '" + name + "' does not start");
+    return base::Status(base::Code::kUnavailable,
+                        "the monitoring library '" + name + "' does not start");
   }
   return std::unique_ptr<Monitor>(std::move(monitor));
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Utilisation, temperature and power from the vendor's monitoring library (libnvidia-ml.so.1), where there is one. Runs in a child of
-// the daemon (`tendril-worker --monitor`) that prints one sample a line, so that a library that hangs on a broken GPU hangs only that
-// child. The text half (monitor_text.cc) opens nothing.
+// Utilisation, temperature and power from the vendor's monitoring library (libnvidia-ml.so.1),
+// where there is one. Runs in a child of the daemon (`tendril-worker --monitor`) that prints one
+// sample a line, so that a library that hangs on a broken GPU hangs only that child. The text half
+// (monitor_text.cc) opens nothing.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,8 @@ class Monitor {
   virtual std::vector<Sample> sample() = 0;
 };
 
-// "tendril-sample <pci bus id> <percent> <celsius> <milliwatts>"; false when the line is something else.
+// "tendril-sample <pci bus id> <percent> <celsius> <milliwatts>"; false when the line is something
+// else.
 std::string sample_to_line(const Sample& sample);
 bool sample_from_line(const std::string& line, Sample* sample);
 

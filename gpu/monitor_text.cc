@@ -29,7 +29,8 @@ bool sample_from_line(const std::string& line, Sample* sample) {
   char bus_id[64];
   int utilization = -1, temperature = -1, power = -1;
   if (line.size() > 200) return false;
-  if (std::sscanf(line.c_str(), "tendril-sample %63s %d %d %d", bus_id, &utilization, &temperature, &power) != 4) {
+  if (std::sscanf(line.c_str(), "tendril-sample %63s %d %d %d", bus_id, &utilization, &temperature,
+                  &power) != 4) {
     return false;
   }
   sample->pci_bus_id = bus_id;

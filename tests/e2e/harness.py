@@ -98,10 +98,11 @@ class Server:
             more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [TENDRIL, "serve", "--driver", DRIVER, "--port", "0", "--port-file", port_file, "--warm", str(warm), *options],
+                [TENDRIL, "serve", "--driver", DRIVER, "--port", "0", "--port-file", port_file, "--warm", str(warm),
+                 *options],
                 stdout=log, stderr=log, env=clean_environment(**more))
         try:
-            eventually(lambda: os.path.exists(port_file) or self.process.poll() is not None, 30, "the server's port file")
+            eventually(lambda: os.path.exists(port_file) or self.process.poll() is not None, 30, "the port file")
         except AssertionError:
             self.stop()
             raise

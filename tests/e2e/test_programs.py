@@ -36,8 +36,8 @@ class Programs(unittest.TestCase):
 
     def test_every_transport(self):
         for transport in ("tcp", "shm", "auto"):
-            for name, *arguments in (("vector_add", 10000), ("matrix_multiply", 64), ("reduction", 10000), ("histogram", 10000),
-                                     ("streams_overlap",)):
+            for name, *arguments in (("vector_add", 10000), ("matrix_multiply", 64), ("reduction", 10000),
+                                     ("histogram", 10000), ("streams_overlap",)):
                 with self.subTest(transport=transport, program=name):
                     self.passes("-p", "0.5", "--", *program(name, *arguments), TENDRIL_TRANSPORT=transport)
 
@@ -52,7 +52,8 @@ class Programs(unittest.TestCase):
             for arguments in ([], ["-n", "2", "-p", "0.5"], ["-n", "3"]):
                 with self.subTest(arguments=arguments):
                     wanted = 3 if arguments == ["-n", "3"] else 2
-                    status, out, err = tendril("run", *arguments, "--", *program("multi_gpu"), server=[self.server, other])
+                    status, out, err = tendril("run", *arguments, "--", *program("multi_gpu"),
+                                               server=[self.server, other])
                     self.assertEqual(status, 0, out + err)
                     self.assertIn(f"{wanted} devices", out)
             eventually(other.idle, 3)
@@ -83,8 +84,8 @@ class Programs(unittest.TestCase):
         self.assertRegex(out, r"TENDRIL_LEASES=127\.0\.0\.1:\d+=\d+:[0-9a-f]{32}\n")
 
     def test_signals_reach_the_program(self):
-        process = start("run", "-p", "0.1", "--", "sh", "-c", "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done",
-                        server=self.server)
+        script = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.1; done"
+        process = start("run", "-p", "0.1", "--", "sh", "-c", script, server=self.server)
         self.assertEqual(process.stdout.readline(), "ready\n")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.stdout.read(), "got it\n")
@@ -133,8 +134,8 @@ class Programs(unittest.TestCase):
                               env=harness.clean_environment(**variables))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         shell = tendril("env", "-p", "0.5", server=self.server)[1]
-        done = subprocess.run(["sh", "-c", shell + "exec " + program("vector_add")[0] + " 1000"], capture_output=True, text=True,
-                              timeout=60, check=False, env=harness.clean_environment())
+        done = subprocess.run(["sh", "-c", shell + "exec " + program("vector_add")[0] + " 1000"], capture_output=True,
+                              text=True, timeout=60, check=False, env=harness.clean_environment())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         docker = tendril("env", "-m", "1G", "--docker", server=self.server)[1]
         self.assertIn(":/opt/tendril/lib:ro -e LD_LIBRARY_PATH=/opt/tendril/lib", docker)
@@ -152,14 +153,15 @@ class Programs(unittest.TestCase):
     def test_several_processes_share_a_lease(self):
         script = " & ".join([" ".join(program("hold", 16, 1))] * 3) + " & wait"
         process = start("run", "-p", "0.5", "--", "sh", "-c", script, server=self.server)
-        eventually(lambda: [lease["processes"] for lease in self.server.leases()] == [3], 10, "three processes on one lease")
+        eventually(lambda: [lease["processes"] for lease in self.server.leases()] == [3], 10, "three on one lease")
         self.assertEqual(process.stdout.read().count("PASS"), 3)
         self.assertEqual(process.wait(10), 0)
         process.stdout.close()
 
     def test_token_goes_along(self):
-        with Server(environment={"TENDRIL_TOKEN": "a-token-of-some-length"}) as guarded:
-            status, out, err = tendril("run", "--", *program("vector_add", 100), server=guarded, TENDRIL_TOKEN="a-token-of-some-length")
+        secret = {"TENDRIL_TOKEN": "a-token-of-some-length"}
+        with Server(environment=secret) as guarded:
+            status, out, err = tendril("run", "--", *program("vector_add", 100), server=guarded, **secret)
             self.assertEqual(status, 0, out + err)
             status, _, err = tendril("run", "--", *program("vector_add", 100), server=guarded)
             self.assertEqual(status, harness.NO_LEASE)

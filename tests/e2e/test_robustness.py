@@ -18,7 +18,8 @@ REAP_SECONDS = 1.0
 
 def hold(server, *options, seconds=60, **environment):
     """A program that holds 16 MiB on the server; (process, pid of the program itself)."""
-    process = start("run", "-p", "0.3", *options, "--", str(PROGRAMS / "hold"), "16", str(seconds), server=server, **environment)
+    process = start("run", "-p", "0.3", *options, "--", str(PROGRAMS / "hold"), "16", str(seconds), server=server,
+                    **environment)
     line = process.stdout.readline()
     if "holding" not in line:
         raise AssertionError("the program did not start: " + line + process.stdout.read())
@@ -129,8 +130,8 @@ class HalfOpen(unittest.TestCase):
 
     def test_client_behind_a_dead_relay_does_not_hold_the_others_up(self):
         with Server() as server, Relay(server.port) as relay:
-            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--", str(PROGRAMS / "hold"), "16", "60",
-                            TENDRIL_TRANSPORT="tcp")
+            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--",
+                            str(PROGRAMS / "hold"), "16", "60", TENDRIL_TRANSPORT="tcp")
             self.assertIn("holding", process.stdout.readline())
             relay.freeze()
             # The kernel at the relay still acknowledges: only the relay's end tells. Everybody else is served meanwhile.
@@ -143,8 +144,8 @@ class HalfOpen(unittest.TestCase):
     def test_attach_that_stops_half_way(self):
         with Server() as server, Relay(server.port, limit=1) as relay:
             # The control connection gets through, those of the program do not: it must end with a message, not hang.
-            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--", str(PROGRAMS / "vector_add"), "1000",
-                            TENDRIL_TRANSPORT="tcp")
+            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--",
+                            str(PROGRAMS / "vector_add"), "1000", TENDRIL_TRANSPORT="tcp")
             self.assertNotEqual(process.wait(60), 0)
             self.assertTrue(process.stdout.read())
             process.stdout.close()
@@ -214,7 +215,8 @@ class Cycles(unittest.TestCase):
         environment = harness.clean_environment(
             LD_LIBRARY_PATH=str(harness.CLIENT.parent), TENDRIL_SERVERS=server.endpoint, TENDRIL_SLICE="0.1",
             TENDRIL_TRANSPORT="tcp" if number % 2 else "shm")
-        done = subprocess.run([PROGRAMS / "vector_add", "100"], capture_output=True, text=True, timeout=60, env=environment, check=False)
+        done = subprocess.run([PROGRAMS / "vector_add", "100"], capture_output=True, text=True, timeout=60,
+                              env=environment, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def test_no_leak(self):
@@ -227,7 +229,7 @@ class Cycles(unittest.TestCase):
             for status, out in pool.map(lambda number: self.attach_once(server, number), range(CYCLES)):
                 self.assertEqual(status, 0, out)
             eventually(server.settled, 5)
-            eventually(lambda: harness.descriptors(server.pid) <= descriptors, 5, "the same number of descriptors as before")
+            eventually(lambda: harness.descriptors(server.pid) <= descriptors, 5, "as many descriptors as before")
             self.assertLess(harness.resident_kib(server.pid) - resident, 8192, "KiB more after the cycles")
             self.assertEqual(len([p for p in harness.children(server.pid) if not harness.is_running(p)]), 0, "zombies")
 

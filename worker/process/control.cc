@@ -21,11 +21,13 @@ using base::Status;
 
 base::Result<wire::AccountingPage*> map_accounting(int fd) {
   void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (at == MAP_FAILED) return base::errno_status(Code::kExhausted, "cannot map the accounting page", errno);
+  if (at == MAP_FAILED)
+    return base::errno_status(Code::kExhausted, "cannot map the accounting page", errno);
   return static_cast<wire::AccountingPage*>(at);
 }
 
-base::Result<SessionParts> adopt(SessionParts parts, base::Fd command, std::map<uint32_t, base::Fd> more) {
+base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
+                                 std::map<uint32_t, base::Fd> more) {
   std::vector<base::Fd> ordered;
   for (auto& [number, fd] : more) ordered.push_back(std::move(fd));
   auto adopted = session::adopt_channels(std::move(command), std::move(ordered));
@@ -77,7 +79,9 @@ base::Result<SessionParts> DaemonLink::receive_session() {
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
     }
-    return Status(Code::kInvalid, "the daemon and this worker do not understand each other; are both of one build?");
+    return Status(
+        Code::kInvalid,
+        "the daemon and this worker do not understand each other; are both of one build?");
   }
 }
 
@@ -89,8 +93,9 @@ void DaemonLink::watch_for_stop(session::Service* service) {
     wire::WorkerMessage message = {};
     size_t bytes = 0;
     const auto received = session::receive_descriptors(socket, &message, sizeof message, &bytes);
-    service->end(received.ok() && bytes != 0 ? "the server ended this session (its lease ended or was released)"
-                                             : "the server is shutting down");
+    service->end(received.ok() && bytes != 0
+                     ? "the server ended this session (its lease ended or was released)"
+                     : "the server is shutting down");
   }).detach();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of its socket to the daemon: says that it is ready, collects the session's channels and the accounting page, and then
-// listens for the order to stop on a thread of its own. See wire/assignment.h for the messages.
+// The worker's end of its socket to the daemon: says that it is ready, collects the session's
+// channels and the accounting page, and then listens for the order to stop on a thread of its own.
+// See wire/assignment.h for the messages.
 #pragma once
 
 #include <memory>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendril-worker: the process that serves one client process with the GPU driver, started by the daemon only. Modes: --probe prints the
-// inventory, --monitor prints samples of utilisation until killed, otherwise it warms up on --gpu, says so on descriptor 3 and waits
-// there for its session. It leaves with _exit: the driver's own exit handlers only delay what the kernel does at once.
+// tendril-worker: the process that serves one client process with the GPU driver, started by the
+// daemon only. Modes: --probe prints the inventory, --monitor prints samples of utilisation until
+// killed, otherwise it warms up on --gpu, says so on descriptor 3 and waits there for its session.
+// It leaves with _exit: the driver's own exit handlers only delay what the kernel does at once.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,8 @@ int run_monitor() {
   auto monitor = gpu::Monitor::open("");
   if (!monitor.ok()) return 0;
   for (;;) {
-    for (const gpu::Sample& sample : (*monitor)->sample()) fputs(gpu::sample_to_line(sample).c_str(), stdout);
+    for (const gpu::Sample& sample : (*monitor)->sample())
+      fputs(gpu::sample_to_line(sample).c_str(), stdout);
     if (fflush(stdout) != 0) return 0;
     sleep(kSampleSeconds);
   }
@@ -88,8 +90,8 @@ int run_worker(const Arguments& arguments) {
   if (!status.ok()) return fail(status);
   auto parts = link.receive_session();
   if (!parts.ok()) return parts.status().code() == base::Code::kClosed ? 0 : fail(parts.status());
-  const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(), parts->bulk.size(),
-                                              (*worker)->slot_pool());
+  const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(),
+                                              parts->bulk.size(), (*worker)->slot_pool());
   link.watch_for_stop(service.get());
   const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting);
   fflush(stdout);

@@ -26,31 +26,36 @@ constexpr const char* kDenied[] = {
     // Starting programs and processes. (Threads are made with clone, below.)
     "execve", "execveat", "fork", "vfork",
     // Other processes.
-    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "pidfd_open",
-    "pidfd_send_signal", "kcmp", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd",
+    "pidfd_open", "pidfd_send_signal", "kcmp", "tkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo",
     // The file system's shape and doors around its permissions.
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick",
-    "mount_setattr", "open_by_handle_at", "name_to_handle_at", "mknod", "mknodat", "quotactl", "acct", "swapon",
-    "swapoff",
+    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig",
+    "fsmount", "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "mknod",
+    "mknodat", "quotactl", "acct", "swapon", "swapoff",
     // The kernel and the machine.
-    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "settimeofday",
-    "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "syslog", "vhangup",
-    "bpf", "perf_event_open", "userfaultfd", "lookup_dcookie", "io_uring_setup", "io_uring_enter",
-    "io_uring_register", "fanotify_init",
+    "init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot",
+    "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
+    "iopl", "ioperm", "syslog", "vhangup", "bpf", "perf_event_open", "userfaultfd",
+    "lookup_dcookie", "io_uring_setup", "io_uring_enter", "io_uring_register", "fanotify_init",
     // Keys, name spaces, users.
-    "add_key", "request_key", "keyctl", "unshare", "setns", "setuid", "setgid", "setreuid", "setregid", "setresuid",
-    "setresgid", "setgroups", "setfsuid", "setfsgid", "capset", "personality",
+    "add_key", "request_key", "keyctl", "unshare", "setns", "setuid", "setgid", "setreuid",
+    "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset",
+    "personality",
     // Being reached from the network.
     "listen", "accept", "accept4"};
 
 constexpr int kDeniedFamilies[] = {AF_INET, AF_INET6, AF_PACKET, AF_VSOCK};
 
-Status failed(const char* doing, int error) { return base::errno_status(Code::kInternal, doing, error); }
+Status failed(const char* doing, int error) {
+  return base::errno_status(Code::kInternal, doing, error);
+}
 
 Status die_with(pid_t parent) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return failed("cannot tie this worker's life to the daemon's", errno);
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+    return failed("cannot tie this worker's life to the daemon's", errno);
   // It may have died before the line above.
-  if (getppid() != parent) return Status(Code::kClosed, "the daemon that started this worker is gone");
+  if (getppid() != parent)
+    return Status(Code::kClosed, "the daemon that started this worker is gone");
   return Status();
 }
 
@@ -84,18 +89,23 @@ class Filter {
     }
     for (const int family : kDeniedFamilies) {
       const auto is_family = SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family));
-      if (error == 0) error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, is_family);
+      if (error == 0)
+        error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, is_family);
     }
     const auto no_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
-    if (error == 0) error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, no_thread);
+    if (error == 0)
+      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, no_thread);
     // Its flags lie in memory, out of a filter's sight; the C library falls back to clone.
     if (error == 0) error = deny("clone3", ENOSYS);
     const auto other = SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid()));
-    if (error == 0) error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill), 1, other);
-    if (error == 0) error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(tgkill), 1, other);
+    if (error == 0)
+      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(kill), 1, other);
+    if (error == 0)
+      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(tgkill), 1, other);
     const auto type_into_terminal = SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, TIOCSTI);
     if (error == 0) {
-      error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1, type_into_terminal);
+      error =
+          -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1, type_into_terminal);
     }
     return error;
   }
@@ -106,7 +116,8 @@ class Filter {
   int deny(const char* name, int answer) {
     const int number = seccomp_syscall_resolve_name(name);
     if (number == __NR_SCMP_ERROR) return 0;  // this library's tables are older than the call
-    const int error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(static_cast<uint32_t>(answer)), number, 0);
+    const int error =
+        -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(static_cast<uint32_t>(answer)), number, 0);
     return error == EDOM ? 0 : error;  // not a call of this architecture
   }
 
@@ -120,7 +131,8 @@ Status enter_sandbox(pid_t parent, uint32_t user) {
   setrlimit(RLIMIT_CORE, &none);
   Status status = die_with(parent);
   if (status.ok() && user != 0) status = become(user);
-  // Under root the dropped user has no capabilities already; a worker that stays root must lose its own.
+  // Under root the dropped user has no capabilities already; a worker that stays root must lose its
+  // own.
   if (status.ok() && user == 0 && geteuid() == 0) status = drop_capabilities();
   // A change of user clears the tie to the parent.
   if (status.ok()) status = die_with(parent);
@@ -128,7 +140,8 @@ Status enter_sandbox(pid_t parent, uint32_t user) {
 }
 
 Status lock_down() {
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return failed("cannot give up new privileges", errno);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return failed("cannot give up new privileges", errno);
   Filter filter;
   int error = filter.build();
   if (error == 0) error = filter.load();

@@ -59,7 +59,8 @@ TEST(Sandbox, LetsADriverWork) {
               std::thread thread([&] { out = 0; });
               thread.join();
               before.join();
-              void* at = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+              void* at = mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                              -1, 0);
               if (at == MAP_FAILED) return 2;
               const int fd = open("/dev/null", O_RDWR);
               if (fd < 0) return 3;
@@ -106,7 +107,9 @@ TEST(Sandbox, RootBecomesSomebodyElse) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   EXPECT_EQ(in_child([] {
               if (!enter_sandbox(getppid(), 61000).ok()) return 99;
-              return getuid() == 61000 && geteuid() == 61000 && getgid() == 61000 && setuid(0) != 0 ? 0 : 1;
+              return getuid() == 61000 && geteuid() == 61000 && getgid() == 61000 && setuid(0) != 0
+                         ? 0
+                         : 1;
             }),
             0);
   // Staying root, it may not what root may.
@@ -141,7 +144,9 @@ TEST(Sandbox, EndsWithItsParent) {
   close(ends[0]);
 }
 
-TEST(Sandbox, RefusesAnotherParent) { EXPECT_EQ(in_child([] { return enter_sandbox(1234567, 0).ok() ? 1 : 0; }), 0); }
+TEST(Sandbox, RefusesAnotherParent) {
+  EXPECT_EQ(in_child([] { return enter_sandbox(1234567, 0).ok() ? 1 : 0; }), 0);
+}
 
 }  // namespace
 }  // namespace tendril::worker
