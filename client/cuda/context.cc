@@ -2,6 +2,7 @@
 // Contexts: primary and created ones, the thread's stack, limits. Only creating, destroying, resetting and raising limits ask the worker.
 #include <string.h>
 
+#include "client/cuda/context_storage.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 #include "client/cuda/module.h"
@@ -67,6 +68,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
 // Forgets what lived in a context that is gone. Its objects' handles become invalid.
 void sweep(Context* context) {
   Process* p = process();
+  storage_end(context);
   context->active.store(0);
   p->ranges.remove_context(context);
   p->streams.for_each([&](Stream* s) { if (s->context == context) p->streams.destroy(s); });
