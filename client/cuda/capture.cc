@@ -14,6 +14,7 @@ struct Capture {
   uint64_t thread = 0;
   bool into_graph = false;  // cuStreamBeginCaptureToGraph: the graph is the program's
   CUgraph graph = nullptr;
+  std::atomic<Object*> shown{nullptr};  // the graph under construction, once the program has seen it
   std::atomic<bool> invalid{false};
 };
 
@@ -138,6 +139,7 @@ CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, C
   if (graph != nullptr) {
     Object* object = r.graph != 0 ? known_object(Kind::kGraph, c->session, nullptr, r.graph) : nullptr;
     *graph = object != nullptr ? handle_cast<CUgraph>(object) : nullptr;
+    if (object != nullptr) capture->shown.store(object);
   }
   if (dependencies != nullptr) *dependencies = mine->nodes.data();
   if (edges != nullptr) *edges = mine->edges.empty() ? nullptr : mine->edges.data();
@@ -156,15 +158,63 @@ bool node_ids(const CUgraphNode* nodes, size_t count, std::vector<uint64_t>* ids
 
 }  // namespace
 
-void join_capture(Stream* stream, Event* event) {
+CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
+  if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1)) return CUDA_SUCCESS;
   Capture* capture = event->capture.load(std::memory_order_relaxed);
-  if (__builtin_expect(capture == nullptr, 1) || stream == nullptr) return;
-  if (is_open(capture)) stream->capture.store(capture);
+  Capture* mine = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
+  if (mine != nullptr && mine->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_SUCCESS;  // a node that waits, or a plain wait
+  if (capture != nullptr && is_open(capture)) {
+    if (capture->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream == nullptr) {
+      capture->invalid.store(true);
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    if (mine != nullptr && mine != capture) {
+      mine->invalid.store(true);
+      return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
+    stream->capture.store(capture);
+    return CUDA_SUCCESS;
+  }
+  if (mine == nullptr) return CUDA_SUCCESS;
+  mine->invalid.store(true);  // a graph cannot be ordered after work that is not in it
+  return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-void event_recorded(Event* event, Stream* stream) {
+void event_recorded(Event* event, Stream* stream, unsigned flags) {
   Capture* capture = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
-  event->capture.store(capture, std::memory_order_relaxed);
+  const bool node = capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
+  if (node) event->external.store(true, std::memory_order_relaxed);  // every launch of the graph will record it
+  event->capture.store(node ? nullptr : capture, std::memory_order_relaxed);
+}
+
+void stream_leaves(Stream* stream) {
+  Capture* capture = stream->capture.load(std::memory_order_relaxed);
+  if (capture == nullptr) return;
+  capture->invalid.store(true);
+  if (capture->origin == stream) close(capture);
+  stream->capture.store(nullptr);
+}
+
+CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
+  if (stream != nullptr) {
+    Capture* capture = stream->capture.load(std::memory_order_relaxed);
+    if (capture == nullptr) return CUDA_SUCCESS;
+    if (capture->invalid.load() && !synchronous) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!synchronous) return CUDA_SUCCESS;
+    capture->invalid.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  bool implicit = false;
+  process()->streams.for_each([&](Stream* other) {
+    Capture* capture = other->capture.load(std::memory_order_relaxed);
+    if (capture == nullptr || other->context != c || (other->flags & CU_STREAM_NON_BLOCKING) != 0) return;
+    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
+    capture->invalid.store(true);
+    implicit = true;
+  });
+  return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
 bool is_capturing(const Stream* stream) { return stream != nullptr && stream->capture.load(std::memory_order_relaxed) != nullptr; }
@@ -244,8 +294,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (capture->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   *phGraph = nullptr;
-  Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
-                                      : create_object(Kind::kGraph, c->session, nullptr);
+  Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph)) : capture->shown.load();
+  if (graph == nullptr) graph = create_object(Kind::kGraph, c->session, nullptr);
   if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::capture_end_request m;
   wire::cuda::capture_end_reply r;
@@ -255,7 +305,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   const bool invalid = capture->invalid.load();
   const bool into_graph = capture->into_graph;
   close(capture);
-  if (result == CUDA_SUCCESS && invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (result == CUDA_SUCCESS && invalid && !into_graph) {
+    wire::cuda::cuGraphDestroy_request destroy;  // the worker knew nothing of the error
+    wire::cuda::cuGraphDestroy_reply destroyed;
+    destroy.hGraph = graph->wire_id;
+    (void)c->session->call(static_cast<const Context*>(nullptr), destroy, destroyed);
+  }
+  if (invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (result != CUDA_SUCCESS) {
     if (!into_graph) destroy_object(Kind::kGraph, graph);
     return result;

@@ -18,6 +18,7 @@ CUresult event_of(CUevent handle, Event** out) {
 }
 
 bool known_complete(const Event* e) {
+  if (e->external.load(std::memory_order_relaxed)) return false;
   const uint64_t recorded = e->recorded.load(std::memory_order_acquire);
   return recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire);
 }
@@ -32,7 +33,8 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (s != nullptr) c = s->context;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (e->context != c) return CUDA_ERROR_INVALID_HANDLE;
-  event_recorded(e, s);
+  TENDRIL_TRY(check_work(c, s));
+  event_recorded(e, s, flags);
   e->stream.store(s);
   e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
   wire::cuda::event_record_request m;
@@ -55,6 +57,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   e->recorded.store(0);
   e->stream.store(nullptr);
   e->capture.store(nullptr);
+  e->external.store(false);
   wire::cuda::event_create_request m;
   m.event = e->wire_id;
   m.flags = Flags;
@@ -81,6 +84,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   Event* e = nullptr;
   TENDRIL_TRY(event_of(hEvent, &e));
+  if (e->capture.load() != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (known_complete(e)) return CUDA_SUCCESS;
   const uint64_t recorded = e->recorded.load();
   wire::cuda::event_query_request m;
@@ -89,6 +93,7 @@ CUresult cuEventQuery(CUevent hEvent) {
   const CUresult result = e->session->call(e->context, m, r);
   // Remembered until the next record: later queries are free.
   if (result == CUDA_SUCCESS) {
+    mirror_after_wait(e->session, e->context);
     uint64_t expected = recorded;
     e->recorded.compare_exchange_strong(expected, 0);
   }
@@ -98,6 +103,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 CUresult cuEventSynchronize(CUevent hEvent) {
   Event* e = nullptr;
   TENDRIL_TRY(event_of(hEvent, &e));
+  if (e->capture.load() != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (known_complete(e)) return CUDA_SUCCESS;
   const uint64_t recorded = e->recorded.load();
   wire::cuda::event_synchronize_request m;

@@ -8,7 +8,7 @@
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/context_storage.h"
-#include "client/cuda/self_test.h"
+#include "client/cuda/self_test_answer.h"
 
 namespace tendril::client::cuda {
 namespace {

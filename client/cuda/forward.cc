@@ -2,6 +2,8 @@
 // See forward.h.
 #include "client/cuda/forward.h"
 
+#include "client/cuda/capture.h"
+
 namespace tendril::client::cuda {
 
 Forward::Forward(bool needs_context) {
@@ -28,6 +30,7 @@ uint64_t Forward::stream(CUstream handle) {
   if (!ok() || context_ == nullptr) return 0;
   const CUresult result = require_stream(context_, handle, &s);
   if (result != CUDA_SUCCESS) fail(result);
+  else if (const CUresult forbidden = check_work(context_, s)) fail(forbidden);
   if (s != nullptr) {
     context_ = s->context;
     session_ = s->session;
@@ -43,6 +46,8 @@ uint64_t Forward::use(Kind kind, uint64_t handle) {
     fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
     return 0;
   }
+  // Graph nodes and the like: from now on others than cuEventRecord may record it.
+  if (kind == Kind::kEvent) static_cast<Event*>(object)->external.store(true, std::memory_order_relaxed);
   if (object->session != nullptr && object->session != session_) {
     // Objects of another server decide where the call goes; mixing two servers in one call cannot work.
     session_ = object->session;

@@ -3,6 +3,7 @@
 // allocation, no system call, no lock but the lane's own: the parameters are copied straight into the lane.
 #include <string.h>
 
+#include "client/cuda/capture.h"
 #include "client/cuda/function.h"
 #include "client/cuda/mirror.h"
 
@@ -78,6 +79,7 @@ CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
     if (s->context != t->context && s->session != t->context->session) return CUDA_ERROR_INVALID_HANDLE;
     t->context = s->context;
   }
+  TENDRIL_TRY(check_work(t->context, s));
   t->stream_id = stream_wire_id(s);
   CUresult error = CUDA_SUCCESS;
   t->info = function_info(t->context, t->function, &error);
@@ -113,6 +115,16 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
   return CUDA_SUCCESS;
 }
 
+// All blocks of a cooperative launch must be resident at once.
+CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
+  const uint32_t* w = g.words;
+  int blocks = 0;
+  TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
+  const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+  const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
+  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+}
+
 CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra, const CUlaunchAttribute* attributes,
                 unsigned attribute_count) {
   Target t;
@@ -130,6 +142,7 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i) {
     if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
+  if (__builtin_expect(g.words[7] != 0, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
   mirror_before_work(t.context->session, t.context);
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;

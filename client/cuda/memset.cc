@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memset family: one record without reply, whatever the width and shape.
+#include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
@@ -24,6 +25,7 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   const uint64_t bytes = shape.height > 1 ? (shape.height - 1) * shape.pitch + row : row;
   if (shape.height > 1 && shape.pitch < row) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind != RangeKind::kMapped && bytes > range.bytes - (destination - range.base)) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_work(c, s, !async));
   wire::cuda::memory_set_request m;
   m.destination = destination;
   m.pitch = shape.pitch;

@@ -8,31 +8,49 @@
 #include <sys/mman.h>
 
 #include <map>
+#include <utility>
 
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
 
-std::atomic<uint32_t> g_mirrors{0};
+std::atomic<uint32_t> g_kernel_mirrors{0};
+std::atomic<uint32_t> g_graph_mirrors{0};
+std::atomic<uint32_t> g_written_mirrors{0};
 
 namespace {
 
 constexpr uint64_t kRun = 32u << 10;  // bytes per push
+constexpr uint32_t kWritten = kMirrorKernels | kMirrorGraphWrites;
 
 struct Mirror {
   Session* session = nullptr;
   uint64_t base = 0, bytes = 0;
   uint8_t* shadow = nullptr;
+  uint32_t uses = 0;
 };
 
 struct Mirrors {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  std::map<uint64_t, Mirror> all;
+  std::map<std::pair<uint64_t, Session*>, Mirror> all;
 };
 
 Mirrors* mirrors() {
   static Mirrors* only = new Mirrors;
   return only;
+}
+
+// Caller holds the mutex.
+void count(const Mirrors& set) {
+  uint32_t kernels = 0, graphs = 0, written = 0;
+  for (const auto& entry : set.all) {
+    const uint32_t uses = entry.second.uses;
+    ((uses & kMirrorKernels) != 0 ? kernels : graphs) += 1;
+    written += (uses & kWritten) != 0;
+  }
+  g_kernel_mirrors.store(kernels);
+  g_graph_mirrors.store(graphs);
+  g_written_mirrors.store(written);
 }
 
 void push_run(const Mirror& m, Context* c, uint64_t offset, uint64_t bytes) {
@@ -55,49 +73,77 @@ void merge(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes
   }
 }
 
+// The mirror of `session` that holds all of the range, or null. Caller holds the mutex.
+const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uint64_t bytes) {
+  for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)}); it != set.all.begin();) {
+    const Mirror& m = (--it)->second;
+    if (m.session != session) continue;
+    const uint64_t offset = address - m.base;
+    return offset < m.bytes && bytes <= m.bytes - offset ? &m : nullptr;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes) {
+CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
+  const auto known = set->all.find({base, session});
+  const bool enough = known != set->all.end() && (known->second.uses & uses) == uses;
+  pthread_mutex_unlock(&set->mutex);
+  if (enough) return CUDA_SUCCESS;
   wire::cuda::mirror_create_request m;
   wire::cuda::mirror_create_reply r;
   m.address = base;
   m.bytes = bytes;
-  Mirrors* set = mirrors();
-  pthread_mutex_lock(&set->mutex);
-  const bool known = set->all.count(base) != 0;
-  pthread_mutex_unlock(&set->mutex);
-  if (known) return CUDA_SUCCESS;
+  m.written = (uses & kWritten) != 0;
   TENDRIL_TRY(session->call(context, m, r));
-  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&set->mutex);
-  set->all[base] = {session, base, bytes, static_cast<uint8_t*>(shadow)};
-  g_mirrors.store(static_cast<uint32_t>(set->all.size()));
+  Mirror& mirror = set->all[{base, session}];
+  if (mirror.shadow == nullptr) {
+    void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow != MAP_FAILED) mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0};
+    else result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result == CUDA_SUCCESS) mirror.uses |= uses;
+  else set->all.erase({base, session});
+  count(*set);
   pthread_mutex_unlock(&set->mutex);
-  return CUDA_SUCCESS;
+  return result;
 }
 
-void mirror_forget(Session* session, Context* context, uint64_t base) {
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use, CUresult pageable) {
+  Range range;
+  if (!process()->ranges.find(address, &range)) return pageable;
+  if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > range.bytes - (address - range.base)) return CUDA_ERROR_INVALID_VALUE;
+  return mirror_create(session, context, range.base, range.bytes, use);
+}
+
+void mirror_forget(Context* context, uint64_t base) {
   Mirrors* set = mirrors();
+  if (g_kernel_mirrors.load() + g_graph_mirrors.load() == 0) return;
   pthread_mutex_lock(&set->mutex);
-  auto it = set->all.find(base);
-  if (it != set->all.end()) {
-    munmap(it->second.shadow, it->second.bytes);
-    set->all.erase(it);
-    g_mirrors.store(static_cast<uint32_t>(set->all.size()));
+  for (auto it = set->all.lower_bound({base, nullptr}); it != set->all.end() && it->second.base == base;) {
     wire::cuda::mirror_destroy_request m;
     m.address = base;
-    session->enqueue(context, m);
+    Session* session = it->second.session;
+    session->enqueue(session == context->session ? context : nullptr, m);
+    munmap(it->second.shadow, it->second.bytes);
+    it = set->all.erase(it);
   }
+  count(*set);
   pthread_mutex_unlock(&set->mutex);
 }
 
-void mirror_push_all(Session* session, Context* context) {
+void mirror_push_all(Session* session, Context* context, bool graphs) {
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
   for (const auto& entry : set->all) {
     const Mirror& m = entry.second;
-    if (m.session != session) continue;
+    if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) continue;
     for (uint64_t at = 0; at < m.bytes; at += kRun) {
       const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
       if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, bytes) != 0) push_run(m, context, at, bytes);
@@ -109,23 +155,28 @@ void mirror_push_all(Session* session, Context* context) {
 void mirror_fetch_all(Session* session, Context* context) {
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
+  for (bool more = true; more;) {
+    wire::cuda::mirror_fetch_request request;
+    wire::cuda::mirror_fetch_reply r;
+    if (session->call(static_cast<const Context*>(context), request, r) != CUDA_SUCCESS) break;
+    uint64_t used = 0;
+    for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
+      const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
+      if (bytes > r.data.count - used) break;
+      if (const Mirror* m = holder(*set, session, address, bytes)) merge(*m, address - m->base, r.data.data + used, bytes);
+      used += bytes;
+    }
+    more = r.more != 0;
+  }
+  pthread_mutex_unlock(&set->mutex);
+}
+
+void mirror_graph_writes(Session* session, void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
   for (const auto& entry : set->all) {
     const Mirror& m = entry.second;
-    if (m.session != session) continue;
-    for (bool more = true; more;) {
-      wire::cuda::mirror_fetch_request request;
-      wire::cuda::mirror_fetch_reply r;
-      request.address = m.base;
-      if (session->call(static_cast<const Context*>(context), request, r) != CUDA_SUCCESS) break;
-      uint64_t used = 0;
-      for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
-        const uint64_t offset = r.offsets[i], bytes = r.offsets[i + 1];
-        if (offset > m.bytes || bytes > m.bytes - offset || bytes > r.data.count - used) break;
-        merge(m, offset, r.data.data + used, bytes);
-        used += bytes;
-      }
-      more = r.more != 0;
-    }
+    if (m.session == session && (m.uses & kMirrorGraphWrites) != 0) visit(state, m.base, m.bytes);
   }
   pthread_mutex_unlock(&set->mutex);
 }

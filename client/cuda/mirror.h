@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that kernels use through its own address (mapped pinned memory, managed memory). The worker keeps a copy at the same
-// address; pages the program wrote are pushed before work that may read them, and fetched after waits, since the GPU may have written.
-// While nothing is mirrored every hook here costs one load.
+// Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends of copies in graphs). The worker
+// keeps a copy at the same address; what the program wrote is pushed before work that may read it, what the GPU wrote is fetched after
+// waits. While nothing is mirrored every hook here costs one load.
 #pragma once
 
 #include <atomic>
@@ -10,21 +10,35 @@
 
 namespace tendril::client::cuda {
 
-extern std::atomic<uint32_t> g_mirrors;
+// What a mirror is for. Memory that only graphs use is looked at when a graph is launched, not at every kernel.
+enum : uint32_t { kMirrorKernels = 1, kMirrorGraphReads = 2, kMirrorGraphWrites = 4 };
 
-// The worker gets its copy of the pinned or registered range at `base`. Idempotent.
-CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes);
-void mirror_forget(Session* session, Context* context, uint64_t base);
+extern std::atomic<uint32_t> g_kernel_mirrors;   // mirrors that kernels reach
+extern std::atomic<uint32_t> g_graph_mirrors;    // mirrors that only graphs reach
+extern std::atomic<uint32_t> g_written_mirrors;  // mirrors that a GPU may write
 
-void mirror_push_all(Session* session, Context* context);
+// The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
+CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses);
+// The same for the host memory that a copy node names; pageable memory is refused with `pageable`.
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use, CUresult pageable);
+// Every server's copy of it.
+void mirror_forget(Context* context, uint64_t base);
+
+void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
+// Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
+void mirror_graph_writes(Session* session, void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state);
 
 // Before enqueuing work that may read host memory; after a wait for work that may have written it.
 inline void mirror_before_work(Session* session, Context* context) {
-  if (__builtin_expect(g_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_push_all(session, context);
+  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_push_all(session, context, false);
+}
+inline void mirror_before_graph(Session* session, Context* context) {
+  const uint32_t any = g_kernel_mirrors.load(std::memory_order_relaxed) + g_graph_mirrors.load(std::memory_order_relaxed);
+  if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
 inline void mirror_after_wait(Session* session, Context* context) {
-  if (__builtin_expect(g_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_fetch_all(session, context);
+  if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_fetch_all(session, context);
 }
 
 }  // namespace tendril::client::cuda

@@ -46,7 +46,8 @@ struct Event : Object {
   unsigned flags = 0;
   std::atomic<uint64_t> recorded{0};   // session serial of the latest record; 0: never
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
-  std::atomic<Capture*> capture{nullptr};
+  std::atomic<Capture*> capture{nullptr};  // it was last recorded in; stays after the capture has ended
+  std::atomic<bool> external{false};       // graphs record it: only the worker knows whether it is complete
 };
 
 struct Library;

@@ -53,6 +53,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   wire::cuda::stream_destroy_request m;
   m.stream = s->wire_id;
+  stream_leaves(s);
   const CUresult result = s->session->enqueue(s->context, m);
   process()->streams.destroy(s);
   return result;
@@ -114,6 +115,7 @@ CUresult cuStreamQuery(CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(check_work(c, s, true));
   wire::cuda::stream_query_request m;
   wire::cuda::stream_query_reply r;
   m.stream = stream_wire_id(s);
@@ -126,6 +128,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(check_work(c, s, true));
   TENDRIL_TRY(synchronize_stream(c, s));
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;
@@ -139,7 +142,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (e->session != c->session) return cross_session_wait(e);
-  join_capture(s, e);
+  TENDRIL_TRY(join_capture(s, e, Flags));
   wire::cuda::stream_wait_event_request m;
   m.stream = stream_wire_id(s);
   m.event = e->wire_id;

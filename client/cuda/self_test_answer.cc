@@ -2,7 +2,7 @@
 // The answer to the CUDA runtime's self-test: a keyed digest (HMAC, RFC 2104, over MD2, RFC 1319) of facts about this process and its
 // devices. Written from published facts, for interoperability with a genuine driver on the server: docs/runtime-self-test.md. Called a
 // few times per runtime instance, through export_table.cc. Nothing else belongs into this file.
-#include "client/cuda/self_test.h"
+#include "client/cuda/self_test_answer.h"
 
 #include <string.h>
 
