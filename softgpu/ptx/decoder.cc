@@ -16,6 +16,7 @@ uint32_t align64(uint32_t v) { return (v + 63) & ~63u; }
 }  // namespace
 
 const std::vector<Decoder::Entry>& Decoder::entries() {
+  // structure: table
   using D = Decoder;
   static const std::vector<Entry> table = {
       {"add", &D::op_add},

@@ -209,12 +209,9 @@ Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
 Event run_cvt_pack(const Op&, Warp&, uint32_t);
 Event run_cp_async(const Op&, Warp&, uint32_t);
-Event run_ldmatrix(const Op&, Warp&, uint32_t);
-Event run_mbarrier(const Op&, Warp&, uint32_t);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };
 Handler atom_handler(AtomOp op, Type t);  // aux as for loads; d result (0 none), b, c operands
-Handler mma_handler(uint32_t shape, Type d, Type a, Type b, Type c);
 uint64_t encode_cvt(const CvtMode& m);
 
 }  // namespace tendril::softgpu

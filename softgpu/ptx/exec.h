@@ -86,7 +86,8 @@ struct DecodedKernel {
 };
 
 struct Frame {
-  uint8_t* regs = nullptr;
+  std::vector<uint8_t> store;
+  uint8_t* regs = nullptr;  // in store, 128-byte aligned
   const DecodedFunction* function = nullptr;
   Frame* parent = nullptr;
   const Op* call = nullptr;  // in the parent
@@ -118,7 +119,7 @@ class FramePool {
  private:
   const LaunchState& launch_;
   std::vector<std::vector<Frame*>> free_;
-  std::vector<Frame*> all_;
+  std::vector<std::unique_ptr<Frame>> all_;
 };
 
 enum class SplitState : uint8_t { kRun, kBarrier, kSync };

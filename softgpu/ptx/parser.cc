@@ -9,7 +9,6 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr size_t kMaxScopeDepth = 200;
 constexpr uint64_t kMaxVariableBytes = 1ull << 40;
 
 struct TypeName {

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <new>
 #include <thread>
 
 #include "softgpu/ptx/decoder.h"
@@ -359,7 +358,8 @@ std::atomic<unsigned> g_threads{0};
 unsigned thread_count() {
   if (unsigned n = g_threads.load()) return n;
   if (const char* e = std::getenv("TENDRIL_SOFTGPU_THREADS"))
-    if (int n = std::atoi(e); n > 0) return static_cast<unsigned>(std::min(n, 256));
+    if (long n = std::strtol(e, nullptr, 10); n > 0)
+      return static_cast<unsigned>(std::min(n, 256l));
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
@@ -400,12 +400,7 @@ LaunchResult refuse(Fault f, std::string why) {
 FramePool::FramePool(const LaunchState& launch)
     : launch_(launch), free_(launch.kernel->functions.size()) {}
 
-FramePool::~FramePool() {
-  for (Frame* f : all_) {
-    ::operator delete(f->regs, std::align_val_t(128));
-    delete f;
-  }
-}
+FramePool::~FramePool() = default;
 
 Frame* FramePool::take(const DecodedFunction& d) {
   std::vector<Frame*>& free = free_[d.index];
@@ -415,11 +410,11 @@ Frame* FramePool::take(const DecodedFunction& d) {
     f->parent = nullptr, f->call = nullptr, f->depth = 0, f->local_base = 0;
     return f;
   }
-  Frame* f = new Frame;
-  all_.push_back(f);
+  all_.push_back(std::make_unique<Frame>());
+  Frame* f = all_.back().get();
   f->function = &d;
-  f->regs = static_cast<uint8_t*>(::operator new(d.frame_bytes, std::align_val_t(128)));
-  std::memset(f->regs, 0, d.frame_bytes);
+  f->store.resize(d.frame_bytes + 127);
+  f->regs = f->store.data() + (0 - reinterpret_cast<uintptr_t>(f->store.data())) % 128;
   const std::vector<uint8_t>& image = launch_.images[d.index];
   if (!image.empty()) std::memcpy(f->regs + d.constant_base, image.data(), image.size());
   return f;
