@@ -69,7 +69,8 @@ run_ctest() {
 run_fuzzers() { # SECONDS
   local seconds=$1 targets=() target name corpus status
   configure fuzz || return 0
-  mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE 's/^([^ :]*_fuzz): CXX_EXECUTABLE_LINKER.*/\1/p' | sort -u)
+  local programs='s/^([^ :]*_fuzz): CXX_EXECUTABLE_LINKER.*/\1/p'
+  mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE "$programs" | sort -u)
   if [ ${#targets[@]} = 0 ]; then
     say "  no fuzz targets"
     result failed fuzz-targets

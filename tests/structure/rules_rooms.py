@@ -147,6 +147,6 @@ def unbuilt(sources, cmake_texts):
         folder, name = path.rsplit("/", 1) if "/" in path else ("", path)
         near = [text for cmake, text in cmake_texts.items() if (folder + "/").startswith(cmake.rsplit("/", 1)[0] + "/")]
         stem = re.escape(name.rsplit(".", 1)[0])
-        if not any(re.search(rf"\b{stem}\b|\$\{{\w+\}}\.cc|GLOB", text) for text in near):
+        if not any(re.search(rf"\b{stem}\b|\$\{{\w+\}}(_\w+)?\.cc|GLOB", text) for text in near):
             problems.append(f"{path}: no CMakeLists.txt builds it; build it or remove it")
     return problems
