@@ -10,6 +10,7 @@
 
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
+#include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -20,10 +21,12 @@ struct HostFunction {
   CUstream stream = nullptr;
   void* data = nullptr;
   Session* session = nullptr;
-  bool persistent = false;  // captured: every replay of the graph runs it again
+  Object* object = nullptr;  // the user object whose destructor this is
+  bool persistent = false;   // part of a graph: every launch of the graph runs it again
 };
 
 struct Ready {
+  Session* session;
   uint64_t token, invocation;
 };
 
@@ -42,13 +45,20 @@ Callbacks* callbacks() {
   return all;
 }
 
-void run_one(const HostFunction& item, uint64_t invocation) {
-  if (item.function != nullptr) item.function(item.data);
-  if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
+void answer(Session* session, uint64_t invocation) {
   wire::cuda::host_function_done_request m;
   m.invocation = invocation;
-  item.session->enqueue(nullptr, m);
-  item.session->lane->flush();
+  session->enqueue(nullptr, m);
+  session->lane->flush();
+}
+
+void run_one(const HostFunction& item, uint64_t invocation) {
+  if (item.persistent) mirror_after_wait(item.session, nullptr);  // what the graph has written so far
+  if (item.function != nullptr) item.function(item.data);
+  if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
+  if (item.object != nullptr) destroy_object(Kind::kUserObject, item.object);
+  if (item.persistent) mirror_before_graph(item.session, nullptr);  // what the function wrote for the rest of it
+  if (invocation != 0) answer(item.session, invocation);
 }
 
 void* callback_thread(void*) {
@@ -56,13 +66,16 @@ void* callback_thread(void*) {
   for (;;) {
     pthread_mutex_lock(&all->mutex);
     while (all->ready.empty()) pthread_cond_wait(&all->arrived, &all->mutex);
-    const auto [token, invocation] = all->ready.front();
+    const auto [session, token, invocation] = all->ready.front();
     all->ready.pop_front();
     auto it = all->waiting.find(token);
     const bool known = it != all->waiting.end();
     const HostFunction item = known ? it->second : HostFunction{};
     pthread_mutex_unlock(&all->mutex);
-    if (!known) continue;  // a token we never gave, or one already run
+    if (!known) {  // a token we never gave, or one already run: the stream goes on all the same
+      if (invocation != 0) answer(session, invocation);
+      continue;
+    }
     run_one(item, invocation);
     pthread_mutex_lock(&all->mutex);
     if (!item.persistent) all->waiting.erase(token);
@@ -89,6 +102,7 @@ CUresult launch(CUstream hStream, HostFunction item) {
   TENDRIL_TRY(require_context(&c));
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
+  TENDRIL_TRY(check_work(c, s));
   item.session = c->session;
   item.persistent = is_capturing(s);
   Callbacks* all = callbacks();
@@ -108,11 +122,52 @@ CUresult launch(CUstream hStream, HostFunction item) {
 
 }  // namespace
 
-void run_callback(Session*, uint64_t token, uint64_t invocation) {
+void run_callback(Session* session, uint64_t token, uint64_t invocation) {
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
-  all->ready.push_back({token, invocation});
+  start_thread(all);
+  all->ready.push_back({session, token, invocation});
   pthread_cond_signal(&all->arrived);
+  pthread_mutex_unlock(&all->mutex);
+}
+
+uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
+  HostFunction item;
+  item.function = function;
+  item.data = data;
+  item.session = session;
+  item.persistent = true;
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  const bool started = start_thread(all);
+  const uint64_t token = started ? all->next++ : 0;
+  if (started) all->waiting[token] = item;
+  pthread_mutex_unlock(&all->mutex);
+  if (started) session->lane->start_receiver();
+  return token;
+}
+
+bool host_function_of(uint64_t token, CUhostFn* function, void** data) {
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  auto it = all->waiting.find(token);
+  const bool known = it != all->waiting.end() && it->second.function != nullptr;
+  if (known) {
+    *function = it->second.function;
+    *data = it->second.data;
+  }
+  pthread_mutex_unlock(&all->mutex);
+  return known;
+}
+
+void destroy_after(uint64_t token, Object* object) {
+  Callbacks* all = callbacks();
+  pthread_mutex_lock(&all->mutex);
+  auto it = all->waiting.find(token);
+  if (it != all->waiting.end()) {
+    it->second.object = object;
+    it->second.persistent = false;
+  }
   pthread_mutex_unlock(&all->mutex);
 }
 
@@ -120,7 +175,7 @@ bool callbacks_pending() {
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
   bool pending = false;
-  for (const auto& entry : all->waiting) pending |= !entry.second.persistent;
+  for (const auto& entry : all->waiting) pending |= !entry.second.persistent && entry.second.object == nullptr;
   pthread_mutex_unlock(&all->mutex);
   return pending;
 }

@@ -84,21 +84,41 @@ void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes)
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
-// Memory that kernels write through its own address: what runs before the copy must be seen by it, and not be undone by it.
-CUresult settle_mirror(Context* c, const void* host, CopyStream on) {
+// Memory that kernels or graphs write through its own address: what runs before the copy must be seen by it, and not be undone by it.
+CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream on) {
   Range range;
-  if (g_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
-  if (!process()->ranges.find(reinterpret_cast<uint64_t>(host), &range) || !range.mirrored) return CUDA_SUCCESS;
+  if (g_written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  const uint64_t address = reinterpret_cast<uint64_t>(host);
+  if (!process()->ranges.find(address, &range) || (!range.mirrored && !reads_pending(address, bytes))) return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;
+}
+
+// A copy into a graph under construction. The node names host memory by its own address, where every launch finds it.
+CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  TENDRIL_TRY(check_work(c, on.stream, !on.async));
+  constexpr CUresult kPageable = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  Range range;
+  if (!process()->ranges.find(source, &range) || range.host()) {
+    TENDRIL_TRY(mirror_for_node(c->session, c, source, bytes, kMirrorGraphReads, kPageable));
+  }
+  if (!process()->ranges.find(destination, &range) || range.host()) {
+    TENDRIL_TRY(mirror_for_node(c->session, c, destination, bytes, kMirrorGraphWrites, kPageable));
+  }
+  wire::cuda::copy_device_request m;
+  m.destination = destination;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = stream_wire_id(on.stream);
+  return c->session->enqueue(c, m);
 }
 
 // Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still write it
 // (an asynchronous read-back, a host function) must be over before we take our snapshot.
 CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
   Range range;
-  TENDRIL_TRY(settle_mirror(c, source, on));
+  TENDRIL_TRY(settle_mirror(c, source, bytes, on));
   if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
   if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
@@ -124,6 +144,18 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 }
 
 }  // namespace
+
+void remember_graph_writes(Context* c, Stream* stream) {
+  if (__builtin_expect(g_graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
+  struct State {
+    Context* context;
+    Stream* stream;
+  } state{c, stream};
+  mirror_graph_writes(c->session, [](void* p, uint64_t base, uint64_t bytes) {
+    const State* s = static_cast<const State*>(p);
+    if (!reads_pending(base, bytes)) remember_read({s->stream, s->context, base, bytes});
+  }, &state);
+}
 
 CUresult synchronize_stream(Context* c, Stream* stream) {
   wire::cuda::stream_synchronize_request m;
@@ -154,6 +186,7 @@ void forget_reads_of(Context* c) {
 CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (source == nullptr || destination == 0 || !fits(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, destination, reinterpret_cast<uint64_t>(source), bytes, on);
   TENDRIL_TRY(settle_source(c, source, bytes, on));
   c = context_for(c, destination);
   wire::cuda::copy_to_device_request m;
@@ -172,10 +205,11 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == nullptr || source == 0 || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
   c = context_for(c, source);
   session::Lane* lane = c->session->lane.get();
   Range range;
-  TENDRIL_TRY(settle_mirror(c, destination, on));
+  TENDRIL_TRY(settle_mirror(c, destination, bytes, on));
   if (on.async && is_host_range(reinterpret_cast<uint64_t>(destination), bytes, &range)) {
     wire::cuda::copy_from_device_async_request m;
     m.source = source;
@@ -212,6 +246,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
   if (context_for(c, destination)->session != context_for(c, source)->session) return between_servers(c, destination, source, bytes, on);
   c = context_for(c, destination);
   wire::cuda::copy_device_request m;
@@ -232,6 +267,7 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
   if (to_device && from_device) return copy_device(c, destination, source, bytes, on);
   if (to_device) return copy_to_device(c, destination, reinterpret_cast<const void*>(source), bytes, on);
   if (from_device) return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
+  if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
   // Host to host still takes its turn in the stream.
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
@@ -246,13 +282,14 @@ CUresult on_stream(CUstream hStream, Context** c, CopyStream* on) {
   on->async = true;
   TENDRIL_TRY(require_stream(*c, hStream, &on->stream));
   if (on->stream != nullptr) *c = on->stream->context;
-  return CUDA_SUCCESS;
+  return check_work(*c, on->stream);
 }
 
 // The stream of a synchronous copy: legacy, or this thread's default in a per-thread entry.
 CUresult on_default(Context** c, CopyStream* on) {
   TENDRIL_TRY(require_context(c));
-  return require_stream(*c, nullptr, &on->stream);
+  TENDRIL_TRY(require_stream(*c, nullptr, &on->stream));
+  return check_work(*c, on->stream, true);
 }
 
 }  // namespace
@@ -317,6 +354,25 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
   return copy_any(c, dst, src, ByteCount, on);
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
+                               size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, &c, &on));
+  if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // the legacy stream takes no batches
+  if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr || attrsIdxs[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Copies of a batch have no order among themselves; the order of the list is as good as any.
+  for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
+                            size_t* attrsIdxs, size_t numAttrs, size_t* failIdx, CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {

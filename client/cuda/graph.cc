@@ -2,7 +2,9 @@
 // Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes, instantiation variants, updates.
 #include <string.h>
 
+#include "client/cuda/capture.h"
 #include "client/cuda/function.h"
+#include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
@@ -65,12 +67,20 @@ KernelNode kernel_node(const Params& p) {
 CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<uint8_t>* packed) {
   *function = find_function(k.function);
   if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (k.extra != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (k.extra != nullptr && k.params != nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   const FunctionInfo* info = function_info(c, *function, &error);
   if (info == nullptr) return error;
-  if (!info->offsets.empty() && k.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   packed->assign(info->param_bytes, 0);
+  if (k.extra != nullptr) {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    // Programs round the size up to the alignment of the whole buffer, so more is as good as enough.
+    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes < packed->size()) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(packed->data(), buffer, packed->size());
+    return CUDA_SUCCESS;
+  }
+  if (!info->offsets.empty() && k.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < info->offsets.size(); ++i) {
     if (k.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     memcpy(packed->data() + info->offsets[i], k.params[i], info->sizes[i]);
@@ -201,7 +211,9 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
-  mirror_before_work(c->session, c);
+  TENDRIL_TRY(check_work(c, s));
+  mirror_before_graph(c->session, c);
+  remember_graph_writes(c, s);
   wire::cuda::graph_launch_request m;
   m.exec = exec->wire_id;
   m.stream = stream_wire_id(s);

@@ -78,7 +78,7 @@ CUresult cuMemFreeHost(void* p) {
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
   forget_reads_of(range.context);
-  if (range.mirrored) mirror_forget(range.session, range.context, range.base);
+  mirror_forget(range.context, range.base);
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
   munmap(p, range.bytes);
   return CUDA_SUCCESS;
@@ -115,7 +115,7 @@ CUresult cuMemHostUnregister(void* p) {
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
   forget_reads_of(range.context);
-  if (range.mirrored) mirror_forget(range.session, range.context, range.base);
+  mirror_forget(range.context, range.base);
   process()->ranges.remove(range.base, &range);
   return CUDA_SUCCESS;
 }
@@ -127,7 +127,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   Range range;
   TENDRIL_TRY(host_range(p, &range));
   if (!range.mirrored) {
-    TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes));
+    TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
     process()->ranges.mark_mirrored(range.base);
   }
   *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
@@ -152,7 +152,7 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   void* memory = nullptr;
   TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, c));
   const uint64_t base = reinterpret_cast<uint64_t>(memory);
-  const CUresult result = mirror_create(c->session, c, base, bytesize);
+  const CUresult result = mirror_create(c->session, c, base, bytesize, kMirrorKernels);
   if (result != CUDA_SUCCESS) {
     Range range;
     process()->ranges.remove(base, &range);
@@ -166,8 +166,10 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult free_managed(const Range& managed) {
   Range range;
-  synchronize_stream(managed.context, nullptr);
-  mirror_forget(managed.session, managed.context, managed.base);
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)managed.session->call(managed.context, m, r);
+  mirror_forget(managed.context, managed.base);
   if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
   munmap(reinterpret_cast<void*>(range.base), range.bytes);
   return CUDA_SUCCESS;

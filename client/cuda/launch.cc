@@ -8,6 +8,19 @@
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
+
+bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
+  *buffer = nullptr;
+  const size_t* size = nullptr;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) *buffer = extra[i + 1];
+    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(extra[i + 1]);
+    else return false;
+  }
+  *bytes = size != nullptr ? *size : 0;
+  return *buffer != nullptr && size != nullptr;
+}
+
 namespace {
 
 struct Geometry {
@@ -28,19 +41,6 @@ CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometr
   }
   if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
-}
-
-// The buffer of a launch by `extra`, or false when the list is malformed.
-bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
-  *buffer = nullptr;
-  const size_t* size = nullptr;
-  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) *buffer = extra[i + 1];
-    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(extra[i + 1]);
-    else return false;
-  }
-  *bytes = size != nullptr ? *size : 0;
-  return *buffer != nullptr && size != nullptr;
 }
 
 // Attributes of cuLaunchKernelEx with the events inside turned into wire ids. Bounded by what CUDA defines.

@@ -24,6 +24,8 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
 
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
 CUresult synchronize_stream(Context* c, Stream* stream);
+// A graph goes to `stream`: what its copies write is not in pinned memory before a wait.
+void remember_graph_writes(Context* c, Stream* stream);
 // A wait covered everything in `c`: its asynchronous copies into pinned memory are over.
 void forget_reads_of(Context* c);
 

@@ -150,6 +150,8 @@ void Executor::finish(const session::Call& call, CUresult result) {
 
 void Executor::defer(CUresult result) {
   if (current_ == nullptr || result == CUDA_SUCCESS) return;
+  // The end of the capture tells these.
+  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) return;
   int expected = 0;
   current_->deferred.compare_exchange_strong(expected, static_cast<int>(result));
 }

@@ -4,7 +4,6 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <iterator>
 
 #include "api/cuda_handlers.gen.h"
@@ -13,16 +12,20 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kTotalMax = uint64_t{16} << 30;   // of one session
 constexpr uint64_t kReplyMax = 512u << 10;
 
 }  // namespace
 
-CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
+CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
+  Mirror* known = find(base);
+  if (known != nullptr && known->base == base && known->bytes == bytes) {
+    known->written |= written;
+    return CUDA_SUCCESS;
+  }
+  if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   if (bytes == 0 || end <= first || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (find(base) != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -40,7 +43,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
   total_ += bytes;
-  all_[base] = {base, bytes, first, end - first, static_cast<uint8_t*>(shadow), 0};
+  all_[base] = {base, bytes, first, end - first, static_cast<uint8_t*>(shadow), written};
   return CUDA_SUCCESS;
 }
 
@@ -62,11 +65,11 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m, wire::cuda::mirror_create_reply&) {
-  return w.mirrors().create(&w.driver(), m.address, m.bytes);
+  return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
-  w.driver().cuCtxSynchronize();  // nothing may still use it
+  // The client has waited for the work that used it; waiting here would keep its host functions from being answered.
   w.mirrors().destroy(&w.driver(), m.address);
   return CUDA_SUCCESS;
 }
@@ -84,27 +87,24 @@ CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request& m, wire::cuda::mirror_fetch_reply& r) {
-  Mirrors::Mirror* mirror = w.mirrors().find(m.address);
-  if (mirror == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&, wire::cuda::mirror_fetch_reply& r) {
   Scope s(w);
+  constexpr uint64_t kPairs = kReplyMax / 4096;
   uint8_t* data = s.scratch<uint8_t>(kReplyMax);
-  uint64_t* offsets = s.scratch<uint64_t>(kReplyMax / kPage * 2 + 2);
+  uint64_t* offsets = s.scratch<uint64_t>(kPairs * 2);
   if (!s.ok()) return s.error();
-  uint64_t used = 0, pairs = 0, at = mirror->scanned;
-  for (; at < mirror->bytes && used + kPage <= kReplyMax; at += kPage) {
-    const uint64_t bytes = mirror->bytes - at < kPage ? mirror->bytes - at : kPage;
-    const uint8_t* memory = reinterpret_cast<const uint8_t*>(mirror->base + at);
-    if (std::memcmp(memory, mirror->shadow + at, bytes) == 0) continue;
-    std::memcpy(mirror->shadow + at, memory, bytes);
-    std::memcpy(data + used, mirror->shadow + at, bytes);
-    offsets[pairs * 2] = at;
+  uint64_t used = 0, pairs = 0;
+  r.more = w.mirrors().scan([&](Mirrors::Mirror& mirror, uint64_t at, uint64_t bytes) {
+    if (pairs == kPairs || bytes > kReplyMax - used) return false;
+    // First the shadow, then the reply from it: the GPU may go on writing.
+    std::memcpy(mirror.shadow + at, reinterpret_cast<const void*>(mirror.base + at), bytes);
+    std::memcpy(data + used, mirror.shadow + at, bytes);
+    offsets[pairs * 2] = mirror.base + at;
     offsets[pairs * 2 + 1] = bytes;
     used += bytes;
     ++pairs;
-  }
-  r.more = at < mirror->bytes;
-  mirror->scanned = r.more != 0 ? at : 0;
+    return true;
+  });
   r.offsets = {offsets, pairs * 2};
   r.data = {data, used};
   return CUDA_SUCCESS;
