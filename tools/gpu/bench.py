@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures: native, bare transport and ours, one program at a time. Called last by gpu_run.py, after everything else is quiet.
+
+Prints measurements and judges one thing only: that the number of round trips does not grow with the number of launches.
+"""
+import json
+import os
+import re
+import subprocess
+
+FEW, MANY = 2000, 52000
+
+
+def run(side, label, argv, limit_s=60, stats=False):
+    return side.run("bench-" + label, argv, {"PYTHONFAULTHANDLER": "1"}, side.work, limit_s, stats)
+
+
+def figures(text):
+    """`name  value unit ...` lines of launch_rate, bandwidth and bench_torch.py, as {name: value}."""
+    return {match[1].strip(): float(match[2])
+            for match in re.finditer(r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M)}
+
+
+def compare_sides(title, sides, label, argv, limit_s=60):
+    """One program on every side: a block of lines, a figure each."""
+    columns, problems = {}, []
+    for name, side in sides.items():
+        outcome = run(side, label, argv, limit_s)
+        columns[name] = figures(outcome.stdout)
+        if outcome.timed_out or outcome.status != 0:
+            problems.append(f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
+                            f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}")
+    names = list(dict.fromkeys(figure for column in columns.values() for figure in column))
+    lines = [f"{title:34}" + "".join(f"{name:>12}" for name in columns)]
+    for figure in names:
+        lines.append(f"  {figure:32}" + "".join(f"{columns[name].get(figure, float('nan')):12.2f}" for name in columns))
+    return lines + problems, columns
+
+
+def round_trips(sides, program):
+    """Twice the same program with more launches: the difference in round trips is what launches cost."""
+    lines = [f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"]
+    facts = {}
+    for name, side in sides.items():
+        if side.server is None:
+            continue
+        few = run(side, f"trips-{FEW}", [program, str(FEW)], stats=True)
+        many = run(side, f"trips-{MANY}", [program, str(MANY)], stats=True)
+        for count, outcome in ((FEW, few), (MANY, many)):
+            lines.append(f"  {name + ' over ' + (outcome.transport or '?'):32}{count:12}{outcome.calls:12}{outcome.round_trips:12}")
+        if few.status == 0 and many.status == 0 and few.transport and many.transport:
+            growth = (many.round_trips - few.round_trips) / (MANY - FEW)
+            facts[name] = growth
+            lines.append(f"  {'':32}{growth:.5f} round trips per launch: {'does not grow' if growth < 0.001 else 'GROWS'}")
+        else:
+            lines.append(f"  {'':32}no answer: exit {few.status} and {many.status}")
+    return lines, facts
+
+
+def bare_transport(binaries):
+    """The transports without any GPU: tendril_transport_bench prints bare sockets beside the lane."""
+    program = binaries / "bin/tendril_transport_bench"
+    if not program.exists():
+        return ["bare transport: tendril_transport_bench was not carried"]
+    try:
+        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=90)
+    except subprocess.TimeoutExpired:
+        return ["bare transport: ran past 90 s"]
+    return ["bare transport and lane, loopback"] + ["  " + line for line in done.stdout.splitlines()]
+
+
+def measure(whole, here):
+    """All measurements as text; also as bench.json in $OUT. `whole` is gpu_run's Run."""
+    programs = whole.binaries / "bin/programs"
+    python = os.environ.get("PYTHON", "python3")
+    facts, text = {}, []
+    steps = [
+        ("launches (us; sustained: per s)", "launch_rate", [str(programs / "launch_rate"), "20000"], 60),
+        ("copies of 256 MiB (GB/s)", "bandwidth", [str(programs / "bandwidth"), "256"], 60),
+        ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120),
+    ]
+    for title, label, argv, limit_s in steps:
+        if whole.left() < 30:
+            text.append(f"{title}: no time left")
+            continue
+        lines, facts[label] = compare_sides(title, whole.sides, label, argv, limit_s)
+        text += lines + [""]
+        whole.say(f"bench: {label} done")
+        if label == "launch_rate":
+            lines, facts["round_trips_per_launch"] = round_trips(whole.sides, str(programs / "launch_rate"))
+            text += lines + [""]
+    if whole.left() > 30:
+        text += bare_transport(whole.binaries)
+    (whole.out / "bench.json").write_text(json.dumps(facts, indent=1))
+    return "\n".join(text)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is run: every program with its group, command, limit and the way its two results are compared. Called by gpu_run.py.
+
+A command may hold {bin} (the carried binaries), {built} (what nvcc built from programs/), {here} (this folder) and {python}.
+`compare` is "stdout" (exit status 0 and the same output, lines that begin with "time" left out), "pass" (exit status 0 and
+the pass pattern printed, for programs that print measurements) or "transcript" (same status, same conformance transcript).
+"""
+import dataclasses
+import pathlib
+import re
+import subprocess
+
+GROUPS = ["conformance", "programs", "runtime", "libraries", "torch", "samples", "bench"]
+
+# The program of the acceptance list, word for word.
+MATMUL_SUM = 'import torch; a=torch.randn(4096,4096,device="cuda"); print((a@a).sum())'
+
+# Outside the programs: what their frameworks are told on every side alike.
+FRAMEWORK_ENV = {
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "PYTHONFAULTHANDLER": "1",
+    "TRITON_CACHE_DIR": "{side}/triton",
+    "TORCHINDUCTOR_CACHE_DIR": "{side}/inductor",
+    "CUPY_CACHE_DIR": "{side}/cupy",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+@dataclasses.dataclass
+class Program:
+    group: str
+    name: str
+    argv: list
+    compare: str = "stdout"
+    pattern: str = ""
+    limit_s: float = 0  # 0: the run's own limit
+    env: dict = dataclasses.field(default_factory=dict)
+    folder: str = ""  # a folder to run in a copy of
+
+
+def test_programs():
+    run = lambda name, *args, **more: Program("programs", name, [f"{{bin}}/programs/{name}", *args], **more)
+    return [
+        run("vector_add"), run("vector_add", "1000003"), run("matrix_multiply"), run("reduction"), run("histogram"),
+        run("streams_overlap"), run("multi_gpu"), run("crash"),
+        run("hold", "64", "1", compare="pass", pattern="PASS"),
+        run("bandwidth", "32", compare="pass", pattern="PASS"),
+        run("launch_rate", "2000", compare="pass", pattern="PASS"),
+    ]
+
+
+def own_programs(libraries_env):
+    runtime = ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program"]
+    libraries = ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"]
+    env = lambda name: libraries_env if name not in ("runtime_vector_add", "runtime_streams", "driver_program") else {}
+    return ([Program("runtime", name, [f"{{built}}/programs/{name}"], env=env(name)) for name in runtime] +
+            [Program("libraries", name, [f"{{built}}/programs/{name}"], env=env(name)) for name in libraries])
+
+
+def framework_programs():
+    out = [Program("torch", "torch matmul sum", ["{python}", "-c", MATMUL_SUM], limit_s=90)]
+    script = lambda name, limit_s=90: out.append(
+        Program("torch", name, ["{python}", f"{{here}}/frameworks/{name}.py"], limit_s=limit_s, env=FRAMEWORK_ENV))
+    for name in ("torch_bf16", "torch_conv", "torch_train", "torch_streams", "torch_graph", "torch_attention",
+                 "torch_loader", "torch_resnet", "gpt2_generate", "triton_vector_add", "cupy_basic", "jax_basic"):
+        script(name)
+    script("torch_compile", 150)
+    return out
+
+
+def sample_lines(path: pathlib.Path):
+    """samples.txt: `folder | arguments | pass pattern | sources, flags and data for the build`; # begins a comment."""
+    for line in path.read_text().splitlines():
+        line = line.split("#", 1)[0].strip()
+        if line:
+            fields = [field.strip() for field in line.split("|")]
+            yield fields + [""] * (4 - len(fields))
+
+
+def samples(here: pathlib.Path, libraries_env):
+    out = []
+    for folder, arguments, pattern, _ in sample_lines(here / "samples.txt"):
+        name = folder.rsplit("/", 1)[-1]
+        out.append(Program("samples", name, [f"./{name}", *arguments.split()], compare="pass", pattern=pattern,
+                           env=libraries_env, folder=f"{{built}}/samples/{folder}"))
+    return out
+
+
+def conformance_suites(binary, env):
+    """One program per suite, as tests/conformance/run_suites.sh does it."""
+    listed = subprocess.run([binary, "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=120)
+    suites = re.findall(r"^(\S+)\.$", listed.stdout, re.M)
+    return [Program("conformance", suite, ["{bin}/tendril_conformance", f"--gtest_filter={suite}.*"], compare="transcript",
+                    env={"TENDRIL_CONFORMANCE_TRANSCRIPT": f"{{side}}/{suite.replace('/', '_')}.transcript"})
+            for suite in suites]
+
+
+def without_times(text):
+    return [line.rstrip() for line in text.splitlines() if not line.startswith("time")]

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judges a remote run beside the native one, and says in a word what each came to. Called by gpu_run.py."""
+import re
+
+from catalog import without_times
+
+
+def word(program, outcome):
+    """One side by itself: ok, or why not."""
+    if outcome is None:
+        return "-"
+    if outcome.timed_out:
+        return "hang"
+    if program.compare == "pass" and outcome.status == 0:
+        return "ok" if re.search(program.pattern, outcome.stdout + outcome.stderr) else "no pass"
+    if program.compare == "transcript":
+        passed, skipped, failed = counts(outcome)
+        return f"{passed}/{passed + failed}" if outcome.status in (0, 1) else f"exit {outcome.status}"
+    return "ok" if outcome.status == 0 else f"exit {outcome.status}"
+
+
+def good(program, outcome):
+    if outcome is None or outcome.timed_out or outcome.status != 0:
+        return False
+    return program.compare == "transcript" or word(program, outcome) == "ok"
+
+
+def counts(outcome):
+    """GoogleTest's passed, skipped and failed."""
+    text = outcome.stdout
+    return (len(re.findall(r"^\[       OK \]", text, re.M)), len(re.findall(r"^\[  SKIPPED \].*ms\)", text, re.M)),
+            len(re.findall(r"^\[  FAILED  \].*ms\)", text, re.M)))
+
+
+def equal(program, native, remote, transcripts=None):
+    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance."""
+    if native is None or remote is None or native.timed_out or remote.timed_out:
+        return False
+    if program.compare == "transcript":
+        return native.status == remote.status and bool(transcripts) and transcripts[0] == transcripts[1]
+    if program.compare == "pass":
+        return good(program, native) and good(program, remote)
+    return native.status == 0 and remote.status == 0 and without_times(native.stdout) == without_times(remote.stdout)
+
+
+def first_difference(program, native, remote, transcripts=None):
+    """One line for whoever looks into it."""
+    if remote is None:
+        return "not run"
+    if remote.timed_out:
+        return "hang; last words: " + last_line(remote)
+    if transcripts and transcripts[0] != transcripts[1]:
+        ours, theirs = transcripts[1], transcripts[0]
+    elif program.compare == "stdout" and remote.status == 0:
+        ours, theirs = without_times(remote.stdout), without_times(native.stdout if native else "")
+    else:
+        return last_line(remote)
+    for index in range(max(len(ours), len(theirs))):
+        a = theirs[index] if index < len(theirs) else "(end)"
+        b = ours[index] if index < len(ours) else "(end)"
+        if a != b:
+            return f"line {index + 1}: native '{a[:90]}', remote '{b[:90]}'"
+    return last_line(remote)
+
+
+def last_line(outcome):
+    interesting = [line for line in outcome.stderr.splitlines() if line.strip()]
+    errors = [line for line in interesting if re.search(r"error|tendril|fail|Error|abort", line)]
+    lines = errors[-1:] or interesting[-1:] or [line for line in outcome.stdout.splitlines() if line.strip()][-1:]
+    return (lines[0] if lines else f"no output, exit {outcome.status}")[:220]

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every program natively and through Tendril and compares. Started by run_all; see README.md for the options.
+
+The three sides (native, tcp, shm) work through the same list at the same time, one thread and one program each, unless --serial
+asks for clean times. Nothing here waits without a limit, and what is known is in $OUT after every group.
+"""
+import argparse
+import itertools
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+
+import bench
+import build
+import catalog
+import compare
+import report
+import sides as side_room
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+def options():
+    parser = argparse.ArgumentParser(prog="run_all")
+    parser.add_argument("--only", default=",".join(catalog.GROUPS), help="groups, comma separated: " + ",".join(catalog.GROUPS))
+    parser.add_argument("--match", default="", help="only programs whose name holds one of these words, comma separated")
+    parser.add_argument("--sides", default="native,tcp,shm")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a program, unless the catalog says otherwise")
+    parser.add_argument("--budget", type=float, default=500, help="seconds in all; what has not begun by then is not run")
+    parser.add_argument("--serial", action="store_true", help="one side at a time, for times that nothing disturbs")
+    parser.add_argument("--no-retry", action="store_true", help="do not repeat a program that differs")
+    parser.add_argument("--no-stats", action="store_true", help="leave TENDRIL_STATS off (no transport column)")
+    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / ".gpu", help="what prepare packed")
+    parser.add_argument("--driver", type=pathlib.Path, help="a driver library instead of the system's, for all sides")
+    parser.add_argument("--serve", default="", help="more options for tendril serve, space separated")
+    parser.add_argument("--native-build", action="store_true", help="build with nvcc here even what was carried")
+    out = parser.parse_args()
+    out.only = [group for group in catalog.GROUPS if group in out.only.split(",")]
+    out.sides = [side for side in report.SIDES if side in out.sides.split(",")]
+    return out
+
+
+class Run:
+    def __init__(self, args):
+        self.args = args
+        self.begun = time.monotonic()
+        self.out = pathlib.Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="tendril-out-")).resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        # Workers may run as other users: everything they open lies in a folder that they can enter.
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="tendril-gpu-", dir="/tmp"))
+        self.work.chmod(0o755)
+        self.logs = self.work / "logs"
+        self.logs.mkdir()
+        self.binaries = self.work / "carried"
+        self.built = self.work / "built"
+        self.results = []
+        self.facts = {}
+        self.bench_text = ""
+        self.servers, self.sides = [], {}
+        self.lock = threading.Lock()
+        self.stopping = False
+
+    def say(self, text):
+        print(f"[{time.monotonic() - self.begun:6.1f}] {text}", flush=True)
+
+    def left(self):
+        return self.args.budget - (time.monotonic() - self.begun)
+
+    # ---- Setting up ----
+    def unpack(self):
+        shutil.copytree(self.args.binaries, self.binaries, symlinks=True)
+        for archive in self.binaries.glob("*.tar.*"):
+            with tarfile.open(archive) as tar:
+                tar.extractall(self.work)
+            archive.unlink()
+        self.built.mkdir(exist_ok=True)
+        subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
+
+    def environment(self):
+        """The caller's own, with --driver's library in front."""
+        env = dict(os.environ)
+        env.pop("OUT", None)
+        env.pop("PYTHONUNBUFFERED", None)
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        if self.args.driver:
+            folder = self.work / "driver"
+            folder.mkdir()
+            (folder / "libcuda.so.1").symlink_to(self.args.driver.resolve())
+            env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(folder), env.get("LD_LIBRARY_PATH", "")]))
+        return env
+
+    def start_servers(self):
+        env = self.environment()
+        for name in self.args.sides:
+            if name == "native":
+                self.sides[name] = side_room.Side(name, self.work, self.logs, env)
+                continue
+            server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, self.args.serve.split())
+            begun = time.monotonic()
+            started = server.ensure()
+            self.say(f"server for {name}: " + (f"{server.address()}, ready after {time.monotonic() - begun:.1f} s" if started
+                                               else "DOES NOT START: " + tail(server.log)))
+            self.servers.append(server)
+            transport = "tcp" if name == "tcp" else "auto"
+            self.sides[name] = side_room.Side(name, self.work, self.logs, env, server, transport)
+
+    def describe_machine(self):
+        ask = "name,driver_version,memory.total"
+        try:
+            gpu = subprocess.run(["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"], capture_output=True, text=True,
+                                 timeout=30).stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            gpu = "no nvidia-smi"
+        commit = self.binaries / "commit"
+        self.facts = {"gpu": gpu, "kernel": platform.release(), "machine": platform.machine(), "cores": os.cpu_count(),
+                      "commit": commit.read_text().strip() if commit.exists() else "", "arguments": sys.argv[1:],
+                      "driver_library": str(self.args.driver or "the system's"), "serial": self.args.serial}
+        self.say(" | ".join(f"{k} {v}" for k, v in self.facts.items()))
+
+    # ---- What to run ----
+    def programs(self):
+        libraries = {"LD_LIBRARY_PATH": build.library_path()}
+        native = self.sides.get("native")
+        chosen = []
+        for group in self.args.only:
+            if group == "conformance":
+                listing = native.environment if native else self.environment()
+                chosen += catalog.conformance_suites(str(self.binaries / "bin/tendril_conformance"), listing)
+            elif group == "programs":
+                chosen += catalog.test_programs()
+            elif group in ("runtime", "libraries"):
+                chosen += [p for p in catalog.own_programs(libraries) if p.group == group]
+            elif group == "torch":
+                chosen += catalog.framework_programs()
+            elif group == "samples":
+                chosen += catalog.samples(HERE, libraries)
+        words = [word for word in self.args.match.split(",") if word]
+        return [p for p in chosen if not words or any(word in p.name for word in words)]
+
+    def expanded(self, text):
+        return (text.replace("{bin}", str(self.binaries / "bin")).replace("{built}", str(self.built))
+                .replace("{here}", str(HERE)).replace("{python}", os.environ.get("PYTHON", "python3")))
+
+    def run_on(self, results, name):
+        """One program on one side; the result goes into `results`."""
+        program, side = results["program"], self.sides[name]
+        if self.stopping or self.left() < 5:
+            return
+        cwd = side.work
+        if program.folder:
+            source = pathlib.Path(self.expanded(program.folder))
+            if not source.is_dir():
+                results[name] = side_room.Outcome(127, 0, False, "", "was not built")
+                return
+            cwd = side_room.fresh_copy(source, side.work / "samples" / program.name)
+        transcript = program.env.get("TENDRIL_CONFORMANCE_TRANSCRIPT", "").replace("{side}", str(side.work))
+        if transcript:
+            pathlib.Path(transcript).unlink(missing_ok=True)
+        limit = min(program.limit_s or self.args.limit, max(5, self.left()))
+        before = results[name]
+        outcome = side.run(f"{program.group}-{results['label']}", [self.expanded(word) for word in program.argv], program.env,
+                           cwd, limit, not self.args.no_stats)
+        outcome.attempts = before.attempts + 1 if before else 1
+        results[name] = outcome
+        if transcript and os.path.exists(transcript):
+            results["lines"][name] = pathlib.Path(transcript).read_text(errors="replace").splitlines()
+        with self.lock:
+            self.say(f"{name:6} {results['label']:28} {compare.word(program, outcome):8} {outcome.seconds:6.2f} s")
+
+    def pair_transcripts(self, group):
+        for results in group:
+            native = results["lines"].get("native")
+            results["transcripts"] = {name: (native, results["lines"].get(name)) for name in self.args.sides[1:]
+                                      if native is not None and results["lines"].get(name) is not None}
+
+    def run_group(self, group):
+        if self.args.serial:
+            for results, name in itertools.product(group, self.args.sides):
+                self.run_on(results, name)
+        else:
+            lanes = [threading.Thread(target=lambda n=name: [self.run_on(r, n) for r in group]) for name in self.args.sides]
+            for lane in lanes:
+                lane.start()
+            for lane in lanes:
+                lane.join()
+        self.pair_transcripts(group)
+        if not self.args.no_retry and not self.args.serial:
+            self.repeat_differing(group)
+
+    def repeat_differing(self, group):
+        """Three programs shared the GPU: what differs gets one try alone, unless it hung."""
+        for results in group:
+            for name in self.args.sides[1:]:
+                remote, native = results[name], results["native"]
+                if not native or not remote or remote.timed_out or report.is_equal(results, name) or self.left() < 60:
+                    continue
+                if results["program"].compare == "transcript":
+                    self.run_on(results, "native")
+                self.run_on(results, name)
+        self.pair_transcripts(group)
+
+    def run_programs(self):
+        seen = {}
+        for program in self.programs():
+            seen[program.name] = seen.get(program.name, 0) + 1
+            label = program.name if seen[program.name] == 1 else f"{program.name} ({seen[program.name]})"
+            self.results.append({"program": program, "label": label, "lines": {}, **{name: None for name in report.SIDES}})
+        for group in self.args.only:
+            mine = [r for r in self.results if r["program"].group == group]
+            if mine:
+                self.say(f"---- {group}: {len(mine)} programs, {self.left():.0f} s left")
+                self.run_group(mine)
+                self.write()
+
+    def write(self, final=False):
+        self.facts["seconds"] = round(time.monotonic() - self.begun, 1)
+        self.facts["server_deaths"] = {server.name: server.deaths for server in self.servers}
+        return report.write(self.out, self.logs, self.facts, self.results, self.args.sides, self.bench_text, final)
+
+    def finish(self):
+        for server in self.servers:
+            server.stop()
+        text = self.write(final=True)
+        print("\n==== differences\n" + report.differences(self.results, self.args.sides))
+        for server in self.servers:
+            print(f"---- end of the log of the {server.name} server ({server.deaths} deaths):\n{tail(server.log, 5)}")
+        if self.bench_text:
+            print("\n==== measurements\n" + self.bench_text)
+        print(f"\n==== {self.facts['gpu']}, commit {self.facts['commit']}, {self.facts['seconds']} s, results in {self.out}\n" + text)
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def go(self):
+        self.unpack()
+        self.describe_machine()
+        build.build_missing(HERE, self.work, self.built, self.args.only, self.args.native_build,
+                            self.logs, self.say)
+        subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
+        self.start_servers()
+        self.run_programs()
+        if "bench" in self.args.only and self.left() > 20:
+            self.say(f"---- bench, {self.left():.0f} s left")
+            self.bench_text = bench.measure(self, HERE)
+
+
+def tail(path, lines=3):
+    try:
+        return "\n".join(line[:300] for line in path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "(no log)"
+
+
+def main():
+    run = Run(options())
+
+    def stop(number, _):
+        raise SystemExit(128 + number)
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        run.go()
+    finally:
+        run.stopping = True
+        side_room.end_everything()
+        run.finish()
+    everything = [report.verdict(r, run.args.sides) for r in run.results]
+    return 0 if all(v.startswith("yes") or v == "native fails" for v in everything) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table, the machine-readable results and the tar of the logs. Called by gpu_run.py, also when a run is cut short."""
+import json
+import tarfile
+
+from compare import counts, equal, first_difference, good, word
+
+SIDES = ("native", "tcp", "shm")
+
+
+def cell(program, outcome, seconds=True):
+    if outcome is None:
+        return "-"
+    text = word(program, outcome)
+    return f"{text} {outcome.seconds:.2f}s" if seconds else text
+
+
+def verdict(results, sides):
+    """`yes`, or what is wrong, for one program over all the sides that ran."""
+    program, native = results["program"], results["native"]
+    if native is None:
+        return "not run"
+    if program.compare != "transcript" and not good(program, native):
+        return "native fails"
+    wrong = [side for side in sides[1:] if not is_equal(results, side)]
+    if wrong:
+        return "NO: " + ",".join(wrong)
+    again = any(results[side].attempts > 1 for side in sides if results[side])
+    return "yes (2nd)" if again else "yes"
+
+
+def is_equal(results, side):
+    return equal(results["program"], results["native"], results[side], results.get("transcripts", {}).get(side))
+
+
+def row(results, sides):
+    program = results["program"]
+    remote = [results[side] for side in sides[1:] if results[side]]
+    kinds = ",".join(dict.fromkeys(outcome.transport for outcome in remote if outcome.transport))
+    cells = [cell(program, results[side]) for side in sides]
+    return [program.group[:5] + " " + results["label"], *cells, verdict(results, sides), kinds]
+
+
+def conformance_row(all_results, sides):
+    """All suites in one line, so that the table stays short."""
+    suites = [r for r in all_results if r["program"].group == "conformance"]
+    cells, out = [], []
+    for side in sides:
+        ran = [r[side] for r in suites if r[side]]
+        passed, skipped, failed = (sum(counts(o)[i] for o in ran) for i in range(3))
+        cells.append(f"{passed}/{passed + failed} {sum(o.seconds for o in ran):.1f}s")
+    same = sum(verdict(r, sides).startswith("yes") for r in suites)
+    kinds = ",".join(dict.fromkeys(r[s].transport for r in suites for s in sides[1:] if r[s] and r[s].transport))
+    out.append([f"conf. {len(suites)} suites, tests passed", *cells, f"{same}/{len(suites)} suites", kinds])
+    return out + [row(r, sides) for r in suites if not verdict(r, sides).startswith("yes")]
+
+
+def table(all_results, sides):
+    rows = [["program", *sides, "equal?", "transport"]]
+    if any(r["program"].group == "conformance" for r in all_results):
+        rows += conformance_row(all_results, sides)
+    rows += [row(r, sides) for r in all_results if r["program"].group != "conformance"]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return "\n".join(" ".join(text.ljust(width) for text, width in zip(r, widths)).rstrip() for r in rows)
+
+
+def summary(all_results, sides):
+    """One line per group: how many equal native, how many do not count because they fail natively."""
+    out = []
+    for group in dict.fromkeys(r["program"].group for r in all_results):
+        mine = [verdict(r, sides) for r in all_results if r["program"].group == group]
+        yes, bad = sum(v.startswith("yes") for v in mine), sum(v == "native fails" for v in mine)
+        idle = sum(v == "not run" for v in mine)
+        out.append(f"{group}: {yes} of {len(mine)} equal to native" + (f", {bad} fail natively" if bad else "") +
+                   (f", {idle} not run" if idle else ""))
+    return "\n".join(out)
+
+
+def differences(all_results, sides, most=40):
+    """One line for each different difference, capped, so that the table after it stays in view."""
+    found = {}
+    for results in all_results:
+        if results["native"] is None:
+            continue
+        if verdict(results, sides) == "native fails":
+            what = first_difference(results["program"], None, results["native"])
+            found.setdefault(what, []).append(f"{results['label']} [native]")
+        for side in sides[1:]:
+            if not is_equal(results, side):
+                what = first_difference(results["program"], results["native"], results[side],
+                                        results.get("transcripts", {}).get(side))
+                found.setdefault(what, []).append(f"{results['label']} [{side}]")
+    lines = []
+    for what, who in found.items():
+        names = ", ".join(who[:4]) + (f" and {len(who) - 4} more" if len(who) > 4 else "")
+        lines.append(f"{names}: {what}"[:300])
+    cut = len(lines) - most
+    return "\n".join(lines[:most] + ([f"... and {cut} more in results.json"] if cut > 0 else []))
+
+
+def as_json(run, all_results, sides):
+    programs = []
+    for results in all_results:
+        program = results["program"]
+        programs.append({
+            "group": program.group, "name": results["label"], "command": program.argv, "compare": program.compare,
+            "equal": verdict(results, sides),
+            **{side: (results[side].facts() | {"word": word(program, results[side])}) if results[side] else None
+               for side in sides}})
+    return json.dumps({"run": run, "programs": programs}, indent=1)
+
+
+def write(out, logs, run, all_results, sides, bench_text, final=False):
+    """Called after every group, so that a run which is cut short leaves what it had."""
+    (out / "results.json").write_text(as_json(run, all_results, sides))
+    text = summary(all_results, sides) + "\n\n" + table(all_results, sides) + "\n"
+    (out / "table.txt").write_text(bench_text + "\n" + text)
+    if final:
+        with tarfile.open(out / "logs.tar.gz", "w:gz", compresslevel=3) as tar:
+            tar.add(logs, "logs", filter=lambda info: info if info.size < 8_000_000 else None)
+    return text
