@@ -194,7 +194,10 @@ void Decoder::skip_cache_hints() {
   }
 }
 
-const Operand& Decoder::at(uint32_t i) const { return f_.operands[current_->first + i]; }
+const Operand& Decoder::at(uint32_t i) const {
+  static const Operand kMissing;
+  return i < current_->count ? f_.operands[current_->first + i] : kMissing;
+}
 
 bool Decoder::need(uint32_t low, uint32_t high) {
   if (count() >= low && count() <= high) return true;

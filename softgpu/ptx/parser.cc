@@ -171,6 +171,9 @@ bool Parser::parameter_list(Function& f, std::vector<const Variable*>& out) {
     Declaration d;
     if (!declaration_words(d)) return false;
     if (d.type == Type::kNone && !d.opaque) return fail("syntax error: parameter without type");
+    if (d.space != Space::kParam && (f.is_entry || d.space != Space::kReg || d.opaque))
+      return fail("syntax error: parameter that is not .param");
+    if (d.type == Type::kPred) return fail("predicates cannot be parameters");
     Variable& v = m_.variables.emplace_back();
     v.name = tok_.text, v.line = tok_.line, v.space = d.space,
     v.type = d.opaque ? Type::kB64 : d.type, v.vec = d.vec;
@@ -188,7 +191,7 @@ bool Parser::parameter_list(Function& f, std::vector<const Variable*>& out) {
       offset += v.bytes;
       if (offset > 65536) return fail("too many parameter bytes");
     } else if (v.space == Space::kReg) {
-      v.reg_base = add_register(f, v.type, 1);
+      v.reg_base = add_register(f, v.type, v.vec);
     } else if (!place(&f, v)) {
       return false;
     }

@@ -75,6 +75,15 @@ TEST(Parser, HostileTextIsBounded) {
             "");
   EXPECT_NE(error_of(std::string(kHeader) + ".global .b8 x[4000000000] = {1};"), "");
   EXPECT_EQ(error_of(in_kernel(".reg .b32 %big<1000000000>; mov.u32 %big999999999, 1; ret;")), "");
+  // Found by the fuzzer: a parameter that is a register, and instructions without operands.
+  EXPECT_NE(error_of(std::string(kHeader) + ".visible .entry k(.u64 in) { ret; }"), "");
+  EXPECT_NE(error_of(std::string(kHeader) + ".func f(.reg .pred p) { ret; }"), "");
+  for (const char* bare :
+       {"atom.global.add.u32;", "ld.u32;", "mma.sync;", "cvt.u32.u32;", "red.global.add.u32;"}) {
+    auto p = parse_program(in_kernel(bare), nullptr);
+    ASSERT_TRUE(p) << bare;
+    EXPECT_NE(p->decode(0), "") << bare;
+  }
   EXPECT_NE(error_of(std::string("\xFF\x00\x80", 3)), "");
 }
 
