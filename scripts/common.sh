@@ -61,7 +61,8 @@ run_ctest() {
   printf '  %-28s %4d s   ' "$name" $((SECONDS - began))
   python3 -B "$root/tools/test_results.py" brief "$name" "$results"
   if [ "$status" != 0 ]; then
-    grep -E '^ *[0-9]+ - |Failed|\*\*\*|FAILED|Error|error:' "$logs/$name.log" | tail -n 40 | sed 's/^/    /' || true
+    grep -E ': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)' "$logs/$name.log" |
+      cut -c1-160 | head -n 40 | sed 's/^/    /' || true
   fi
 }
 
