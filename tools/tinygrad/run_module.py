@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one of tinygrad's own test modules and writes one line per test: "passed|failed|skipped NAME", flushed at once.
+
+Called by scripts/tinygrad in a process per module, in the folder of tinygrad's source distribution. Each test has a time limit and
+then counts as failed; once the time of the whole module is over, the tests that are left are not run and not mentioned. A module that
+cannot be imported, because it wants something that is not installed, is one line "unavailable WHY".
+"""
+import importlib
+import signal
+import sys
+import time
+import unittest
+
+
+class Lines(unittest.TestResult):
+    def __init__(self, out, test_seconds, module_seconds):
+        super().__init__()
+        self.out, self.test_seconds, self.deadline, self.bad = out, test_seconds, time.monotonic() + module_seconds, False
+
+    def say(self, word, test, why=""):
+        print(word, test.id(), file=self.out, flush=True)
+        if why:
+            print(f"== {word} {test.id()}\n{why}", flush=True)
+
+    def startTest(self, test):
+        super().startTest(test)
+        if time.monotonic() > self.deadline:
+            self.stop()
+        self.bad = False
+        signal.alarm(self.test_seconds)
+
+    def stopTest(self, test):
+        signal.alarm(0)
+        super().stopTest(test)
+
+    def addSuccess(self, test):
+        self.say("passed", test)
+
+    def addSkip(self, test, reason):
+        self.say("skipped", test)
+
+    def addExpectedFailure(self, test, err):
+        self.say("skipped", test)
+
+    def addUnexpectedSuccess(self, test):
+        self.say("passed", test)
+
+    def addFailure(self, test, err):
+        self.say("failed", test, self._exc_info_to_string(err, test))
+
+    addError = addFailure
+
+    def addSubTest(self, test, subtest, err):
+        if err is not None and not self.bad:  # one line per test, whatever it has inside
+            self.bad = True
+            self.say("failed", test, self._exc_info_to_string(err, test))
+
+
+def late(number, frame):
+    raise TimeoutError("this test took too long")
+
+
+def main():
+    module, out, test_seconds, module_seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    signal.signal(signal.SIGALRM, late)
+    sys.path.insert(0, "")
+    with open(out, "w", encoding="utf-8") as lines:
+        try:
+            importlib.import_module(f"test.{module}")
+        except ImportError as error:
+            print("unavailable", error, file=lines)
+            return
+        suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{module}")
+        suite.run(Lines(lines, test_seconds, module_seconds))
+
+
+main()
