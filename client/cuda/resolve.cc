@@ -40,6 +40,7 @@ CUresult refused(uint16_t entry, const char* reason) {
   if (g_refused[entry].fetch_add(1) == 0) {
     log(LogLevel::kError, "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` lists every call)",
         entry < kEntryCount ? kEntries[entry].name : "a graphics call", reason);
+    // structure: allow abort: tests ask for it, programs never
     if (getenv("TENDRIL_FATAL_UNSUPPORTED") != nullptr) abort();
   }
   return CUDA_ERROR_NOT_SUPPORTED;
