@@ -56,6 +56,7 @@ T mul(T a, T b, int mode) {
   return q == 0 || r == 0 ? std::copysign(r, std::signbit(a) != std::signbit(b) ? T(-1) : T(1)) : r;
 }
 
+// structure: table
 template <class T>
 void arithmetic(std::vector<OpCase>& v, const std::string& t) {
   for (int m = 0; m < 4; ++m) {

@@ -173,7 +173,7 @@ u32 prmt(u32 a, u32 b, u32 c) {
   return r;
 }
 
-void words(std::vector<OpCase>& v) {
+void words(std::vector<OpCase>& v) {  // structure: table
   v.push_back(op<i32(i32, i32)>("add.sat.s32",
                                 [](i32 a, i32 b) { return clamp(static_cast<i64>(a) + b); }));
   v.push_back(op<i32(i32, i32)>("sub.sat.s32",
