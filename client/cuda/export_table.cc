@@ -9,6 +9,7 @@
 #include "client/cuda/bodies.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/self_test_answer.h"
+#include "client/cuda/stats.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -27,6 +28,7 @@ const void* g_tools_context[kToolsContextWords];
 const void* g_tools_module[kToolsModuleWords];
 
 CUresult unknown_slot() {
+  stats_trace("private: unknown slot", CUDA_ERROR_NOT_SUPPORTED);
   log_once(LogLevel::kWarning, "a library used a private function of the driver that Tendril does not know; it gets CUDA_ERROR_NOT_SUPPORTED");
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -61,12 +63,13 @@ void small_buffer(void** buffer, size_t* size) {
   *buffer = g_buffer_small;
   *size = 14;
 }
-void notice() {}
+void notice() { stats_trace("private: notice", 0); }
 
 CUresult tools_current_context(CUcontext* context) {
   Context* c = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = c != nullptr ? handle_cast<CUcontext>(c) : nullptr;
+  stats_trace("private: current context", 0);
   return CUDA_SUCCESS;
 }
 
@@ -104,16 +107,19 @@ CUresult tools_context_id(CUcontext context, uint64_t* id) {
   unsigned long long value = 0;
   const CUresult result = cuCtxGetId(context, &value);
   if (id != nullptr) *id = value;
+  stats_trace("private: context id", result);
   return result;
 }
 CUresult tools_stream_object(CUcontext, CUstream stream, void** object) {
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  stats_trace("private: stream object", 0);
   *object = stream;  // only ever handed back to tools_stream_property
   return CUDA_SUCCESS;
 }
 CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *value = 0;
+  stats_trace("private: stream property", 0);
   return CUDA_SUCCESS;
 }
 
@@ -121,6 +127,7 @@ using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 
 // Calls the visitor for every function of a module; answers how many there are.
 int tools_module_functions(CUcontext, CUmodule module, FunctionVisitor visit, void* user) {
+  stats_trace("private: functions of a module", 0);
   unsigned count = 0;
   if (cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS || count == 0) return 0;
   std::vector<CUfunction> functions(count);

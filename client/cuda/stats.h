@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-call counters of the client library. Off unless TENDRIL_STATS is set: then each entry counts its calls and the time spent in
+// Per-call counters and the call trace of the client library. Off unless TENDRIL_STATS or TENDRIL_TRACE is set. With TENDRIL_STATS then each entry counts its calls and the time spent in
 // it, and a table goes to stderr at exit (or to the file that TENDRIL_STATS names). Off costs one load and one branch a call.
 #pragma once
 
@@ -13,7 +13,9 @@ namespace tendril::client::cuda {
 extern std::atomic<bool> g_stats_on;
 
 uint64_t stats_now_ns();
-void stats_count(uint16_t entry, uint64_t begun_ns);
+void stats_count(uint16_t entry, uint64_t begun_ns, int result);
+// One line of the trace: calls that are no exported entry name themselves.
+void stats_trace(const char* what, int result);
 // Reads TENDRIL_STATS; called once from cuInit.
 void stats_start();
 // Prints; called by the exit handler and from tests.
@@ -26,7 +28,7 @@ class Count {
   }
   template <typename T>
   T done(T result) {
-    if (__builtin_expect(begun_ns_ != 0, 0)) stats_count(entry_, begun_ns_);
+    if (__builtin_expect(begun_ns_ != 0, 0)) stats_count(entry_, begun_ns_, static_cast<int>(result));
     return result;
   }
 
