@@ -47,11 +47,13 @@ def round_trips(sides, program):
         few = run(side, f"trips-{FEW}", [program, str(FEW)], stats=True)
         many = run(side, f"trips-{MANY}", [program, str(MANY)], stats=True)
         for count, outcome in ((FEW, few), (MANY, many)):
-            lines.append(f"  {name + ' over ' + (outcome.transport or '?'):32}{count:12}{outcome.calls:12}{outcome.round_trips:12}")
+            who = f"{name} over {outcome.transport or '?'}"
+            lines.append(f"  {who:32}{count:12}{outcome.calls:12}{outcome.round_trips:12}")
         if few.status == 0 and many.status == 0 and few.transport and many.transport:
             growth = (many.round_trips - few.round_trips) / (MANY - FEW)
             facts[name] = growth
-            lines.append(f"  {'':32}{growth:.5f} round trips per launch: {'does not grow' if growth < 0.001 else 'GROWS'}")
+            says = "does not grow" if growth < 0.001 else "GROWS"
+            lines.append(f"  {'':32}{growth:.5f} round trips per launch: {says}")
         else:
             lines.append(f"  {'':32}no answer: exit {few.status} and {many.status}")
     return lines, facts

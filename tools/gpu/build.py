@@ -57,7 +57,8 @@ def nvcc(arguments, cwd, log):
     command = [str(toolkit() / "bin/nvcc"), *arguments]
     done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
     with open(log, "a") as file:
-        file.write(" ".join(command) + "\n" + done.stdout + ("" if done.returncode == 0 else f"status {done.returncode}\n"))
+        ended = "" if done.returncode == 0 else f"status {done.returncode}\n"
+        file.write(" ".join(command) + "\n" + done.stdout + ended)
     return done.returncode == 0
 
 
@@ -141,7 +142,7 @@ def wanted(here, tree, built, groups, afresh):
     jobs = []
     if {"runtime", "libraries", "bench"} & set(groups):
         (built / "programs").mkdir(parents=True, exist_ok=True)
-        for source in sorted([*(here / "programs").glob("*.cu"), *(here / "programs").glob("*.cc")]):
+        for source in sorted((here / "programs").glob("*.cu")):
             target = built / "programs" / source.stem
             if afresh or not target.exists():
                 jobs.append((source.stem, lambda logs, s=source, t=target: build_program(s, t, logs)))

@@ -92,8 +92,9 @@ def conformance_suites(binary, env):
     """One program per suite, as tests/conformance/run_suites.sh does it."""
     listed = subprocess.run([binary, "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=120)
     suites = re.findall(r"^(\S+)\.$", listed.stdout, re.M)
-    return [Program("conformance", suite, ["{bin}/tendril_conformance", f"--gtest_filter={suite}.*"], compare="transcript",
-                    env={"TENDRIL_CONFORMANCE_TRANSCRIPT": f"{{side}}/{suite.replace('/', '_')}.transcript"})
+    transcript = lambda suite: f"{{side}}/{suite.replace('/', '_')}.transcript"
+    return [Program("conformance", suite, ["{bin}/tendril_conformance", f"--gtest_filter={suite}.*"],
+                    compare="transcript", env={"TENDRIL_CONFORMANCE_TRANSCRIPT": transcript(suite)})
             for suite in suites]
 
 

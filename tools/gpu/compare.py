@@ -49,18 +49,31 @@ def first_difference(program, native, remote, transcripts=None):
         return "not run"
     if remote.timed_out:
         return "hang; last words: " + last_line(remote)
-    if transcripts and transcripts[0] != transcripts[1]:
-        ours, theirs = transcripts[1], transcripts[0]
-    elif program.compare == "stdout" and remote.status == 0:
-        ours, theirs = without_times(remote.stdout), without_times(native.stdout if native else "")
-    else:
-        return last_line(remote)
+    if program.compare == "transcript":
+        return failed_tests(native, remote) + first_line(*(transcripts or ([], [])))
+    if program.compare == "stdout" and remote.status == 0 and native:
+        return first_line(without_times(native.stdout), without_times(remote.stdout)) or last_line(remote)
+    return last_line(remote)
+
+
+def first_line(theirs, ours):
+    """The first line in which the remote run differs."""
     for index in range(max(len(ours), len(theirs))):
         a = theirs[index] if index < len(theirs) else "(end)"
         b = ours[index] if index < len(ours) else "(end)"
         if a != b:
             return f"line {index + 1}: native '{a[:90]}', remote '{b[:90]}'"
-    return last_line(remote)
+    return ""
+
+
+def failed_tests(native, remote):
+    """Tests that fail remotely and not natively; or how the suite's process ended."""
+    names = lambda outcome: re.findall(r"^\[  FAILED  \] \w+[./](\S+) \(", outcome.stdout, re.M) if outcome else []
+    ours = [name for name in names(remote) if name not in names(native)]
+    natively = names(native)
+    return ((f"{len(ours)} fail remotely: {' '.join(ours)}; " if ours else "") +
+            (f"{len(natively)} fail natively: {' '.join(natively)}; " if natively else "") +
+            (f"exit {remote.status}, {last_line(remote)}; " if remote.status not in (0, 1) else ""))
 
 
 def last_line(outcome):

@@ -31,11 +31,12 @@ ROOT = HERE.parent.parent
 
 def options():
     parser = argparse.ArgumentParser(prog="run_all")
-    parser.add_argument("--only", default=",".join(catalog.GROUPS), help="groups, comma separated: " + ",".join(catalog.GROUPS))
-    parser.add_argument("--match", default="", help="only programs whose name holds one of these words, comma separated")
+    everything = ",".join(catalog.GROUPS)
+    parser.add_argument("--only", default=everything, help="groups, comma separated: " + everything)
+    parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--sides", default="native,tcp,shm")
-    parser.add_argument("--limit", type=float, default=60, help="seconds for a program, unless the catalog says otherwise")
-    parser.add_argument("--budget", type=float, default=500, help="seconds in all; what has not begun by then is not run")
+    parser.add_argument("--limit", type=float, default=60, help="seconds for a program")
+    parser.add_argument("--budget", type=float, default=500, help="seconds in all")
     parser.add_argument("--serial", action="store_true", help="one side at a time, for times that nothing disturbs")
     parser.add_argument("--no-retry", action="store_true", help="do not repeat a program that differs")
     parser.add_argument("--no-stats", action="store_true", help="leave TENDRIL_STATS off (no transport column)")
@@ -104,10 +105,12 @@ class Run:
             if name == "native":
                 self.sides[name] = side_room.Side(name, self.work, self.logs, env)
                 continue
-            server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, self.args.serve.split())
+            more = self.args.serve.split()
+            server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, more)
             begun = time.monotonic()
             started = server.ensure()
-            self.say(f"server for {name}: " + (f"{server.address()}, ready after {time.monotonic() - begun:.1f} s" if started
+            took = time.monotonic() - begun
+            self.say(f"server for {name}: " + (f"{server.address()}, ready after {took:.1f} s" if started
                                                else "DOES NOT START: " + tail(server.log)))
             self.servers.append(server)
             transport = "tcp" if name == "tcp" else "auto"
@@ -116,8 +119,9 @@ class Run:
     def describe_machine(self):
         ask = "name,driver_version,memory.total"
         try:
-            gpu = subprocess.run(["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"], capture_output=True, text=True,
-                                 timeout=30).stdout.strip()
+            asked = subprocess.run(["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"], capture_output=True,
+                                   text=True, timeout=30)
+            gpu = asked.stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             gpu = "no nvidia-smi"
         commit = self.binaries / "commit"
@@ -167,8 +171,8 @@ class Run:
             pathlib.Path(transcript).unlink(missing_ok=True)
         limit = min(program.limit_s or self.args.limit, max(5, self.left()))
         before = results[name]
-        outcome = side.run(f"{program.group}-{results['label']}", [self.expanded(word) for word in program.argv], program.env,
-                           cwd, limit, not self.args.no_stats)
+        argv = [self.expanded(word) for word in program.argv]
+        outcome = side.run(f"{program.group}-{results['label']}", argv, program.env, cwd, limit, not self.args.no_stats)
         outcome.attempts = before.attempts + 1 if before else 1
         results[name] = outcome
         if transcript and os.path.exists(transcript):
@@ -187,7 +191,8 @@ class Run:
             for results, name in itertools.product(group, self.args.sides):
                 self.run_on(results, name)
         else:
-            lanes = [threading.Thread(target=lambda n=name: [self.run_on(r, n) for r in group]) for name in self.args.sides]
+            work = lambda name: [self.run_on(results, name) for results in group]
+            lanes = [threading.Thread(target=work, args=(name,)) for name in self.args.sides]
             for lane in lanes:
                 lane.start()
             for lane in lanes:
@@ -197,15 +202,17 @@ class Run:
             self.repeat_differing(group)
 
     def repeat_differing(self, group):
-        """Three programs shared the GPU: what differs gets one try alone, unless it hung."""
-        for results in group:
-            for name in self.args.sides[1:]:
-                remote, native = results[name], results["native"]
-                if not native or not remote or remote.timed_out or report.is_equal(results, name) or self.left() < 60:
-                    continue
-                if results["program"].compare == "transcript":
-                    self.run_on(results, "native")
-                self.run_on(results, name)
+        """Three programs shared the GPU: what differs gets one try alone, unless that would take long."""
+        until = time.monotonic() + min(60, self.left() / 6)
+        for results, name in itertools.product(group, self.args.sides[1:]):
+            remote, native = results[name], results["native"]
+            if not native or not remote or remote.seconds > 10 or report.is_equal(results, name):
+                continue
+            if time.monotonic() > until:
+                break
+            if results["program"].compare == "transcript":
+                self.run_on(results, "native")
+            self.run_on(results, name)
         self.pair_transcripts(group)
 
     def run_programs(self):
@@ -213,7 +220,8 @@ class Run:
         for program in self.programs():
             seen[program.name] = seen.get(program.name, 0) + 1
             label = program.name if seen[program.name] == 1 else f"{program.name} ({seen[program.name]})"
-            self.results.append({"program": program, "label": label, "lines": {}, **{name: None for name in report.SIDES}})
+            empty = {name: None for name in report.SIDES}
+            self.results.append({"program": program, "label": label, "lines": {}, **empty})
         for group in self.args.only:
             mine = [r for r in self.results if r["program"].group == group]
             if mine:
@@ -235,7 +243,8 @@ class Run:
             print(f"---- end of the log of the {server.name} server ({server.deaths} deaths):\n{tail(server.log, 5)}")
         if self.bench_text:
             print("\n==== measurements\n" + self.bench_text)
-        print(f"\n==== {self.facts['gpu']}, commit {self.facts['commit']}, {self.facts['seconds']} s, results in {self.out}\n" + text)
+        head = f"{self.facts.get('gpu')}, commit {self.facts.get('commit')}, {self.facts['seconds']} s"
+        print(f"\n==== {head}, results in {self.out}\n{text}")
         shutil.rmtree(self.work, ignore_errors=True)
 
     def go(self):

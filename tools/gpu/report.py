@@ -71,8 +71,11 @@ def summary(all_results, sides):
         mine = [verdict(r, sides) for r in all_results if r["program"].group == group]
         yes, bad = sum(v.startswith("yes") for v in mine), sum(v == "native fails" for v in mine)
         idle = sum(v == "not run" for v in mine)
-        out.append(f"{group}: {yes} of {len(mine)} equal to native" + (f", {bad} fail natively" if bad else "") +
-                   (f", {idle} not run" if idle else ""))
+        own = sum(verdict(r, sides).startswith("yes") and bool(r["program"].pattern) for r in all_results
+                  if r["program"].group == group)
+        out.append(f"{group}: {yes} of {len(mine)} equal to native" +
+                   (f", {own} by their own pass text, {yes - own} by exit status" if group == "samples" else "") +
+                   (f", {bad} fail natively" if bad else "") + (f", {idle} not run" if idle else ""))
     return "\n".join(out)
 
 
@@ -93,7 +96,7 @@ def differences(all_results, sides, most=40):
     lines = []
     for what, who in found.items():
         names = ", ".join(who[:4]) + (f" and {len(who) - 4} more" if len(who) > 4 else "")
-        lines.append(f"{names}: {what}"[:300])
+        lines.append(f"{names}: {what}"[:420])
     cut = len(lines) - most
     return "\n".join(lines[:most] + ([f"... and {cut} more in results.json"] if cut > 0 else []))
 

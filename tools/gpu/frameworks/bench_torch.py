@@ -32,7 +32,8 @@ say("38 MB DtoH pinned", measured(lambda: pinned.copy_(device, non_blocking=True
 x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
 say("4096 bf16 matmul", measured(lambda: x @ x, 50) * 1e6, "us")
 
-layers = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh()) for _ in range(8)]).cuda()
+layers = [torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh()) for _ in range(8)]
+layers = torch.nn.Sequential(*layers).cuda()
 small = torch.randn(64, 512, device="cuda")
 with torch.no_grad():
     measured(lambda: layers(small), 3)

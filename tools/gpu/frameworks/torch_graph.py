@@ -3,7 +3,8 @@
 import torch
 
 torch.manual_seed(5)
-layers = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh()) for _ in range(8)]).cuda()
+layers = [torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.Tanh()) for _ in range(8)]
+layers = torch.nn.Sequential(*layers).cuda()
 x = torch.randn(64, 512, device="cuda")
 side = torch.cuda.Stream()
 side.wait_stream(torch.cuda.current_stream())

@@ -12,13 +12,13 @@
 #include <vector>
 
 // `call` gives 0 when it worked, as the CUDA libraries do.
-#define CHECK(call)                                                             \
-  do {                                                                          \
-    const int check_code = static_cast<int>(call);                              \
-    if (check_code != 0) {                                                      \
+#define CHECK(call)                                                              \
+  do {                                                                           \
+    const int check_code = static_cast<int>(call);                               \
+    if (check_code != 0) {                                                       \
       std::printf("%s: code %d (line %d)\nFAIL\n", #call, check_code, __LINE__); \
-      std::exit(1);                                                             \
-    }                                                                           \
+      std::exit(1);                                                              \
+    }                                                                            \
   } while (0)
 
 inline int finish(bool good) {

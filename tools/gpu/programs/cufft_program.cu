@@ -12,7 +12,8 @@ bool there_and_back(int n, int batch, cudaStream_t stream) {
   Numbers numbers(n);
   const size_t count = static_cast<size_t>(n) * batch;
   std::vector<cufftComplex> in(count), spectrum(count), out(count);
-  for (auto& value : in) value = {static_cast<float>(numbers.next()), static_cast<float>(numbers.next())};
+  for (auto& value : in)
+    value = {static_cast<float>(numbers.next()), static_cast<float>(numbers.next())};
   cufftComplex* data;
   CHECK(cudaMalloc(&data, count * sizeof *data));
   cufftHandle plan;
@@ -20,13 +21,15 @@ bool there_and_back(int n, int batch, cudaStream_t stream) {
   CHECK(cufftSetStream(plan, stream));
   CHECK(cudaMemcpyAsync(data, in.data(), count * sizeof *data, cudaMemcpyHostToDevice, stream));
   CHECK(cufftExecC2C(plan, data, data, CUFFT_FORWARD));
-  CHECK(cudaMemcpyAsync(spectrum.data(), data, count * sizeof *data, cudaMemcpyDeviceToHost, stream));
+  CHECK(
+      cudaMemcpyAsync(spectrum.data(), data, count * sizeof *data, cudaMemcpyDeviceToHost, stream));
   CHECK(cufftExecC2C(plan, data, data, CUFFT_INVERSE));
   CHECK(cudaMemcpyAsync(out.data(), data, count * sizeof *data, cudaMemcpyDeviceToHost, stream));
   CHECK(cudaStreamSynchronize(stream));
   double worst = 0;
   for (size_t i = 0; i < count; i++)
-    worst = std::fmax(worst, std::fmax(std::fabs(out[i].x / n - in[i].x), std::fabs(out[i].y / n - in[i].y)));
+    worst = std::fmax(
+        worst, std::fmax(std::fabs(out[i].x / n - in[i].x), std::fabs(out[i].y / n - in[i].y)));
   const bool good = worst < 1e-4;
   std::printf("%d x %d: checksum %016llx, %s\n", batch, n,
               static_cast<unsigned long long>(checksum(spectrum)), good ? "right" : "WRONG");

@@ -8,7 +8,8 @@
 int main() {
   const int n = 512;
   Numbers numbers(23);
-  std::vector<double> a = numbers.many<double>(static_cast<size_t>(n) * n), b = numbers.many<double>(n);
+  std::vector<double> a = numbers.many<double>(static_cast<size_t>(n) * n),
+                      b = numbers.many<double>(n);
   for (int i = 0; i < n; i++) a[i + static_cast<size_t>(i) * n] += n;
   std::vector<double> x(n);
   double *da, *db, *work;

@@ -22,8 +22,8 @@ T* upload(const std::vector<T>& data) {
 
 // Column-major a (n x n) times b; `pick` elements against the host.
 template <typename T, typename Out>
-bool close_enough(const std::vector<T>& a, const std::vector<T>& b, const std::vector<Out>& c, int n,
-                  double tolerance) {
+bool close_enough(const std::vector<T>& a, const std::vector<T>& b, const std::vector<Out>& c,
+                  int n, double tolerance) {
   Numbers numbers(17);
   bool good = true;
   for (int pick = 0; pick < 64; pick++) {
@@ -44,8 +44,10 @@ bool multiply(const char* what, int n, cudaDataType_t type, cudaDataType_t out_t
               cublasComputeType_t compute, const void* one, const void* zero, double tolerance) {
   Numbers numbers(n);
   std::vector<T> a, b;
-  for (double value : numbers.many<double>(static_cast<size_t>(n) * n)) a.push_back(T(float(value)));
-  for (double value : numbers.many<double>(static_cast<size_t>(n) * n)) b.push_back(T(float(value)));
+  for (double value : numbers.many<double>(static_cast<size_t>(n) * n))
+    a.push_back(T(float(value)));
+  for (double value : numbers.many<double>(static_cast<size_t>(n) * n))
+    b.push_back(T(float(value)));
   std::vector<Out> c(static_cast<size_t>(n) * n);
   T *da = upload(a), *db = upload(b);
   Out* dc = upload(c);
@@ -65,15 +67,16 @@ bool batched() {
   const int n = 64, batch = 100;
   Numbers numbers(5);
   const size_t each = static_cast<size_t>(n) * n;
-  const std::vector<float> a = numbers.many<float>(each * batch), b = numbers.many<float>(each * batch);
+  const std::vector<float> a = numbers.many<float>(each * batch),
+                           b = numbers.many<float>(each * batch);
   std::vector<float> c(each * batch);
   float *da = upload(a), *db = upload(b), *dc = upload(c);
   const float one = 1, zero = 0;
   cudaStream_t stream;
   CHECK(cudaStreamCreate(&stream));
   CHECK(cublasSetStream(handle, stream));
-  CHECK(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_T, n, n, n, &one, da, n, each, db, n,
-                                  each, &zero, dc, n, each, batch));
+  CHECK(cublasSgemmStridedBatched(handle, CUBLAS_OP_N, CUBLAS_OP_T, n, n, n, &one, da, n, each, db,
+                                  n, each, &zero, dc, n, each, batch));
   CHECK(cudaMemcpyAsync(c.data(), dc, c.size() * 4, cudaMemcpyDeviceToHost, stream));
   CHECK(cudaStreamSynchronize(stream));
   std::printf("batched: checksum %016llx\n", static_cast<unsigned long long>(checksum(c)));
@@ -88,10 +91,10 @@ int main() {
   const double done = 1, dzero = 0;
   bool good = true;
   for (int n : {256, 1024, 2048}) {
-    good &= multiply<float, float>("sgemm", n, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, &one, &zero,
-                                   1e-4);
-    good &= multiply<__nv_bfloat16, float>("bf16 gemm", n, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F,
-                                           &one, &zero, 1e-3);
+    good &= multiply<float, float>("sgemm", n, CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F, &one,
+                                   &zero, 1e-4);
+    good &= multiply<__nv_bfloat16, float>("bf16 gemm", n, CUDA_R_16BF, CUDA_R_32F,
+                                           CUBLAS_COMPUTE_32F, &one, &zero, 1e-3);
   }
   good &= multiply<double, double>("dgemm", 512, CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, &done,
                                    &dzero, 1e-4);
