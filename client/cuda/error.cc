@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names and texts of results. Names are the enumerators of the ABI; texts are the driver's own, asked once per code while a server is
-// attached, and the enumerator in plain words before that.
+// attached, those of result_texts.h before that, and the enumerator in plain words for codes that are not there.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
+#include "client/cuda/result_texts.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -37,6 +38,13 @@ const char* plain_words(const char* name) {
   return words != nullptr ? words : from;
 }
 
+const char* own_text(CUresult error, const char* name) {
+  for (const ResultText& row : kResultTexts) {
+    if (row.code == error) return row.text;
+  }
+  return plain_words(name);
+}
+
 const char* ask(CUresult error) {
   Process* p = process();
   if (p == nullptr || p->sessions.empty()) return nullptr;
@@ -65,7 +73,7 @@ CUresult cuGetErrorString(CUresult error, const char** pStr) {
   if (text == nullptr) {
     text = ask(error);
     const bool final_word = text != nullptr;
-    if (!final_word) text = plain_words(kNames[i].name);
+    if (!final_word) text = own_text(error, kNames[i].name);
     const char* expected = nullptr;
     if (!g_texts[i].compare_exchange_strong(expected, text)) text = expected;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
 
 #include "client/cuda/bodies.h"
 
@@ -34,9 +35,9 @@ class Forward {
   uint32_t device(CUdevice ordinal);
   template <typename T>
   wire::Array<uint64_t> handles(Kind kind, const T* values, uint64_t count) {
-    ids_.resize(count);
-    for (uint64_t i = 0; i < count; ++i) ids_[i] = use(kind, handle_value(values[i]));
-    return {ids_.data(), count};
+    std::vector<uint64_t>& ids = ids_.emplace_back(count);
+    for (uint64_t i = 0; i < count; ++i) ids[i] = use(kind, handle_value(values[i]));
+    return {ids.data(), count};
   }
   template <typename T>
   wire::Array<T> images(const T* values, uint64_t count) { return {values, count}; }
@@ -94,7 +95,7 @@ class Forward {
   Session* session_ = nullptr;
   Object* minted_ = nullptr;
   Kind minted_kind_ = Kind::kNone;
-  std::vector<uint64_t> ids_;
+  std::deque<std::vector<uint64_t>> ids_;  // of each array of handles
 };
 
 }  // namespace tendril::client::cuda

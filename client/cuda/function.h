@@ -11,5 +11,7 @@ namespace tendril::client::cuda {
 uint64_t function_wire_id(Function* function, Session* session, CUresult* error);
 // Cached occupancy answers of a function whose attributes changed.
 void forget_occupancy(Function* function);
+// The buffer with all parameters of a launch by `extra`, or false when the list is malformed.
+bool extra_buffer(void** extra, const void** buffer, size_t* bytes);
 
 }  // namespace tendril::client::cuda

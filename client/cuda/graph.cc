@@ -85,6 +85,7 @@ CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<
     if (k.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     memcpy(packed->data() + info->offsets[i], k.params[i], info->sizes[i]);
   }
+  map_pinned(c, packed->data(), packed->size());
   return CUDA_SUCCESS;
 }
 

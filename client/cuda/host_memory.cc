@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous copies with it are
 // asynchronous. It gets a mirror in the worker only when the program asks for its device address or for managed memory.
+#include <string.h>
 #include <sys/mman.h>
 
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
+
+std::atomic<uint32_t> g_pinned_ranges{0};
+
 namespace {
 
 // Where memory that a GPU may address is put: a part of the address space that neither drivers nor allocators use, so that the worker
@@ -55,14 +59,36 @@ CUresult host_range(void* p, Range* range) {
   return CUDA_SUCCESS;
 }
 
+// From now on kernels reach the range. Where the server cannot have the address they get a fault, and copies go on working.
+CUresult map_range(Context* c, const Range& range) {
+  if (range.mirrored) return CUDA_SUCCESS;
+  TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
+  process()->ranges.mark_mirrored(range.base);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
+  for (uint64_t at = 0; at + 8 <= bytes; at += 8) {
+    uint64_t value;
+    memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
+    Range range;
+    if (value - kWindowBase >= kWindowBytes || !process()->ranges.find(value, &range)) continue;
+    if (range.host()) (void)map_range(c, range);
+  }
+}
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(pp, bytesize, Flags, RangeKind::kPinned, c);
+  TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
+  g_pinned_ranges.fetch_add(1);
+  Range range;
+  if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 && host_range(*pp, &range) == CUDA_SUCCESS) (void)map_range(c, range);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
@@ -80,6 +106,7 @@ CUresult cuMemFreeHost(void* p) {
   forget_reads_of(range.context);
   mirror_forget(range.context, range.base);
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
+  g_pinned_ranges.fetch_sub(1);
   munmap(p, range.bytes);
   return CUDA_SUCCESS;
 }
@@ -99,7 +126,9 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   range.session = c->session;
   range.flags = Flags;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
-  return process()->ranges.insert(range) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if ((Flags & CU_MEMHOSTREGISTER_DEVICEMAP) != 0) (void)map_range(c, range);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostUnregister(void* p) {
@@ -126,10 +155,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   TENDRIL_TRY(host_range(p, &range));
-  if (!range.mirrored) {
-    TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
-    process()->ranges.mark_mirrored(range.base);
-  }
+  TENDRIL_TRY(map_range(c, range));
   *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
   return CUDA_SUCCESS;
 }

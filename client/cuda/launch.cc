@@ -5,6 +5,7 @@
 
 #include "client/cuda/capture.h"
 #include "client/cuda/function.h"
+#include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
@@ -143,6 +144,8 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
     if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
   if (__builtin_expect(g.words[7] != 0, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
+  if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
+  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i) map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
   mirror_before_work(t.context->session, t.context);
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;

@@ -12,6 +12,14 @@ CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& 
                          uint64_t* pitch);
 CUresult free_managed(const Range& range);
 
+// Unified addressing: kernels may be given the address of any pinned memory. A launch looks for such addresses among its parameters
+// while there is pinned memory, and has the memory mirrored.
+extern std::atomic<uint32_t> g_pinned_ranges;
+void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes);
+inline void map_pinned(Context* c, const void* parameters, uint64_t bytes) {
+  if (__builtin_expect(g_pinned_ranges.load(std::memory_order_relaxed) != 0, 0)) map_pinned_slow(c, parameters, bytes);
+}
+
 // One linear copy between any two places; `stream` null with `async` false: the call is synchronous on the legacy stream.
 struct CopyStream {
   Stream* stream = nullptr;  // null: the legacy stream

@@ -9,7 +9,7 @@ namespace tendril::worker::cuda {
 CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent) {
   auto request = std::make_unique<Request>(Request{this, token});
   if (persistent) {  // part of a graph: it may run any number of times, and lives as long as the worker
-    return driver->cuLaunchHostFunc(stream, run, request.release());
+    return driver->cuLaunchHostFunc(stream, run, lasting(token));
   }
   const CUresult result = driver->cuLaunchHostFunc(stream, [](void* data) {
     std::unique_ptr<Request> mine(static_cast<Request*>(data));
@@ -22,6 +22,30 @@ CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token,
 void Callbacks::run(void* data) {
   Request* request = static_cast<Request*>(data);
   request->owner->ask_and_sleep(request->token);
+}
+
+void Callbacks::destroyed(void* data) {
+  Request* request = static_cast<Request*>(data);
+  Callbacks* all = request->owner;
+  const uint64_t words[2] = {request->token, 0};  // no invocation: nobody waits
+  pthread_mutex_lock(&all->mutex_);
+  all->destroyed_.push_back(request->object);
+  all->any_destroyed_.store(true, std::memory_order_release);
+  const bool tell = !all->ended_ && request->token != 0;
+  pthread_mutex_unlock(&all->mutex_);
+  delete request;
+  if (!tell) return;
+  all->service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
+  all->service_->flush();
+}
+
+std::vector<uint64_t> Callbacks::take_destroyed() {
+  pthread_mutex_lock(&mutex_);
+  std::vector<uint64_t> ids;
+  ids.swap(destroyed_);
+  any_destroyed_.store(false, std::memory_order_release);
+  pthread_mutex_unlock(&mutex_);
+  return ids;
 }
 
 void Callbacks::ask_and_sleep(uint64_t token) {

@@ -5,9 +5,11 @@
 
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <vector>
 
 #include "gpu/driver.h"
 #include "session/service.h"
@@ -25,8 +27,16 @@ class Callbacks {
   struct Request {
     Callbacks* owner;
     uint64_t token;
+    uint64_t object = 0;  // of a destructor: the user object's id
   };
   static void run(void* request);
+  // The destructor of a user object: tells the client and does not wait. Any thread, the executor's among them.
+  static void destroyed(void* request);
+  // A request that graphs may keep: lives as long as the worker.
+  Request* lasting(uint64_t token) { return new Request{this, token}; }
+  // Ids of user objects that the driver has destroyed since the last call. Executor thread.
+  std::vector<uint64_t> take_destroyed();
+  bool any_destroyed() const { return any_destroyed_.load(std::memory_order_acquire); }
 
  private:
   void ask_and_sleep(uint64_t token);
@@ -36,6 +46,8 @@ class Callbacks {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
   std::set<uint64_t> waiting_;
+  std::vector<uint64_t> destroyed_;
+  std::atomic<bool> any_destroyed_{false};
   bool ended_ = false;
 };
 

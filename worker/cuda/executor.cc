@@ -54,6 +54,9 @@ int Executor::run() {
     scratch_bytes_ = 0;
     answered_elsewhere_ = false;
     always_has_body_ = false;
+    if (callbacks_->any_destroyed()) {
+      for (uint64_t object : callbacks_->take_destroyed()) objects_.unbind(Kind::kUserObject, object);
+    }
     if (!enter_context(*call)) continue;
     if (!dispatch(*this, *call)) {
       service_->end((std::string("malformed or unknown call ") + op_name(call->opcode) + " (" + std::to_string(call->opcode) + ", " +
