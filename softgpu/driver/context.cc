@@ -144,6 +144,25 @@ TokenPtr Context::submit(const StreamPtr& stream, Op op, bool inline_ok) {
   return stream->queue->push(std::move(op));
 }
 
+void Context::add_pending(bool every_stream, std::vector<TokenPtr>* after) {
+  for (const StreamPtr& stream : streams())
+    if (every_stream || stream->blocking())
+      if (TokenPtr last = stream->queue->last()) after->push_back(std::move(last));
+}
+
+void Context::follow(const TokenPtr& token, bool every_stream) {
+  auto wait_for_token = [&](const StreamPtr& stream) {
+    stream->queue->push({.run = [] {}, .after = {token}, .token = nullptr});
+  };
+  StreamPtr legacy = legacy_stream();
+  std::lock_guard guard(order_);
+  if (token->done()) return;
+  wait_for_token(legacy);  // which blocking streams wait for
+  if (!every_stream) return;
+  for (const StreamPtr& stream : streams_)
+    if (!stream->blocking()) wait_for_token(stream);
+}
+
 bool Context::idle() {
   for (const StreamPtr& stream : streams())
     if (!stream->queue->idle()) return false;

@@ -3,6 +3,7 @@
 
 #include "softgpu/driver/copy.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "softgpu/driver/array.h"
@@ -114,6 +115,23 @@ CUresult take_array(CUmemorytype type, CUarray handle, ArrayPtr* out) {
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+// The contexts that a copy in a legacy stream is ordered against. Empty when it is the business of
+// the current one alone.
+std::vector<ContextPtr> contexts_of_copy(const CopyWork& work, const ContextPtr& current,
+                                         std::vector<ContextPtr> list) {
+  bool named = !list.empty();
+  for (const Side& side : {source_side(work), target_side(work)}) {
+    if (side.array != nullptr || side.type == CU_MEMORYTYPE_HOST) continue;
+    auto memory = MemoryMap::instance().find(side.address);
+    if (memory && memory->on_device()) list.push_back(contexts().get(memory->context));
+  }
+  if (named) list.push_back(current);
+  std::erase_if(list, [&](const ContextPtr& one) { return !one || (!named && one == current); });
+  std::sort(list.begin(), list.end());
+  list.erase(std::unique(list.begin(), list.end()), list.end());
+  return list;
+}
+
 }  // namespace
 
 CUDA_MEMCPY3D flat_copy(CUmemorytype to, uint64_t target, CUmemorytype from, uint64_t source,
@@ -166,7 +184,8 @@ CUresult CopyWork::run(Context&) {
   return CUDA_SUCCESS;
 }
 
-CUresult submit_copy(CUstream handle, const CUDA_MEMCPY3D& p, bool synchronous) {
+CUresult submit_copy(CUstream handle, const CUDA_MEMCPY3D& p, bool synchronous,
+                     std::vector<ContextPtr> named) {
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(handle, &stream, &context)) return bad;
@@ -175,6 +194,8 @@ CUresult submit_copy(CUstream handle, const CUDA_MEMCPY3D& p, bool synchronous) 
   if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0) return CUDA_SUCCESS;
   Side from = source_side(*work), to = target_side(*work);
   SubmitOptions options;
+  options.every_stream = synchronous && !named.empty();
+  if (stream->is_legacy) options.contexts = contexts_of_copy(*work, context, std::move(named));
   bool host = host_side(from.type, from.address) || host_side(to.type, to.address);
   if (synchronous) {
     options.wait = host;

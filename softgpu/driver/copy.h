@@ -27,7 +27,10 @@ CUresult make_copy(const CUDA_MEMCPY3D& params, std::shared_ptr<CopyWork>* out);
 CUDA_MEMCPY3D flat_copy(CUmemorytype to, uint64_t target, CUmemorytype from, uint64_t source,
                         size_t bytes);
 // Submits with the waiting rules of the API: pageable memory makes an asynchronous copy partly
-// synchronous.
-CUresult submit_copy(CUstream stream, const CUDA_MEMCPY3D& params, bool synchronous);
+// synchronous. In the legacy stream a copy between contexts is ordered against the legacy streams
+// of all of them; the contexts are the owners of the memory and `named` (null is allowed). A
+// synchronous copy with named contexts is ordered against everything in them, as cuMemcpyPeer says.
+CUresult submit_copy(CUstream stream, const CUDA_MEMCPY3D& params, bool synchronous,
+                     std::vector<ContextPtr> named = {});
 
 }  // namespace tendril::softgpu

@@ -87,9 +87,15 @@ CUresult copy3d(CUstream stream, const T* shape, bool wait) {
 
 CUresult peer(CUstream stream, bool wait, CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
               CUcontext from_context, size_t bytes) {
-  if (!contexts().get(to_context) || !contexts().get(from_context))
-    return CUDA_ERROR_INVALID_CONTEXT;
-  return copy(stream, wait, kAny, at(to), kAny, at(from), bytes);
+  std::vector<ContextPtr> named = {contexts().get(to_context), contexts().get(from_context)};
+  if (!named[0] || !named[1]) return CUDA_ERROR_INVALID_CONTEXT;
+  return submit_copy(stream, flat_copy(kAny, to, kAny, from, bytes), wait, std::move(named));
+}
+
+CUresult peer3d(CUstream stream, bool wait, const CUDA_MEMCPY3D_PEER* shape) {
+  if (shape == nullptr || shape->srcLOD != 0 || shape->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  return submit_copy(stream, widen3d(*shape), wait,
+                     {contexts().get(shape->srcContext), contexts().get(shape->dstContext)});
 }
 
 }  // namespace
@@ -188,9 +194,9 @@ SOFT(cuMemcpy2DUnaligned)(const CUDA_MEMCPY2D_v1* shape) { return copy2d(nullptr
 SOFT(cuMemcpy2DAsync)(const CUDA_MEMCPY2D_v1* shape, CUstream s) { return copy2d(s, shape, false); }
 SOFT(cuMemcpy3D)(const CUDA_MEMCPY3D_v1* shape) { return copy3d(nullptr, shape, true); }
 SOFT(cuMemcpy3DAsync)(const CUDA_MEMCPY3D_v1* shape, CUstream s) { return copy3d(s, shape, false); }
-SOFT(cuMemcpy3DPeer)(const CUDA_MEMCPY3D_PEER* shape) { return copy3d(nullptr, shape, true); }
+SOFT(cuMemcpy3DPeer)(const CUDA_MEMCPY3D_PEER* shape) { return peer3d(nullptr, true, shape); }
 SOFT(cuMemcpy3DPeerAsync)(const CUDA_MEMCPY3D_PEER* shape, CUstream s) {
-  return copy3d(s, shape, false);
+  return peer3d(s, false, shape);
 }
 SOFT(cuMemcpyPeer)
 (CUdeviceptr to, CUcontext toContext, CUdeviceptr from, CUcontext fromContext, size_t n) {

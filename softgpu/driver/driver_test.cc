@@ -140,6 +140,70 @@ TEST_F(Driver, LegacyStreamOrdersBlockingStreamsOnly) {
   EXPECT_EQ(1, step.load());
 }
 
+// cuMemcpyPeer is ordered against pending and later work of every context that takes part, in
+// whatever stream.
+TEST_F(Driver, PeerCopyIsOrderedInBothContexts) {
+  static std::atomic<int> gate;
+  auto wait_for_gate = [](void*) {
+    while (gate == 0) std::this_thread::yield();
+  };
+  CUcontext other;
+  CUstream stream;
+  CUdeviceptr far;
+  OK(cuCtxCreate_v2(&other, 0, 0));
+  OK(cuMemAlloc_v2(&far, 4096));
+  for (unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
+    OK(cuStreamCreate(&stream, flags));
+    OK(cuCtxSetCurrent(context_));
+    OK(cuMemsetD32_v2(memory_, 1, 1024));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(other));
+    gate = 0;
+    OK(cuLaunchHostFunc(stream, wait_for_gate, nullptr));
+    OK(cuMemsetD32Async(far, 2, 1024, stream));
+    OK(cuCtxSetCurrent(context_));
+    OK(cuMemcpyPeer(far, other, memory_, context_, 4096));
+    EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));  // waits for the other context
+    gate = 1;
+    OK(cuCtxSetCurrent(other));
+    unsigned first = 0;
+    OK(cuMemcpyDtoH_v2(&first, far, sizeof first));  // and the other context for it
+    EXPECT_EQ(1u, first);
+    OK(cuStreamDestroy_v2(stream));
+  }
+  OK(cuCtxDestroy_v2(other));
+  OK(cuCtxSetCurrent(context_));
+}
+
+// The same for a plain copy in the legacy stream: it stays clear of streams that do not block.
+TEST_F(Driver, LegacyCopyBetweenContextsIsOrderedInBoth) {
+  static std::atomic<int> gate;
+  gate = 0;
+  CUcontext other;
+  CUdeviceptr far;
+  OK(cuCtxCreate_v2(&other, 0, 0));
+  OK(cuMemAlloc_v2(&far, 4096));
+  OK(cuMemsetD32_v2(far, 0, 1024));
+  OK(cuCtxSynchronize());
+  OK(cuCtxSetCurrent(context_));
+  OK(cuLaunchHostFunc(
+      nullptr,
+      [](void*) {
+        while (gate == 0) std::this_thread::yield();
+      },
+      nullptr));
+  OK(cuMemsetD32Async(memory_, 5, 1024, nullptr));
+  OK(cuMemcpyDtoDAsync_v2(far, memory_, 4096, nullptr));
+  OK(cuCtxSetCurrent(other));
+  EXPECT_EQ(CUDA_ERROR_NOT_READY, cuStreamQuery(nullptr));
+  gate = 1;
+  unsigned first = 0;
+  OK(cuMemcpyDtoH_v2(&first, far, sizeof first));
+  EXPECT_EQ(5u, first);
+  OK(cuCtxDestroy_v2(other));
+  OK(cuCtxSetCurrent(context_));
+}
+
 TEST_F(Driver, PerThreadStreamsAreTwoStreams) {
   static std::atomic<int> gate;
   gate = 0;

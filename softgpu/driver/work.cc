@@ -104,7 +104,10 @@ CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr
   }
   Op op;
   op.run = [context, work = std::move(work)] { run_work(*context, *work); };
+  for (const ContextPtr& other : options.contexts)
+    other->add_pending(options.every_stream, &op.after);
   TokenPtr token = context->submit(stream, std::move(op), options.inline_ok);
+  for (const ContextPtr& other : options.contexts) other->follow(token, options.every_stream);
   if (!options.wait) return CUDA_SUCCESS;
   token->wait();
   context->flush_print();

@@ -28,6 +28,10 @@ struct SubmitOptions {
   bool wait = false;       // the caller waits for completion
   bool inline_ok = false;  // may run on the calling thread
   bool allow_capture = true;
+  // Work that touches several contexts: it waits for what is pending in these, and what they are
+  // given later waits for it. By the rule of the legacy stream, or for every stream.
+  std::vector<ContextPtr> contexts;
+  bool every_stream = false;
 };
 
 CUresult submit_work(CUstream stream, WorkPtr work, SubmitOptions options = {});
