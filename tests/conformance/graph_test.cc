@@ -320,6 +320,36 @@ TEST_F(GraphTest, ExecKernelNodeSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 23u);
 }
 
+// All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad does.
+TEST_F(GraphTest, KernelNodeByBuffer) {
+  Buffer data(1024);
+  OK(cuMemsetD32_v2(data, 1, 256));
+  AffineNode kernel(data, 2, 0, 256);
+  const CUDA_KERNEL_NODE_PARAMS by_pointers = kernel.params;
+  struct {
+    CUdeviceptr data;
+    uint32_t factor, addend, count;
+  } values = {data, 10, 3, 256};
+  size_t bytes = sizeof values;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &values, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  kernel.params.extra = extra;
+  CUgraphNode node = nullptr;
+  INVALID(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel.params));  // and pointers
+  kernel.params.kernelParams = nullptr;
+  OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel.params));
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(data, 256)[0], 13u);
+  values.factor = 2;
+  OK(cuGraphExecKernelNodeSetParams_v2(exec_, node, &kernel.params));
+  run();
+  EXPECT_EQ(read_words(data, 256)[0], 29u);
+  OK(cuGraphExecKernelNodeSetParams_v2(exec_, node, &by_pointers));
+  run();
+  EXPECT_EQ(read_words(data, 256)[0], 58u);
+}
+
 TEST_F(GraphTest, MemsetNodeGetAndSetParams) {
   Buffer data(1024);
   CUgraphNode node = add_memset(data, 4);
