@@ -2,6 +2,7 @@
 // cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Eight of them are needed
 // and answered here, in the client; every other one is refused, which callers expect of a driver that is older or newer. A slot whose
 // purpose is unknown answers not-supported and says so once: never null, never a silent success.
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -206,6 +207,9 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   for (const Known& known : kKnown) {
     if (memcmp(known.id, pExportTableId->bytes, sizeof known.id) == 0) *ppExportTable = known.table;
   }
+  char name[64] = "table ";
+  for (int i = 0; i < 16; ++i) snprintf(name + 6 + 2 * i, 3, "%02x", static_cast<unsigned char>(pExportTableId->bytes[i]));
+  stats_trace(name, *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
   return *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
