@@ -58,7 +58,7 @@ bool charge_graph_memory(Executor& w, uint64_t bytes) {
 }
 
 // After a node was added: it gets the client's name.
-CUresult named(Executor& w, CUresult result, uint64_t id, CUgraphNode node) {
+CUresult named(Executor& w, CUresult result, uint64_t id, const CUgraphNode& node) {
   if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, id, node)) return CUDA_ERROR_INVALID_HANDLE;
   return result;
 }
