@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Eight of them are needed
+// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of them are needed
 // and answered here, in the client; every other one is refused, which callers expect of a driver that is older or newer. A slot whose
 // purpose is unknown answers not-supported and says so once: never null, never a silent success.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ namespace {
 
 // 6bd5fb6c: the runtime's interface.
 constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15, kSelfTestWords = 3;
-constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99;
+constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17;
 
 const void* g_runtime[kRuntimeWords];
 const void* g_hooks[kHookWords];
@@ -27,6 +28,7 @@ const void* g_checks[kCheckWords];
 const void* g_self_test[kSelfTestWords];
 const void* g_tools_context[kToolsContextWords];
 const void* g_tools_module[kToolsModuleWords];
+const void* g_layout[kLayoutWords];
 
 CUresult unknown_slot() {
   stats_trace("private: unknown slot", CUDA_ERROR_NOT_SUPPORTED);
@@ -124,6 +126,31 @@ CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   return CUDA_SUCCESS;
 }
 
+// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two arrays with a byte per
+// multiprocessor, the group it belongs to and its place in it; [13] takes them back.
+CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (group == nullptr || place == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto count = static_cast<size_t>(c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  wire::cuda::multiprocessor_layout_request m;
+  wire::cuda::multiprocessor_layout_reply r;
+  TENDRIL_TRY(c->session->call(c, m, r));
+  if (r.group.count != count || r.place.count != count) return CUDA_ERROR_UNKNOWN;
+  *group = static_cast<uint8_t*>(calloc(1, count));
+  *place = static_cast<uint8_t*>(calloc(1, count));
+  if (*group == nullptr || *place == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  memcpy(*group, r.group.data, count);
+  memcpy(*place, r.place.data, count);
+  stats_trace("private: multiprocessor layout", 0);
+  return CUDA_SUCCESS;
+}
+CUresult multiprocessor_layout_done(uint8_t* group, uint8_t* place) {
+  free(group);
+  free(place);
+  return CUDA_SUCCESS;
+}
+
 using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 
 // Calls the visitor for every function of a module; answers how many there are.
@@ -179,6 +206,9 @@ void build_tables() {
   g_tools_context[39] = slot(&tools_stream_property);
   g_tools_context[51] = slot(&tools_stream_object);
   fill(g_tools_module, kToolsModuleWords);
+  fill(g_layout, kLayoutWords);
+  g_layout[4] = slot(&multiprocessor_layout);
+  g_layout[13] = slot(&multiprocessor_layout_done);
   g_tools_module[7] = slot(&tools_module_functions);
 }
 
@@ -195,6 +225,7 @@ constexpr Known kKnown[] = {
     {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2}, g_self_test},
     {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2}, g_tools_context},
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e}, g_tools_module},
+    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca}, g_layout},
 };
 
 }  // namespace

@@ -228,4 +228,40 @@ CUresult handle(Executor& w, const wire::cuda::peer_access_request& m, wire::cud
   return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags) : w.driver().cuCtxDisablePeerAccess(peer);
 }
 
+// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it gets an even spread.
+CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&, wire::cuda::multiprocessor_layout_reply& r) {
+  using Get = CUresult(uint8_t**, uint8_t**);
+  using Done = CUresult(uint8_t*, uint8_t*);
+  static const CUuuid kTable = {{0x17, 0x34, static_cast<char>(0xdc), 0x26, static_cast<char>(0x80), 0x0d, 0x47, 0x45,
+                                 static_cast<char>(0x87), 0x26, static_cast<char>(0xc0), static_cast<char>(0xf1),
+                                 static_cast<char>(0xe7), static_cast<char>(0xdd), static_cast<char>(0x8b), static_cast<char>(0xca)}};
+  Scope s(w);
+  int count = 0;
+  CUresult result = w.driver().cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, w.device_of(w.slot()));
+  if (result != CUDA_SUCCESS || count <= 0) return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
+  const auto bytes = static_cast<uint64_t>(count);
+  uint8_t* group = s.scratch<uint8_t>(bytes);
+  uint8_t* place = s.scratch<uint8_t>(bytes);
+  if (!s.ok()) return s.error();
+  for (uint64_t i = 0; i < bytes; ++i) {
+    group[i] = static_cast<uint8_t>(i % 8);
+    place[i] = static_cast<uint8_t>(i / 8);
+  }
+  const void* table = nullptr;
+  const bool known = w.driver().cuGetExportTable != nullptr && w.driver().cuGetExportTable(&table, &kTable) == CUDA_SUCCESS;
+  const void* const* slots = static_cast<const void* const*>(table);
+  if (known && slots != nullptr && reinterpret_cast<uintptr_t>(slots[0]) >= 14 * sizeof(void*)) {
+    uint8_t *real_group = nullptr, *real_place = nullptr;
+    result = reinterpret_cast<Get*>(reinterpret_cast<uintptr_t>(slots[4]))(&real_group, &real_place);
+    if (result == CUDA_SUCCESS && real_group != nullptr && real_place != nullptr) {
+      std::memcpy(group, real_group, bytes);
+      std::memcpy(place, real_place, bytes);
+      reinterpret_cast<Done*>(reinterpret_cast<uintptr_t>(slots[13]))(real_group, real_place);
+    }
+  }
+  r.group = {group, bytes};
+  r.place = {place, bytes};
+  return CUDA_SUCCESS;
+}
+
 }  // namespace tendril::worker::cuda
