@@ -72,7 +72,8 @@ def forward_body(call):
     s = call.signature
     lines = [f"{s.result} {s.name}({s.arguments}) {{", f"  wire::cuda::{s.name}_request m;",
              f"  Forward f({'true' if call.needs_context else 'false'});"]
-    for a in call.arguments:
+    # New objects last: the other arguments say whose they will be.
+    for a in sorted(call.arguments, key=lambda a: a.direction == "new"):
         encode_argument(a, lines)
     lines.append("  if (!f.ok()) return f.error();")
     after = []

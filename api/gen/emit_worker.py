@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker's side: cuda_dispatch.gen.cc. For each op a decoder with its bounds checks; `call` and `enqueue` lines get their whole
 handler, `op` lines call a hand-written one, `handle(Executor&, const Request&, Answer<Reply>&)`."""
+import re
+
 from spec import HANDLE_KINDS
 
 NOTE = "// Generated from api/cuda/*.spec by api/gen; do not edit.\n"
@@ -37,6 +39,8 @@ def argument_lines(a, before, after):
     if a.direction == "string":
         return f"s.text(m.{name})"
     if a.direction in ("in", "in?") and a.count:
+        if re.fullmatch(r"[A-Za-z]\w*", a.count):  # the driver reads as many as the count says, whatever the client sent
+            before.append(f"  s.length(m.{name}.count, m.{a.count}, {'true' if a.direction == 'in?' else 'false'});")
         if pointee in HANDLE_KINDS:
             return f"s.handles<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, m.{name})"
         cast = f"const_cast<{ctype}>" if not ctype.startswith("const") else f"static_cast<{ctype}>"

@@ -70,7 +70,7 @@ void sweep(Context* context) {
   Process* p = process();
   storage_end(context);
   context->active.store(0);
-  p->ranges.remove_context(context);
+  p->ranges.remove_context(context, context->device->primary);
   p->streams.for_each([&](Stream* s) { if (s->context == context) p->streams.destroy(s); });
   p->events.for_each([&](Event* e) { if (e->context == context) p->events.destroy(e); });
   forget_code(context);

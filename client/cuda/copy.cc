@@ -294,6 +294,11 @@ CUresult on_default(Context** c, CopyStream* on) {
 
 }  // namespace
 
+CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) { return settle_source(c, source, bytes, on); }
+CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on) {
+  return settle_mirror(c, destination, bytes, on);
+}
+
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   Context* c = nullptr;
   CopyStream on;

@@ -78,6 +78,7 @@ uint32_t Forward::device(CUdevice ordinal) {
     fail(CUDA_ERROR_INVALID_DEVICE);
     return 0;
   }
+  if (session_ != d->session) context_ = nullptr;  // a context of another server means nothing there
   session_ = d->session;
   return d->slot;
 }
@@ -86,6 +87,36 @@ CUmemLocation Forward::localize(const CUmemLocation& location) {
   CUmemLocation out = location;
   if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) out.id = static_cast<int>(device(location.id));
   return out;
+}
+
+CUDA_RESOURCE_DESC Forward::localize(CUDA_RESOURCE_DESC desc) {
+  if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
+    desc.res.array.hArray = reinterpret_cast<CUarray>(handle(Kind::kArray, desc.res.array.hArray));
+  } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    desc.res.mipmap.hMipmappedArray = reinterpret_cast<CUmipmappedArray>(handle(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
+  }
+  return desc;
+}
+
+CUDA_RESOURCE_DESC Forward::globalize(CUDA_RESOURCE_DESC desc) {
+  if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
+    desc.res.array.hArray = known<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(desc.res.array.hArray));
+  } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+    const uint64_t id = reinterpret_cast<uint64_t>(desc.res.mipmap.hMipmappedArray);
+    desc.res.mipmap.hMipmappedArray = known<CUmipmappedArray>(Kind::kMipmap, id);
+  }
+  return desc;
+}
+
+CUmemAllocationProp Forward::globalize(CUmemAllocationProp prop) {
+  if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return prop;
+  for (const Device* d : session_->devices) {
+    if (d->slot == static_cast<uint32_t>(prop.location.id)) {
+      prop.location.id = d->ordinal;
+      break;
+    }
+  }
+  return prop;
 }
 
 }  // namespace tendril::client::cuda

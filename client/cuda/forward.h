@@ -41,12 +41,30 @@ class Forward {
   }
   template <typename T>
   wire::Array<T> images(const T* values, uint64_t count) { return {values, count}; }
+  wire::Array<CUmemAccessDesc> images(const CUmemAccessDesc* values, uint64_t count) {
+    access_.assign(values, values + count);
+    for (CUmemAccessDesc& desc : access_) desc.location = localize(desc.location);
+    return {access_.data(), count};
+  }
   // Images with device ordinals or handles inside get overloads; the rest travel as they are.
   template <typename T>
   T localize(const T& image) { return image; }
   CUmemLocation localize(const CUmemLocation& location);
+  CUmemAllocationProp localize(CUmemAllocationProp prop) {
+    prop.location = localize(prop.location);
+    prop.win32HandleMetaData = nullptr;
+    return prop;
+  }
+  CUmemPoolProps localize(CUmemPoolProps props) {
+    props.location = localize(props.location);
+    props.win32SecurityAttributes = nullptr;
+    return props;
+  }
+  CUDA_RESOURCE_DESC localize(CUDA_RESOURCE_DESC desc);
   template <typename T>
   T globalize(const T& image) { return image; }
+  CUmemAllocationProp globalize(CUmemAllocationProp prop);
+  CUDA_RESOURCE_DESC globalize(CUDA_RESOURCE_DESC desc);
 
   template <typename T>
   void copy_out(T* into, uint64_t count, const wire::Array<T>& from) {
@@ -96,6 +114,7 @@ class Forward {
   Object* minted_ = nullptr;
   Kind minted_kind_ = Kind::kNone;
   std::deque<std::vector<uint64_t>> ids_;  // of each array of handles
+  std::vector<CUmemAccessDesc> access_;
 };
 
 }  // namespace tendril::client::cuda

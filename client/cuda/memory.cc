@@ -62,6 +62,8 @@ void free_block(Context* c, uint64_t address) {
 
 }  // namespace
 
+bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
+
 CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool, bool* collides) {
   Range range;
   range.base = base;

@@ -11,6 +11,8 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind, uint64_t* address,
                          uint64_t* pitch);
 CUresult free_managed(const Range& range);
+// Occupies addresses of this process, for good. False: something else is there.
+bool hold_addresses(uint64_t base, uint64_t bytes);
 
 // Unified addressing: kernels may be given the address of any pinned memory. A launch looks for such addresses among its parameters
 // while there is pinned memory, and has the memory mirrored.
@@ -29,6 +31,10 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on);
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
 CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
+
+// Host memory that a shaped copy is about to read or write: waits for what must come first.
+CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
+CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
 
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
 CUresult synchronize_stream(Context* c, Stream* stream);

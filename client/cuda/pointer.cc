@@ -15,10 +15,22 @@ CUresult put(void* data, T value) {
 
 unsigned memory_type(const Range& r) { return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; }
 
+// Addresses that are reserved, with nothing mapped there.
+CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, void* data) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, r.base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, static_cast<size_t>(r.bytes));
+    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 0u);
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
+  if (r.kind == RangeKind::kReserved) return attribute_of_reserved(r, attribute, data);
+  const bool of_no_context = r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, r.context != nullptr ? handle_cast<CUcontext>(r.context) : CUcontext{});
+      return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context) : CUcontext{});
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return put(data, memory_type(r));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -30,7 +42,7 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, r.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, static_cast<size_t>(r.bytes));
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, static_cast<unsigned>(r.kind != RangeKind::kReserved));
+    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, 0ull);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));

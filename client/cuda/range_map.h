@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace tendril::client::cuda {
 
@@ -32,6 +33,8 @@ struct Range {
   unsigned flags = 0;         // as given at allocation
   uint64_t buffer_id = 0;     // unique in this process
   uint64_t pool = 0;          // handle of its pool, for kPool
+  uint64_t allocation = 0;    // handle of the physical memory, for kMapped
+  uint64_t sessions = 0;      // for kReserved: a bit for each session where the addresses are reserved
   bool mirrored = false;      // host memory that GPUs read at the same address (client/cuda/mirror.cc)
   bool held = false;          // the client holds the addresses with an inaccessible mapping
 
@@ -39,17 +42,28 @@ struct Range {
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 
+// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its own (kMapped), and an address that is
+// in no range may still be in a reservation.
 class RangeMap {
  public:
-  // False when it would overlap an existing range.
+  // False when it would overlap an existing range. A kMapped range may lie in a reservation; everything else must not.
   bool insert(const Range& range);
-  // Copies the range that contains `address` to *out.
+  // Copies the range that contains `address` to *out, or else the reservation that does.
   bool find(uint64_t address, Range* out) const;
-  // Removes the range that starts at `base`; false if none does. *out gets it.
+  // Removes the range that starts at `base`; false if none does. *out gets it. Never a reservation.
   bool remove(uint64_t base, Range* out);
+  // The reservation that contains [base, base + bytes).
+  bool find_reserved(uint64_t base, uint64_t bytes, Range* out) const;
+  // Removes the reservation that starts at `base`; false if there is none or something is mapped in it.
+  bool remove_reserved(uint64_t base);
+  // Notes that `session` has reserved the addresses too.
+  void reserved_in(uint64_t base, uint32_t session);
+  // The mappings that make up [base, base + bytes) exactly; false if they do not.
+  bool mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const;
   // Sets `mirrored` of the range that starts at base.
   void mark_mirrored(uint64_t base);
-  void remove_context(Context* context);
+  // Everything that goes with a context. Mappings stay: they belong to none, and are reached through the device's primary context.
+  void remove_context(Context* context, Context* primary);
   template <typename Visit>
   void for_each(Visit&& visit) const {
     pthread_rwlock_rdlock(&lock_);
@@ -60,6 +74,7 @@ class RangeMap {
  private:
   mutable pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
   std::map<uint64_t, Range> ranges_;
+  std::map<uint64_t, Range> reserved_;
 };
 
 }  // namespace tendril::client::cuda

@@ -33,6 +33,7 @@ struct Device {
   int least_priority = 0, greatest_priority = 0;
   uint64_t limits[CU_LIMIT_MAX] = {};
   Context* primary = nullptr;  // exists from the start; active while retained
+  uint64_t default_pool = 0, current_pool = 0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
 };
 
 struct Context : Object {
@@ -186,7 +187,11 @@ Device* device_of(CUdevice ordinal);  // null: no such device
 
 template <typename T>
 T handle_cast(const Object* object) {
-  return reinterpret_cast<T>(object->handle.load(std::memory_order_relaxed));
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(object->handle.load(std::memory_order_relaxed));
+  } else {
+    return static_cast<T>(object->handle.load(std::memory_order_relaxed));
+  }
 }
 template <typename T>
 uint64_t handle_value(T handle) {

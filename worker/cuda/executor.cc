@@ -12,6 +12,7 @@
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/module_store.h"
 #include "worker/cuda/output.h"
+#include "worker/cuda/virtual_memory.h"
 #include "worker/cuda/waits.h"
 
 namespace tendril::worker::cuda {
@@ -33,7 +34,8 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       callbacks_(std::make_unique<Callbacks>(service, [this] { waiters_->deliver_from_callback(); })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()), store_(std::make_unique<ModuleStore>(store_directory())),
-      layouts_(std::make_unique<Layouts>()), mirrors_(std::make_unique<Mirrors>()) {}
+      layouts_(std::make_unique<Layouts>()), mirrors_(std::make_unique<Mirrors>()),
+      virtual_memory_(std::make_unique<VirtualMemory>()) {}
 
 Executor::~Executor() = default;
 
@@ -99,6 +101,14 @@ CUdevice Executor::device_of(uint32_t slot) const {
   CUdevice device = -1;
   if (driver_->cuDeviceGet(&device, static_cast<int>(assignment_.slices[slot].gpu_index)) != CUDA_SUCCESS) return -1;
   return device;
+}
+
+uint32_t Executor::slot_of(CUdevice device) const {
+  if (device_of(slot()) == device) return slot();
+  for (uint32_t i = 0; i < assignment_.slice_count; ++i) {
+    if (device_of(i) == device) return i;
+  }
+  return 0;
 }
 
 WorkerContext* Executor::find_context(uint64_t id) {

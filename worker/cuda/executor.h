@@ -43,6 +43,8 @@ class Output;
 class Layouts;
 // Copies of the client's mapped host memory (mirror.h).
 class Mirrors;
+// Physical memory and its mappings (virtual_memory.h).
+class VirtualMemory;
 
 class Executor {
  public:
@@ -62,10 +64,13 @@ class Executor {
   ModuleStore& store() { return *store_; }
   Layouts& layouts() { return *layouts_; }
   Mirrors& mirrors() { return *mirrors_; }
+  VirtualMemory& virtual_memory() { return *virtual_memory_; }
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
   CUdevice device_of(uint32_t slot) const;
+  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU that is not the session's.
+  uint32_t slot_of(CUdevice device) const;
   // The context of the call being executed (null when it named none) and its bookkeeping.
   WorkerContext* context() { return current_; }
   // Slot of the context of the call; 0 when there is none.
@@ -135,6 +140,7 @@ class Executor {
   std::unique_ptr<ModuleStore> store_;
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<Mirrors> mirrors_;
+  std::unique_ptr<VirtualMemory> virtual_memory_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -62,6 +62,10 @@ class Scope {
     if (device < 0) fail(CUDA_ERROR_INVALID_DEVICE);
     return device;
   }
+  // The number of elements that came with a call, against the count that the driver will believe.
+  void length(uint64_t elements, uint64_t count, bool optional) {
+    if (elements != count && !(optional && elements == 0)) fail(CUDA_ERROR_INVALID_VALUE);
+  }
   // A NUL-terminated copy.
   const char* text(const wire::Bytes& bytes) {
     char* out = scratch<char>(bytes.count + 1);
@@ -87,6 +91,19 @@ class Scope {
     props.location = resolve(props.location);
     return props;
   }
+  CUDA_RESOURCE_DESC resolve(CUDA_RESOURCE_DESC desc) {
+    if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
+      desc.res.array.hArray = get<CUarray>(Kind::kArray, id_in(desc.res.array.hArray));
+    } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+      desc.res.mipmap.hMipmappedArray = get<CUmipmappedArray>(Kind::kMipmap, id_in(desc.res.mipmap.hMipmappedArray));
+    }
+    return desc;
+  }
+  // An id that travels where the record has a driver's handle, and back.
+  template <typename T>
+  static uint64_t id_in(T field) { return reinterpret_cast<uint64_t>(field); }
+  template <typename T>
+  static T as_field(uint64_t id) { return reinterpret_cast<T>(id); }
   template <typename T>
   const T* resolve_all(const wire::Array<T>& images) {
     T* out = scratch<T>(images.count);
@@ -95,6 +112,22 @@ class Scope {
   }
   template <typename T>
   T present(const T& image) { return image; }
+  CUmemLocation present(CUmemLocation location) {
+    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = static_cast<int>(w_.slot_of(location.id));
+    return location;
+  }
+  CUmemAllocationProp present(CUmemAllocationProp prop) {
+    prop.location = present(prop.location);
+    return prop;
+  }
+  CUDA_RESOURCE_DESC present(CUDA_RESOURCE_DESC desc) {
+    if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
+      desc.res.array.hArray = as_field<CUarray>(id(Kind::kArray, desc.res.array.hArray));
+    } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
+      desc.res.mipmap.hMipmappedArray = as_field<CUmipmappedArray>(id(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
+    }
+    return desc;
+  }
 
   // A struct that travelled in a `bytes` field.
   template <typename T>
