@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of base/: text, lock, event, thread, descriptors.
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 
 #include "base/clock.h"
@@ -64,13 +64,16 @@ TEST(Lock, ExcludesThreads) {
   Counter counter;
   Thread threads[4];
   for (Thread& thread : threads) {
-    ASSERT_TRUE(thread.start("test", [](void* argument) {
-      auto* c = static_cast<Counter*>(argument);
-      for (int i = 0; i < 20000; ++i) {
-        Locked locked(c->lock);
-        ++c->value;
-      }
-    }, &counter));
+    ASSERT_TRUE(thread.start(
+        "test",
+        [](void* argument) {
+          auto* c = static_cast<Counter*>(argument);
+          for (int i = 0; i < 20000; ++i) {
+            Locked locked(c->lock);
+            ++c->value;
+          }
+        },
+        &counter));
   }
   for (Thread& thread : threads) thread.join();
   EXPECT_EQ(counter.value, 80000);
@@ -79,11 +82,14 @@ TEST(Lock, ExcludesThreads) {
 TEST(Thread, BlocksSignals) {
   bool blocked = false;
   Thread thread;
-  ASSERT_TRUE(thread.start("test", [](void* argument) {
-    sigset_t set;
-    pthread_sigmask(SIG_SETMASK, nullptr, &set);
-    *static_cast<bool*>(argument) = sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGUSR1) == 1;
-  }, &blocked));
+  ASSERT_TRUE(thread.start(
+      "test",
+      [](void* argument) {
+        sigset_t set;
+        pthread_sigmask(SIG_SETMASK, nullptr, &set);
+        *static_cast<bool*>(argument) = sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGUSR1) == 1;
+      },
+      &blocked));
   thread.join();
   EXPECT_TRUE(blocked);
 }
@@ -94,11 +100,14 @@ TEST(Event, WakesASleeper) {
     std::atomic<bool> ready{false};
   } state;
   Thread thread;
-  ASSERT_TRUE(thread.start("test", [](void* argument) {
-    auto* s = static_cast<State*>(argument);
-    s->ready.store(true);
-    s->event.signal();
-  }, &state));
+  ASSERT_TRUE(thread.start(
+      "test",
+      [](void* argument) {
+        auto* s = static_cast<State*>(argument);
+        s->ready.store(true);
+        s->event.signal();
+      },
+      &state));
   uint64_t start = now_ns();
   while (!state.ready.load()) {
     uint32_t seen = state.event.read();

@@ -54,7 +54,8 @@ class Worker {
     transport::make_channels(transport, bulk, &client, &worker);
     pool_.resize(size_t(64) * wire::kChunkBytesMax);
     lane = session::Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
-    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), {pool_.data(), 64});
+    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(),
+                                      {pool_.data(), 64});
     source_.assign(kBulkBytes, 1);
     thread_ = std::thread([this] { run(); });
   }
@@ -214,11 +215,11 @@ void compare(const char* transport, size_t channels) {
     out.push_back(bulk_out_gbs(worker, data));
     in.push_back(bulk_in_gbs(worker, data));
   }
-  printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport, least(bare_trip), least(trip),
-         least(trip) / least(bare_trip));
+  printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport, least(bare_trip),
+         least(trip), least(trip) / least(bare_trip));
   printf("%-9s enqueue 64 B      burst %6.0f ns   sustained %6.2f M calls/s\n", transport, least(ns), most(rate));
-  printf("%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n", transport, channels,
-         most(bare_bulk), most(out), most(out) / most(bare_bulk), most(in), most(in) / most(bare_bulk));
+  printf("%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n", transport,
+         channels, most(bare_bulk), most(out), most(out) / most(bare_bulk), most(in), most(in) / most(bare_bulk));
   fflush(stdout);
 }
 

@@ -75,8 +75,8 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options, Attach
     request.session_secret = attached->reply.session_secret;
     request.channel = i;
     std::vector<uint8_t> body = wire::encode(request);
-    Result<std::unique_ptr<ControlClient>> client =
-        ControlClient::start(endpoint, options, pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
+    Result<std::unique_ptr<ControlClient>> client = ControlClient::start(
+        endpoint, options, pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
     if (!client.ok()) return client.status();
     clients.push_back(client.take());
   }
@@ -122,7 +122,8 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
 
 }  // namespace
 
-Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options, const wire::AttachRequest& request) {
+Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
+                        const wire::AttachRequest& request) {
   Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
   if (!client.ok()) return client.status();
   Status checked = (*client)->read_hello();
@@ -137,11 +138,13 @@ Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
   if (!answer.ok()) return answer.status();
   Attached attached;
   if (!answer->read(&attached.reply)) {
-    return Status(Code::kMismatch, endpoint.text + " answered attach with something this client does not understand");
+    return Status(Code::kMismatch,
+                  endpoint.text + " answered attach with something this client does not understand");
   }
   base::Fd connection = (*client)->take_fd();
   if (try_shared_memory(options, same_host, &connection, &attached)) {
-    if (attached.command == nullptr) return Status(Code::kExhausted, "cannot use shared memory: " + attached.reason);
+    if (attached.command == nullptr)
+      return Status(Code::kExhausted, "cannot use shared memory: " + attached.reason);
     return attached;
   }
   Status joined = join_bulk(endpoint, options, &attached);

@@ -54,7 +54,8 @@ struct Attached {
   std::string transport;  // "tcp" or "shm"
   std::string reason;     // why this one, for doctor
 };
-base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options, const wire::AttachRequest& request);
+base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
+                              const wire::AttachRequest& request);
 
 // ---- server half ----
 
@@ -83,7 +84,9 @@ class ControlHandler {
 
  private:
   // Inline, like the rest: this room has no RTTI, the handler's has.
-  static base::Status no_sharing() { return base::Status(base::Code::kUnsupported, "this server does not offer shared memory"); }
+  static base::Status no_sharing() {
+    return base::Status(base::Code::kUnsupported, "this server does not offer shared memory");
+  }
 };
 
 // Serves one accepted connection until it ends or is handed over; takes the descriptor. `local`: the peer is on a loopback address or

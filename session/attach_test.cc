@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attaching against a small server in this process: every refusal with its own message, leases that end with their connection, bulk
 // joins, the move to shared memory, half-open and hostile connections.
+#include "session/attach.h"
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,7 +15,6 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "session/adopt.h"
-#include "session/attach.h"
 #include "session/lane.h"
 #include "session/listen.h"
 #include "session/service.h"
@@ -96,8 +97,9 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Status join(const wire::JoinRequest& request) override {
-    return request.session_secret == "hush" && request.session_id == 5 ? base::Status()
-                                                                       : base::Status(Code::kRefused, "no such session");
+    return request.session_secret == "hush" && request.session_id == 5
+               ? base::Status()
+               : base::Status(Code::kRefused, "no such session");
   }
   void joined(const wire::JoinRequest& request, int fd) override {
     std::lock_guard<std::mutex> guard(mutex_);
@@ -137,7 +139,8 @@ class SmallServer : public ControlHandler {
     if (!command_.valid() || joined_ != granted_) return;
     worker_ = std::thread([command = std::move(command_), more = std::move(more_)]() mutable {
       Adopted adopted = adopt_channels(std::move(command), std::move(more)).take();
-      auto service = Service::open(std::move(adopted.command), adopted.bulk.data(), adopted.bulk.size(), SlotPool());
+      auto service =
+          Service::open(std::move(adopted.command), adopted.bulk.data(), adopted.bulk.size(), SlotPool());
       for (;;) {
         base::Result<Call> call = service->next({0, -1});
         if (!call.ok()) return;
@@ -223,7 +226,8 @@ TEST_F(AttachTest, HelloPingListLease) {
 TEST_F(AttachTest, TellsTheRefusalsApart) {
   auto message = [](const std::string& address, const ConnectOptions& options) {
     auto control = Control::connect(at(address), options);
-    return control.ok() ? std::string("connected") : std::string(code_name(control.status().code())) + ": " + control.status().message();
+    return control.ok() ? std::string("connected")
+                        : std::string(code_name(control.status().code())) + ": " + control.status().message();
   };
   ConnectOptions options = quick();
   EXPECT_NE(message("no-such-host.invalid", options).find("cannot be resolved"), std::string::npos);
@@ -263,8 +267,9 @@ TEST_F(AttachTest, RecognisesStrangers) {
     bool hangs;
     const char* wanted;
   };
-  for (const Stranger& stranger : {Stranger{"HTTP/1.1 400 Bad Request\r\n\r\n", false, "not a Tendril server"},
-                                   Stranger{"", false, "not a Tendril server"}, Stranger{"", true, "did not answer"}}) {
+  for (const Stranger& stranger :
+       {Stranger{"HTTP/1.1 400 Bad Request\r\n\r\n", false, "not a Tendril server"},
+        Stranger{"", false, "not a Tendril server"}, Stranger{"", true, "did not answer"}}) {
     Listening listening = listen_on("127.0.0.1:0").take();
     std::thread thread([&] {
       bool local;

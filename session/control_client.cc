@@ -53,11 +53,14 @@ Status ControlClient::read_hello() {
   if (!message.ok()) {
     switch (message.status().code()) {
       case Code::kTimeout:
-        return Status(Code::kTimeout, base::format("%s accepted the connection but did not answer within %d ms: it is "
-                                                   "not a Tendril server, or overloaded",
-                                                   endpoint_.text.c_str(), options_.timeout_ms));
-      case Code::kClosed: return strange("closed the connection without a word: it is not a Tendril server");
-      default: return strange("is not a Tendril server: it answered with something else");
+        return Status(Code::kTimeout,
+                      base::format("%s accepted the connection but did not answer within %d ms: it is "
+                                   "not a Tendril server, or overloaded",
+                                   endpoint_.text.c_str(), options_.timeout_ms));
+      case Code::kClosed:
+        return strange("closed the connection without a word: it is not a Tendril server");
+      default:
+        return strange("is not a Tendril server: it answered with something else");
     }
   }
   if (message->code != Code::kOk) {
@@ -68,11 +71,12 @@ Status ControlClient::read_hello() {
   }
   hello_.product_version = cleaned(hello_.product_version);
   if (hello_.protocol_newest < wire::kProtocolVersion || hello_.protocol_oldest > wire::kProtocolVersion) {
-    return Status(Code::kMismatch,
-                  base::format("%s runs Tendril %s, which speaks protocol %u to %u; this client is Tendril %s and speaks "
-                               "%u; install the same version on both", endpoint_.text.c_str(),
-                               hello_.product_version.c_str(), unsigned(hello_.protocol_oldest),
-                               unsigned(hello_.protocol_newest), wire::product_version(), unsigned(wire::kProtocolVersion)));
+    return Status(
+        Code::kMismatch,
+        base::format("%s runs Tendril %s, which speaks protocol %u to %u; this client is Tendril %s and speaks "
+                     "%u; install the same version on both",
+                     endpoint_.text.c_str(), hello_.product_version.c_str(), unsigned(hello_.protocol_oldest),
+                     unsigned(hello_.protocol_newest), wire::product_version(), unsigned(wire::kProtocolVersion)));
   }
   return Status();
 }
@@ -81,16 +85,18 @@ Status ControlClient::check_schema() const {
   if (options_.schema_digest == 0 || hello_.schema_digest == 0 || options_.schema_digest == hello_.schema_digest) {
     return Status();
   }
-  return Status(Code::kMismatch,
-                base::format("%s runs Tendril %s with another set of GPU calls than this client, Tendril %s; install the "
-                             "same version on both", endpoint_.text.c_str(), hello_.product_version.c_str(),
-                             wire::product_version()));
+  return Status(
+      Code::kMismatch,
+      base::format("%s runs Tendril %s with another set of GPU calls than this client, Tendril %s; install the "
+                   "same version on both",
+                   endpoint_.text.c_str(), hello_.product_version.c_str(), wire::product_version()));
 }
 
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
   Result<Message> message = receive_message(fd_.get(), Deadline(timeout_ms), options_.timeout_ms);
   if (!message.ok()) {
-    return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(), message.status().message().c_str()));
+    return Status(message.status().code(),
+                  base::format("%s: %s", endpoint_.text.c_str(), message.status().message().c_str()));
   }
   if (message->code != Code::kOk) {
     return Status(message->code, base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
@@ -119,11 +125,13 @@ Result<double> ControlClient::ping_us() {
 }
 
 Result<wire::ListReply> ControlClient::list() {
-  return decoded<wire::ListReply>(ask(wire::Request::kList, {}, options_.timeout_ms), strange("sent a malformed list"));
+  return decoded<wire::ListReply>(ask(wire::Request::kList, {}, options_.timeout_ms),
+                                  strange("sent a malformed list"));
 }
 
 Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request) {
-  return decoded<wire::LeaseReply>(ask(wire::Request::kLease, wire::encode(request), kLeaseMs), strange("sent a malformed lease"));
+  return decoded<wire::LeaseReply>(ask(wire::Request::kLease, wire::encode(request), kLeaseMs),
+                                   strange("sent a malformed lease"));
 }
 
 Status ControlClient::release(uint64_t lease_id) {

@@ -39,8 +39,10 @@ Status connect_status(const Endpoint& endpoint, int error) {
   const char* where = endpoint.text.c_str();
   switch (error) {
     case ECONNREFUSED:
-      return Status(Code::kUnavailable, base::format("nobody listens at %s (connection refused); is 'tendril serve' "
-                                                     "running there, and is the port right?", where));
+      return Status(Code::kUnavailable,
+                    base::format("nobody listens at %s (connection refused); is 'tendril serve' "
+                                 "running there, and is the port right?",
+                                 where));
     case ENOENT:
       return Status(Code::kNotFound, base::format("there is no socket %s; is 'tendril serve' running?", where));
     case EACCES:
@@ -53,7 +55,8 @@ Status connect_status(const Endpoint& endpoint, int error) {
       return Status(Code::kUnavailable, base::format("there is no route to %s: %s", where, strerror(error)));
     case ETIMEDOUT:
       return Status(Code::kTimeout, base::format("%s does not answer; is the host up, and does a firewall drop the "
-                                                 "port?", where));
+                                                 "port?",
+                                                 where));
     default:
       return Status(Code::kUnavailable, base::format("cannot connect to %s: %s", where, strerror(error)));
   }
@@ -88,7 +91,8 @@ Result<int> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
   address.sun_family = AF_UNIX;
   const std::string& path = endpoint.unix_path;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return Status(Code::kInvalid, base::format("the socket path in %s is empty or too long", endpoint.text.c_str()));
+    return Status(Code::kInvalid,
+                  base::format("the socket path in %s is empty or too long", endpoint.text.c_str()));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   socklen_t bytes = socklen_t(offsetof(sockaddr_un, sun_path) + path.size() + 1);
@@ -109,8 +113,10 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   Endpoint endpoint;
   endpoint.text = text;
   auto bad = [&](const char* why) {
-    return Status(Code::kInvalid, base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port or "
-                                               "unix:/path)", text.c_str(), why));
+    return Status(Code::kInvalid,
+                  base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port or "
+                               "unix:/path)",
+                               text.c_str(), why));
   };
   if (text.rfind("unix:", 0) == 0) {
     endpoint.unix_path = text.substr(5);
@@ -130,7 +136,8 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
     endpoint.host = text.substr(1, close - 1);
     std::string rest = text.substr(close + 1);
     if (!rest.empty() && rest[0] != ':') return bad("only ':port' may follow the ']'");
-    if (!rest.empty() && !parse_port(rest.substr(1), &endpoint.port)) return bad("the port is not a number from 1 to 65535");
+    if (!rest.empty() && !parse_port(rest.substr(1), &endpoint.port))
+      return bad("the port is not a number from 1 to 65535");
   } else {
     size_t colon = text.find(':');
     if (colon != std::string::npos && text.find(':', colon + 1) != std::string::npos) {
@@ -151,10 +158,13 @@ Result<int> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  int resolved = getaddrinfo(endpoint.host.c_str(), base::format("%u", unsigned(endpoint.port)).c_str(), &hints, &list);
+  int resolved =
+      getaddrinfo(endpoint.host.c_str(), base::format("%u", unsigned(endpoint.port)).c_str(), &hints, &list);
   if (resolved != 0) {
-    return Status(Code::kNotFound, base::format("the name '%s' cannot be resolved: %s; check the spelling and the name "
-                                                "service", endpoint.host.c_str(), gai_strerror(resolved)));
+    return Status(Code::kNotFound,
+                  base::format("the name '%s' cannot be resolved: %s; check the spelling and the name "
+                               "service",
+                               endpoint.host.c_str(), gai_strerror(resolved)));
   }
   int error = EHOSTUNREACH;
   int connected = -1;

@@ -33,7 +33,10 @@ int exercise(TestSession& s) {
   for (int i = 0; i < 3; ++i) {
     uint64_t number = uint64_t(i);
     s.post(kCount, &number, sizeof number);
-    struct { uint64_t address; uint32_t bytes, value; } ask = {reinterpret_cast<uint64_t>(target.data()), 4096, 1};
+    struct {
+      uint64_t address;
+      uint32_t bytes, value;
+    } ask = {reinterpret_cast<uint64_t>(target.data()), 4096, 1};
     s.post(kDeliver, &ask, sizeof ask);
     if (!s.call(kEcho, "hello").lost) ++good;
     uint64_t out[3] = {s.lane->new_transfer_id(), data.size(), 9};
@@ -54,10 +57,18 @@ int run_with(const Faults& faults, Where where, size_t bulk) {
   transport::make_channels("unix", bulk, &client, &worker);
   std::unique_ptr<transport::Channel>* victim = nullptr;
   switch (where) {
-    case Where::kClientCommand: victim = &client.command; break;
-    case Where::kWorkerCommand: victim = &worker.command; break;
-    case Where::kClientBulk: victim = &client.bulk[0]; break;
-    case Where::kWorkerBulk: victim = &worker.bulk[0]; break;
+    case Where::kClientCommand:
+      victim = &client.command;
+      break;
+    case Where::kWorkerCommand:
+      victim = &worker.command;
+      break;
+    case Where::kClientBulk:
+      victim = &client.bulk[0];
+      break;
+    case Where::kWorkerBulk:
+      victim = &worker.bulk[0];
+      break;
   }
   *victim = transport::faulty(std::move(*victim), faults);
   TestSession s(std::move(client), std::move(worker));

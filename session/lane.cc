@@ -23,11 +23,10 @@ using base::Status;
 namespace {
 constexpr int kLastWordsMs = 100;
 std::atomic<uint64_t> g_lane_ids{1};
-}
+}  // namespace
 
 std::unique_ptr<Lane> Lane::open(std::unique_ptr<transport::Channel> command,
-                                 std::unique_ptr<transport::Channel>* bulk, size_t bulk_count,
-                                 LaneEvents* events) {
+                                 std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, LaneEvents* events) {
   std::unique_ptr<LaneImpl> lane(new (std::nothrow) LaneImpl(std::move(command), bulk, bulk_count, events));
   if (lane == nullptr || !lane->usable()) return nullptr;
   return lane;
@@ -128,12 +127,14 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
     lose(Status(Code::kInternal, "a call is larger than the lane allows"), false);
     return nullptr;
   }
-  uint32_t need = (uint32_t(sizeof(wire::CallHeader)) + body_bytes + wire::kCallAlign - 1) & ~(wire::kCallAlign - 1);
+  uint32_t need =
+      (uint32_t(sizeof(wire::CallHeader)) + body_bytes + wire::kCallAlign - 1) & ~(wire::kCallAlign - 1);
   lock_.lock();
   uint8_t* at;
   for (;;) {
     if (lost_.load(std::memory_order_relaxed)) {
       lock_.unlock();
+      settle();
       return nullptr;
     }
     at = place(need);
@@ -161,7 +162,8 @@ void LaneImpl::commit() {
   stats_.calls.store(stats_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (direct_ != nullptr) {
     direct_->publish(call_bytes_);
-    stats_.bytes_sent.store(stats_.bytes_sent.load(std::memory_order_relaxed) + call_bytes_, std::memory_order_relaxed);
+    stats_.bytes_sent.store(stats_.bytes_sent.load(std::memory_order_relaxed) + call_bytes_,
+                            std::memory_order_relaxed);
     lock_.unlock();
     return;
   }
@@ -207,7 +209,8 @@ bool LaneImpl::send_pending(int timeout_ms) {
       uint64_t done = *sent;
       uint64_t first = first_end - head;
       // Past the first part: skip the unused end of the ring.
-      uint64_t now = wrapped && done >= first ? tail / kLaneRingBytes * kLaneRingBytes + (done - first) : head + done;
+      uint64_t now =
+          wrapped && done >= first ? tail / kLaneRingBytes * kLaneRingBytes + (done - first) : head + done;
       head_.store(now, std::memory_order_release);
       if (done > 0) {
         stats_.sends.fetch_add(1, std::memory_order_relaxed);

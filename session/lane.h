@@ -5,6 +5,7 @@
 //
 // Order: calls reach the worker in the order in which `commit` was called, over all threads. A reply is seen after every delivery and
 // transfer that the worker announced before it. Losing the peer makes every call answer kLost once and for ever; nothing is retried.
+// Once any function here has told of the loss, nothing is written to the program's memory any more, registered or not.
 #pragma once
 
 #include <atomic>

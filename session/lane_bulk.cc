@@ -20,7 +20,7 @@ using base::Status;
 
 namespace {
 constexpr uint32_t kReceiverSpinUs = 20;
-constexpr size_t kOutgoingMax = 1u << 16;      // grants for transfers never begun: a broken server
+constexpr size_t kOutgoingMax = 1u << 16;  // grants for transfers never begun: a broken server
 }  // namespace
 
 // ---- worker -> client ----
@@ -107,6 +107,7 @@ Incoming* LaneImpl::admit(const wire::ChunkHeader& chunk, bool* ok) {
   *ok = false;
   if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax) return nullptr;
   Locked locked(state_lock_);
+  if (is_lost()) return nullptr;
   Incoming* incoming = find_incoming(chunk.transfer);
   if (incoming == nullptr) {
     // The rest of a transfer that was cancelled; anything never asked for is a violation.
@@ -121,6 +122,21 @@ Incoming* LaneImpl::admit(const wire::ChunkHeader& chunk, bool* ok) {
   ++incoming->writers;
   *ok = true;
   return incoming;
+}
+
+void LaneImpl::settle() {
+  if (abandoned_) return;
+  while (delivering_.load(std::memory_order_seq_cst)) base::cpu_pause();
+  for (;;) {
+    uint32_t seen = incoming_event_.read();
+    {
+      Locked locked(state_lock_);
+      bool writing = false;
+      for (Incoming* one = incoming_; one != nullptr; one = one->next) writing = writing || one->writers != 0;
+      if (!writing) return;
+    }
+    incoming_event_.wait(seen, 10'000);
+  }
 }
 
 void LaneImpl::landed(Incoming* incoming, uint64_t bytes, bool arrived) {
@@ -227,9 +243,9 @@ bool LaneImpl::handle_grant(const uint8_t* body, uint32_t bytes) {
 }
 
 bool LaneImpl::send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
-  if (is_lost()) return false;
   flush();
-  if (bytes == 0) return !is_lost();
+  if (is_lost()) return settle(), false;
+  if (bytes == 0) return true;
   ChunkPlan plan = plan_chunks(bytes, bulk_.size());
   const uint64_t chunk = plan.chunk_bytes;
   Outgoing* out;
@@ -261,6 +277,7 @@ bool LaneImpl::send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
     at = limit;
   }
   stats_.bulk_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (is_lost()) settle();
   Locked locked(state_lock_);
   out->sending = false;
   if (out->granted) retire(out);

@@ -19,7 +19,9 @@ struct Events : session::LaneEvents {
   }
   void output(const char* text, size_t bytes) override { use(reinterpret_cast<const uint8_t*>(text), bytes); }
   void callback(const uint8_t* body, size_t bytes) override { use(body, bytes); }
-  void sticky_error(int32_t, const char* text, size_t bytes) override { use(reinterpret_cast<const uint8_t*>(text), bytes); }
+  void sticky_error(int32_t, const char* text, size_t bytes) override {
+    use(reinterpret_cast<const uint8_t*>(text), bytes);
+  }
   void lost(const base::Status&) override {
     if (++losses > 1) abort();
   }

@@ -49,7 +49,7 @@ struct Incoming {  // worker -> client
   uint64_t bytes = 0;
   uint64_t promised = 0;  // by chunk headers seen
   uint64_t received = 0;
-  uint32_t writers = 0;   // helpers writing into it right now
+  uint32_t writers = 0;  // helpers writing into it right now
   bool async = false;
   bool failed = false;
   Incoming* next = nullptr;
@@ -123,9 +123,9 @@ class LaneImpl final : public Lane {
   bool handle_grant(const uint8_t* body, uint32_t bytes);
   bool handle_bulk_frame(const uint8_t* body, uint32_t bytes);
   bool violation(const char* what);
-  void complete(Waiter* waiter);         // state_lock_ held
-  void unlink(Waiter* waiter);           // state_lock_ held
-  void wake_all_sleepers();              // state_lock_ held
+  void complete(Waiter* waiter);  // state_lock_ held
+  void unlink(Waiter* waiter);    // state_lock_ held
+  void wake_all_sleepers();       // state_lock_ held
   ThreadSlot* thread_slot();
   static void receiver_main(void* self);
 
@@ -133,11 +133,13 @@ class LaneImpl final : public Lane {
   Incoming* find_incoming(uint64_t transfer);  // state_lock_ held
   void remove_incoming(Incoming* incoming);    // state_lock_ held; waits for its writers
   void register_incoming(uint64_t transfer, void* into, uint64_t bytes, bool async);
+  // Of a lost session: returns when nothing is being written to the program's memory any more, and nothing ever will be.
+  void settle();
   // May `chunk` be written? Then counts it as being written. Null with *ok true: drop the bytes.
   Incoming* admit(const wire::ChunkHeader& chunk, bool* ok);
   void landed(Incoming* incoming, uint64_t bytes, bool arrived);
-  Outgoing* outgoing(uint64_t transfer);       // state_lock_ held; finds or makes
-  void retire(Outgoing* outgoing);             // state_lock_ held
+  Outgoing* outgoing(uint64_t transfer);  // state_lock_ held; finds or makes
+  void retire(Outgoing* outgoing);        // state_lock_ held
   bool send_range(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan);
   bool send_on_lane(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan);
   static void bulk_receiver_main(void* bulk_channel);
@@ -195,6 +197,7 @@ class LaneImpl final : public Lane {
 
   std::atomic<bool> lost_{false};
   std::atomic<bool> closing_{false};
+  std::atomic<bool> delivering_{false};
   bool abandoned_ = false;
   LaneStats stats_;
 };

@@ -18,8 +18,8 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr size_t kReceivePiece = 256u << 10;   // fits the second-level cache
-constexpr uint32_t kFollowerSpinUs = 20;       // a follower's reply is in the leader's hands within that, or far off
+constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
+constexpr uint32_t kFollowerSpinUs = 20;      // a follower's reply is in the leader's hands within that, or far off
 constexpr uint32_t kKeptReplyBytes = 64u << 10;  // larger reply buffers are given back at once
 
 // The address of this variable names a thread; it needs no destructor, and a later thread that reuses it finds a clean slot.
@@ -88,6 +88,7 @@ Reply LaneImpl::wait(uint32_t reply_id) {
   if (reply->waiter.state.load(std::memory_order_acquire) != Waiter::kDone) {
     flush();
     wait_for(&reply->waiter, true);
+    if (is_lost()) settle();
   }
   Locked locked(state_lock_);
   PendingReply** link = &pending_[reply_id % kBuckets];
@@ -239,14 +240,25 @@ bool LaneImpl::handle_frames() {
 bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
   const char* text = reinterpret_cast<const char*>(body);
   switch (wire::FrameKind(header.kind)) {
-    case wire::FrameKind::kReply: return handle_reply(header, body, bytes);
-    case wire::FrameKind::kDelivery: return handle_delivery(body, bytes);
-    case wire::FrameKind::kTransfer: return handle_transfer(header.result, body, bytes);
-    case wire::FrameKind::kGrant: return handle_grant(body, bytes);
-    case wire::FrameKind::kBulkData: return handle_bulk_frame(body, bytes);
-    case wire::FrameKind::kOutput: events_->output(text, bytes); return true;
-    case wire::FrameKind::kCallback: events_->callback(body, bytes); return true;
-    case wire::FrameKind::kError: events_->sticky_error(header.result, text, bytes); return true;
+    case wire::FrameKind::kReply:
+      return handle_reply(header, body, bytes);
+    case wire::FrameKind::kDelivery:
+      return handle_delivery(body, bytes);
+    case wire::FrameKind::kTransfer:
+      return handle_transfer(header.result, body, bytes);
+    case wire::FrameKind::kGrant:
+      return handle_grant(body, bytes);
+    case wire::FrameKind::kBulkData:
+      return handle_bulk_frame(body, bytes);
+    case wire::FrameKind::kOutput:
+      events_->output(text, bytes);
+      return true;
+    case wire::FrameKind::kCallback:
+      events_->callback(body, bytes);
+      return true;
+    case wire::FrameKind::kError:
+      events_->sticky_error(header.result, text, bytes);
+      return true;
     case wire::FrameKind::kGoodbye:
       lose(Status(Code::kClosed, "the server ended the session: " + std::string(text, bytes)), false);
       return false;
@@ -283,21 +295,26 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
 
 bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
   uint64_t address;
-  if (bytes < sizeof address || bytes - sizeof address > wire::kInlineBytesMax) return violation("a delivery's length");
+  if (bytes < sizeof address || bytes - sizeof address > wire::kInlineBytesMax)
+    return violation("a delivery's length");
   std::memcpy(&address, body, sizeof address);
   bytes -= uint32_t(sizeof address);
   if (!events_->accepts_delivery(address, bytes)) {
     return violation("a delivery to memory that no call named as its destination");
   }
-  if (bytes != 0) std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
-  return true;
+  delivering_.store(true, std::memory_order_seq_cst);
+  bool lost = lost_.load(std::memory_order_seq_cst);  // then its owner may have given the memory up
+  if (bytes != 0 && !lost) std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
+  delivering_.store(false, std::memory_order_release);
+  return !lost;
 }
 
 bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t bytes) {
   uint64_t transfer;
   if (bytes != sizeof transfer) return violation("a transfer frame's length");
   std::memcpy(&transfer, body, sizeof transfer);
-  uint64_t until = base::now_ns() + uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
+  uint64_t until =
+      base::now_ns() + uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
   for (;;) {
     uint32_t seen = incoming_event_.read();
     {

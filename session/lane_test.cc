@@ -59,8 +59,11 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
   std::vector<uint8_t> target(60000);
   s.events.allow(target.data(), target.size());
   for (int i = 1; i < 100; ++i) {
-    struct { uint64_t address; uint32_t bytes; uint32_t value; } ask = {
-        reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), uint32_t(i)};
+    struct {
+      uint64_t address;
+      uint32_t bytes;
+      uint32_t value;
+    } ask = {reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), uint32_t(i)};
     s.post(kDeliver, &ask, sizeof ask);
     ASSERT_FALSE(s.call(kEcho, "").lost);
     ASSERT_EQ(target[0], uint8_t(i));
@@ -71,7 +74,11 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
 TEST_P(LaneTest, RefusesDeliveriesNobodyAskedFor) {
   TestSession s(GetParam(), 0);
   uint64_t precious = 5;
-  struct { uint64_t address; uint32_t bytes; uint32_t value; } ask = {reinterpret_cast<uint64_t>(&precious), 8, 1};
+  struct {
+    uint64_t address;
+    uint32_t bytes;
+    uint32_t value;
+  } ask = {reinterpret_cast<uint64_t>(&precious), 8, 1};
   s.post(kDeliver, &ask, sizeof ask);
   EXPECT_TRUE(s.call(kEcho, "").lost);
   EXPECT_EQ(precious, 5u);
@@ -83,8 +90,12 @@ TEST_P(LaneTest, FloodOfDeliveriesDoesNotDeadlock) {
   TestSession s(GetParam(), 0);
   std::vector<uint8_t> target(32768);
   s.events.allow(target.data(), target.size());
-  struct { uint64_t address; uint32_t bytes; uint32_t value; char filler[2000]; } ask = {
-      reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), 1, {}};
+  struct {
+    uint64_t address;
+    uint32_t bytes;
+    uint32_t value;
+    char filler[2000];
+  } ask = {reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), 1, {}};
   for (int i = 0; i < 6000; ++i) {
     ask.value = uint32_t(i);
     s.post(kDeliver, &ask, sizeof ask);

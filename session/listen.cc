@@ -31,7 +31,8 @@ bool is_local(const sockaddr_storage& address) {
     return (ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24) == 127;
   }
   const in6_addr& v6 = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
-  return address.ss_family == AF_INET6 && (IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127));
+  return address.ss_family == AF_INET6 &&
+         (IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127));
 }
 
 std::string address_text(const sockaddr_storage& address, uint16_t* port) {
@@ -51,7 +52,8 @@ std::string address_text(const sockaddr_storage& address, uint16_t* port) {
 Result<Listening> listen_unix(const std::string& address, const std::string& path, int backlog) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
-  if (path.size() >= sizeof name.sun_path) return Status(Code::kInvalid, "the socket path " + path + " is too long");
+  if (path.size() >= sizeof name.sun_path)
+    return Status(Code::kInvalid, "the socket path " + path + " is too long");
   std::memcpy(name.sun_path, path.data(), path.size());
   socklen_t bytes = socklen_t(offsetof(sockaddr_un, sun_path) + path.size() + 1);
   if (path[0] == '@') {
@@ -73,7 +75,8 @@ Result<Listening> listen_unix(const std::string& address, const std::string& pat
 
 Result<Listening> listen_on(const std::string& address, int backlog) {
   std::string wanted = address.empty() ? std::string("127.0.0.1") : address;
-  bool any_port = wanted.size() > 2 && wanted.compare(wanted.size() - 2, 2, ":0") == 0 && wanted.rfind("unix:", 0) != 0;
+  bool any_port =
+      wanted.size() > 2 && wanted.compare(wanted.size() - 2, 2, ":0") == 0 && wanted.rfind("unix:", 0) != 0;
   Result<Endpoint> endpoint = parse_endpoint(any_port ? wanted.substr(0, wanted.size() - 2) : wanted);
   if (!endpoint.ok()) return endpoint.status();
   if (!endpoint->unix_path.empty()) return listen_unix(wanted, endpoint->unix_path, backlog);
@@ -84,7 +87,8 @@ Result<Listening> listen_on(const std::string& address, int backlog) {
   std::string port = base::format("%u", any_port ? 0u : unsigned(endpoint->port));
   int resolved = getaddrinfo(endpoint->host.c_str(), port.c_str(), &hints, &list);
   if (resolved != 0) {
-    return Status(Code::kNotFound, base::format("cannot listen on '%s': %s", wanted.c_str(), gai_strerror(resolved)));
+    return Status(Code::kNotFound,
+                  base::format("cannot listen on '%s': %s", wanted.c_str(), gai_strerror(resolved)));
   }
   Listening listening;
   int on = 1, error = 0;
@@ -119,7 +123,8 @@ Result<base::Fd> accept_on(const Listening& listening, int timeout_ms, bool* loc
       *local = is_local(peer);
       return fd;
     }
-    if (errno != EINTR && errno != ECONNABORTED) return base::errno_status(Code::kExhausted, "accepting a connection", errno);
+    if (errno != EINTR && errno != ECONNABORTED)
+      return base::errno_status(Code::kExhausted, "accepting a connection", errno);
   }
 }
 

@@ -64,18 +64,21 @@ bool Connection::accept_hello() {
   mine_ = handler_->hello();
   mine_.token.clear();
   if (theirs_.protocol_newest < mine_.protocol_oldest || theirs_.protocol_oldest > mine_.protocol_newest) {
-    return refuse(wire::kHelloKind, Code::kMismatch,
-                  base::format("this server is Tendril %s and speaks protocol %u to %u; the client is Tendril %s and "
-                               "speaks %u to %u; install the same version on both",
-                               mine_.product_version.c_str(), unsigned(mine_.protocol_oldest),
-                               unsigned(mine_.protocol_newest), cleaned(theirs_.product_version).c_str(),
-                               unsigned(theirs_.protocol_oldest), unsigned(theirs_.protocol_newest))) && false;
+    return refuse(
+               wire::kHelloKind, Code::kMismatch,
+               base::format("this server is Tendril %s and speaks protocol %u to %u; the client is Tendril %s and "
+                            "speaks %u to %u; install the same version on both",
+                            mine_.product_version.c_str(), unsigned(mine_.protocol_oldest),
+                            unsigned(mine_.protocol_newest), cleaned(theirs_.product_version).c_str(),
+                            unsigned(theirs_.protocol_oldest), unsigned(theirs_.protocol_newest))) &&
+           false;
   }
   bool required = true;
   if (!handler_->token_matches(theirs_.token, &required) && required) {
-    const char* text = theirs_.token.empty()
-                           ? "this server wants a token and the client sent none; set it in the client's configuration"
-                           : "the token is wrong: it is not the one this server was started with";
+    const char* text =
+        theirs_.token.empty()
+            ? "this server wants a token and the client sent none; set it in the client's configuration"
+            : "the token is wrong: it is not the one this server was started with";
     return refuse(wire::kHelloKind, Code::kRefused, text) && false;
   }
   return answer(wire::kHelloKind, wire::encode(mine_));
@@ -93,16 +96,21 @@ void Connection::serve() {
 
 bool Connection::handle(const Message& message) {
   switch (wire::Request(message.kind)) {
-    case wire::Request::kPing: return answer(message.kind, message.body);
+    case wire::Request::kPing:
+      return answer(message.kind, message.body);
     case wire::Request::kList: {
       Result<wire::ListReply> list = handler_->list();
       return list.ok() ? answer(message.kind, wire::encode(*list)) : refuse(message.kind, list.status());
     }
-    case wire::Request::kLease: return handle_lease(message);
-    case wire::Request::kAttach: return handle_attach(message);
-    case wire::Request::kJoin: return handle_join(message);
+    case wire::Request::kLease:
+      return handle_lease(message);
+    case wire::Request::kAttach:
+      return handle_attach(message);
+    case wire::Request::kJoin:
+      return handle_join(message);
     case wire::Request::kShare:
-    case wire::Request::kShared: return handle_share(message);
+    case wire::Request::kShared:
+      return handle_share(message);
     case wire::Request::kRelease: {
       wire::ReleaseRequest request;
       if (!message.read(&request)) return malformed(message.kind);
@@ -128,10 +136,11 @@ bool Connection::handle_attach(const Message& message) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
   if (theirs_.schema_digest != 0 && mine_.schema_digest != 0 && theirs_.schema_digest != mine_.schema_digest) {
-    return refuse(message.kind, Code::kMismatch,
-                  base::format("this server is Tendril %s and knows another set of GPU calls than the client, Tendril %s; "
-                               "install the same version on both", mine_.product_version.c_str(),
-                               cleaned(theirs_.product_version).c_str()));
+    return refuse(
+        message.kind, Code::kMismatch,
+        base::format("this server is Tendril %s and knows another set of GPU calls than the client, Tendril %s; "
+                     "install the same version on both",
+                     mine_.product_version.c_str(), cleaned(theirs_.product_version).c_str()));
   }
   request.shared_memory = request.shared_memory && !mine_.boot_id.empty() && theirs_.boot_id == mine_.boot_id;
   Result<wire::AttachReply> reply = handler_->attach(request);

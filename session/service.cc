@@ -22,10 +22,10 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr size_t kReceivePiece = 256u << 10;   // fits the second-level cache
-constexpr uint64_t kCoalesceNs = 10'000;       // a reply waits for company no longer
+constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
+constexpr uint64_t kCoalesceNs = 10'000;      // a reply waits for company no longer
 constexpr int kGoodbyeMs = 200;
-thread_local char t_self;                      // its address names the thread
+thread_local char t_self;  // its address names the thread
 }  // namespace
 
 // ---- inbox ----
@@ -73,7 +73,8 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
   }
   if (capacity_ - end_ < kReceivePiece) {
     size_t wanted = std::max(capacity_, (end_ - at_) * 2 + kInboxBytes);
-    auto* fresh = wanted > kInboxBytesMax ? nullptr : static_cast<uint8_t*>(aligned_alloc(64, (wanted + 63) & ~size_t(63)));
+    auto* fresh =
+        wanted > kInboxBytesMax ? nullptr : static_cast<uint8_t*>(aligned_alloc(64, (wanted + 63) & ~size_t(63)));
     if (fresh == nullptr) return nullptr;
     uint8_t* old = data_;
     compact(fresh);
@@ -189,9 +190,12 @@ void ServiceImpl::end(const char* why) {
   if (held) {
     uint32_t bytes = uint32_t(std::min<size_t>(strlen(why), 1000));
     uint32_t pad = (0 - bytes) & (wire::kCallAlign - 1);
-    wire::ReplyHeader header{uint32_t(sizeof header) + bytes + pad, uint16_t(wire::FrameKind::kGoodbye), uint16_t(pad), 0, 0};
+    wire::ReplyHeader header{uint32_t(sizeof header) + bytes + pad, uint16_t(wire::FrameKind::kGoodbye),
+                             uint16_t(pad), 0, 0};
     static const uint8_t zeros[8] = {};
-    iovec parts[4] = {{out_, out_used_}, {&header, sizeof header}, {const_cast<char*>(why), bytes},
+    iovec parts[4] = {{out_, out_used_},
+                      {&header, sizeof header},
+                      {const_cast<char*>(why), bytes},
                       {const_cast<uint8_t*>(zeros), pad}};
     size_t total = out_used_ + header.bytes;
     out_used_ = 0;

@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   size_t split = channels == 0 ? bytes - 1 : (bytes - 1) * (data[0] >> 1) / 128;
   transport::ChannelSet client, worker;
   transport::make_channels("unix", channels, &client, &worker);
-  auto service = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), session::SlotPool());
+  auto service = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(),
+                                        session::SlotPool());
   auto feed = [](transport::Channel* channel, const uint8_t* from, size_t count) {
     iovec part{const_cast<uint8_t*>(from), count};
     if (count != 0) (void)channel->send_some(&part, 1, 0);

@@ -14,7 +14,8 @@ namespace tendril::session {
 
 inline constexpr size_t kServiceOutBytes = 256u << 10;
 inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
-inline constexpr size_t kInboxBytesMax = size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
+inline constexpr size_t kInboxBytesMax =
+    size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
 inline constexpr uint32_t kOwnSlots = 16;
 
 // The calls that have arrived and were not run. Private memory: a call cannot change while it is decoded.
@@ -76,7 +77,7 @@ class ServiceImpl final : public Service {
     uint32_t pieces = 0;   // in the whole transfer; 0: not known yet
     uint32_t arrived = 0;  // pieces that are in slots, handed out or dropped
     uint32_t handed = 0;
-    uint32_t eager = 0;    // of them: parked without a grant
+    uint32_t eager = 0;  // of them: parked without a grant
     bool granted = false;
     bool discarded = false;
     std::vector<Piece> ready;

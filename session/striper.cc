@@ -12,7 +12,7 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr uint64_t kChunkStep = 256u << 10;      // less is not worth another thread
+constexpr uint64_t kChunkStep = 256u << 10;       // less is not worth another thread
 constexpr uint64_t kLanePieceBytes = 512u << 10;  // fits a call and a frame
 }  // namespace
 
@@ -122,7 +122,8 @@ void Striper::start_helpers() {
   if (started_.load(std::memory_order_relaxed) || stopping_.load()) return;
   // One fewer than channels: the caller is the first. A helper that cannot start is done without.
   for (size_t i = 1; i < lines_.size(); ++i) {
-    lines_[i]->helper.start("tendril-stripe", [](void* self) { static_cast<Striper*>(self)->help(); }, this);
+    lines_[i]->helper.start(
+        "tendril-stripe", [](void* self) { static_cast<Striper*>(self)->help(); }, this);
   }
   started_.store(true, std::memory_order_release);
 }
@@ -135,7 +136,8 @@ void Striper::help() {
     {
       Locked locked(jobs_lock_);
       for (job = jobs_; job != nullptr; job = job->next) {
-        if (job->at.load(std::memory_order_relaxed) < job->end && !job->failed.load(std::memory_order_relaxed)) break;
+        if (job->at.load(std::memory_order_relaxed) < job->end && !job->failed.load(std::memory_order_relaxed))
+          break;
       }
       if (job != nullptr) job->helpers.fetch_add(1, std::memory_order_relaxed);
     }

@@ -22,7 +22,18 @@ namespace tendril::session {
 inline constexpr const char* kTestTransports[] = {"unix", "tcp", "shm", "loopback", "shaped"};
 
 enum TestCall : uint16_t {
-  kEcho = 1, kCount, kCounted, kDeliver, kNothing, kTake, kGive, kDiscard, kFailTransfer, kPush, kEnd, kSlow,
+  kEcho = 1,
+  kCount,
+  kCounted,
+  kDeliver,
+  kNothing,
+  kTake,
+  kGive,
+  kDiscard,
+  kFailTransfer,
+  kPush,
+  kEnd,
+  kSlow,
 };
 
 inline std::vector<uint8_t> pattern(uint64_t bytes, uint64_t seed) {
@@ -109,10 +120,17 @@ class TestSession {
     uint64_t words[3] = {};
     memcpy(words, call.body, std::min<size_t>(call.bytes, sizeof words));
     switch (call.opcode) {
-      case kCount: case kDiscard: case kFailTransfer: return call.bytes >= 8;
-      case kDeliver: return call.bytes >= 16 && uint32_t(words[1]) <= wire::kInlineBytesMax;
-      case kTake: case kGive: return call.bytes >= 24 && words[1] < (64u << 20);
-      default: return true;
+      case kCount:
+      case kDiscard:
+      case kFailTransfer:
+        return call.bytes >= 8;
+      case kDeliver:
+        return call.bytes >= 16 && uint32_t(words[1]) <= wire::kInlineBytesMax;
+      case kTake:
+      case kGive:
+        return call.bytes >= 24 && words[1] < (64u << 20);
+      default:
+        return true;
     }
   }
   void take(const Call& call) {
@@ -130,6 +148,24 @@ class TestSession {
     bool same = call.reply_id == 0 || data == pattern(ask[1], ask[2]);
     service->reply(call.reply_id, same ? 0 : 1, nullptr, 0);
   }
+  void deliver(const Call& call) {
+    struct {
+      uint64_t address;
+      uint32_t bytes, value;
+    } ask;
+    memcpy(&ask, call.body, sizeof ask);
+    std::vector<uint8_t> data(ask.bytes, uint8_t(ask.value));
+    service->deliver(ask.address, data.data(), ask.bytes);
+  }
+  void give(const Call& call) {
+    uint64_t ask[3];
+    memcpy(ask, call.body, sizeof ask);
+    std::vector<uint8_t> data = pattern(ask[1], ask[2]);
+    uint64_t half = ask[1] / 2;
+    service->send_bulk(ask[0], half, data.data() + half, ask[1] - half);
+    if (half != 0) service->send_bulk(ask[0], 0, data.data(), half);
+    service->transfer_sent(ask[0]);
+  }
   void run() {
     uint64_t next = 0, wrong = 0;
     for (;;) {
@@ -145,7 +181,9 @@ class TestSession {
         continue;
       }
       switch (call.opcode) {
-        case kEcho: service->reply(call.reply_id, 7, call.body, call.bytes); break;
+        case kEcho:
+          service->reply(call.reply_id, 7, call.body, call.bytes);
+          break;
         case kCount: {
           uint64_t number;
           memcpy(&number, call.body, 8);
@@ -157,24 +195,15 @@ class TestSession {
           service->reply2(call.reply_id, 0, &next, 8, &wrong, 8);
           break;
         }
-        case kDeliver: {
-          struct { uint64_t address; uint32_t bytes, value; } ask;
-          memcpy(&ask, call.body, sizeof ask);
-          std::vector<uint8_t> data(ask.bytes, uint8_t(ask.value));
-          service->deliver(ask.address, data.data(), ask.bytes);
+        case kDeliver:
+          deliver(call);
           break;
-        }
-        case kTake: take(call); break;
-        case kGive: {
-          uint64_t ask[3];
-          memcpy(ask, call.body, sizeof ask);
-          std::vector<uint8_t> data = pattern(ask[1], ask[2]);
-          uint64_t half = ask[1] / 2;
-          service->send_bulk(ask[0], half, data.data() + half, ask[1] - half);
-          if (half != 0) service->send_bulk(ask[0], 0, data.data(), half);
-          service->transfer_sent(ask[0]);
+        case kTake:
+          take(call);
           break;
-        }
+        case kGive:
+          give(call);
+          break;
         case kDiscard: {
           uint64_t id;
           memcpy(&id, call.body, 8);
@@ -193,8 +222,11 @@ class TestSession {
           service->push(wire::FrameKind::kError, 700, "bad", 3);
           service->push(wire::FrameKind::kCallback, 0, "cb", 2);
           break;
-        case kEnd: service->end("out of patience"); break;
-        default: break;
+        case kEnd:
+          service->end("out of patience");
+          break;
+        default:
+          break;
       }
     }
   }

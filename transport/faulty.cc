@@ -17,7 +17,10 @@ using base::Status;
 class FaultyChannel final : public Channel {
  public:
   FaultyChannel(std::unique_ptr<Channel> inner, const Faults& faults)
-      : inner_(std::move(inner)), faults_(faults), send_random_(faults.seed * 2 + 1), receive_random_(faults.seed * 2 + 2) {
+      : inner_(std::move(inner)),
+        faults_(faults),
+        send_random_(faults.seed * 2 + 1),
+        receive_random_(faults.seed * 2 + 2) {
     snprintf(kind_, sizeof kind_, "faulty(%.30s)", inner_->kind());
   }
 

@@ -13,8 +13,8 @@ inline constexpr uint64_t kNever = UINT64_MAX;
 
 struct Faults {
   uint64_t seed = 1;
-  bool short_pieces = false;          // sends and receives in pieces of 1 to 64 bytes or so
-  uint64_t end_after_sent = kNever;   // both directions end once this many bytes were sent
+  bool short_pieces = false;         // sends and receives in pieces of 1 to 64 bytes or so
+  uint64_t end_after_sent = kNever;  // both directions end once this many bytes were sent
   uint64_t end_after_received = kNever;
   uint64_t corrupt_sent_at = kNever;  // one bit of the byte at this position is flipped
   uint64_t corrupt_received_at = kNever;

@@ -138,10 +138,13 @@ void wait_on(DelayLine* line, uint32_t seen, uint64_t next_ns, int64_t limit_us)
 
 class ShapedChannel final : public Channel {
  public:
-  ShapedChannel(std::unique_ptr<Channel> inner, const Shape& shape) : inner_(std::move(inner)), out_(shape), in_(shape) {
+  ShapedChannel(std::unique_ptr<Channel> inner, const Shape& shape)
+      : inner_(std::move(inner)), out_(shape), in_(shape) {
     snprintf(kind_, sizeof kind_, "shaped(%.30s)", inner_->kind());
-    out_thread_.start("shaped-out", [](void* self) { static_cast<ShapedChannel*>(self)->carry_out(); }, this);
-    in_thread_.start("shaped-in", [](void* self) { static_cast<ShapedChannel*>(self)->carry_in(); }, this);
+    out_thread_.start(
+        "shaped-out", [](void* self) { static_cast<ShapedChannel*>(self)->carry_out(); }, this);
+    in_thread_.start(
+        "shaped-in", [](void* self) { static_cast<ShapedChannel*>(self)->carry_in(); }, this);
   }
   ~ShapedChannel() override {
     Status gone(Code::kClosed, "the connection was closed on this side");

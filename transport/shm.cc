@@ -44,8 +44,9 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kMagic = 0x4d485354;  // "TSHM"
 constexpr uint32_t kChannelsMax = 64;
 constexpr uint64_t kRingBytesMax = 1u << 30;
-constexpr uint64_t kPublishStep = 256u << 10;  // a large send is published in steps, so that the peer copies meanwhile
-constexpr int kSleepMs = 100;                  // a sleeper looks at the connection this often
+constexpr uint64_t kPublishStep =
+    256u << 10;                // a large send is published in steps, so that the peer copies meanwhile
+constexpr int kSleepMs = 100;  // a sleeper looks at the connection this often
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 struct Facts {
@@ -110,7 +111,8 @@ namespace {
 
 class ShmChannel final : public Channel, public OutgoingRing {
  public:
-  ShmChannel(std::shared_ptr<ShmMemory> memory, const ShmRing& out, const ShmRing& in, bool command, const char* kind)
+  ShmChannel(std::shared_ptr<ShmMemory> memory, const ShmRing& out, const ShmRing& in, bool command,
+             const char* kind)
       : memory_(std::move(memory)), out_(out), in_(in), command_(command), kind_(kind) {}
 
   Status send(const iovec* parts, int count) override {
@@ -214,7 +216,8 @@ class ShmChannel final : public Channel, public OutgoingRing {
  private:
   bool ended() const {
     return broken_.load(std::memory_order_relaxed) || down_.load(std::memory_order_seq_cst) ||
-           out_.indices->closed.load(std::memory_order_seq_cst) != 0 || memory_->dead.load(std::memory_order_relaxed);
+           out_.indices->closed.load(std::memory_order_seq_cst) != 0 ||
+           memory_->dead.load(std::memory_order_relaxed);
   }
   Status closed() const {
     if (broken_.load()) return Status(Code::kInvalid, "the peer wrote nonsense into the shared memory's indices");
@@ -303,7 +306,8 @@ Result<uint8_t*> map_twice(int fd, uint64_t at, uint64_t bytes) {
 
 Result<base::Fd> create_shm(const ShmSizes& sizes) {
   Facts facts{kMagic, sizes.channels, sizes.command_bytes, sizes.bulk_bytes};
-  if (facts.channels == 0 || facts.channels > kChannelsMax || !good_size(facts.command_bytes) || !good_size(facts.bulk_bytes)) {
+  if (facts.channels == 0 || facts.channels > kChannelsMax || !good_size(facts.command_bytes) ||
+      !good_size(facts.bulk_bytes)) {
     return Status(Code::kInvalid, "impossible sizes of shared memory");
   }
   base::Fd fd(int(syscall(SYS_memfd_create, "tendril-session", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
@@ -323,8 +327,9 @@ Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& fd) {
       pread(fd.get(), &facts, sizeof facts, 0) != ssize_t(sizeof facts)) {
     return Status(Code::kInvalid, "the descriptor is no sealed shared memory");
   }
-  if (facts.magic != kMagic || facts.channels == 0 || facts.channels > kChannelsMax || !good_size(facts.command_bytes) ||
-      !good_size(facts.bulk_bytes) || uint64_t(about.st_size) != total_bytes(facts)) {
+  if (facts.magic != kMagic || facts.channels == 0 || facts.channels > kChannelsMax ||
+      !good_size(facts.command_bytes) || !good_size(facts.bulk_bytes) ||
+      uint64_t(about.st_size) != total_bytes(facts)) {
     return Status(Code::kMismatch, "the shared memory is laid out for another version");
   }
   std::shared_ptr<ShmMemory> memory = std::make_shared<ShmMemory>();
@@ -347,14 +352,16 @@ Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& fd) {
   return memory;
 }
 
-std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side, base::Fd connection) {
+std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
+                                                   base::Fd connection) {
   std::vector<std::unique_ptr<Channel>> channels;
   if (connection.valid()) memory->connection = std::move(connection);
   for (size_t i = 0; i + 1 < memory->rings.size(); i += 2) {
     const ShmRing& to_worker = memory->rings[i];
     const ShmRing& to_client = memory->rings[i + 1];
     bool client = side == ShmSide::kClient;
-    channels.emplace_back(new ShmChannel(memory, client ? to_worker : to_client, client ? to_client : to_worker, i == 0, "shm"));
+    channels.emplace_back(
+        new ShmChannel(memory, client ? to_worker : to_client, client ? to_client : to_worker, i == 0, "shm"));
   }
   return channels;
 }

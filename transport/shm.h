@@ -28,9 +28,11 @@ base::Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& memory);
 
 enum class ShmSide { kClient, kWorker };
 // The channels of one side. `connection` is the socket whose end means the peer's death; invalid: none (tests, loopback).
-std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side, base::Fd connection);
+std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
+                                                   base::Fd connection);
 
 // Both sides inside this process, "loopback" kind.
-base::Result<std::unique_ptr<Channel>> loopback_pair(std::unique_ptr<Channel>* other, uint64_t ring_bytes = 4u << 20);
+base::Result<std::unique_ptr<Channel>> loopback_pair(std::unique_ptr<Channel>* other,
+                                                     uint64_t ring_bytes = 4u << 20);
 
 }  // namespace tendril::transport

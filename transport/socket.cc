@@ -78,7 +78,8 @@ class SocketChannel final : public Channel {
 
  private:
   Status closed() const {
-    if (down_.load(std::memory_order_relaxed)) return Status(Code::kClosed, "the connection was closed on this side");
+    if (down_.load(std::memory_order_relaxed))
+      return Status(Code::kClosed, "the connection was closed on this side");
     return Status(Code::kClosed, "the peer closed the connection");
   }
 

@@ -48,7 +48,8 @@ TEST_P(ChannelTest, CarriesBytesBothWays) {
 }
 
 TEST_P(ChannelTest, GathersParts) {
-  iovec parts[4] = {{const_cast<char*>("ab"), 2}, {nullptr, 0}, {const_cast<char*>("c"), 1}, {const_cast<char*>("def"), 3}};
+  iovec parts[4] = {
+      {const_cast<char*>("ab"), 2}, {nullptr, 0}, {const_cast<char*>("c"), 1}, {const_cast<char*>("def"), 3}};
   ASSERT_TRUE(a().send(parts, 4).ok());
   char got[7] = {};
   ASSERT_TRUE(b().receive(got, 6, 6, {0, 5000}).ok());
@@ -73,7 +74,8 @@ TEST_P(ChannelTest, LongStreamArrivesInOrder) {
     for (uint64_t done = 0; done < kBytes;) {
       for (uint32_t& word : block) word = next++;
       size_t cut = 1 + next % 5000;
-      iovec parts[2] = {{block.data(), cut}, {reinterpret_cast<uint8_t*>(block.data()) + cut, block.size() * 4 - cut}};
+      iovec parts[2] = {{block.data(), cut},
+                        {reinterpret_cast<uint8_t*>(block.data()) + cut, block.size() * 4 - cut}};
       if (!a().send(parts, 2).ok()) return;
       done += block.size() * 4;
     }
@@ -198,28 +200,34 @@ TEST(Shaped, DelaysAndLimitsAccurately) {
   EXPECT_STREQ(line->kind(), "shaped(unix)");
   std::vector<uint8_t> data(2'000'000);
   char byte;
+  // Never too early; how late the best attempt is depends on who else uses the machine.
   double best_ms = 1e9;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 40 && best_ms > 12.0; ++i) {
     uint64_t start = base::now_ns();
     ASSERT_TRUE(send_text(*line, "x").ok());
     ASSERT_TRUE(worker.command->receive(&byte, 1, 1, {0, 5000}).ok());
     ASSERT_TRUE(send_text(*worker.command, "y").ok());
     ASSERT_TRUE(line->receive(&byte, 1, 1, {0, 5000}).ok());
-    best_ms = std::min(best_ms, double(base::now_ns() - start) / 1e6);
+    double ms = double(base::now_ns() - start) / 1e6;
+    ASSERT_GE(ms, 10.0);
+    best_ms = std::min(best_ms, ms);
   }
-  EXPECT_GE(best_ms, 10.0);
-  EXPECT_LT(best_ms, 12.0);
-  std::thread sender([&] {
-    iovec part{data.data(), data.size()};
-    (void)line->send(&part, 1);
-  });
-  uint64_t start = base::now_ns();
+  EXPECT_LT(best_ms, 15.0);
+  best_ms = 1e9;
   std::vector<uint8_t> got(data.size());
-  ASSERT_TRUE(worker.command->receive(got.data(), got.size(), got.size(), {0, 5000}).ok());
-  sender.join();
-  double ms = double(base::now_ns() - start) / 1e6;
-  EXPECT_GT(ms, 95.0);  // 100 ms on the wire, 5 ms of delay, less what was sent before the clock started
-  EXPECT_LT(ms, 200.0);
+  for (int i = 0; i < 10 && best_ms > 130.0; ++i) {
+    uint64_t start = base::now_ns();
+    std::thread sender([&] {
+      iovec part{data.data(), data.size()};
+      (void)line->send(&part, 1);
+    });
+    ASSERT_TRUE(worker.command->receive(got.data(), got.size(), got.size(), {0, 20000}).ok());
+    double ms = double(base::now_ns() - start) / 1e6;
+    sender.join();
+    ASSERT_GE(ms, 105.0);  // 100 ms on the wire and 5 ms of delay
+    best_ms = std::min(best_ms, ms);
+  }
+  EXPECT_LT(best_ms, 200.0);
   alarm(0);
 }
 
@@ -276,8 +284,8 @@ TEST(Shm, HostileIndices) {
     auto channels = shm_channels(map_shm(memory).take(), ShmSide::kWorker, base::Fd());
     auto* raw = static_cast<uint8_t*>(mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0));
     ASSERT_NE(raw, MAP_FAILED);
-    memcpy(raw + 4096, &evil, 8);            // tail of the ring that the worker reads
-    memcpy(raw + 2 * 4096 + 64, &evil, 8);   // head of the ring that the worker writes
+    memcpy(raw + 4096, &evil, 8);           // tail of the ring that the worker reads
+    memcpy(raw + 2 * 4096 + 64, &evil, 8);  // head of the ring that the worker writes
     char got[100];
     EXPECT_FALSE(channels[0]->receive(got, 1, sizeof got, {0, 1000}).ok());
     std::vector<uint8_t> data(16u << 20);

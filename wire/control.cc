@@ -114,10 +114,18 @@ void write(Writer* out, const ClientInfo& value) {
 void read(Reader* in, ClientInfo* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->text(&value->host); break;
-      case 2: in->text(&value->user); break;
-      case 3: in->text(&value->program); break;
-      case 4: in->number(&value->pid); break;
+      case 1:
+        in->text(&value->host);
+        break;
+      case 2:
+        in->text(&value->user);
+        break;
+      case 3:
+        in->text(&value->program);
+        break;
+      case 4:
+        in->number(&value->pid);
+        break;
     }
   }
 }
@@ -130,9 +138,15 @@ void write(Writer* out, const LeaseRequest& value) {
 void read(Reader* in, LeaseRequest* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->count); break;
-      case 2: in->message(&value->slice); break;
-      case 3: in->message(&value->client); break;
+      case 1:
+        in->number(&value->count);
+        break;
+      case 2:
+        in->message(&value->slice);
+        break;
+      case 3:
+        in->message(&value->client);
+        break;
     }
   }
 }
@@ -145,9 +159,15 @@ void write(Writer* out, const SliceGrant& value) {
 void read(Reader* in, SliceGrant* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->gpu_index); break;
-      case 2: in->number(&value->share_millionths); break;
-      case 3: in->number(&value->memory_bytes); break;
+      case 1:
+        in->number(&value->gpu_index);
+        break;
+      case 2:
+        in->number(&value->share_millionths);
+        break;
+      case 3:
+        in->number(&value->memory_bytes);
+        break;
     }
   }
 }
@@ -167,16 +187,36 @@ void write(Writer* out, const GpuRecord& value) {
 void read(Reader* in, GpuRecord* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->index); break;
-      case 2: in->text(&value->name); break;
-      case 3: in->text(&value->uuid); break;
-      case 4: in->text(&value->pci_bus_id); break;
-      case 5: in->number(&value->memory_total_bytes); break;
-      case 6: in->number(&value->memory_used_bytes); break;
-      case 7: in->number(&value->share_used_millionths); break;
-      case 8: in->number(&value->utilization_percent); break;
-      case 9: in->number(&value->temperature_c); break;
-      case 10: in->number(&value->power_mw); break;
+      case 1:
+        in->number(&value->index);
+        break;
+      case 2:
+        in->text(&value->name);
+        break;
+      case 3:
+        in->text(&value->uuid);
+        break;
+      case 4:
+        in->text(&value->pci_bus_id);
+        break;
+      case 5:
+        in->number(&value->memory_total_bytes);
+        break;
+      case 6:
+        in->number(&value->memory_used_bytes);
+        break;
+      case 7:
+        in->number(&value->share_used_millionths);
+        break;
+      case 8:
+        in->number(&value->utilization_percent);
+        break;
+      case 9:
+        in->number(&value->temperature_c);
+        break;
+      case 10:
+        in->number(&value->power_mw);
+        break;
     }
   }
 }
@@ -189,9 +229,15 @@ void write(Writer* out, const LeaseReply& value) {
 void read(Reader* in, LeaseReply* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->lease_id); break;
-      case 2: in->text(&value->secret); break;
-      case 3: in->list(&value->slices); break;
+      case 1:
+        in->number(&value->lease_id);
+        break;
+      case 2:
+        in->text(&value->secret);
+        break;
+      case 3:
+        in->list(&value->slices);
+        break;
     }
   }
 }
@@ -207,12 +253,24 @@ void write(Writer* out, const LeaseRecord& value) {
 void read(Reader* in, LeaseRecord* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->lease_id); break;
-      case 2: in->message(&value->client); break;
-      case 3: in->list(&value->slices); break;
-      case 4: in->numbers(&value->memory_used_bytes); break;
-      case 5: in->number(&value->processes); break;
-      case 6: in->number(&value->age_s); break;
+      case 1:
+        in->number(&value->lease_id);
+        break;
+      case 2:
+        in->message(&value->client);
+        break;
+      case 3:
+        in->list(&value->slices);
+        break;
+      case 4:
+        in->numbers(&value->memory_used_bytes);
+        break;
+      case 5:
+        in->number(&value->processes);
+        break;
+      case 6:
+        in->number(&value->age_s);
+        break;
     }
   }
 }
@@ -228,12 +286,24 @@ void write(Writer* out, const ListReply& value) {
 void read(Reader* in, ListReply* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->text(&value->server); break;
-      case 2: in->text(&value->product_version); break;
-      case 3: in->text(&value->driver); break;
-      case 4: in->number(&value->driver_version); break;
-      case 5: in->list(&value->gpus); break;
-      case 6: in->list(&value->leases); break;
+      case 1:
+        in->text(&value->server);
+        break;
+      case 2:
+        in->text(&value->product_version);
+        break;
+      case 3:
+        in->text(&value->driver);
+        break;
+      case 4:
+        in->number(&value->driver_version);
+        break;
+      case 5:
+        in->list(&value->gpus);
+        break;
+      case 6:
+        in->list(&value->leases);
+        break;
     }
   }
 }
@@ -250,12 +320,24 @@ void read(Reader* in, AttachRequest* value) {
   uint8_t shared = 0;
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->lease_id); break;
-      case 2: in->text(&value->secret); break;
-      case 3: in->message(&value->lease); break;
-      case 4: in->message(&value->client); break;
-      case 5: in->number(&value->bulk_channels); break;
-      case 6: in->number(&shared); break;
+      case 1:
+        in->number(&value->lease_id);
+        break;
+      case 2:
+        in->text(&value->secret);
+        break;
+      case 3:
+        in->message(&value->lease);
+        break;
+      case 4:
+        in->message(&value->client);
+        break;
+      case 5:
+        in->number(&value->bulk_channels);
+        break;
+      case 6:
+        in->number(&shared);
+        break;
     }
   }
   value->shared_memory = shared != 0;
@@ -271,11 +353,21 @@ void write(Writer* out, const AttachReply& value) {
 void read(Reader* in, AttachReply* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->session_id); break;
-      case 2: in->text(&value->session_secret); break;
-      case 3: in->message(&value->lease); break;
-      case 4: in->number(&value->bulk_channels); break;
-      case 5: in->text(&value->shared_memory_socket); break;
+      case 1:
+        in->number(&value->session_id);
+        break;
+      case 2:
+        in->text(&value->session_secret);
+        break;
+      case 3:
+        in->message(&value->lease);
+        break;
+      case 4:
+        in->number(&value->bulk_channels);
+        break;
+      case 5:
+        in->text(&value->shared_memory_socket);
+        break;
     }
   }
 }
@@ -288,9 +380,15 @@ void write(Writer* out, const JoinRequest& value) {
 void read(Reader* in, JoinRequest* value) {
   while (in->next()) {
     switch (in->tag()) {
-      case 1: in->number(&value->session_id); break;
-      case 2: in->text(&value->session_secret); break;
-      case 3: in->number(&value->channel); break;
+      case 1:
+        in->number(&value->session_id);
+        break;
+      case 2:
+        in->text(&value->session_secret);
+        break;
+      case 3:
+        in->number(&value->channel);
+        break;
     }
   }
 }
@@ -310,8 +408,8 @@ void read(Reader* in, PingBody* value) {
 }
 
 void write(Writer* out, const Hello& value) {
-  out->number(uint16_t(Feature::kProtocol),
-              uint32_t(value.protocol_oldest) | uint32_t(value.protocol_newest) << 16);
+  out->number(uint16_t(Feature::kProtocol), uint32_t(value.protocol_oldest) | uint32_t(value.protocol_newest)
+                                                                                  << 16);
   if (value.schema_digest != 0) out->number(uint16_t(Feature::kSchemaDigest), value.schema_digest);
   out->text(uint16_t(Feature::kProductVersion), value.product_version);
   if (!value.token.empty()) out->text(uint16_t(Feature::kToken), value.token);
@@ -330,11 +428,21 @@ void read(Reader* in, Hello* value) {
         protocol = true;
         break;
       }
-      case Feature::kSchemaDigest: in->number(&value->schema_digest); break;
-      case Feature::kProductVersion: in->text(&value->product_version); break;
-      case Feature::kToken: in->text(&value->token); break;
-      case Feature::kSharedMemory: in->text(&value->boot_id); break;
-      case Feature::kBulkChannels: in->number(&value->bulk_channels); break;
+      case Feature::kSchemaDigest:
+        in->number(&value->schema_digest);
+        break;
+      case Feature::kProductVersion:
+        in->text(&value->product_version);
+        break;
+      case Feature::kToken:
+        in->text(&value->token);
+        break;
+      case Feature::kSharedMemory:
+        in->text(&value->boot_id);
+        break;
+      case Feature::kBulkChannels:
+        in->number(&value->bulk_channels);
+        break;
     }
   }
   if (!protocol || value->protocol_oldest > value->protocol_newest) in->fail();
@@ -360,7 +468,7 @@ bool decode(const void* data, size_t bytes, Message* message) {
   return reader.ok();
 }
 
-#define TENDRIL_CONTROL_MESSAGE(Message)                        \
+#define TENDRIL_CONTROL_MESSAGE(Message)                         \
   template std::vector<uint8_t> encode<Message>(const Message&); \
   template bool decode<Message>(const void*, size_t, Message*);
 TENDRIL_CONTROL_MESSAGE(Hello)

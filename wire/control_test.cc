@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the control messages: round trips, unknown records, truncation, hostile bytes.
+#include "wire/control.h"
+
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "wire/control.h"
 #include "wire/encoder.h"
 
 namespace tendril::wire {

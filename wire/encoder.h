@@ -75,7 +75,8 @@ class Encoder {
   }
   // Overwrites a u32 written before.
   void patch_u32(size_t offset, uint32_t value) {
-    if (size() >= sizeof value && offset <= size() - sizeof value) std::memcpy(begin_ + offset, &value, sizeof value);
+    if (size() >= sizeof value && offset <= size() - sizeof value)
+      std::memcpy(begin_ + offset, &value, sizeof value);
   }
 
   size_t size() const { return size_t(at_ - begin_); }

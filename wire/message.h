@@ -42,14 +42,19 @@ class Sizer {
  public:
   uint64_t bytes = 0;
   template <typename T>
-    requires(std::is_arithmetic_v<T>)
-  void operator()(const char*, const T&) { bytes += 8; }
+  requires(std::is_arithmetic_v<T>) void operator()(const char*, const T&) { bytes += 8; }
   template <typename T>
-  void operator()(const char*, const Array<T>& a) { bytes += 8 + padded(a.count * sizeof(T)); }
+  void operator()(const char*, const Array<T>& a) {
+    bytes += 8 + padded(a.count * sizeof(T));
+  }
   template <typename T>
-  void operator()(const char*, const Image<T>&) { bytes += padded(sizeof(T)); }
+  void operator()(const char*, const Image<T>&) {
+    bytes += padded(sizeof(T));
+  }
   template <typename T>
-  void operator()(const char*, const Optional<T>& o) { bytes += 8 + (o.present ? padded(sizeof(T)) : 0); }
+  void operator()(const char*, const Optional<T>& o) {
+    bytes += 8 + (o.present ? padded(sizeof(T)) : 0);
+  }
 };
 
 // Writes into a buffer that Sizer measured.
@@ -57,8 +62,7 @@ class Writer {
  public:
   explicit Writer(uint8_t* at) : at_(at) {}
   template <typename T>
-    requires(std::is_arithmetic_v<T>)
-  void operator()(const char*, const T& value) {
+  requires(std::is_arithmetic_v<T>) void operator()(const char*, const T& value) {
     uint64_t word = 0;
     std::memcpy(&word, &value, sizeof value);
     put(&word, 8);
@@ -69,7 +73,9 @@ class Writer {
     put(a.data, a.count * sizeof(T));
   }
   template <typename T>
-  void operator()(const char*, const Image<T>& image) { put(&image.value, sizeof(T)); }
+  void operator()(const char*, const Image<T>& image) {
+    put(&image.value, sizeof(T));
+  }
   template <typename T>
   void operator()(const char*, const Optional<T>& o) {
     const uint64_t present = o.present;
@@ -93,8 +99,7 @@ class Reader {
   Reader(const uint8_t* at, uint64_t bytes) : at_(at), left_(bytes) {}
   bool ok() const { return ok_; }
   template <typename T>
-    requires(std::is_arithmetic_v<T>)
-  void operator()(const char*, T& value) {
+  requires(std::is_arithmetic_v<T>) void operator()(const char*, T& value) {
     value = T{};
     if (const uint8_t* from = take(8)) std::memcpy(&value, from, sizeof value);
   }
@@ -115,7 +120,8 @@ class Reader {
   template <typename T>
   void operator()(const char*, Image<T>& image) {
     std::memset(static_cast<void*>(&image.value), 0, sizeof(T));
-    if (const uint8_t* from = take(padded(sizeof(T)))) std::memcpy(static_cast<void*>(&image.value), from, sizeof(T));
+    if (const uint8_t* from = take(padded(sizeof(T))))
+      std::memcpy(static_cast<void*>(&image.value), from, sizeof(T));
   }
   template <typename T>
   void operator()(const char*, Optional<T>& o) {
