@@ -8,10 +8,13 @@ import os
 import re
 import subprocess
 
+from sides import run_process
+
 FEW, MANY = 2000, 52000
 
 
-def run(side, label, argv, limit_s=60, stats=False):
+def run(whole, side, label, argv, limit_s=60, stats=False):
+    limit_s = min(limit_s, max(5, whole.left()))
     return side.run("bench-" + label, argv, {"PYTHONFAULTHANDLER": "1"}, side.work, limit_s, stats)
 
 
@@ -21,11 +24,11 @@ def figures(text):
             for match in re.finditer(r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M)}
 
 
-def compare_sides(title, sides, label, argv, limit_s=60):
+def compare_sides(whole, title, label, argv, limit_s=60):
     """One program on every side: a block of lines, a figure each."""
     columns, problems = {}, []
-    for name, side in sides.items():
-        outcome = run(side, label, argv, limit_s)
+    for name, side in whole.sides.items():
+        outcome = run(whole, side, label, argv, limit_s)
         columns[name] = figures(outcome.stdout)
         if outcome.timed_out or outcome.status != 0:
             problems.append(f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
@@ -37,15 +40,15 @@ def compare_sides(title, sides, label, argv, limit_s=60):
     return lines + problems, columns
 
 
-def round_trips(sides, program):
+def round_trips(whole, program):
     """Twice the same program with more launches: the difference in round trips is what launches cost."""
     lines = [f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"]
     facts = {}
-    for name, side in sides.items():
+    for name, side in whole.sides.items():
         if side.server is None:
             continue
-        few = run(side, f"trips-{FEW}", [program, str(FEW)], stats=True)
-        many = run(side, f"trips-{MANY}", [program, str(MANY)], stats=True)
+        few = run(whole, side, f"trips-{FEW}", [program, str(FEW)], stats=True)
+        many = run(whole, side, f"trips-{MANY}", [program, str(MANY)], stats=True)
         for count, outcome in ((FEW, few), (MANY, many)):
             who = f"{name} over {outcome.transport or '?'}"
             lines.append(f"  {who:32}{count:12}{outcome.calls:12}{outcome.round_trips:12}")
@@ -71,6 +74,20 @@ def bare_transport(binaries):
     return ["bare transport and lane, loopback"] + ["  " + line for line in done.stdout.splitlines()]
 
 
+def doctor(whole):
+    """What `tendril doctor` says of the way to each server."""
+    lines = []
+    for name, side in whole.sides.items():
+        if side.server is None:
+            continue
+        log = side.logs / "bench-doctor.out"
+        argv = [str(whole.binaries / "bin/tendril"), "doctor", "-s", side.server.address()]
+        env = side.environment_for({}, None)
+        run_process(argv, env, side.work, 20, log, side.logs / "bench-doctor.err")
+        lines += [f"tendril doctor, {name}"] + ["  " + line for line in log.read_text().splitlines()]
+    return lines
+
+
 def measure(whole, here):
     """All measurements as text; also as bench.json in $OUT. `whole` is gpu_run's Run."""
     programs = whole.binaries / "bin/programs"
@@ -85,13 +102,15 @@ def measure(whole, here):
         if whole.left() < 30:
             text.append(f"{title}: no time left")
             continue
-        lines, facts[label] = compare_sides(title, whole.sides, label, argv, limit_s)
+        lines, facts[label] = compare_sides(whole, title, label, argv, limit_s)
         text += lines + [""]
         whole.say(f"bench: {label} done")
         if label == "launch_rate":
-            lines, facts["round_trips_per_launch"] = round_trips(whole.sides, str(programs / "launch_rate"))
+            lines, facts["round_trips_per_launch"] = round_trips(whole, str(programs / "launch_rate"))
             text += lines + [""]
     if whole.left() > 30:
         text += bare_transport(whole.binaries)
+    if whole.left() > 30:
+        text += [""] + doctor(whole)
     (whole.out / "bench.json").write_text(json.dumps(facts, indent=1))
     return "\n".join(text)

@@ -154,6 +154,12 @@ class Run:
         return (text.replace("{bin}", str(self.binaries / "bin")).replace("{built}", str(self.built))
                 .replace("{here}", str(HERE)).replace("{python}", os.environ.get("PYTHON", "python3")))
 
+    def limit_for(self, program, name):
+        """Where programs of this group have hung on this side before, the next ones get less time."""
+        hangs = sum(1 for r in self.results if r["program"].group == program.group and r[name] and r[name].timed_out)
+        limit = program.limit_s or self.args.limit
+        return max(min(limit, 15), limit / 2 ** hangs)
+
     def run_on(self, results, name):
         """One program on one side; the result goes into `results`."""
         program, side = results["program"], self.sides[name]
@@ -169,7 +175,7 @@ class Run:
         transcript = program.env.get("TENDRIL_CONFORMANCE_TRANSCRIPT", "").replace("{side}", str(side.work))
         if transcript:
             pathlib.Path(transcript).unlink(missing_ok=True)
-        limit = min(program.limit_s or self.args.limit, max(5, self.left()))
+        limit = min(self.limit_for(program, name), max(5, self.left()))
         before = results[name]
         argv = [self.expanded(word) for word in program.argv]
         outcome = side.run(f"{program.group}-{results['label']}", argv, program.env, cwd, limit, not self.args.no_stats)

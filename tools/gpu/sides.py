@@ -96,11 +96,13 @@ class Server:
 
     def start(self):
         self.port_file.unlink(missing_ok=True)
-        argv = [str(self.binaries / "bin/tendril"), "serve", "--port", "0", "--port-file", str(self.port_file), *self.extra]
+        argv = [str(self.binaries / "bin/tendril"), "serve", "--port", "0", "--port-file", str(self.port_file),
+                *self.extra]
         if self.driver:
             argv += ["--driver", str(self.driver)]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
         with RUNNING_LOCK:
             RUNNING.add(self.process)
         deadline = time.monotonic() + 60
@@ -145,8 +147,8 @@ class Side:
     def command(self, argv):
         if self.server is None:
             return list(argv)
-        return [str(self.server.binaries / "bin/tendril"), "run", "-s", self.server.address(), "--timeout", "20000", "--",
-                *argv]
+        return [str(self.server.binaries / "bin/tendril"), "run", "-s", self.server.address(), "--timeout", "20000",
+                "--", *argv]
 
     def environment_for(self, extra, stats):
         env = {k: v for k, v in self.environment.items() if not k.startswith("TENDRIL_")}
