@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuLaunchHostFunc and cuStreamAddCallback. The function stays here; the worker's stream stops until a thread of ours has run it and
-// said so. One callback thread per process runs them in the order of the requests, as a driver's own callback thread would.
+// cuLaunchHostFunc and cuStreamAddCallback. The function stays here; the worker's stream stops
+// until a thread of ours has run it and said so. One callback thread per process runs them in the
+// order of the requests, as a driver's own callback thread would.
 #include "client/cuda/callback.h"
 
 #include <signal.h>
@@ -39,7 +40,8 @@ struct Callbacks {
   bool running = false;
 };
 
-// Made on first use, never destroyed; after fork the child has a Process of its own and starts with none of it.
+// Made on first use, never destroyed; after fork the child has a Process of its own and starts with
+// none of it.
 Callbacks* callbacks() {
   static Callbacks* all = new Callbacks;
   return all;
@@ -53,11 +55,13 @@ void answer(Session* session, uint64_t invocation) {
 }
 
 void run_one(const HostFunction& item, uint64_t invocation) {
-  if (item.persistent) mirror_after_wait(item.session, nullptr);  // what the graph has written so far
+  if (item.persistent)
+    mirror_after_wait(item.session, nullptr);  // what the graph has written so far
   if (item.function != nullptr) item.function(item.data);
   if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
   if (item.object != nullptr) destroy_object(Kind::kUserObject, item.object);
-  if (item.persistent) mirror_before_graph(item.session, nullptr);  // what the function wrote for the rest of it
+  if (item.persistent)
+    mirror_before_graph(item.session, nullptr);  // what the function wrote for the rest of it
   if (invocation != 0) answer(item.session, invocation);
 }
 
@@ -175,7 +179,8 @@ bool callbacks_pending() {
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
   bool pending = false;
-  for (const auto& entry : all->waiting) pending |= !entry.second.persistent && entry.second.object == nullptr;
+  for (const auto& entry : all->waiting)
+    pending |= !entry.second.persistent && entry.second.object == nullptr;
   pthread_mutex_unlock(&all->mutex);
   return pending;
 }
@@ -188,7 +193,8 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return launch(hStream, item);
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   HostFunction item;
   item.callback = callback;

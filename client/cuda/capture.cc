@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. The worker captures in relaxed mode on its executor thread; which thread may end a capture, and which calls are
-// forbidden while one is open, is decided here. See capture.h.
+// Stream capture. The worker captures in relaxed mode on its executor thread; which thread may end
+// a capture, and which calls are forbidden while one is open, is decided here. See capture.h.
 #include "client/cuda/capture.h"
 
 #include "client/cuda/bodies.h"
@@ -14,7 +14,8 @@ struct Capture {
   uint64_t thread = 0;
   bool into_graph = false;  // cuStreamBeginCaptureToGraph: the graph is the program's
   CUgraph graph = nullptr;
-  std::atomic<Object*> shown{nullptr};  // the graph under construction, once the program has seen it
+  std::atomic<Object*> shown{
+      nullptr};  // the graph under construction, once the program has seen it
   std::atomic<bool> invalid{false};
 };
 
@@ -80,8 +81,10 @@ CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
-  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  if (s == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the legacy stream cannot be captured
+  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (s == nullptr)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the legacy stream cannot be captured
   if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   wire::cuda::capture_begin_request m;
   wire::cuda::capture_begin_reply r;
@@ -103,26 +106,31 @@ InfoStorage* storage() {
   return mine;
 }
 
-CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,
-              const CUgraphEdgeData** edges, size_t* count) {
+CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+              const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (s == nullptr && process()->open_captures.load() != 0 && c->active.load() != 0) {
-    // The legacy stream is forbidden ground while a blocking stream of its context is being captured.
+    // The legacy stream is forbidden ground while a blocking stream of its context is being
+    // captured.
     bool blocked = false;
     process()->streams.for_each([&](Stream* other) {
-      blocked |= other->context == c && other->capture.load() != nullptr && (other->flags & CU_STREAM_NON_BLOCKING) == 0;
+      blocked |= other->context == c && other->capture.load() != nullptr &&
+                 (other->flags & CU_STREAM_NON_BLOCKING) == 0;
     });
     if (blocked) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
   Capture* capture = s != nullptr ? s->capture.load() : nullptr;
   *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
-                               : (capture->invalid.load() ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+                               : (capture->invalid.load() ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                                          : CU_STREAM_CAPTURE_STATUS_ACTIVE);
   if (id != nullptr) *id = capture != nullptr ? capture->id : 0;
   if (count != nullptr) *count = 0;
-  if (capture == nullptr || (graph == nullptr && dependencies == nullptr && count == nullptr && edges == nullptr)) return CUDA_SUCCESS;
+  if (capture == nullptr ||
+      (graph == nullptr && dependencies == nullptr && count == nullptr && edges == nullptr))
+    return CUDA_SUCCESS;
   wire::cuda::capture_info_request m;
   wire::cuda::capture_info_reply r;
   m.stream = s->wire_id;
@@ -137,7 +145,8 @@ CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, C
   const auto* data = reinterpret_cast<const CUgraphEdgeData*>(r.edges.data);
   mine->edges.assign(data, data + r.edges.count / sizeof(CUgraphEdgeData));
   if (graph != nullptr) {
-    Object* object = r.graph != 0 ? known_object(Kind::kGraph, c->session, nullptr, r.graph) : nullptr;
+    Object* object =
+        r.graph != 0 ? known_object(Kind::kGraph, c->session, nullptr, r.graph) : nullptr;
     *graph = object != nullptr ? handle_cast<CUgraph>(object) : nullptr;
     if (object != nullptr) capture->shown.store(object);
   }
@@ -159,11 +168,13 @@ bool node_ids(const CUgraphNode* nodes, size_t count, std::vector<uint64_t>* ids
 }  // namespace
 
 CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
-  if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1)) return CUDA_SUCCESS;
+  if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1))
+    return CUDA_SUCCESS;
   Capture* capture = event->capture.load(std::memory_order_relaxed);
   Capture* mine = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
   if (mine != nullptr && mine->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_SUCCESS;  // a node that waits, or a plain wait
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0)
+    return CUDA_SUCCESS;  // a node that waits, or a plain wait
   if (capture != nullptr && is_open(capture)) {
     if (capture->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream == nullptr) {
@@ -185,7 +196,9 @@ CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
 void event_recorded(Event* event, Stream* stream, unsigned flags) {
   Capture* capture = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
   const bool node = capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
-  if (node) event->external.store(true, std::memory_order_relaxed);  // every launch of the graph will record it
+  if (node)
+    event->external.store(true,
+                          std::memory_order_relaxed);  // every launch of the graph will record it
   event->capture.store(node ? nullptr : capture, std::memory_order_relaxed);
 }
 
@@ -209,7 +222,8 @@ CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
   bool implicit = false;
   process()->streams.for_each([&](Stream* other) {
     Capture* capture = other->capture.load(std::memory_order_relaxed);
-    if (capture == nullptr || other->context != c || (other->flags & CU_STREAM_NON_BLOCKING) != 0) return;
+    if (capture == nullptr || other->context != c || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
+      return;
     if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
     capture->invalid.store(true);
     implicit = true;
@@ -217,11 +231,14 @@ CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
   return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
 }
 
-bool is_capturing(const Stream* stream) { return stream != nullptr && stream->capture.load(std::memory_order_relaxed) != nullptr; }
+bool is_capturing(const Stream* stream) {
+  return stream != nullptr && stream->capture.load(std::memory_order_relaxed) != nullptr;
+}
 
 CUresult check_unsafe_call() {
   Process* p = process();
-  if (__builtin_expect(p->open_captures.load(std::memory_order_relaxed) == 0, 1)) return CUDA_SUCCESS;
+  if (__builtin_expect(p->open_captures.load(std::memory_order_relaxed) == 0, 1))
+    return CUDA_SUCCESS;
   const CUstreamCaptureMode mine = thread_state().capture_mode;
   if (mine == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   const uint64_t thread = thread_serial();
@@ -229,7 +246,8 @@ CUresult check_unsafe_call() {
   pthread_mutex_lock(&g_mutex);
   for (Capture* capture : open_captures()) {
     const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    const bool other = capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mine == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    const bool other =
+        capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mine == CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (!own && !other) continue;
     forbidden = true;
     capture->invalid.store(true);
@@ -246,7 +264,9 @@ CUresult cross_session_wait(Event* event) {
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
   ThreadState& t = thread_state();
   const CUstreamCaptureMode before = t.capture_mode;
   t.capture_mode = *mode;
@@ -258,10 +278,15 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   return info(hStream, captureStatus, nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 
-CUresult cuStreamBeginCapture(CUstream hStream) { return begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
-CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) { return begin(hStream, mode); }
+CUresult cuStreamBeginCapture(CUstream hStream) {
+  return begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+  return begin(hStream, mode);
+}
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
                                      size_t numDependencies, CUstreamCaptureMode mode) {
   Context* c = nullptr;
   Stream* s = nullptr;
@@ -271,14 +296,17 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
   if (s == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   std::vector<uint64_t> ids;
-  if (numDependencies != 0 && (dependencies == nullptr || !node_ids(dependencies, numDependencies, &ids))) return CUDA_ERROR_INVALID_VALUE;
+  if (numDependencies != 0 &&
+      (dependencies == nullptr || !node_ids(dependencies, numDependencies, &ids)))
+    return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::capture_begin_to_graph_request m;
   wire::cuda::capture_begin_to_graph_reply r;
   m.stream = s->wire_id;
   m.graph = graph->wire_id;
   m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   m.dependencies = {ids.data(), ids.size()};
-  if (edges != nullptr) m.edges = {reinterpret_cast<const uint8_t*>(edges), numDependencies * sizeof(CUgraphEdgeData)};
+  if (edges != nullptr)
+    m.edges = {reinterpret_cast<const uint8_t*>(edges), numDependencies * sizeof(CUgraphEdgeData)};
   TENDRIL_TRY(c->session->call(c, m, r));
   open(s, mode, hGraph);
   return CUDA_SUCCESS;
@@ -292,9 +320,11 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   Capture* capture = s != nullptr ? s->capture.load() : nullptr;
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial())
+    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   *phGraph = nullptr;
-  Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph)) : capture->shown.load();
+  Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
+                                      : capture->shown.load();
   if (graph == nullptr) graph = create_object(Kind::kGraph, c->session, nullptr);
   if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::capture_end_request m;
@@ -324,34 +354,40 @@ CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* status,
   return info(hStream, status, id, nullptr, nullptr, nullptr, nullptr);
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                                   const CUgraphNode** dependencies, size_t* count) {
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** dependencies,
+                                   size_t* count) {
   return info(hStream, status, id, graph, dependencies, nullptr, count);
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-                                   const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** dependencies,
+                                   const CUgraphEdgeData** edges, size_t* count) {
   return info(hStream, status, id, graph, dependencies, edges, count);
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData* edges, size_t count,
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
+                                              const CUgraphEdgeData* edges, size_t count,
                                               unsigned int flags) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   if (!is_capturing(s)) return CUDA_ERROR_ILLEGAL_STATE;
   std::vector<uint64_t> ids;
-  if (count != 0 && (dependencies == nullptr || !node_ids(dependencies, count, &ids))) return CUDA_ERROR_INVALID_VALUE;
+  if (count != 0 && (dependencies == nullptr || !node_ids(dependencies, count, &ids)))
+    return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::capture_update_request m;
   wire::cuda::capture_update_reply r;
   m.stream = s->wire_id;
   m.flags = flags;
   m.dependencies = {ids.data(), ids.size()};
-  if (edges != nullptr) m.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof(CUgraphEdgeData)};
+  if (edges != nullptr)
+    m.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof(CUgraphEdgeData)};
   return c->session->call(c, m, r);
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t count, unsigned int flags) {
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,
+                                           size_t count, unsigned int flags) {
   return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, nullptr, count, flags);
 }
 

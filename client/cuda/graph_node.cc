@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph nodes with something of this process inside: copies (host memory gets a mirror that the node uses), host functions (they run
-// here, see callback.cc), memory of the graph's own, and the generic calls that take any kind of node.
+// Graph nodes with something of this process inside: copies (host memory gets a mirror that the
+// node uses), host functions (they run here, see callback.cc), memory of the graph's own, and the
+// generic calls that take any kind of node.
 #include <string.h>
 
 #include <vector>
@@ -52,7 +53,8 @@ CUresult resolve(const Place& p, Resolved* r) {
     return CUDA_SUCCESS;
   }
   TENDRIL_TRY(need(Kind::kGraph, handle_value(p.graph), &object));
-  if (p.out == nullptr || (p.count != 0 && p.dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (p.out == nullptr || (p.count != 0 && p.dependencies == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   r->session = object->session;
   r->graph = object->wire_id;
   for (size_t i = 0; i < p.count; ++i) {
@@ -75,12 +77,15 @@ CUresult send(Context* c, const Place& p, Resolved* r, Request& m, Answer& answe
   m.dependencies = {r->dependencies.data(), r->dependencies.size()};
   const CUresult result = r->session->call(c, m, answer);
   if (r->fresh == nullptr) return result;
-  if (result == CUDA_SUCCESS) *p.out = handle_cast<CUgraphNode>(r->fresh);
-  else destroy_object(Kind::kNode, r->fresh);
+  if (result == CUDA_SUCCESS)
+    *p.out = handle_cast<CUgraphNode>(r->fresh);
+  else
+    destroy_object(Kind::kNode, r->fresh);
   return result;
 }
 
-uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height, const CUDA_MEMCPY3D& s) {
+uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
+                       const CUDA_MEMCPY3D& s) {
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
   if (pitch == 0) pitch = s.WidthInBytes + x;
   if (height == 0) height = s.Height + y;
@@ -88,16 +93,18 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
 }
 
 // One end of a copy: host memory gets its mirror, an array the worker's name for it.
-CUresult localize_end(Session* session, Context* c, CUmemorytype type, uint64_t host, uint64_t device, CUarray* array, uint64_t bytes,
-                      uint32_t use) {
+CUresult localize_end(Session* session, Context* c, CUmemorytype type, uint64_t host,
+                      uint64_t device, CUarray* array, uint64_t bytes, uint32_t use) {
   Range range;
   Object* object = nullptr;
   switch (type) {
     case CU_MEMORYTYPE_HOST:
-      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, host, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
+      return bytes == 0 ? CUDA_SUCCESS
+                        : mirror_for_node(session, c, host, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
     case CU_MEMORYTYPE_UNIFIED:
       if (process()->ranges.find(device, &range) && !range.host()) return CUDA_SUCCESS;
-      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, device, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
+      return bytes == 0 ? CUDA_SUCCESS
+                        : mirror_for_node(session, c, device, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
     case CU_MEMORYTYPE_ARRAY:
       TENDRIL_TRY(need(Kind::kArray, handle_value(*array), &object));
       *array = reinterpret_cast<CUarray>(object->wire_id);
@@ -119,11 +126,15 @@ CUresult copy_node(const Place& p, const CUDA_MEMCPY3D* shape, CUcontext ctx) {
   }
   if (c == nullptr || c->session != r.session) return CUDA_ERROR_INVALID_CONTEXT;
   CUDA_MEMCPY3D image = *shape;
-  TENDRIL_TRY(localize_end(r.session, c, image.srcMemoryType, handle_value(image.srcHost), image.srcDevice, &image.srcArray,
-                           bytes_spanned(image.srcXInBytes, image.srcY, image.srcZ, image.srcPitch, image.srcHeight, image),
+  TENDRIL_TRY(localize_end(r.session, c, image.srcMemoryType, handle_value(image.srcHost),
+                           image.srcDevice, &image.srcArray,
+                           bytes_spanned(image.srcXInBytes, image.srcY, image.srcZ, image.srcPitch,
+                                         image.srcHeight, image),
                            kMirrorGraphReads));
-  TENDRIL_TRY(localize_end(r.session, c, image.dstMemoryType, handle_value(image.dstHost), image.dstDevice, &image.dstArray,
-                           bytes_spanned(image.dstXInBytes, image.dstY, image.dstZ, image.dstPitch, image.dstHeight, image),
+  TENDRIL_TRY(localize_end(r.session, c, image.dstMemoryType, handle_value(image.dstHost),
+                           image.dstDevice, &image.dstArray,
+                           bytes_spanned(image.dstXInBytes, image.dstY, image.dstZ, image.dstPitch,
+                                         image.dstHeight, image),
                            kMirrorGraphWrites));
   wire::cuda::graph_memcpy_node_request m;
   wire::cuda::graph_memcpy_node_reply answer;
@@ -154,13 +165,15 @@ CUresult localize_location(CUmemLocation* location) {
   return CUDA_SUCCESS;
 }
 
-// The memory is the graph's: its address is known at once and means nothing outside of a launch. Works on both versions of the struct.
+// The memory is the graph's: its address is known at once and means nothing outside of a launch.
+// Works on both versions of the struct.
 template <typename Params>
 CUresult alloc_node(const Place& p, Params* params) {
   Resolved r;
   TENDRIL_TRY(resolve(p, &r));
   if (params == nullptr || params->bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (params->accessDescCount != 0 && params->accessDescs == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (params->accessDescCount != 0 && params->accessDescs == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   CUmemPoolProps pool = params->poolProps;
   TENDRIL_TRY(localize_location(&pool.location));
   std::vector<CUmemAccessDesc> access;
@@ -171,7 +184,8 @@ CUresult alloc_node(const Place& p, Params* params) {
   wire::cuda::graph_alloc_node_request m;
   wire::cuda::graph_alloc_node_reply answer;
   m.pool = {reinterpret_cast<const uint8_t*>(&pool), sizeof pool};
-  m.access = {reinterpret_cast<const uint8_t*>(access.data()), access.size() * sizeof(CUmemAccessDesc)};
+  m.access = {reinterpret_cast<const uint8_t*>(access.data()),
+              access.size() * sizeof(CUmemAccessDesc)};
   m.bytes = params->bytesize;
   TENDRIL_TRY(send(current_context(), p, &r, m, answer));
   params->dptr = answer.address;
@@ -186,16 +200,21 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return host_node(p, n->host.fn, n->host.userData);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
-      const CUDA_MEMSET_NODE_PARAMS params{n->memset.dst, n->memset.pitch, n->memset.value, n->memset.elementSize, n->memset.width,
-                                           n->memset.height};
-      if (p.exec != nullptr) return cuGraphExecMemsetNodeSetParams(p.exec, p.node, &params, n->memset.ctx);
+      const CUDA_MEMSET_NODE_PARAMS params{n->memset.dst,   n->memset.pitch,
+                                           n->memset.value, n->memset.elementSize,
+                                           n->memset.width, n->memset.height};
+      if (p.exec != nullptr)
+        return cuGraphExecMemsetNodeSetParams(p.exec, p.node, &params, n->memset.ctx);
       if (p.node != nullptr) return cuGraphMemsetNodeSetParams(p.node, &params);
-      CUcontext ctx = n->memset.ctx != nullptr || current_context() == nullptr ? n->memset.ctx : handle_cast<CUcontext>(current_context());
+      CUcontext ctx = n->memset.ctx != nullptr || current_context() == nullptr
+                          ? n->memset.ctx
+                          : handle_cast<CUcontext>(current_context());
       return cuGraphAddMemsetNode(p.out, p.graph, p.dependencies, p.count, &params, ctx);
     }
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       CUDA_KERNEL_NODE_PARAMS params{};
-      params.func = n->kernel.func != nullptr ? n->kernel.func : reinterpret_cast<CUfunction>(n->kernel.kern);
+      params.func =
+          n->kernel.func != nullptr ? n->kernel.func : reinterpret_cast<CUfunction>(n->kernel.kern);
       params.gridDimX = n->kernel.gridDimX;
       params.gridDimY = n->kernel.gridDimY;
       params.gridDimZ = n->kernel.gridDimZ;
@@ -210,23 +229,31 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
       return cuGraphAddKernelNode_v2(p.out, p.graph, p.dependencies, p.count, &params);
     }
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      if (p.exec != nullptr) return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, n->graph.graph);
-      if (p.node != nullptr || n->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return CUDA_ERROR_NOT_SUPPORTED;
+      if (p.exec != nullptr)
+        return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, n->graph.graph);
+      if (p.node != nullptr || n->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
       return cuGraphAddChildGraphNode(p.out, p.graph, p.dependencies, p.count, n->graph.graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
-      return p.node == nullptr ? cuGraphAddEmptyNode(p.out, p.graph, p.dependencies, p.count) : CUDA_ERROR_INVALID_VALUE;
+      return p.node == nullptr ? cuGraphAddEmptyNode(p.out, p.graph, p.dependencies, p.count)
+                               : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      if (p.exec != nullptr) return cuGraphExecEventRecordNodeSetEvent(p.exec, p.node, n->eventRecord.event);
+      if (p.exec != nullptr)
+        return cuGraphExecEventRecordNodeSetEvent(p.exec, p.node, n->eventRecord.event);
       if (p.node != nullptr) return cuGraphEventRecordNodeSetEvent(p.node, n->eventRecord.event);
-      return cuGraphAddEventRecordNode(p.out, p.graph, p.dependencies, p.count, n->eventRecord.event);
+      return cuGraphAddEventRecordNode(p.out, p.graph, p.dependencies, p.count,
+                                       n->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      if (p.exec != nullptr) return cuGraphExecEventWaitNodeSetEvent(p.exec, p.node, n->eventWait.event);
+      if (p.exec != nullptr)
+        return cuGraphExecEventWaitNodeSetEvent(p.exec, p.node, n->eventWait.event);
       if (p.node != nullptr) return cuGraphEventWaitNodeSetEvent(p.node, n->eventWait.event);
       return cuGraphAddEventWaitNode(p.out, p.graph, p.dependencies, p.count, n->eventWait.event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
       return p.node == nullptr ? alloc_node(p, &n->alloc) : CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return p.node == nullptr ? cuGraphAddMemFreeNode(p.out, p.graph, p.dependencies, p.count, n->free.dptr) : CUDA_ERROR_NOT_SUPPORTED;
+      return p.node == nullptr
+                 ? cuGraphAddMemFreeNode(p.out, p.graph, p.dependencies, p.count, n->free.dptr)
+                 : CUDA_ERROR_NOT_SUPPORTED;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -266,7 +293,8 @@ CUarray array_handle(Session* session, CUarray id) {
 
 }  // namespace
 
-CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                              const CUgraphNode* dependencies, size_t numDependencies,
                               const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   return copy_node(add(phGraphNode, hGraph, dependencies, numDependencies), copyParams, ctx);
 }
@@ -274,7 +302,8 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* node
   if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return copy_node(change(hNode, nullptr), nodeParams, nullptr);
 }
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return copy_node(change(hNode, hGraphExec), copyParams, ctx);
 }
@@ -290,17 +319,20 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                            const CUgraphNode* dependencies, size_t numDependencies,
                             const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return host_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams->fn, nodeParams->userData);
+  return host_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams->fn,
+                   nodeParams->userData);
 }
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return host_node(change(hNode, nullptr), nodeParams->fn, nodeParams->userData);
 }
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return host_node(change(hNode, hGraphExec), nodeParams->fn, nodeParams->userData);
@@ -310,10 +342,12 @@ CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* node
   Object* node = nullptr;
   wire::cuda::graph_host_node_get_reply r;
   TENDRIL_TRY((ask<wire::cuda::graph_host_node_get_request>(hNode, nodeParams, &node, &r)));
-  return host_function_of(r.token, &nodeParams->fn, &nodeParams->userData) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  return host_function_of(r.token, &nodeParams->fn, &nodeParams->userData) ? CUDA_SUCCESS
+                                                                           : CUDA_ERROR_UNKNOWN;
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                const CUgraphNode* dependencies, size_t numDependencies,
                                 CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams) {
   return alloc_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
 }
@@ -323,45 +357,53 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
   wire::cuda::graph_alloc_node_get_reply r;
   TENDRIL_TRY((ask<wire::cuda::graph_alloc_node_get_request>(hNode, params_out, &node, &r)));
   if (r.pool.count != sizeof params_out->poolProps) return CUDA_ERROR_UNKNOWN;
-  memset(params_out, 0, sizeof *params_out);  // without the list of accesses, which is the driver's memory
+  memset(params_out, 0,
+         sizeof *params_out);  // without the list of accesses, which is the driver's memory
   memcpy(&params_out->poolProps, r.pool.data, sizeof params_out->poolProps);
   params_out->bytesize = r.bytes;
   params_out->dptr = r.address;
   CUmemLocation* location = &params_out->poolProps.location;
   for (const Device* d : node->session->devices) {
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && r.slot == d->slot) location->id = d->ordinal;
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && r.slot == d->slot)
+      location->id = d->ordinal;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                           const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams) {
+CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                           const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                           size_t numDependencies, CUgraphNodeParams* nodeParams) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (nodeParams == nullptr || phGraphNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (dependencyData == nullptr) return any_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
+  if (dependencyData == nullptr)
+    return any_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
   // Edges with data are added after the node.
   TENDRIL_TRY(any_node(add(phGraphNode, hGraph, nullptr, 0), nodeParams));
   const std::vector<CUgraphNode> to(numDependencies, *phGraphNode);
-  const CUresult result = cuGraphAddDependencies_v2(hGraph, dependencies, to.data(), dependencyData, numDependencies);
+  const CUresult result =
+      cuGraphAddDependencies_v2(hGraph, dependencies, to.data(), dependencyData, numDependencies);
   if (result != CUDA_SUCCESS) cuGraphDestroyNode(*phGraphNode);
   return result;
 }
 
-CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                        CUgraphNodeParams* nodeParams) {
+CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                        size_t numDependencies, CUgraphNodeParams* nodeParams) {
   return cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return nodeParams != nullptr ? any_node(change(hNode, nullptr), nodeParams) : CUDA_ERROR_INVALID_VALUE;
+  return nodeParams != nullptr ? any_node(change(hNode, nullptr), nodeParams)
+                               : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                  CUgraphNodeParams* nodeParams) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return nodeParams != nullptr ? any_node(change(hNode, hGraphExec), nodeParams) : CUDA_ERROR_INVALID_VALUE;
+  return nodeParams != nullptr ? any_node(change(hNode, hGraphExec), nodeParams)
+                               : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace tendril::client::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs to graphs beside nodes: user objects (their destructors run here), the memory of graphs on a device, and pictures.
+// What belongs to graphs beside nodes: user objects (their destructors run here), the memory of
+// graphs on a device, and pictures.
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@ CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* valu
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Device* d = device_of(device);
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (value == nullptr || attr < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT || attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
+  if (value == nullptr || attr < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||
+      attr > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (reset && *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -30,11 +32,15 @@ CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* valu
 
 }  // namespace
 
-CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
+CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
+                            unsigned int initialRefcount, unsigned int flags) {
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || initialRefcount > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || p->sessions.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
+      initialRefcount > INT32_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || p->sessions.empty())
+    return CUDA_ERROR_INVALID_VALUE;
   const Context* c = current_context();
   Session* session = c != nullptr ? c->session : p->sessions.front();
   Object* object = create_object(Kind::kUserObject, session, nullptr);
@@ -47,8 +53,10 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   m.token = add_host_function(session, destroy, ptr);
   if (m.token != 0) destroy_after(m.token, object);
   const CUresult result = m.token != 0 ? session->call(c, m, r) : CUDA_ERROR_OPERATING_SYSTEM;
-  if (result == CUDA_SUCCESS) *object_out = handle_cast<CUuserObject>(object);
-  else destroy_object(Kind::kUserObject, object);
+  if (result == CUDA_SUCCESS)
+    *object_out = handle_cast<CUuserObject>(object);
+  else
+    destroy_object(Kind::kUserObject, object);
   return result;
 }
 
@@ -62,7 +70,8 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Object* graph = find_object(Kind::kGraph, handle_value(hGraph));
-  if (graph == nullptr || path == nullptr) return graph == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (graph == nullptr || path == nullptr)
+    return graph == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_dot_request m;
   wire::cuda::graph_dot_reply r;
   m.graph = graph->wire_id;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles that share memory and events between processes: not offered (each client has a worker of its own), and said so in the
-// driver's codes; the device attribute says the same. A program's own mistakes get the codes they would get on a GPU.
+// Handles that share memory and events between processes: not offered (each client has a worker of
+// its own), and said so in the driver's codes; the device attribute says the same. A program's own
+// mistakes get the codes they would get on a GPU.
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
@@ -9,7 +10,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Range range;
-  if (pHandle == nullptr || !process()->ranges.find(dptr, &range) || range.kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle == nullptr || !process()->ranges.find(dptr, &range) ||
+      range.kind != RangeKind::kDevice)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -25,7 +28,8 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See mirror.h. Both ends keep a shadow: the contents that both agreed on last. What differs from it is what this side wrote, word by
-// word, so that program and GPU may write neighbouring words of a page. Finding the differences costs a comparison of the whole range;
-// tracking by page faults comes with the frameworks' work (docs/decisions/0004-mirrored-host-memory.md).
+// See mirror.h. Both ends keep a shadow: the contents that both agreed on last. What differs from
+// it is what this side wrote, word by word, so that program and GPU may write neighbouring words of
+// a page. Finding the differences costs a comparison of the whole range; tracking by page faults
+// comes with the frameworks' work (docs/decisions/0004-mirrored-host-memory.md).
 #include "client/cuda/mirror.h"
 
 #include <string.h>
@@ -75,7 +76,8 @@ void merge(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes
 
 // The mirror of `session` that holds all of the range, or null. Caller holds the mutex.
 const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uint64_t bytes) {
-  for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)}); it != set.all.begin();) {
+  for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)});
+       it != set.all.begin();) {
     const Mirror& m = (--it)->second;
     if (m.session != session) continue;
     const uint64_t offset = address - m.base;
@@ -86,7 +88,8 @@ const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uin
 
 }  // namespace
 
-CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses) {
+CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
+                       uint32_t uses) {
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
   const auto known = set->all.find({base, session});
@@ -103,18 +106,24 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   pthread_mutex_lock(&set->mutex);
   Mirror& mirror = set->all[{base, session}];
   if (mirror.shadow == nullptr) {
-    void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shadow != MAP_FAILED) mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0};
-    else result = CUDA_ERROR_OUT_OF_MEMORY;
+    void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow != MAP_FAILED)
+      mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0};
+    else
+      result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (result == CUDA_SUCCESS) mirror.uses |= uses;
-  else set->all.erase({base, session});
+  if (result == CUDA_SUCCESS)
+    mirror.uses |= uses;
+  else
+    set->all.erase({base, session});
   count(*set);
   pthread_mutex_unlock(&set->mutex);
   return result;
 }
 
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use, CUresult pageable) {
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
+                         uint32_t use, CUresult pageable) {
   Range range;
   if (!process()->ranges.find(address, &range)) return pageable;
   if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
@@ -126,7 +135,8 @@ void mirror_forget(Context* context, uint64_t base) {
   Mirrors* set = mirrors();
   if (g_kernel_mirrors.load() + g_graph_mirrors.load() == 0) return;
   pthread_mutex_lock(&set->mutex);
-  for (auto it = set->all.lower_bound({base, nullptr}); it != set->all.end() && it->second.base == base;) {
+  for (auto it = set->all.lower_bound({base, nullptr});
+       it != set->all.end() && it->second.base == base;) {
     wire::cuda::mirror_destroy_request m;
     m.address = base;
     Session* session = it->second.session;
@@ -146,7 +156,8 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
     if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) continue;
     for (uint64_t at = 0; at < m.bytes; at += kRun) {
       const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
-      if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, bytes) != 0) push_run(m, context, at, bytes);
+      if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, bytes) != 0)
+        push_run(m, context, at, bytes);
     }
   }
   pthread_mutex_unlock(&set->mutex);
@@ -163,7 +174,8 @@ void mirror_fetch_all(Session* session, Context* context) {
     for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
       const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
       if (bytes > r.data.count - used) break;
-      if (const Mirror* m = holder(*set, session, address, bytes)) merge(*m, address - m->base, r.data.data + used, bytes);
+      if (const Mirror* m = holder(*set, session, address, bytes))
+        merge(*m, address - m->base, r.data.data + used, bytes);
       used += bytes;
     }
     more = r.more != 0;
@@ -171,7 +183,8 @@ void mirror_fetch_all(Session* session, Context* context) {
   pthread_mutex_unlock(&set->mutex);
 }
 
-void mirror_graph_writes(Session* session, void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state) {
+void mirror_graph_writes(Session* session,
+                         void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state) {
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
   for (const auto& entry : set->all) {

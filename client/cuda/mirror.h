@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends of copies in graphs). The worker
-// keeps a copy at the same address; what the program wrote is pushed before work that may read it, what the GPU wrote is fetched after
-// waits. While nothing is mirrored every hook here costs one load.
+// Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends
+// of copies in graphs). The worker keeps a copy at the same address; what the program wrote is
+// pushed before work that may read it, what the GPU wrote is fetched after waits. While nothing is
+// mirrored every hook here costs one load.
 #pragma once
 
 #include <atomic>
@@ -10,7 +11,8 @@
 
 namespace tendril::client::cuda {
 
-// What a mirror is for. Memory that only graphs use is looked at when a graph is launched, not at every kernel.
+// What a mirror is for. Memory that only graphs use is looked at when a graph is launched, not at
+// every kernel.
 enum : uint32_t { kMirrorKernels = 1, kMirrorGraphReads = 2, kMirrorGraphWrites = 4 };
 
 extern std::atomic<uint32_t> g_kernel_mirrors;   // mirrors that kernels reach
@@ -18,27 +20,33 @@ extern std::atomic<uint32_t> g_graph_mirrors;    // mirrors that only graphs rea
 extern std::atomic<uint32_t> g_written_mirrors;  // mirrors that a GPU may write
 
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
-CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses);
+CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
+                       uint32_t uses);
 // The same for the host memory that a copy node names; pageable memory is refused with `pageable`.
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use, CUresult pageable);
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
+                         uint32_t use, CUresult pageable);
 // Every server's copy of it.
 void mirror_forget(Context* context, uint64_t base);
 
 void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
-void mirror_graph_writes(Session* session, void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state);
+void mirror_graph_writes(Session* session,
+                         void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state);
 
 // Before enqueuing work that may read host memory; after a wait for work that may have written it.
 inline void mirror_before_work(Session* session, Context* context) {
-  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_push_all(session, context, false);
+  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
+    mirror_push_all(session, context, false);
 }
 inline void mirror_before_graph(Session* session, Context* context) {
-  const uint32_t any = g_kernel_mirrors.load(std::memory_order_relaxed) + g_graph_mirrors.load(std::memory_order_relaxed);
+  const uint32_t any = g_kernel_mirrors.load(std::memory_order_relaxed) +
+                       g_graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
 inline void mirror_after_wait(Session* session, Context* context) {
-  if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_fetch_all(session, context);
+  if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))
+    mirror_fetch_all(session, context);
 }
 
 }  // namespace tendril::client::cuda

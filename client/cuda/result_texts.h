@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's texts of results, for programs that ask before a server is attached (or without one).
+// The driver's texts of results, for programs that ask before a server is attached (or without
+// one).
 #pragma once
 
 #include "api/cuda_abi.gen.h"
@@ -107,7 +108,8 @@ inline constexpr ResultText kResultTexts[] = {
      "the hardware resources required to support device connections have been exhausted"},
     {CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server"},
     {CUDA_ERROR_CDP_NOT_SUPPORTED,
-     "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it"},
+     "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support "
+     "it"},
     {CUDA_ERROR_CDP_VERSION_MISMATCH,
      "unsupported interaction between different versions of CUDA Dynamic Parallelism"},
     {CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "operation not permitted when stream is capturing"},
@@ -127,7 +129,8 @@ inline constexpr ResultText kResultTexts[] = {
      "attempt to terminate a thread-local capture sequence from another thread"},
     {CUDA_ERROR_TIMEOUT, "wait operation timed out"},
     {CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-     "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
+     "the graph update was not performed because it included changes which violated constraints "
+     "specific to instantiated graph update"},
     {CUDA_ERROR_EXTERNAL_DEVICE, "an async error has occured in external entity outside of CUDA"},
     {CUDA_ERROR_INVALID_CLUSTER_SIZE,
      "a kernel launch error has occurred due to cluster misconfiguration"},

@@ -8,13 +8,17 @@ namespace tendril::worker::cuda {
 
 CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent) {
   auto request = std::make_unique<Request>(Request{this, token});
-  if (persistent) {  // part of a graph: it may run any number of times, and lives as long as the worker
+  if (persistent) {  // part of a graph: it may run any number of times, and lives as long as the
+                     // worker
     return driver->cuLaunchHostFunc(stream, run, lasting(token));
   }
-  const CUresult result = driver->cuLaunchHostFunc(stream, [](void* data) {
-    std::unique_ptr<Request> mine(static_cast<Request*>(data));
-    run(mine.get());
-  }, request.get());
+  const CUresult result = driver->cuLaunchHostFunc(
+      stream,
+      [](void* data) {
+        std::unique_ptr<Request> mine(static_cast<Request*>(data));
+        run(mine.get());
+      },
+      request.get());
   if (result == CUDA_SUCCESS) request.release();
   return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions: the stream stops in a function of ours on the driver's thread, which asks the client to run the program's function and
-// sleeps until the client says it has. When the session ends everyone is woken.
+// Host functions: the stream stops in a function of ours on the driver's thread, which asks the
+// client to run the program's function and sleeps until the client says it has. When the session
+// ends everyone is woken.
 #pragma once
 
 #include <pthread.h>
@@ -19,7 +20,8 @@ namespace tendril::worker::cuda {
 class Callbacks {
  public:
   // `before`: what the client must see before its function runs (finished copies into its memory).
-  Callbacks(session::Service* service, std::function<void()> before) : service_(service), before_(std::move(before)) {}
+  Callbacks(session::Service* service, std::function<void()> before)
+      : service_(service), before_(std::move(before)) {}
   CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent);
   void done(uint64_t invocation);
   void end();
@@ -30,7 +32,8 @@ class Callbacks {
     uint64_t object = 0;  // of a destructor: the user object's id
   };
   static void run(void* request);
-  // The destructor of a user object: tells the client and does not wait. Any thread, the executor's among them.
+  // The destructor of a user object: tells the client and does not wait. Any thread, the executor's
+  // among them.
   static void destroyed(void* request);
   // A request that graphs may keep: lives as long as the worker.
   Request* lasting(uint64_t token) { return new Request{this, token}; }

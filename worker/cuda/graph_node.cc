@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/graph.spec for nodes with something of the client inside (copies, host functions, the graph's own memory), user
-// objects and pictures. Executor thread.
+// Handlers of api/cuda/graph.spec for nodes with something of the client inside (copies, host
+// functions, the graph's own memory), user objects and pictures. Executor thread.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,16 +23,20 @@ bool is_mirror(Executor& w, const void* host, uint64_t bytes) {
   return mirror != nullptr && bytes <= mirror->bytes - (address - mirror->base);
 }
 
-uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height, const CUDA_MEMCPY3D& s) {
+uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
+                       const CUDA_MEMCPY3D& s) {
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
   if (pitch == 0) pitch = s.WidthInBytes + x;
   if (height == 0) height = s.Height + y;
   return ((z + s.Depth - 1) * height + y + s.Height - 1) * pitch + x + s.WidthInBytes;
 }
 
-void resolve_end(Executor& w, Scope& s, CUmemorytype type, const void* host, CUarray* array, uint64_t bytes) {
-  if (type == CU_MEMORYTYPE_HOST && bytes != 0 && !is_mirror(w, host, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
-  if (type == CU_MEMORYTYPE_ARRAY) *array = s.get<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(*array));
+void resolve_end(Executor& w, Scope& s, CUmemorytype type, const void* host, CUarray* array,
+                 uint64_t bytes) {
+  if (type == CU_MEMORYTYPE_HOST && bytes != 0 && !is_mirror(w, host, bytes))
+    s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (type == CU_MEMORYTYPE_ARRAY)
+    *array = s.get<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(*array));
 }
 
 bool resolve_copy(Executor& w, Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
@@ -44,28 +48,33 @@ bool resolve_copy(Executor& w, Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D
   return s.ok();
 }
 
-// The driver takes memory for graphs when they run and keeps it beyond them. What it holds and `bytes` more, for the node to be added,
-// are charged as one item of the slot; the next node corrects it.
+// The driver takes memory for graphs when they run and keeps it beyond them. What it holds and
+// `bytes` more, for the node to be added, are charged as one item of the slot; the next node
+// corrects it.
 bool charge_graph_memory(Executor& w, uint64_t bytes) {
   const uint32_t slot = w.slot();
   const uint64_t key = ~uint64_t{slot};  // no address and no handle
   cuuint64_t held = 0;
-  w.driver().cuDeviceGetGraphMemAttribute(w.device_of(slot), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &held);
+  w.driver().cuDeviceGetGraphMemAttribute(w.device_of(slot), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
+                                          &held);
   w.charge().release(key);
   const bool room = w.charge().take(slot, held + bytes);
-  if (room || w.charge().take(slot, held)) w.charge().remember(key, slot, room ? held + bytes : held, nullptr);
+  if (room || w.charge().take(slot, held))
+    w.charge().remember(key, slot, room ? held + bytes : held, nullptr);
   return room;
 }
 
 // After a node was added: it gets the client's name.
 CUresult named(Executor& w, CUresult result, uint64_t id, const CUgraphNode& node) {
-  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, id, node)) return CUDA_ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, id, node))
+    return CUDA_ERROR_INVALID_HANDLE;
   return result;
 }
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m, wire::cuda::graph_memcpy_node_reply&) {
+CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m,
+                wire::cuda::graph_memcpy_node_reply&) {
   Scope s(w);
   CUDA_MEMCPY3D p;
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -76,7 +85,10 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m, wir
     CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
     CUgraphNode node = nullptr;
     if (!s.ok()) return s.error();
-    return named(w, w.driver().cuGraphAddMemcpyNode(&node, graph, dependencies, m.dependencies.count, &p, context), m.node, node);
+    return named(w,
+                 w.driver().cuGraphAddMemcpyNode(&node, graph, dependencies, m.dependencies.count,
+                                                 &p, context),
+                 m.node, node);
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
   if (m.what == 1) return s.ok() ? w.driver().cuGraphMemcpyNodeSetParams(node, &p) : s.error();
@@ -84,20 +96,24 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m, wir
   return s.ok() ? w.driver().cuGraphExecMemcpyNodeSetParams(exec, node, &p, context) : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_get_request& m, wire::cuda::graph_memcpy_node_get_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_get_request& m,
+                wire::cuda::graph_memcpy_node_get_reply& r) {
   Scope s(w);
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
   CUDA_MEMCPY3D* p = s.scratch<CUDA_MEMCPY3D>(1);
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuGraphMemcpyNodeGetParams(node, p);
   if (result != CUDA_SUCCESS) return result;
-  p->srcArray = reinterpret_cast<CUarray>(s.id(Kind::kArray, p->srcMemoryType == CU_MEMORYTYPE_ARRAY ? p->srcArray : nullptr));
-  p->dstArray = reinterpret_cast<CUarray>(s.id(Kind::kArray, p->dstMemoryType == CU_MEMORYTYPE_ARRAY ? p->dstArray : nullptr));
+  p->srcArray = reinterpret_cast<CUarray>(
+      s.id(Kind::kArray, p->srcMemoryType == CU_MEMORYTYPE_ARRAY ? p->srcArray : nullptr));
+  p->dstArray = reinterpret_cast<CUarray>(
+      s.id(Kind::kArray, p->dstMemoryType == CU_MEMORYTYPE_ARRAY ? p->dstArray : nullptr));
   r.image = {reinterpret_cast<const uint8_t*>(p), sizeof *p};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_host_node_request& m, wire::cuda::graph_host_node_reply&) {
+CUresult handle(Executor& w, const wire::cuda::graph_host_node_request& m,
+                wire::cuda::graph_host_node_reply&) {
   Scope s(w);
   CUgraphNode node = nullptr;
   CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
@@ -108,10 +124,13 @@ CUresult handle(Executor& w, const wire::cuda::graph_host_node_request& m, wire:
   const CUDA_HOST_NODE_PARAMS p{Callbacks::run, w.callbacks().lasting(m.token)};
   if (m.what == 1) return w.driver().cuGraphHostNodeSetParams(node, &p);
   if (m.what == 2) return w.driver().cuGraphExecHostNodeSetParams(exec, node, &p);
-  return named(w, w.driver().cuGraphAddHostNode(&node, graph, dependencies, m.dependencies.count, &p), m.node, node);
+  return named(w,
+               w.driver().cuGraphAddHostNode(&node, graph, dependencies, m.dependencies.count, &p),
+               m.node, node);
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_host_node_get_request& m, wire::cuda::graph_host_node_get_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_host_node_get_request& m,
+                wire::cuda::graph_host_node_get_reply& r) {
   Scope s(w);
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
   if (!s.ok()) return s.error();
@@ -123,12 +142,14 @@ CUresult handle(Executor& w, const wire::cuda::graph_host_node_get_request& m, w
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m, wire::cuda::graph_alloc_node_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m,
+                wire::cuda::graph_alloc_node_reply& r) {
   Scope s(w);
   CUDA_MEM_ALLOC_NODE_PARAMS p{};
   CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
   CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-  if (!s.image(m.pool, &p.poolProps) || m.access.count % sizeof(CUmemAccessDesc) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!s.image(m.pool, &p.poolProps) || m.access.count % sizeof(CUmemAccessDesc) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   p.poolProps = s.resolve(p.poolProps);
   p.poolProps.win32SecurityAttributes = nullptr;
   const size_t count = m.access.count / sizeof(CUmemAccessDesc);
@@ -142,12 +163,14 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m, wire
   if (!s.ok()) return s.error();
   if (!charge_graph_memory(w, m.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUgraphNode node = nullptr;
-  const CUresult result = w.driver().cuGraphAddMemAllocNode(&node, graph, dependencies, m.dependencies.count, &p);
+  const CUresult result =
+      w.driver().cuGraphAddMemAllocNode(&node, graph, dependencies, m.dependencies.count, &p);
   r.address = p.dptr;
   return named(w, result, m.node, node);
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_get_request& m, wire::cuda::graph_alloc_node_get_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_get_request& m,
+                wire::cuda::graph_alloc_node_get_reply& r) {
   Scope s(w);
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
   CUDA_MEM_ALLOC_NODE_PARAMS* p = s.scratch<CUDA_MEM_ALLOC_NODE_PARAMS>(1);
@@ -164,7 +187,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_get_request& m, 
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_dot_request& m, wire::cuda::graph_dot_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_dot_request& m,
+                wire::cuda::graph_dot_reply& r) {
   constexpr uint64_t kTextMax = 512u << 10;
   Scope s(w);
   CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
@@ -177,7 +201,9 @@ CUresult handle(Executor& w, const wire::cuda::graph_dot_request& m, wire::cuda:
   struct stat status;
   if (result == CUDA_SUCCESS && fstat(file, &status) != 0) result = CUDA_ERROR_OPERATING_SYSTEM;
   if (result == CUDA_SUCCESS) {
-    const uint64_t bytes = static_cast<uint64_t>(status.st_size) < kTextMax ? static_cast<uint64_t>(status.st_size) : kTextMax;
+    const uint64_t bytes = static_cast<uint64_t>(status.st_size) < kTextMax
+                               ? static_cast<uint64_t>(status.st_size)
+                               : kTextMax;
     uint8_t* text = s.scratch<uint8_t>(bytes);
     const ssize_t n = text != nullptr ? pread(file, text, bytes, 0) : 0;
     r.text = {text, n > 0 ? static_cast<uint64_t>(n) : 0};
@@ -186,23 +212,27 @@ CUresult handle(Executor& w, const wire::cuda::graph_dot_request& m, wire::cuda:
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m, wire::cuda::graph_memory_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m,
+                wire::cuda::graph_memory_reply& r) {
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
   cuuint64_t value = 0;
   const auto attribute = static_cast<CUgraphMem_attribute>(m.attribute);
-  const CUresult result = m.reset != 0 ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
-                                       : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
+  const CUresult result = m.reset != 0
+                              ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
+                              : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
   r.value = value;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::user_object_create_request& m, wire::cuda::user_object_create_reply&) {
+CUresult handle(Executor& w, const wire::cuda::user_object_create_request& m,
+                wire::cuda::user_object_create_reply&) {
   CUuserObject object = nullptr;
   Callbacks::Request* request = w.callbacks().lasting(m.token);
   request->object = m.object;
-  const CUresult result = w.driver().cuUserObjectCreate(&object, request, Callbacks::destroyed, m.references, m.flags);
+  const CUresult result =
+      w.driver().cuUserObjectCreate(&object, request, Callbacks::destroyed, m.references, m.flags);
   if (result != CUDA_SUCCESS) return result;
   if (w.objects().bind(Kind::kUserObject, m.object, object)) return CUDA_SUCCESS;
   request->token = 0;  // never heard of: its destructor is not the client's

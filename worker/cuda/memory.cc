@@ -14,9 +14,15 @@ constexpr size_t kPiecesInFlightMax = 8;
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
 CUstream copy_stream(Scope& s, uint64_t id) { return s.stream(id); }
 
+// Why there is no staging: a fault has ended the context, or memory is out.
+CUresult refusal(Executor& w, CUstream stream) {
+  const CUresult state = w.driver().cuStreamQuery(stream);
+  return state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : state;
+}
+
 CUresult send_staged(Executor& w, uint64_t destination, const uint8_t* data, uint64_t bytes, CUstream stream) {
   Block block = w.waiters().staging().take(bytes);
-  if (block.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (block.data == nullptr) return refusal(w, stream);
   std::memcpy(block.data, data, bytes);
   const CUresult result = w.driver().cuMemcpyHtoDAsync_v2(destination, block.data, bytes, stream);
   InFlight item;
@@ -173,7 +179,10 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire
   Staging& staging = w.waiters().staging();
   Block block = staging.take(m.bytes);
   CUevent event = staging.take_event(w.context()->context);
-  if (block.data == nullptr || event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (block.data == nullptr || event == nullptr) {
+    if (block.data != nullptr) staging.give_back(block);
+    return refusal(w, stream);
+  }
   CUresult result = w.driver().cuMemcpyDtoHAsync_v2(block.data, m.source, m.bytes, stream);
   if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(event, stream);
   if (result != CUDA_SUCCESS) {

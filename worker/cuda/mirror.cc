@@ -12,7 +12,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kTotalMax = uint64_t{16} << 30;   // of one session
+constexpr uint64_t kTotalMax = uint64_t{16} << 30;  // of one session
 constexpr uint64_t kReplyMax = 512u << 10;
 
 }  // namespace
@@ -33,10 +33,11 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
     if (at != MAP_FAILED) munmap(at, end - first);
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  const CUresult result = driver->cuMemHostRegister_v2(at, end - first, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  void* shadow = result == CUDA_SUCCESS
-                     ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                     : MAP_FAILED;
+  const CUresult result = driver->cuMemHostRegister_v2(
+      at, end - first, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  void* shadow = result == CUDA_SUCCESS ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                                        : MAP_FAILED;
   if (shadow == MAP_FAILED) {
     if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
     munmap(at, end - first);
@@ -64,22 +65,26 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
   return address - mirror.base < mirror.bytes ? &mirror : nullptr;
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m, wire::cuda::mirror_create_reply&) {
+CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
+                wire::cuda::mirror_create_reply&) {
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
-  // The client has waited for the work that used it; waiting here would keep its host functions from being answered.
+  // The client has waited for the work that used it; waiting here would keep its host functions
+  // from being answered.
   w.mirrors().destroy(&w.driver(), m.address);
   return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
   Mirrors::Mirror* mirror = w.mirrors().find(m.address);
-  if (mirror == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base)) return CUDA_ERROR_INVALID_VALUE;
+  if (mirror == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base))
+    return CUDA_ERROR_INVALID_VALUE;
   const uint64_t offset = m.address - mirror->base;
   uint8_t* memory = reinterpret_cast<uint8_t*>(m.address);
-  for (uint64_t i = 0; i < m.data.count; ++i) {  // only what the client wrote; the GPU's own words stay
+  for (uint64_t i = 0; i < m.data.count;
+       ++i) {  // only what the client wrote; the GPU's own words stay
     if (m.data[i] == mirror->shadow[offset + i]) continue;
     memory[i] = m.data[i];
     mirror->shadow[offset + i] = m.data[i];
@@ -87,7 +92,8 @@ CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&, wire::cuda::mirror_fetch_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
+                wire::cuda::mirror_fetch_reply& r) {
   Scope s(w);
   constexpr uint64_t kPairs = kReplyMax / 4096;
   uint8_t* data = s.scratch<uint8_t>(kReplyMax);
