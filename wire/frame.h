@@ -28,7 +28,7 @@ enum class FrameKind : uint16_t {
   kReply = 1,      // answers reply_id; result is the call's
   kDelivery = 2,   // bytes that the client must place in its memory before it looks at later frames
   kTransfer = 3,   // a bulk transfer to the client is complete on the worker's side; wait for its bytes first
-  kOutput = 4,     // device printf text for the program's stdout
+  kOutput = 4,     // one byte, 1 or 2, then text of a kernel for the program's stdout or stderr
   kCallback = 5,   // please run a host function and answer
   kError = 6,      // a sticky error happened (result), text for people
   kGoodbye = 7,    // the worker ends the session; text says why

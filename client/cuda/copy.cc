@@ -254,7 +254,11 @@ CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t
   m.source = source;
   m.bytes = bytes;
   m.stream = wire_stream(on);
-  return c->session->enqueue(c, m);
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  // Between contexts nothing else would order a synchronous copy before what the other context does next.
+  Range to, from;
+  const bool known = process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);
+  return !on.async && known && to.context != from.context ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
 }
 
 // Unified addressing: the map says which ends are device memory; what it does not know is the program's own memory.

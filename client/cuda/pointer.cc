@@ -55,12 +55,14 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
 }
 
 // What an address that CUDA does not know answers in the plural form: zeros, as the driver gives.
-void zero_attribute(CUpointer_attribute attribute, void* data) {
+void zero_attribute(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
   switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:  // the program's own memory
+      put(data, ptr);
+      break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(data, CUdevice{-2}); break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -92,7 +94,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
   const bool known = p->ranges.find(ptr, &range);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS) zero_attribute(attributes[i], data[i]);
+    if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS) zero_attribute(attributes[i], ptr, data[i]);
   }
   return CUDA_SUCCESS;
 }

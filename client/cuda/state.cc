@@ -56,9 +56,12 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
   return bytes <= range.bytes - (address - range.base);
 }
 
+// The first byte says which output of the program it belongs to.
 void Session::output(const char* text, size_t bytes) {
-  while (bytes != 0) {
-    const ssize_t done = ::write(STDOUT_FILENO, text, bytes);
+  if (bytes == 0) return;
+  const int descriptor = text[0] == STDERR_FILENO ? STDERR_FILENO : STDOUT_FILENO;
+  for (++text, --bytes; bytes != 0;) {
+    const ssize_t done = ::write(descriptor, text, bytes);
     if (done < 0 && errno != EINTR) return;
     if (done > 0) {
       text += done;

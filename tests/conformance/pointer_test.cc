@@ -124,7 +124,7 @@ TEST_F(PointerTest, PluralAnswersZeroForUnknownMemory) {
   void* values[] = {&type, &host};
   OK(cuPointerGetAttributes(2, which, values, reinterpret_cast<CUdeviceptr>(&local)));
   EXPECT_EQ(static_cast<int>(type), 0);
-  EXPECT_EQ(host, nullptr);
+  EXPECT_TRUE(host == nullptr || host == &local);  // an H200 (580.159.04) hands the address back
 }
 
 TEST_F(PointerTest, PluralErrors) {

@@ -17,8 +17,20 @@ struct Expectation {
   std::string answer;  // a symbol, or "0:STATUS" for a null pointer
 };
 
-// Every recorded change, probed at its first version and at the last version before the next
-// change.
+// The last version before `version` at which the real driver was asked; between the two nothing is recorded.
+int probed_before(int version) {
+  constexpr int kProbed[] = {2000,  2020,  3000,  3010,  3020,  4000,  4010,  5000,  5050,
+                             6000,  6050,  7000,  8000,  9000,  9020,  10000, 10010, 10020,
+                             11000, 11010, 11020, 11030, 11040, 11060, 11070, 12000, 12010,
+                             12020, 12030, 12040, 12050, 12060, 12080, 12090, 13000};
+  int before = 0;
+  for (int probed : kProbed) {
+    if (probed < version) before = probed;
+  }
+  return before;
+}
+
+// Every recorded change, asked at its first version and at the last recorded one before the next change.
 const std::vector<Expectation>& expectations() {
   static const std::vector<Expectation> all = [] {
     int newest = 0;
@@ -38,9 +50,10 @@ const std::vector<Expectation>& expectations() {
         const size_t equals = part.find('=');
         const int version = std::stoi(part.substr(0, equals));
         if (version > newest) break;
+        const int before = probed_before(version);
         if (!result.empty() && result.back().name == name && result.back().flag == flags &&
-            version - 10 > result.back().version) {
-          result.push_back({name, flags, version - 10, result.back().answer});
+            before > result.back().version) {
+          result.push_back({name, flags, before, result.back().answer});
         }
         result.push_back({name, flags, version, part.substr(equals + 1)});
       }

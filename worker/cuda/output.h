@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device printf: the driver writes it to this process' standard output when something is waited for. That output is a memory file here,
-// and what is new in it goes to the client before the reply of the wait.
+// What the driver writes for a kernel: printf to standard output, assertions to standard error, whenever something is waited for. Both
+// are memory files here; what is new in them goes to the client before the reply of the wait. The worker's own messages are among
+// what goes to standard error, so that is passed on to the daemon's log as well.
 #pragma once
 
 #include <pthread.h>
@@ -13,14 +14,20 @@ namespace tendril::worker::cuda {
 
 class Output {
  public:
-  // Redirects standard output of the process. Harmless if it fails: text then goes where the process' output goes.
+  // Redirects both outputs of the process. Harmless if it fails: text then goes where the process' output goes.
   Output();
   void send(session::Service* service);
 
  private:
+  struct Stream {
+    int file = -1;      // the memory file
+    int original = -1;  // where the process' output went before; -1: nobody reads it
+    int64_t sent = 0;
+  };
+  static void redirect(Stream* stream, int descriptor, bool keep_original);
+  static void send_stream(Stream* stream, char which, session::Service* service);
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  int file_ = -1;
-  int64_t sent_ = 0;
+  Stream out_, error_;
 };
 
 }  // namespace tendril::worker::cuda
