@@ -71,7 +71,7 @@ base::Result<wire::AttachReply> ConnectionHandler::attach(const wire::AttachRequ
 void ConnectionHandler::attached(uint64_t session_id, int command_fd) {
   unattached_session_ = 0;
   handed_over_();
-  allow_stalls(command_fd);
+  session::allow_stalls(command_fd);
   context_->sessions->attached(session_id, base::Fd(command_fd));
 }
 
@@ -82,7 +82,7 @@ base::Status ConnectionHandler::join(const wire::JoinRequest& request) {
 
 void ConnectionHandler::joined(const wire::JoinRequest& request, int fd) {
   handed_over_();
-  allow_stalls(fd);
+  session::allow_stalls(fd);
   context_->sessions->joined(request, base::Fd(fd));
 }
 

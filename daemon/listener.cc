@@ -160,11 +160,6 @@ base::Result<Listener> listen_unix(const std::string& path) {
   return listener;
 }
 
-void allow_stalls(int fd) {
-  const int none = 0;
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
-}
-
 bool is_half_open(int fd) {
   tcp_info info = {};
   socklen_t bytes = sizeof info;

@@ -26,11 +26,7 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
 // one is not.
 base::Result<Listener> listen_unix(const std::string& path);
 
-// A session's connections may stall for minutes for good reasons (a stopped client, a long kernel):
-// takes back the limit on unacknowledged data that control connections have, for that limit also
-// ends connections whose peer merely does not read. Keep-alive stays. TCP only; harmless otherwise.
-void allow_stalls(int fd);
-// What that limit was for: data was sent again and again and nothing came back for ten seconds, not
+// What the limit on unacknowledged data, which session::allow_stalls takes back, was for: data was sent again and again and nothing came back for ten seconds, not
 // even an acknowledgement.
 bool is_half_open(int fd);
 

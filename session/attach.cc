@@ -85,7 +85,9 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options, Attach
     if (!hello.ok()) return hello;
     Result<Message> joined = client->read_reply(wire::Request::kJoin, options.timeout_ms);
     if (!joined.ok()) return joined.status();
-    attached->bulk.push_back(transport::socket_channel(client->take_fd()));
+    base::Fd connection = client->take_fd();
+    allow_stalls(connection.get());
+    attached->bulk.push_back(transport::socket_channel(std::move(connection)));
   }
   return Status();
 }
@@ -142,6 +144,7 @@ Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                   endpoint.text + " answered attach with something this client does not understand");
   }
   base::Fd connection = (*client)->take_fd();
+  allow_stalls(connection.get());
   if (try_shared_memory(options, same_host, &connection, &attached)) {
     if (attached.command == nullptr)
       return Status(Code::kExhausted, "cannot use shared memory: " + attached.reason);

@@ -95,6 +95,10 @@ void serve_connection(int fd, bool local, ControlHandler* handler);
 
 // A connection's own time-outs and keep-alives: a peer that vanished without a word is noticed within seconds. TCP only.
 void keep_alive(int fd);
+// A session's connections may stall for minutes for good reasons (a stopped client, a long kernel): takes back the limit on
+// unacknowledged data that control connections have, for that limit also ends connections whose peer merely does not read.
+// Keep-alive stays. TCP only; harmless otherwise.
+void allow_stalls(int fd);
 
 // Passing descriptors and one small message between daemon and worker over a unix socket pair.
 base::Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds, size_t count);

@@ -140,6 +140,11 @@ void keep_alive(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof user_ms);
 }
 
+void allow_stalls(int fd) {
+  const int none = 0;
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
 Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds, size_t count) {
   if (count > kDescriptorsMax || bytes == 0) return Status(Code::kInvalid, "too many descriptors in one message");
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
