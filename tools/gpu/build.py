@@ -98,11 +98,13 @@ class Recipe:
         self.headers = "headers" in words
 
 
-def build_sample(tree, folder, words, built, logs):
-    """One sample into built/samples/<folder>. `tree` holds Common and Samples."""
+def build_sample(tree, folder, words, built, logs, afresh):
+    """One sample into built/samples/<folder>, unless it came there meanwhile. `tree` holds Common and Samples."""
     recipe = Recipe(words)
     name = folder.rsplit("/", 1)[-1]
     source, target = tree / "Samples" / folder, built / "samples" / folder
+    if target.is_dir() and not afresh:
+        return True
     log = logs / f"build-{name}.log"
     work = target.with_name(name + ".part")
     shutil.rmtree(work, ignore_errors=True)
@@ -151,7 +153,7 @@ def wanted(here, tree, built, groups, afresh):
         for folder, _, _, words in catalog.sample_lines(here / "samples.txt"):
             there = (tree / "Samples" / folder).is_dir()
             if there and (afresh or not (built / "samples" / folder).is_dir()):
-                jobs.append((folder, lambda logs, f=folder, w=words: build_sample(tree, f, w.split(), built, logs)))
+                jobs.append((folder, lambda logs, f=folder, w=words: build_sample(tree, f, w.split(), built, logs, afresh)))
     return jobs
 
 

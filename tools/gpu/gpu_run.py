@@ -81,7 +81,7 @@ class Run:
         shutil.copytree(self.args.binaries, self.binaries, symlinks=True)
         for archive in self.binaries.glob("*.tar.*"):
             with tarfile.open(archive) as tar:
-                tar.extractall(self.work)
+                tar.extractall(self.work, filter="tar")
             archive.unlink()
         self.built.mkdir(exist_ok=True)
         subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
