@@ -16,7 +16,8 @@ import unittest
 class Lines(unittest.TestResult):
     def __init__(self, out, test_seconds, module_seconds):
         super().__init__()
-        self.out, self.test_seconds, self.deadline, self.bad = out, test_seconds, time.monotonic() + module_seconds, False
+        self.out, self.test_seconds, self.bad = out, test_seconds, False
+        self.deadline = time.monotonic() + module_seconds
 
     def say(self, word, test, why=""):
         print(word, test.id(), file=self.out, flush=True)
