@@ -89,7 +89,7 @@ def strip(path):
 class Recipe:
     """The last field of a line of samples.txt, taken apart. Words:
     a file name: a source (default: all in the folder); -x: for nvcc; fatbin:A:B and ptx:A:B: device code B made from A, no source;
-    headers: toolkit headers that an NVRTC program looks for beside itself; cache:NAME: a file that it finds under another name."""
+    headers: toolkit headers that an NVRTC program looks for beside itself."""
 
     def __init__(self, words):
         self.sources = [w for w in words if w.endswith(SOURCE_ENDINGS) and ":" not in w]
@@ -135,7 +135,8 @@ def add_headers(recipe_words, folder, built):
     for name, where in (("cooperative_groups.h", include), ("cooperative_groups", include), ("nv", include / "cccl"),
                         ("cuda", include / "cccl")):
         link = target / name
-        if not link.exists() and (where / name).exists():
+        link.unlink(missing_ok=True)
+        if (where / name).exists():
             link.symlink_to(where / name)
 
 
@@ -153,7 +154,8 @@ def wanted(here, tree, built, groups, afresh):
         for folder, _, _, words in catalog.sample_lines(here / "samples.txt"):
             there = (tree / "Samples" / folder).is_dir()
             if there and (afresh or not (built / "samples" / folder).is_dir()):
-                jobs.append((folder, lambda logs, f=folder, w=words: build_sample(tree, f, w.split(), built, logs, afresh)))
+                job = lambda logs, f=folder, w=words: build_sample(tree, f, w.split(), built, logs, afresh)
+                jobs.append((folder, job))
     return jobs
 
 
