@@ -154,7 +154,8 @@ double bare_bulk_gbs(const char* transport, size_t n) {
   transport::make_channels(transport, n, &a, &b);
   uint64_t each = kBulkBytes * kBulkTimes / n;
   std::vector<std::thread> threads;
-  std::vector<std::vector<uint8_t>> from(n, std::vector<uint8_t>(kBulkBytes / n)), to(n, std::vector<uint8_t>(16u << 20));
+  std::vector<std::vector<uint8_t>> from(n, std::vector<uint8_t>(kBulkBytes / n));
+  std::vector<std::vector<uint8_t>> to(n, std::vector<uint8_t>(16u << 20));
   uint64_t start = base::now_ns();
   for (size_t i = 0; i < n; ++i) {
     threads.emplace_back([&, i] {

@@ -125,7 +125,8 @@ struct AttachReply {
   std::string session_secret;     // for Join
   LeaseReply lease;
   uint16_t bulk_channels = 0;     // granted: join this many
-  std::string shared_memory_socket;  // unix socket (leading '@': abstract) where descriptors are handed over; empty: none
+  // unix socket (leading '@': abstract) where descriptors are handed over; empty: none
+  std::string shared_memory_socket;
 };
 
 struct JoinRequest {

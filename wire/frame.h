@@ -62,7 +62,8 @@ struct ChunkHeader {
   uint64_t transfer;  // chosen by the client, unique in the session
   uint64_t offset;
   uint32_t bytes;
-  uint32_t pieces;    // client -> worker: chunks in the whole transfer, and kChunkEager when sent before the grant; else 0
+  // client -> worker: chunks in the whole transfer, and kChunkEager when sent before the grant; else 0
+  uint32_t pieces;
 };
 static_assert(sizeof(ChunkHeader) == 24);
 inline constexpr uint32_t kChunkEager = 1u << 31;
