@@ -5,6 +5,7 @@ those of our libcuda. For hands, not for CI. Needs a server and the environment 
 
     LD_LIBRARY_PATH=build/dev/lib/client TENDRIL_SERVERS=host tools/nvml_check.py [--no-cuda]
 """
+
 import ctypes
 import sys
 import time
@@ -13,13 +14,33 @@ import pynvml as nvml
 
 SYSTEM = ["nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion_v2"]
 DEVICE = [
-    "nvmlDeviceGetName", "nvmlDeviceGetUUID", "nvmlDeviceGetPciInfo", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates",
-    "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetArchitecture", "nvmlDeviceGetBrand", "nvmlDeviceGetPowerUsage",
-    "nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPerformanceState", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeMode",
-    "nvmlDeviceGetMigMode", "nvmlDeviceGetEccMode", "nvmlDeviceGetFanSpeed", "nvmlDeviceGetCurrPcieLinkGeneration",
-    "nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
-    "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetSerial", "nvmlDeviceGetVbiosVersion", "nvmlDeviceGetDisplayActive",
-    "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetCurrentClocksThrottleReasons",
+    "nvmlDeviceGetName",
+    "nvmlDeviceGetUUID",
+    "nvmlDeviceGetPciInfo",
+    "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetArchitecture",
+    "nvmlDeviceGetBrand",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetPerformanceState",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetMigMode",
+    "nvmlDeviceGetEccMode",
+    "nvmlDeviceGetFanSpeed",
+    "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetComputeRunningProcesses",
+    "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetSerial",
+    "nvmlDeviceGetVbiosVersion",
+    "nvmlDeviceGetDisplayActive",
+    "nvmlDeviceGetTotalEnergyConsumption",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
 ]
 
 
@@ -36,8 +57,13 @@ def nvml_devices():
     rows = []
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        rows.append((nvml.nvmlDeviceGetUUID(handle).lower(), nvml.nvmlDeviceGetPciInfo(handle).busId[-12:].lower(),
-                     nvml.nvmlDeviceGetMemoryInfo(handle).total))
+        rows.append(
+            (
+                nvml.nvmlDeviceGetUUID(handle).lower(),
+                nvml.nvmlDeviceGetPciInfo(handle).busId[-12:].lower(),
+                nvml.nvmlDeviceGetMemoryInfo(handle).total,
+            )
+        )
     return rows
 
 

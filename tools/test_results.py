@@ -8,6 +8,7 @@
 
 A skipped test is never a passed one, a test that could not be started is a failed one, and a run that says it failed without naming
 a failed test, or that held no test at all, counts as one failure."""
+
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -30,7 +31,9 @@ def outcome(case):
 
 def read(run, junit_file, status):
     try:
-        cases = [(case.get("name"), outcome(case)) for case in ElementTree.parse(junit_file).getroot().iter("testcase")]
+        cases = [
+            (case.get("name"), outcome(case)) for case in ElementTree.parse(junit_file).getroot().iter("testcase")
+        ]
     except (OSError, ElementTree.ParseError) as error:
         return [("failed", f"{run} (no results: {error})")]
     results = [(verdict, f"{run}/{name}") for name, verdict in cases]
@@ -63,7 +66,15 @@ def main():
         for verdict, name in read(arguments[0], arguments[1], int(arguments[2])):
             print(verdict, name)
     elif command == "brief":
-        print(line([result for result in load(arguments[1]) if result[1].startswith((arguments[0] + "/", arguments[0] + " "))]))
+        print(
+            line(
+                [
+                    result
+                    for result in load(arguments[1])
+                    if result[1].startswith((arguments[0] + "/", arguments[0] + " "))
+                ]
+            )
+        )
     elif command == "total":
         results = load(arguments[0])
         for word in ("skipped", "failed"):

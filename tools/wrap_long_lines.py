@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wraps the C++ lines that are over the hard limit of columns, and touches no other line. Usage: wrap_long_lines.py FILE_OR_FOLDER...
 
-Needs clang-format (the package of that name). Comments are left alone: reflow those by hand. tests/structure finds what remains."""
+Needs clang-format (the package of that name). Comments are left alone: reflow those by hand. tests/structure finds what remains.
+"""
+
 import pathlib
 import subprocess
 import sys
 
 COLUMNS_MAX = 120
-STYLE = ("{BasedOnStyle: Google, ColumnLimit: 110, DerivePointerAlignment: false, PointerAlignment: Left, ReflowComments: false, "
-         "SortIncludes: Never, AllowShortFunctionsOnASingleLine: All}")
+STYLE = (
+    "{BasedOnStyle: Google, ColumnLimit: 110, DerivePointerAlignment: false, PointerAlignment: Left, "
+    "ReflowComments: false, "
+    "SortIncludes: Never, AllowShortFunctionsOnASingleLine: All}"
+)
 
 
 def sources(arguments):
@@ -26,7 +31,9 @@ def is_code(line):
 def wrap(path):
     """True when the file changed."""
     before = path.read_text()
-    long_lines = [number for number, line in enumerate(before.splitlines(), 1) if len(line) > COLUMNS_MAX and is_code(line)]
+    long_lines = [
+        number for number, line in enumerate(before.splitlines(), 1) if len(line) > COLUMNS_MAX and is_code(line)
+    ]
     if not long_lines:
         return False
     ranges = [f"--lines={number}:{number}" for number in long_lines]

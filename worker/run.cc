@@ -23,7 +23,8 @@ class CudaWorker final : public Worker {
     if (result == CUDA_SUCCESS) result = driver_->cuDevicePrimaryCtxRetain(&context, device);
     if (result == CUDA_SUCCESS) result = driver_->cuCtxSetCurrent(context);
     if (result != CUDA_SUCCESS) {
-      return base::Status(base::Code::kUnavailable, "GPU " + std::to_string(gpu_index) + ": the driver refused a context (CUresult " +
+      return base::Status(base::Code::kUnavailable, "GPU " + std::to_string(gpu_index) +
+                                                        ": the driver refused a context (CUresult " +
                                                         std::to_string(result) + "); look at the driver's log");
     }
     pin();
@@ -32,7 +33,8 @@ class CudaWorker final : public Worker {
 
   session::SlotPool slot_pool() override {
     if (slots_ == nullptr) {
-      void* memory = mmap(nullptr, uint64_t{kSlots} * wire::kChunkBytesMax, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      void* memory = mmap(nullptr, uint64_t{kSlots} * wire::kChunkBytesMax, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (memory == MAP_FAILED) return {};
       slots_ = static_cast<uint8_t*>(memory);
       pin();
@@ -49,8 +51,10 @@ class CudaWorker final : public Worker {
   // Pinned slots let the GPU fetch pieces while the next ones arrive; unpinned ones only cost speed.
   void pin() {
     CUcontext current = nullptr;
-    if (pinned_ || slots_ == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr) return;
-    pinned_ = driver_->cuMemHostRegister_v2(slots_, uint64_t{kSlots} * wire::kChunkBytesMax, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    if (pinned_ || slots_ == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)
+      return;
+    pinned_ = driver_->cuMemHostRegister_v2(slots_, uint64_t{kSlots} * wire::kChunkBytesMax,
+                                            CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   }
 
   std::unique_ptr<gpu::Driver> driver_;
@@ -65,8 +69,9 @@ base::Result<std::unique_ptr<Worker>> Worker::create(const std::string& driver_p
   if (!driver.ok()) return driver.status();
   const CUresult result = (*driver)->cuInit(0);
   if (result != CUDA_SUCCESS) {
-    return base::Status(base::Code::kUnavailable, "the GPU driver '" + (*driver)->path() + "' cannot start (cuInit answers " +
-                                                      std::to_string(result) + "); check that this machine's GPU works without Tendril");
+    return base::Status(base::Code::kUnavailable, "the GPU driver '" + (*driver)->path() +
+                                                      "' cannot start (cuInit answers " + std::to_string(result) +
+                                                      "); check that this machine's GPU works without Tendril");
   }
   return std::unique_ptr<Worker>(new CudaWorker(driver.take()));
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client's side: cuda_bodies.gen.h (declarations of every body), cuda_forward.gen.cc (bodies of `call` and `enqueue` lines),
 cuda_entry.gen.cc (the exported symbols), cuda_entries.gen.h (table of names and addresses)."""
+
 import re
 
 from spec import HANDLE_KINDS, strip_per_thread
@@ -70,8 +71,11 @@ def decode_argument(a, lines):
 
 def forward_body(call):
     s = call.signature
-    lines = [f"{s.result} {s.name}({s.arguments}) {{", f"  wire::cuda::{s.name}_request m;",
-             f"  Forward f({'true' if call.needs_context else 'false'});"]
+    lines = [
+        f"{s.result} {s.name}({s.arguments}) {{",
+        f"  wire::cuda::{s.name}_request m;",
+        f"  Forward f({'true' if call.needs_context else 'false'});",
+    ]
     # New objects last: the other arguments say whose they will be.
     for a in sorted(call.arguments, key=lambda a: a.direction == "new"):
         encode_argument(a, lines)
@@ -93,7 +97,10 @@ def forward_body(call):
 
 
 def forward(spec):
-    out = [NOTE, '#include "client/cuda/bodies.h"\n#include "client/cuda/forward.h"\n\nnamespace tendril::client::cuda {\n\n']
+    out = [
+        NOTE,
+        '#include "client/cuda/bodies.h"\n#include "client/cuda/forward.h"\n\nnamespace tendril::client::cuda {\n\n',
+    ]
     out += [forward_body(c) + "\n" for _, c in sorted(spec.calls.items()) if c.kind in ("call", "enqueue")]
     out.append("}  // namespace tendril::client::cuda\n")
     return "".join(out)
@@ -114,8 +121,9 @@ def entry(spec, name, signature):
         mine = [p.ctype for p in signature.params]
         theirs = [p.ctype for p in call.signature.params]
         if mine != theirs:
-            names = ", ".join(f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name
-                              for p, t in zip(signature.params, theirs))
+            names = ", ".join(
+                f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name for p, t in zip(signature.params, theirs)
+            )
         lines.append(f"  return tendril_count.done(tendril::client::cuda::{body}({names}));")
     lines.append("}")
     return "\n".join(lines) + "\n"
@@ -126,8 +134,12 @@ def entries(spec, graphics):
     names = sorted(spec.signatures)
     out = [NOTE, '#include "client/cuda/entry.h"\n\nextern "C" {\n']
     out += [entry(spec, n, spec.signatures[n]) for n in names]
-    out += [f'TENDRIL_ENTRY CUresult {n}() {{\n  return tendril::client::cuda::refused(kEntryCount, "graphics interoperability needs a "\n'
-            f'      "GPU in this machine ({n})");\n}}\n' for n in graphics]
+    out += [
+        f'TENDRIL_ENTRY CUresult {n}() {{\n'
+        f'  return tendril::client::cuda::refused(kEntryCount, "graphics interoperability needs a "\n'
+        f'      "GPU in this machine ({n})");\n}}\n'
+        for n in graphics
+    ]
     out.append('}  // extern "C"\n\nnamespace tendril::client::cuda {\n')
     out.append(f"const size_t kGraphicsEntryCount = {len(graphics)};\n")
     out.append(f"const EntryInfo kGraphicsEntries[{len(graphics)}] = {{\n")
@@ -141,7 +153,10 @@ def entries(spec, graphics):
 
 def entry_numbers(spec):
     names = sorted(spec.signatures)
-    out = [NOTE, "#pragma once\n\n#include <cstdint>\n\nnamespace tendril::client::cuda {\nenum EntryIndex : uint16_t {\n"]
+    out = [
+        NOTE,
+        "#pragma once\n\n#include <cstdint>\n\nnamespace tendril::client::cuda {\nenum EntryIndex : uint16_t {\n",
+    ]
     out += [f"  kEntry_{n},\n" for n in names]
     out.append("  kEntryCount,\n};\n}  // namespace tendril::client::cuda\n")
     return "".join(out)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker's side: cuda_dispatch.gen.cc. For each op a decoder with its bounds checks; `call` and `enqueue` lines get their whole
 handler, `op` lines call a hand-written one, `handle(Executor&, const Request&, Answer<Reply>&)`."""
+
 import re
 
 from spec import HANDLE_KINDS
@@ -9,8 +10,11 @@ NOTE = "// Generated from api/cuda/*.spec by api/gen; do not edit.\n"
 
 
 def declarations(spec):
-    out = [NOTE, '#pragma once\n\n#include "api/cuda_messages.gen.h"\n\nnamespace tendril::worker::cuda {\n',
-           "class Executor;\n\n// Hand-written handlers of `op` lines. They return the driver's result.\n"]
+    out = [
+        NOTE,
+        '#pragma once\n\n#include "api/cuda_messages.gen.h"\n\nnamespace tendril::worker::cuda {\n',
+        "class Executor;\n\n// Hand-written handlers of `op` lines. They return the driver's result.\n",
+    ]
     for op in spec.ops.values():
         if op.call is None:
             reply = "" if op.reply is None else f", wire::cuda::{op.name}_reply& r"
@@ -39,7 +43,9 @@ def argument_lines(a, before, after):
     if a.direction == "string":
         return f"s.text(m.{name})"
     if a.direction in ("in", "in?") and a.count:
-        if re.fullmatch(r"[A-Za-z]\w*", a.count):  # the driver reads as many as the count says, whatever the client sent
+        if re.fullmatch(
+            r"[A-Za-z]\w*", a.count
+        ):  # the driver reads as many as the count says, whatever the client sent
             before.append(f"  s.length(m.{name}.count, m.{a.count}, {'true' if a.direction == 'in?' else 'false'});")
         if pointee in HANDLE_KINDS:
             return f"s.handles<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, m.{name})"
@@ -82,8 +88,11 @@ def generated_handler(op):
     before, after = [], []
     arguments = [argument_lines(a, before, after) for a in op.call.arguments]
     reply = "" if op.reply is None else f", wire::cuda::{op.name}_reply& r"
-    lines = [f"static CUresult handle(Executor& w, const wire::cuda::{op.name}_request& m{reply}) {{",
-             "  (void)m;", "  Scope s(w);"]
+    lines = [
+        f"static CUresult handle(Executor& w, const wire::cuda::{op.name}_request& m{reply}) {{",
+        "  (void)m;",
+        "  Scope s(w);",
+    ]
     if op.reply is not None:
         lines.append("  (void)r;")
     lines += before
@@ -101,18 +110,28 @@ def generated_handler(op):
 
 
 def dispatch(spec):
-    out = [NOTE, '#include "worker/cuda/dispatch.h"\n\n#include "api/cuda_handlers.gen.h"\n#include "worker/cuda/executor.h"\n',
-           '#include "worker/cuda/scope.h"\n\nnamespace tendril::worker::cuda {\n\n']
+    out = [
+        NOTE,
+        '#include "worker/cuda/dispatch.h"\n\n#include "api/cuda_handlers.gen.h"\n#include "worker/cuda/executor.h"\n',
+        '#include "worker/cuda/scope.h"\n\nnamespace tendril::worker::cuda {\n\n',
+    ]
     out += [generated_handler(op) + "\n" for op in spec.ops.values() if op.call is not None]
-    out.append("bool dispatch(Executor& w, const session::Call& call) {\n  switch (static_cast<wire::cuda::Op>(call.opcode)) {\n")
+    out.append(
+        "bool dispatch(Executor& w, const session::Call& call) {\n"
+        "  switch (static_cast<wire::cuda::Op>(call.opcode)) {\n"
+    )
     for op in sorted(spec.ops.values(), key=lambda o: o.number):
-        out.append(f"    case wire::cuda::Op::{op.name}: {{\n      wire::cuda::{op.name}_request m;\n"
-                   f"      if (!wire::read_message(m, call.body, call.bytes)) return false;\n")
+        out.append(
+            f"    case wire::cuda::Op::{op.name}: {{\n      wire::cuda::{op.name}_request m;\n"
+            f"      if (!wire::read_message(m, call.body, call.bytes)) return false;\n"
+        )
         if op.reply is None:
             out.append("      w.finish(call, handle(w, m));\n")
         else:
-            out.append(f"      wire::cuda::{op.name}_reply r;\n      const CUresult result = handle(w, m, r);\n"
-                       "      w.answer(call, result, r);\n")
+            out.append(
+                f"      wire::cuda::{op.name}_reply r;\n      const CUresult result = handle(w, m, r);\n"
+                "      w.answer(call, result, r);\n"
+            )
         out.append("      return true;\n    }\n")
     out.append("  }\n  return false;\n}\n\n")
     out.append("const char* op_name(uint16_t opcode) {\n  switch (static_cast<wire::cuda::Op>(opcode)) {\n")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """api/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of each op's layout). `main.py --update-registry`
-appends what is new; the build fails while the files do not match the spec, so every wire change shows as a small diff."""
+appends what is new; the build fails while the files do not match the spec, so every wire change shows as a small diff.
+"""
+
 import hashlib
 
 
@@ -28,7 +30,9 @@ def assign(room, ops, record_sizes, update):
     fresh = [name for name in ops if name not in numbers]
     following = max(numbers.values(), default=0) + 1
     if fresh and not update:
-        raise SystemExit(f"api/registry/opcodes.txt lacks {', '.join(fresh[:5])}: run api/gen/main.py OUT --update-registry")
+        raise SystemExit(
+            f"api/registry/opcodes.txt lacks {', '.join(fresh[:5])}: run api/gen/main.py OUT --update-registry"
+        )
     with_head = ["# number name; append-only: a number is never reused, a name never renumbered"]
     for name in fresh:
         numbers[name] = following
@@ -42,5 +46,7 @@ def assign(room, ops, record_sizes, update):
         (room / "opcodes.txt").write_text("\n".join(lines) + "\n")
         (room / "schema.lock").write_text(text)
     elif not (room / "schema.lock").exists() or (room / "schema.lock").read_text() != text:
-        raise SystemExit("api/registry/schema.lock is stale: run api/gen/main.py OUT --update-registry and review the diff")
+        raise SystemExit(
+            "api/registry/schema.lock is stale: run api/gen/main.py OUT --update-registry and review the diff"
+        )
     return int(digest(text), 16)

@@ -1,19 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads api/cuda/*.spec: who answers each call, and what travels. docs: api/README.md. Produces Call and Op objects; checks them."""
+
 import dataclasses
 import re
 
 from load import Param, Signature
 
 HANDLE_KINDS = {  # C type -> Kind enumerator (client/worker object tables)
-    "CUcontext": "kContext", "CUstream": "kStream", "CUevent": "kEvent", "CUmodule": "kModule", "CUfunction": "kFunction",
-    "CUkernel": "kKernel", "CUlibrary": "kLibrary", "CUgraph": "kGraph", "CUgraphNode": "kNode", "CUgraphExec": "kExec",
-    "CUmemoryPool": "kPool", "CUarray": "kArray", "CUmipmappedArray": "kMipmap", "CUlinkState": "kLink",
-    "CUmemGenericAllocationHandle": "kAllocation", "CUuserObject": "kUserObject", "CUtexref": "kTexref",
-    "CUsurfref": "kSurfref", "CUgreenCtx": "kGreenContext", "CUdevResourceDesc": "kResourceDesc",
+    "CUcontext": "kContext",
+    "CUstream": "kStream",
+    "CUevent": "kEvent",
+    "CUmodule": "kModule",
+    "CUfunction": "kFunction",
+    "CUkernel": "kKernel",
+    "CUlibrary": "kLibrary",
+    "CUgraph": "kGraph",
+    "CUgraphNode": "kNode",
+    "CUgraphExec": "kExec",
+    "CUmemoryPool": "kPool",
+    "CUarray": "kArray",
+    "CUmipmappedArray": "kMipmap",
+    "CUlinkState": "kLink",
+    "CUmemGenericAllocationHandle": "kAllocation",
+    "CUuserObject": "kUserObject",
+    "CUtexref": "kTexref",
+    "CUsurfref": "kSurfref",
+    "CUgreenCtx": "kGreenContext",
+    "CUdevResourceDesc": "kResourceDesc",
 }
-FIELD_TYPES = {"u32": "uint32_t", "u64": "uint64_t", "i32": "int32_t", "f32": "float", "bytes": "Bytes",
-               "u32[]": "Array<uint32_t>", "u64[]": "Array<uint64_t>", "i32[]": "Array<int32_t>"}
+FIELD_TYPES = {
+    "u32": "uint32_t",
+    "u64": "uint64_t",
+    "i32": "int32_t",
+    "f32": "float",
+    "bytes": "Bytes",
+    "u32[]": "Array<uint32_t>",
+    "u64[]": "Array<uint64_t>",
+    "i32[]": "Array<int32_t>",
+}
 CLASSES = ("local", "call", "enqueue", "refuse")
 
 
@@ -30,14 +54,14 @@ class Field:
 @dataclasses.dataclass
 class Argument:
     param: Param
-    direction: str        # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream
-    count: str = ""       # expression over other arguments, for arrays
+    direction: str  # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream
+    count: str = ""  # expression over other arguments, for arrays
 
 
 @dataclasses.dataclass
 class Call:
     signature: Signature
-    kind: str                      # one of CLASSES
+    kind: str  # one of CLASSES
     reason: str = ""
     arguments: list = dataclasses.field(default_factory=list)
     needs_context: bool = True
@@ -48,14 +72,15 @@ class Call:
 class Op:
     name: str
     request: list
-    reply: object                  # list of Field, or None when nobody waits
-    call: object = None            # the Call it was derived from, or None
+    reply: object  # list of Field, or None when nobody waits
+    call: object = None  # the Call it was derived from, or None
     number: int = 0
 
     @property
     def layout(self):
         def side(fields):
             return ",".join(f"{f.name}:{f.cpp}" for f in fields)
+
         tail = "" if self.reply is None else "->" + side(self.reply)
         return f"{self.name}({side(self.request)}){tail}"
 
@@ -99,6 +124,7 @@ class Spec:
         def fields(text):
             pairs = (item.split(":") for item in text.split())
             return [Field(n, FIELD_TYPES[t]) for n, t in pairs]
+
         self.ops[name] = Op(name, fields(request), fields(reply) if arrow else None)
 
     def read_call(self, kind, words, reason, source):
@@ -142,8 +168,15 @@ class Spec:
     @staticmethod
     def scalar(ctype):
         """Message type of a scalar: everything is carried at the width the ABI gives it."""
-        if ctype in ("size_t", "CUdeviceptr", "cuuint64_t", "unsigned long long", "CUtexObject", "CUsurfObject",
-                     "CUgraphConditionalHandle"):
+        if ctype in (
+            "size_t",
+            "CUdeviceptr",
+            "cuuint64_t",
+            "unsigned long long",
+            "CUtexObject",
+            "CUsurfObject",
+            "CUgraphConditionalHandle",
+        ):
             return "uint64_t"
         if ctype == "float":
             return "float"
@@ -194,7 +227,9 @@ class Spec:
             if base != name or name in self.calls or name in self.aliases:
                 continue
             types = " ".join(p.ctype for p in signature.params)
-            reason = next((r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)), "not described yet")
+            reason = next(
+                (r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)), "not described yet"
+            )
             self.calls[name] = Call(signature, "refuse", reason, source="refused")
 
     def body_of(self, symbol):

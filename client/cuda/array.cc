@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays: creation and destruction, which the worker charges. Everything else about them is generated.
+// Arrays and mipmapped arrays: creation and destruction, which the worker charges. Everything else about them is
+// generated.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -21,8 +22,10 @@ CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descripto
   m.descriptor = {reinterpret_cast<const uint8_t*>(&descriptor), sizeof descriptor};
   m.levels = levels;
   const CUresult result = c->session->call(c, m, r);
-  if (result == CUDA_SUCCESS) *out = handle_cast<Handle>(object);
-  else destroy_object(kind, object);
+  if (result == CUDA_SUCCESS)
+    *out = handle_cast<Handle>(object);
+  else
+    destroy_object(kind, object);
   return result;
 }
 
@@ -60,7 +63,9 @@ CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAl
   return create(Kind::kArray, pHandle, *pAllocateArray, 0);
 }
 
-CUresult cuArrayDestroy(CUarray hArray) { return destroy(Kind::kArray, handle_value(hArray)); }
+CUresult cuArrayDestroy(CUarray hArray) {
+  return destroy(Kind::kArray, handle_value(hArray));
+}
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
@@ -69,6 +74,8 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
   return create(Kind::kMipmap, pHandle, *pMipmappedArrayDesc, numMipmapLevels);
 }
 
-CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) { return destroy(Kind::kMipmap, handle_value(hMipmappedArray)); }
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
+  return destroy(Kind::kMipmap, handle_value(hMipmappedArray));
+}
 
 }  // namespace tendril::client::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuInit: reads the environment, attaches to each server, takes the snapshot that later answers most calls, and builds the device
-// list. Also what fork does to all of it. Slow path; one thread at a time.
+// cuInit: reads the environment, attaches to each server, takes the snapshot that later answers most calls, and
+// builds the device list. Also what fork does to all of it. Slow path; one thread at a time.
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,8 +18,8 @@ namespace tendril::client::cuda {
 namespace {
 
 std::atomic<Process*> g_process{nullptr};
-std::atomic<int> g_result{-1};           // of the first cuInit; -1: not tried
-std::atomic<bool> g_forked{false};       // this is a child of an initialised process
+std::atomic<int> g_result{-1};      // of the first cuInit; -1: not tried
+std::atomic<bool> g_forked{false};  // this is a child of an initialised process
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 void forget_after_fork() {
@@ -104,7 +104,8 @@ bool take_snapshot(Process* p, Session* session) {
   return true;
 }
 
-bool attach_one(Process* p, const Configuration& configuration, const Server& server, uint32_t count, bool quiet, base::Status* why) {
+bool attach_one(Process* p, const Configuration& configuration, const Server& server, uint32_t count, bool quiet,
+                base::Status* why) {
   base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
   if (!endpoint.ok()) {
     *why = endpoint.status();
@@ -130,13 +131,15 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   Session* session = new Session;
   session->index = static_cast<uint32_t>(p->sessions.size());
   session->endpoint = server.endpoint;
-  session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(), attached->bulk.size(), session);
+  session->lane =
+      session::Lane::open(std::move(attached->command), attached->bulk.data(), attached->bulk.size(), session);
   if (session->lane == nullptr || !take_snapshot(p, session)) {
-    *why = base::Status(base::Code::kClosed, "GPU server " + server.endpoint + " ended the session while attaching; see its log");
+    *why = base::Status(base::Code::kClosed,
+                        "GPU server " + server.endpoint + " ended the session while attaching; see its log");
     return false;  // the session is leaked on purpose: lanes outlive everything
   }
-  log(LogLevel::kInfo, "attached to %s over %s (%s): %zu device(s)", server.endpoint.c_str(), attached->transport.c_str(),
-      attached->reason.c_str(), session->devices.size());
+  log(LogLevel::kInfo, "attached to %s over %s (%s): %zu device(s)", server.endpoint.c_str(),
+      attached->transport.c_str(), attached->reason.c_str(), session->devices.size());
   (void)quiet;
   p->sessions.push_back(session);
   return true;
@@ -171,7 +174,8 @@ void number_devices(Process* p) {
       all.push_back(device);
       uuids.emplace_back(reinterpret_cast<const char*>(device->uuid.bytes), 16);
     }
-    if (p->driver_version == 0 || session->driver_version < p->driver_version) p->driver_version = session->driver_version;
+    if (p->driver_version == 0 || session->driver_version < p->driver_version)
+      p->driver_version = session->driver_version;
   }
   // Programs must not see a newer driver than the ABI that this library implements.
   if (p->driver_version > CUDA_VERSION) p->driver_version = CUDA_VERSION;
@@ -205,7 +209,9 @@ CUresult attach_process() {
 
 }  // namespace
 
-Process* process() { return g_process.load(std::memory_order_acquire); }
+Process* process() {
+  return g_process.load(std::memory_order_acquire);
+}
 
 CUresult initialize() {
   if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;

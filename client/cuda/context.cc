@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: primary and created ones, the thread's stack, limits. Only creating, destroying, resetting and raising limits ask the worker.
+// Contexts: primary and created ones, the thread's stack, limits. Only creating, destroying, resetting and raising
+// limits ask the worker.
 #include <string.h>
 
 #include "client/cuda/context_storage.h"
@@ -71,8 +72,12 @@ void sweep(Context* context) {
   storage_end(context);
   context->active.store(0);
   p->ranges.remove_context(context, context->device->primary);
-  p->streams.for_each([&](Stream* s) { if (s->context == context) p->streams.destroy(s); });
-  p->events.for_each([&](Event* e) { if (e->context == context) p->events.destroy(e); });
+  p->streams.for_each([&](Stream* s) {
+    if (s->context == context) p->streams.destroy(s);
+  });
+  p->events.for_each([&](Event* e) {
+    if (e->context == context) p->events.destroy(e);
+  });
   forget_code(context);
   pthread_mutex_lock(&context->mutex);
   context->thread_streams.clear();
@@ -154,8 +159,12 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create(pctx, flags, dev); }
-CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create(pctx, flags, dev); }
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  return create(pctx, flags, dev);
+}
+CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  return create(pctx, flags, dev);
+}
 
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams, unsigned int flags, CUdevice dev) {
   if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
@@ -163,7 +172,8 @@ CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams, un
 }
 
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int flags, CUdevice dev) {
-  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
   return create(pctx, flags, dev);
 }
 
@@ -253,7 +263,9 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
+CUresult cuCtxGetDevice(CUdevice* device) {
+  return cuCtxGetDevice_v2(device, nullptr);
+}
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* c = nullptr;
@@ -371,7 +383,9 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
+CUresult cuCtxSynchronize() {
+  return cuCtxSynchronize_v2(nullptr);
+}
 
 namespace {
 
@@ -390,8 +404,12 @@ CUresult peer_access(CUcontext peer, bool enable, unsigned flags) {
 
 }  // namespace
 
-CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) { return peer_access(peerContext, true, Flags); }
-CUresult cuCtxDisablePeerAccess(CUcontext peerContext) { return peer_access(peerContext, false, 0); }
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  return peer_access(peerContext, true, Flags);
+}
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  return peer_access(peerContext, false, 0);
+}
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope) {
   Context* c = nullptr;

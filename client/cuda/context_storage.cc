@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See context_storage.h. Readers look into a small cache of their thread first, valid while nothing anywhere was changed.
+// See context_storage.h. Readers look into a small cache of their thread first, valid while nothing anywhere was
+// changed.
 #include "client/cuda/context_storage.h"
 
 #include <unordered_map>
@@ -18,7 +19,9 @@ struct Key {
   bool operator==(const Key& other) const { return context == other.context && key == other.key; }
 };
 struct KeyHash {
-  size_t operator()(const Key& k) const { return reinterpret_cast<size_t>(k.context) * 31 + (reinterpret_cast<size_t>(k.key) >> 4); }
+  size_t operator()(const Key& k) const {
+    return reinterpret_cast<size_t>(k.context) * 31 + (reinterpret_cast<size_t>(k.key) >> 4);
+  }
 };
 
 struct Storage {

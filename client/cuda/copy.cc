@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear copies. Small data rides in the command lane, large data beside it. A copy to the device returns when its source may be reused
-// and costs no reply; a copy into pinned memory is announced and arrives before any wait that covers it returns; a copy into pageable
-// memory waits. Between GPUs of two servers the data passes through this process.
+// Linear copies. Small data rides in the command lane, large data beside it. A copy to the device returns when its
+// source may be reused and costs no reply; a copy into pinned memory is announced and arrives before any wait that
+// covers it returns; a copy into pageable memory waits. Between GPUs of two servers the data passes through this
+// process.
 #include <string.h>
 
 #include <vector>
@@ -19,7 +20,8 @@ constexpr uint64_t kBounceBytes = 8u << 20;
 // The context through which an address is reached: its own, when the map knows it.
 Context* context_for(Context* current, uint64_t address) {
   Range range;
-  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session) return range.context;
+  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session)
+    return range.context;
   return current;
 }
 
@@ -31,7 +33,8 @@ bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
 bool fits(uint64_t address, uint64_t bytes) {
   Range range;
   if (!process()->ranges.find(address, &range)) return true;
-  if (range.kind == RangeKind::kMapped || range.kind == RangeKind::kReserved) return true;  // neighbours may continue it
+  if (range.kind == RangeKind::kMapped || range.kind == RangeKind::kReserved)
+    return true;  // neighbours may continue it
   return bytes <= range.bytes - (address - range.base);
 }
 
@@ -56,7 +59,9 @@ void remember_read(const PendingRead& read) {
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
-bool overlaps(const PendingRead& read, uint64_t host, uint64_t bytes) { return read.host < host + bytes && host < read.host + read.bytes; }
+bool overlaps(const PendingRead& read, uint64_t host, uint64_t bytes) {
+  return read.host < host + bytes && host < read.host + read.bytes;
+}
 
 bool reads_pending(uint64_t host, uint64_t bytes) {
   if (g_read_count.load(std::memory_order_acquire) == 0) return false;
@@ -84,12 +89,14 @@ void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes)
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
-// Memory that kernels or graphs write through its own address: what runs before the copy must be seen by it, and not be undone by it.
+// Memory that kernels or graphs write through its own address: what runs before the copy must be seen by it, and not
+// be undone by it.
 CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream on) {
   Range range;
   if (g_written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   const uint64_t address = reinterpret_cast<uint64_t>(host);
-  if (!process()->ranges.find(address, &range) || (!range.mirrored && !reads_pending(address, bytes))) return CUDA_SUCCESS;
+  if (!process()->ranges.find(address, &range) || (!range.mirrored && !reads_pending(address, bytes)))
+    return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;
@@ -114,8 +121,8 @@ CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_
   return c->session->enqueue(c, m);
 }
 
-// Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still write it
-// (an asynchronous read-back, a host function) must be over before we take our snapshot.
+// Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still
+// write it (an asynchronous read-back, a host function) must be over before we take our snapshot.
 CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
   Range range;
   TENDRIL_TRY(settle_mirror(c, source, bytes, on));
@@ -126,12 +133,15 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
   return CUDA_SUCCESS;
 }
 
-uint64_t wire_stream(CopyStream on) { return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0; }
+uint64_t wire_stream(CopyStream on) {
+  return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
+}
 
 CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   Context* from = context_for(c, source);
   Context* to = context_for(c, destination);
-  if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(on.stream != nullptr ? on.stream->context : c, on.stream));
+  if (on.stream != nullptr || on.async)
+    TENDRIL_TRY(synchronize_stream(on.stream != nullptr ? on.stream->context : c, on.stream));
   std::vector<uint8_t> bounce(bytes < kBounceBytes ? bytes : kBounceBytes);
   for (uint64_t done = 0; done < bytes;) {
     const uint64_t piece = bytes - done < bounce.size() ? bytes - done : bounce.size();
@@ -139,7 +149,8 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
     TENDRIL_TRY(copy_to_device(to, destination + done, bounce.data(), piece, {}));
     done += piece;
   }
-  // The copy to the other server is only enqueued there; work that this program orders after it goes down the same lane.
+  // The copy to the other server is only enqueued there; work that this program orders after it goes down the same
+  // lane.
   return CUDA_SUCCESS;
 }
 
@@ -151,10 +162,13 @@ void remember_graph_writes(Context* c, Stream* stream) {
     Context* context;
     Stream* stream;
   } state{c, stream};
-  mirror_graph_writes(c->session, [](void* p, uint64_t base, uint64_t bytes) {
-    const State* s = static_cast<const State*>(p);
-    if (!reads_pending(base, bytes)) remember_read({s->stream, s->context, base, bytes});
-  }, &state);
+  mirror_graph_writes(
+      c->session,
+      [](void* p, uint64_t base, uint64_t bytes) {
+        const State* s = static_cast<const State*>(p);
+        if (!reads_pending(base, bytes)) remember_read({s->stream, s->context, base, bytes});
+      },
+      &state);
 }
 
 CUresult synchronize_stream(Context* c, Stream* stream) {
@@ -234,8 +248,10 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   }
   const CUresult result = c->session->call(c, m, r);
   if (m.transfer != 0) {
-    if (result != CUDA_SUCCESS) lane->cancel_bulk(m.transfer);
-    else if (!lane->wait_bulk(m.transfer)) return Session::lost_result();
+    if (result != CUDA_SUCCESS)
+      lane->cancel_bulk(m.transfer);
+    else if (!lane->wait_bulk(m.transfer))
+      return Session::lost_result();
   } else if (result == CUDA_SUCCESS) {
     if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
     memcpy(destination, r.data.data, bytes);
@@ -245,9 +261,11 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
 
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
-  if (context_for(c, destination)->session != context_for(c, source)->session) return between_servers(c, destination, source, bytes, on);
+  if (context_for(c, destination)->session != context_for(c, source)->session)
+    return between_servers(c, destination, source, bytes, on);
   c = context_for(c, destination);
   wire::cuda::copy_device_request m;
   m.destination = destination;
@@ -298,7 +316,9 @@ CUresult on_default(Context** c, CopyStream* on) {
 
 }  // namespace
 
-CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) { return settle_source(c, source, bytes, on); }
+CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) {
+  return settle_source(c, source, bytes, on);
+}
 CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on) {
   return settle_mirror(c, destination, bytes, on);
 }
@@ -365,41 +385,46 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
   return copy_any(c, dst, src, ByteCount, on);
 }
 
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
-                               size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
   if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // the legacy stream takes no batches
   if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr || attrsIdxs[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr || attrsIdxs[0] != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   // Copies of a batch have no order among themselves; the order of the list is as good as any.
   for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
-                            size_t* attrsIdxs, size_t numAttrs, size_t* failIdx, CUstream hStream) {
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
+                            CUstream hStream) {
   if (failIdx != nullptr) *failIdx = SIZE_MAX;
   return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                      size_t ByteCount) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_default(&c, &on));
-  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr || find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
+  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr ||
+      find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   return copy_device(c, dstDevice, srcDevice, ByteCount, on);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
-                           CUstream hStream) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                           size_t ByteCount, CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
-  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr || find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
+  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr ||
+      find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
     return CUDA_ERROR_INVALID_CONTEXT;
   }
   return copy_device(c, dstDevice, srcDevice, ByteCount, on);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here: only the bytes of its rows travel, in
-// pieces of a bounded size. Shapes without gaps become linear copies. An asynchronous copy into host memory waits for its data, even into
-// pinned memory: that is allowed, and such copies are rare.
+// Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here: only the bytes of
+// its rows travel, in pieces of a bounded size. Shapes without gaps become linear copies. An asynchronous copy into
+// host memory waits for its data, even into pinned memory: that is allowed, and such copies are rare.
 #include <string.h>
 
 #include <vector>
@@ -13,7 +13,7 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr uint64_t kPieceBytes = 8u << 20;          // at most this in one message; the worker (copy_shape.cc) takes no more
+constexpr uint64_t kPieceBytes = 8u << 20;  // at most this in one message; the worker (copy_shape.cc) takes no more
 constexpr uint64_t kExtentMax = uint64_t{1} << 46;  // no sane copy reaches this; keeps products from overflowing
 
 // One end of a copy, after the map of ranges has said what a unified address is.
@@ -43,11 +43,14 @@ struct Piece {
 // The context through which an address is reached: its own, when the map knows that another server has it.
 Context* context_for(Context* current, uint64_t address) {
   Range range;
-  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session) return range.context;
+  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session)
+    return range.context;
   return current;
 }
 
-uint64_t wire_stream(CopyStream on) { return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0; }
+uint64_t wire_stream(CopyStream on) {
+  return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
+}
 
 CUresult resolve(Context* c, const Extent& extent, End* end) {
   if (end->type == CU_MEMORYTYPE_UNIFIED) {
@@ -150,7 +153,9 @@ CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& p) {
   return s;
 }
 
-wire::Bytes image_of(const CUDA_MEMCPY3D& shape) { return {reinterpret_cast<const uint8_t*>(&shape), sizeof shape}; }
+wire::Bytes image_of(const CUDA_MEMCPY3D& shape) {
+  return {reinterpret_cast<const uint8_t*>(&shape), sizeof shape};
+}
 
 CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopyStream on) {
   Context* c = to.home;
@@ -182,8 +187,10 @@ CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStrea
   }
   const CUresult result = c->session->call(c, m, r);
   if (m.transfer != 0) {
-    if (result != CUDA_SUCCESS) lane->cancel_bulk(m.transfer);
-    else if (!lane->wait_bulk(m.transfer)) return Session::lost_result();
+    if (result != CUDA_SUCCESS)
+      lane->cancel_bulk(m.transfer);
+    else if (!lane->wait_bulk(m.transfer))
+      return Session::lost_result();
   } else if (result == CUDA_SUCCESS) {
     if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
     memcpy(packed, r.data.data, bytes);
@@ -191,7 +198,9 @@ CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStrea
   return result;
 }
 
-uint64_t span(const End& end, const Extent& e) { return ((e.depth - 1) * end.height + e.height - 1) * end.pitch + e.width; }
+uint64_t span(const End& end, const Extent& e) {
+  return ((e.depth - 1) * end.height + e.height - 1) * end.pitch + e.width;
+}
 
 CUresult linear(Context* c, const End& to, const End& from, uint64_t bytes, CopyStream on) {
   const uint64_t into = to.at(0, 0), out = from.at(0, 0);
@@ -237,7 +246,8 @@ CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopySt
   if (is_capturing(on.stream)) return capture(c, to, from, e, on);
   if (to.host() && from.host()) return within_host(c, to, from, e, on);
   if (gapless(to, e) && gapless(from, e)) return linear(c, to, from, e.bytes(), on);
-  if (!to.host() && !from.host() && to.home->session == from.home->session) return on_device(to.home, to, from, e, on);
+  if (!to.host() && !from.host() && to.home->session == from.home->session)
+    return on_device(to.home, to, from, e, on);
   std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
   if (from.host()) {
     TENDRIL_TRY(settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
@@ -360,11 +370,21 @@ CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* p) {
 
 }  // namespace
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, false, nullptr); }
-CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, false, nullptr); }
-CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) { return copy_2d(pCopy, true, hStream); }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return copy_3d(pCopy, false, nullptr); }
-CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) { return copy_3d(pCopy, true, hStream); }
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+  return copy_2d(pCopy, false, nullptr);
+}
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return copy_2d(pCopy, false, nullptr);
+}
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return copy_2d(pCopy, true, hStream);
+}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+  return copy_3d(pCopy, false, nullptr);
+}
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return copy_3d(pCopy, true, hStream);
+}
 
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   TENDRIL_TRY(contexts_exist(pCopy));
@@ -377,38 +397,46 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) 
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
-  return copy_row(ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
-                  [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
 }
 
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
-  return copy_row(ByteCount, true, hStream, [&] { return array_end(dstArray, dstOffset); },
-                  [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
+  return copy_row(
+      ByteCount, true, hStream, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
 }
 
 CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_row(ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
-                  [&] { return array_end(srcArray, srcOffset); });
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      [&] { return array_end(srcArray, srcOffset); });
 }
 
 CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  return copy_row(ByteCount, true, hStream, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
-                  [&] { return array_end(srcArray, srcOffset); });
+  return copy_row(
+      ByteCount, true, hStream, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      [&] { return array_end(srcArray, srcOffset); });
 }
 
 CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy_row(ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
-                  [&] { return linear_end(CU_MEMORYTYPE_DEVICE, srcDevice); });
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_DEVICE, srcDevice); });
 }
 
 CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_row(ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_DEVICE, dstDevice); },
-                  [&] { return array_end(srcArray, srcOffset); });
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_DEVICE, dstDevice); },
+      [&] { return array_end(srcArray, srcOffset); });
 }
 
 CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_row(ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
-                  [&] { return array_end(srcArray, srcOffset); });
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return array_end(srcArray, srcOffset); });
 }
 
 }  // namespace tendril::client::cuda

@@ -15,7 +15,9 @@ CUresult need_device(CUdevice ordinal, Device** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-int attribute(const Device* d, CUdevice_attribute which) { return d->attributes[which]; }
+int attribute(const Device* d, CUdevice_attribute which) {
+  return d->attributes[which];
+}
 
 CUresult copy_text(const std::string& text, char* into, int bytes) {
   if (into == nullptr || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -68,7 +70,9 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+  return cuDeviceGetUuid_v2(uuid, dev);
+}
 
 CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice dev) {
   Device* d = nullptr;
@@ -79,7 +83,8 @@ CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice dev) {
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
   Device* d = nullptr;
   TENDRIL_TRY(need_device(dev, &d));
-  if (pi == nullptr || attrib <= 0 || static_cast<uint32_t>(attrib) >= kAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (pi == nullptr || attrib <= 0 || static_cast<uint32_t>(attrib) >= kAttributesMax)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!d->attribute_valid[attrib]) return CUDA_ERROR_INVALID_VALUE;
   *pi = d->attributes[attrib];
   return CUDA_SUCCESS;
@@ -151,7 +156,8 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   Device *source = nullptr, *destination = nullptr;
   TENDRIL_TRY(need_device(srcDevice, &source));
   TENDRIL_TRY(need_device(dstDevice, &destination));
-  if (value == nullptr || source == destination) return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+  if (value == nullptr || source == destination)
+    return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
   *value = 0;
   if (source->session != destination->session) return CUDA_SUCCESS;  // no path between GPUs of two servers
   wire::cuda::peer_attribute_request m;
@@ -182,8 +188,14 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
   return CUDA_SUCCESS;
 }
 
-CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) { return CUDA_ERROR_NOT_SUPPORTED; }
-CUresult cuProfilerStart() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
-CUresult cuProfilerStop() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuProfilerStart() {
+  return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+CUresult cuProfilerStop() {
+  return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
 
 }  // namespace tendril::client::cuda

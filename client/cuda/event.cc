@@ -77,9 +77,13 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
   return result;
 }
 
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  return record(hEvent, hStream, 0);
+}
 
-CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) { return record(hEvent, hStream, flags); }
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return record(hEvent, hStream, flags);
+}
 
 CUresult cuEventQuery(CUevent hEvent) {
   Event* e = nullptr;

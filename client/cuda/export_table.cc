@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of them are needed
-// and answered here, in the client; every other one is refused, which callers expect of a driver that is older or newer. A slot whose
-// purpose is unknown answers not-supported and says so once: never null, never a silent success.
+// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of
+// them are needed and answered here, in the client; every other one is refused, which callers expect of a driver that
+// is older or newer. A slot whose purpose is unknown answers not-supported and says so once: never null, never a
+// silent success.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ namespace tendril::client::cuda {
 namespace {
 
 // 6bd5fb6c: the runtime's interface.
-constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15, kSelfTestWords = 3;
+constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15,
+                 kSelfTestWords = 3;
 constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17;
 
 const void* g_runtime[kRuntimeWords];
@@ -32,15 +34,23 @@ const void* g_layout[kLayoutWords];
 
 CUresult unknown_slot() {
   stats_trace("private: unknown slot", CUDA_ERROR_NOT_SUPPORTED);
-  log_once(LogLevel::kWarning, "a library used a private function of the driver that Tendril does not know; it gets CUDA_ERROR_NOT_SUPPORTED");
+  log_once(
+      LogLevel::kWarning,
+      "a library used a private function of the driver that Tendril does not know; it gets CUDA_ERROR_NOT_SUPPORTED");
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // ---- runtime interface ----
 
-CUresult module_from_wrapper(CUmodule* module, const void* wrapper) { return cuModuleLoadData(module, wrapper); }
-CUresult module_from_wrapper_with(CUmodule* module, const void* wrapper, void*, void*, uint32_t) { return cuModuleLoadData(module, wrapper); }
-CUresult module_from_container(const void* container, CUmodule* module, void*, void*, uint32_t) { return cuModuleLoadData(module, container); }
+CUresult module_from_wrapper(CUmodule* module, const void* wrapper) {
+  return cuModuleLoadData(module, wrapper);
+}
+CUresult module_from_wrapper_with(CUmodule* module, const void* wrapper, void*, void*, uint32_t) {
+  return cuModuleLoadData(module, wrapper);
+}
+CUresult module_from_container(const void* container, CUmodule* module, void*, void*, uint32_t) {
+  return cuModuleLoadData(module, container);
+}
 
 // The handle of a device's primary context, without retaining it.
 CUresult primary_handle(CUcontext* context, CUdevice dev) {
@@ -52,7 +62,9 @@ CUresult primary_handle(CUcontext* context, CUdevice dev) {
 }
 
 void module_unregistered(uintptr_t) {}
-CUresult load_compilers() { return CUDA_SUCCESS; }
+CUresult load_compilers() {
+  return CUDA_SUCCESS;
+}
 
 // ---- tools: two scratch buffers of 1024 and 14 words, notices, the current context ----
 
@@ -66,7 +78,9 @@ void small_buffer(void** buffer, size_t* size) {
   *buffer = g_buffer_small;
   *size = 14;
 }
-void notice() { stats_trace("private: notice", 0); }
+void notice() {
+  stats_trace("private: notice", 0);
+}
 
 CUresult tools_current_context(CUcontext* context) {
   Context* c = current_context();
@@ -83,7 +97,9 @@ CUresult context_check(CUcontext, uint32_t* wrapped, const void** inner) {
   if (inner != nullptr) *inner = nullptr;
   return CUDA_SUCCESS;
 }
-uint32_t no_checks() { return 0; }
+uint32_t no_checks() {
+  return 0;
+}
 
 #if TENDRIL_RUNTIME_SELF_TEST
 CUresult self_test(uint32_t version, uint64_t unix_seconds, uint64_t answer[2]) {
@@ -126,8 +142,8 @@ CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   return CUDA_SUCCESS;
 }
 
-// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two arrays with a byte per
-// multiprocessor, the group it belongs to and its place in it; [13] takes them back.
+// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two arrays with a byte
+// per multiprocessor, the group it belongs to and its place in it; [13] takes them back.
 CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -223,8 +239,10 @@ constexpr Known kKnown[] = {
     {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93}, g_storage},
     {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e}, g_checks},
     {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2}, g_self_test},
-    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2}, g_tools_context},
-    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e}, g_tools_module},
+    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+     g_tools_context},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+     g_tools_module},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca}, g_layout},
 };
 
@@ -239,7 +257,8 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
     if (memcmp(known.id, pExportTableId->bytes, sizeof known.id) == 0) *ppExportTable = known.table;
   }
   char name[64] = "table ";
-  for (int i = 0; i < 16; ++i) snprintf(name + 6 + 2 * i, 3, "%02x", static_cast<unsigned char>(pExportTableId->bytes[i]));
+  for (int i = 0; i < 16; ++i)
+    snprintf(name + 6 + 2 * i, 3, "%02x", static_cast<unsigned char>(pExportTableId->bytes[i]));
   stats_trace(name, *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
   return *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

@@ -29,8 +29,10 @@ uint64_t Forward::stream(CUstream handle) {
   Stream* s = nullptr;
   if (!ok() || context_ == nullptr) return 0;
   const CUresult result = require_stream(context_, handle, &s);
-  if (result != CUDA_SUCCESS) fail(result);
-  else if (const CUresult forbidden = check_work(context_, s)) fail(forbidden);
+  if (result != CUDA_SUCCESS)
+    fail(result);
+  else if (const CUresult forbidden = check_work(context_, s))
+    fail(forbidden);
   if (s != nullptr) {
     context_ = s->context;
     session_ = s->session;
@@ -93,7 +95,8 @@ CUDA_RESOURCE_DESC Forward::localize(CUDA_RESOURCE_DESC desc) {
   if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
     desc.res.array.hArray = reinterpret_cast<CUarray>(handle(Kind::kArray, desc.res.array.hArray));
   } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-    desc.res.mipmap.hMipmappedArray = reinterpret_cast<CUmipmappedArray>(handle(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
+    desc.res.mipmap.hMipmappedArray =
+        reinterpret_cast<CUmipmappedArray>(handle(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
   }
   return desc;
 }

@@ -21,7 +21,8 @@ const FunctionInfo* fetch_info(Context* c, Function* function, CUresult* error) 
   if (m.function == 0) return nullptr;
   *error = c->session->call(c, m, r);
   if (*error != CUDA_SUCCESS) return nullptr;
-  FunctionInfo* info = new FunctionInfo;  // lives as long as the process: records are recycled, launches may race with unload
+  FunctionInfo* info =
+      new FunctionInfo;  // lives as long as the process: records are recycled, launches may race with unload
   info->device = c->device;
   info->offsets.assign(r.offsets.begin(), r.offsets.end());
   info->sizes.assign(r.sizes.begin(), r.sizes.end());

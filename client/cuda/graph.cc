@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes, instantiation variants, updates.
+// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes, instantiation
+// variants, updates.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -23,8 +24,10 @@ CUgraphNode node_handle(Session* session, uint64_t wire_id) {
 
 enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
 
-// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count entries are written, the rest nulled.
-CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges, size_t* count) {
+// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count entries are written,
+// the rest nulled.
+CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges,
+              size_t* count) {
   Object* object = nullptr;
   TENDRIL_TRY(need(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -42,7 +45,8 @@ CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphN
     if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
     if (to != nullptr) to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
     if (edges != nullptr) memset(&edges[i], 0, sizeof edges[i]);
-    if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count) memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
+    if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count)
+      memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
   }
   *count = have;
   return room < have && what == List::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -104,7 +108,8 @@ CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const Kernel
   return c->session->call(c, m, r);
 }
 
-CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count, const KernelNode& k) {
+CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
+                         const KernelNode& k) {
   Object* graph = nullptr;
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -221,16 +226,20 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return c->session->enqueue(c, m);
 }
 
-CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
+                            size_t bufferSize) {
   return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
-CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
+                               size_t bufferSize) {
   return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = cuGraphInstantiateWithFlags(phGraphExec, hGraph, params->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
+  const CUresult result = cuGraphInstantiateWithFlags(
+      phGraphExec, hGraph, params->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
   params->hErrNode_out = nullptr;
   params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
   if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
@@ -248,37 +257,46 @@ CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* num
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
   return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr, numEdges);
 }
-CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData, size_t* numEdges) {
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData,
+                            size_t* numEdges) {
   return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData, numEdges);
 }
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
   return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr, numDependencies);
 }
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData, size_t* numDependencies) {
-  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, edgeData, numDependencies);
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData,
+                                       size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, edgeData,
+              numDependencies);
 }
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes, size_t* numDependentNodes) {
-  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr, numDependentNodes);
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr,
+              numDependentNodes);
 }
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes, CUgraphEdgeData* edgeData,
                                          size_t* numDependentNodes) {
-  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, edgeData, numDependentNodes);
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, edgeData,
+              numDependentNodes);
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelNode k = kernel_node(*nodeParams);
   if (k.function == nullptr) k.function = reinterpret_cast<CUfunction>(nodeParams->kern);
   return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, k);
 }
-CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                              size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, kernel_node(*nodeParams));
 }
-CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) { return get_kernel_node(hNode, nodeParams); }
-CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) { return get_kernel_node(hNode, nodeParams); }
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return get_kernel_node(hNode, nodeParams);
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return get_kernel_node(hNode, nodeParams);
+}
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -288,11 +306,13 @@ CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PA
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set_kernel_node(nullptr, hNode, kernel_node(*nodeParams));
 }
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
 }
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
 }
@@ -313,7 +333,8 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   return result;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out, CUgraphExecUpdateResult* updateResult_out) {
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                           CUgraphExecUpdateResult* updateResult_out) {
   CUgraphExecUpdateResultInfo info;
   memset(&info, 0, sizeof info);
   const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous copies with it are
-// asynchronous. It gets a mirror in the worker only when the program asks for its device address or for managed memory.
+// Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous
+// copies with it are asynchronous. It gets a mirror in the worker only when the program asks for its device address
+// or for managed memory.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -13,8 +14,8 @@ std::atomic<uint32_t> g_pinned_ranges{0};
 
 namespace {
 
-// Where memory that a GPU may address is put: a part of the address space that neither drivers nor allocators use, so that the worker
-// can have the same addresses.
+// Where memory that a GPU may address is put: a part of the address space that neither drivers nor allocators use, so
+// that the worker can have the same addresses.
 constexpr uint64_t kWindowBase = 0x2000'0000'0000;
 constexpr uint64_t kWindowBytes = 0x1000'0000'0000;
 std::atomic<uint64_t> g_window_next{0};
@@ -55,11 +56,13 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
 
 CUresult host_range(void* p, Range* range) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host()) return CUDA_ERROR_INVALID_VALUE;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host())
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-// From now on kernels reach the range. Where the server cannot have the address they get a fault, and copies go on working.
+// From now on kernels reach the range. Where the server cannot have the address they get a fault, and copies go on
+// working.
 CUresult map_range(Context* c, const Range& range) {
   if (range.mirrored) return CUDA_SUCCESS;
   TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
@@ -91,14 +94,17 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  return cuMemHostAlloc(pp, bytesize, 0);
+}
 
 CUresult cuMemFreeHost(void* p) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Range range;
   TENDRIL_TRY(host_range(p, &range));
-  if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p))
+    return CUDA_ERROR_INVALID_VALUE;
   // Copies into it may still be on their way.
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;
@@ -114,8 +120,8 @@ CUresult cuMemFreeHost(void* p) {
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  constexpr unsigned kKnown =
-      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   Range range;
@@ -219,20 +225,23 @@ CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream
   TENDRIL_TRY(require_stream(c, hStream, &s));
   return cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 }
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int flags, CUstream hStream) {
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int flags,
+                               CUstream hStream) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return cuMemPrefetchAsync(devPtr, count, 0, hStream);
 }
-CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute, CUdeviceptr devPtr, size_t count) {
+CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute, CUdeviceptr devPtr,
+                                size_t count) {
   TENDRIL_TRY(cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
   if (data == nullptr || dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i + 4 <= dataSize; i += 4) static_cast<int*>(data)[i / 4] = 0;
   return CUDA_SUCCESS;
 }
-CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes, size_t numAttributes,
-                                 CUdeviceptr devPtr, size_t count) {
+CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
+                                 size_t numAttributes, CUdeviceptr devPtr, size_t count) {
   if (data == nullptr || dataSizes == nullptr || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < numAttributes; ++i) TENDRIL_TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
+  for (size_t i = 0; i < numAttributes; ++i)
+    TENDRIL_TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
   return CUDA_SUCCESS;
 }
 

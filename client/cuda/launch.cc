@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here from cached attributes. No
-// allocation, no system call, no lock but the lane's own: the parameters are copied straight into the lane.
+// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here from cached
+// attributes. No allocation, no system call, no lock but the lane's own: the parameters are copied straight into the
+// lane.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -14,9 +15,12 @@ bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
   *buffer = nullptr;
   const size_t* size = nullptr;
   for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
-    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER) *buffer = extra[i + 1];
-    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(extra[i + 1]);
-    else return false;
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      *buffer = extra[i + 1];
+    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(extra[i + 1]);
+    else
+      return false;
   }
   *bytes = size != nullptr ? *size : 0;
   return *buffer != nullptr && size != nullptr;
@@ -36,11 +40,13 @@ CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometr
     if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit) return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t threads = uint64_t{w[3]} * w[4] * w[5];
-  if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) return CUDA_ERROR_INVALID_VALUE;
+  if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
+    return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
-  if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES])) return CUDA_ERROR_INVALID_VALUE;
+  if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -89,7 +95,8 @@ CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
   return t->function_id != 0 ? CUDA_SUCCESS : error;
 }
 
-// The record itself. The params field is laid out by hand so that the values go from the program straight into the lane.
+// The record itself. The params field is laid out by hand so that the values go from the program straight into the
+// lane.
 template <typename Request>
 CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
   const FunctionInfo* info = t.info;
@@ -123,11 +130,12 @@ CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
   TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
   const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
-  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
+  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+                                                                             : CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra, const CUlaunchAttribute* attributes,
-                unsigned attribute_count) {
+CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra,
+                const CUlaunchAttribute* attributes, unsigned attribute_count) {
   Target t;
   TENDRIL_TRY(resolve(f, hStream, &t));
   TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
@@ -145,7 +153,8 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   }
   if (__builtin_expect(g.words[7] != 0, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
   if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
-  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i) map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
+  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
+    map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
   mirror_before_work(t.context->session, t.context);
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;
@@ -157,7 +166,8 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   CUlaunchAttribute translated[kLaunchAttributesMax];
   if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(translate_attributes(attributes, attribute_count, translated));
-  const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated), attribute_count * sizeof(CUlaunchAttribute)};
+  const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated),
+                            attribute_count * sizeof(CUlaunchAttribute)};
   if (buffer != nullptr) {
     wire::cuda::launch_kernel_buffer_request m;
     m.function = t.function_id;
@@ -176,16 +186,16 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
 
 }  // namespace
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
-                        void** extra) {
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                        unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
   const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
   return launch(f, g, hStream, kernelParams, extra, nullptr, 0);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
-                                   CUstream hStream, void** kernelParams) {
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
   const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
   return launch(f, g, hStream, kernelParams, nullptr, nullptr, 0);
 }
@@ -193,8 +203,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY, config->blockDimZ,
-                    config->sharedMemBytes, 0}};
+  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
+                    config->blockDimZ, config->sharedMemBytes, 0}};
   return launch(f, g, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's real ones. An address that collides
-// with memory of this process or of another server is given back and another one asked for, so that a pointer means one thing.
+// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's real ones. An
+// address that collides with memory of this process or of another server is given back and another one asked for, so
+// that a pointer means one thing.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -24,8 +25,8 @@ std::set<uint64_t>& held_blocks() {
   return *blocks;
 }
 
-// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of the program lands there. Blocks stay
-// occupied for good: addresses are plentiful and the driver reuses its own.
+// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of the program lands
+// there. Blocks stay occupied for good: addresses are plentiful and the driver reuses its own.
 bool hold(uint64_t base, uint64_t bytes) {
   if (base >= kUserTop || bytes > kUserTop - base) return true;  // not an address a process can have
   const uint64_t first = base & ~(kBlock - 1);
@@ -62,9 +63,12 @@ void free_block(Context* c, uint64_t address) {
 
 }  // namespace
 
-bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
+bool hold_addresses(uint64_t base, uint64_t bytes) {
+  return hold(base, bytes);
+}
 
-CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool, bool* collides) {
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool,
+                               bool* collides) {
   Range range;
   range.base = base;
   range.bytes = bytes;
@@ -77,8 +81,8 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
 }
 
-CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind, uint64_t* address,
-                         uint64_t* pitch) {
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
+                         uint64_t* address, uint64_t* pitch) {
   uint64_t refused[kTriesMax];
   int refusals = 0;
   CUresult result = CUDA_SUCCESS;
@@ -114,7 +118,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) {
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;

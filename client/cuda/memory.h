@@ -1,28 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the memory bodies share: allocation with collision handling (memory.cc), host memory (host_memory.cc), copies (copy.cc).
+// What the memory bodies share: allocation with collision handling (memory.cc), host memory (host_memory.cc), copies
+// (copy.cc).
 #pragma once
 
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
 
-// Puts a range that the worker gave out into the map and occupies its addresses here. *collides: something else is there.
-CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool, bool* collides);
-CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind, uint64_t* address,
-                         uint64_t* pitch);
+// Puts a range that the worker gave out into the map and occupies its addresses here. *collides: something else is
+// there.
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool,
+                               bool* collides);
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
+                         uint64_t* address, uint64_t* pitch);
 CUresult free_managed(const Range& range);
 // Occupies addresses of this process, for good. False: something else is there.
 bool hold_addresses(uint64_t base, uint64_t bytes);
 
-// Unified addressing: kernels may be given the address of any pinned memory. A launch looks for such addresses among its parameters
-// while there is pinned memory, and has the memory mirrored.
+// Unified addressing: kernels may be given the address of any pinned memory. A launch looks for such addresses among
+// its parameters while there is pinned memory, and has the memory mirrored.
 extern std::atomic<uint32_t> g_pinned_ranges;
 void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes);
 inline void map_pinned(Context* c, const void* parameters, uint64_t bytes) {
-  if (__builtin_expect(g_pinned_ranges.load(std::memory_order_relaxed) != 0, 0)) map_pinned_slow(c, parameters, bytes);
+  if (__builtin_expect(g_pinned_ranges.load(std::memory_order_relaxed) != 0, 0))
+    map_pinned_slow(c, parameters, bytes);
 }
 
-// One linear copy between any two places; `stream` null with `async` false: the call is synchronous on the legacy stream.
+// One linear copy between any two places; `stream` null with `async` false: the call is synchronous on the legacy
+// stream.
 struct CopyStream {
   Stream* stream = nullptr;  // null: the legacy stream
   bool async = false;

@@ -20,11 +20,13 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
   if (destination == 0 || destination % element != 0) return CUDA_ERROR_INVALID_VALUE;
   Range range;
-  if (!process()->ranges.find(destination, &range) || range.kind == RangeKind::kReserved) return CUDA_ERROR_INVALID_VALUE;
+  if (!process()->ranges.find(destination, &range) || range.kind == RangeKind::kReserved)
+    return CUDA_ERROR_INVALID_VALUE;
   const uint64_t row = shape.width * element;
   const uint64_t bytes = shape.height > 1 ? (shape.height - 1) * shape.pitch + row : row;
   if (shape.height > 1 && shape.pitch < row) return CUDA_ERROR_INVALID_VALUE;
-  if (range.kind != RangeKind::kMapped && bytes > range.bytes - (destination - range.base)) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind != RangeKind::kMapped && bytes > range.bytes - (destination - range.base))
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_work(c, s, !async));
   wire::cuda::memory_set_request m;
   m.destination = destination;
@@ -41,12 +43,24 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
 
 }  // namespace
 
-CUresult cuMemsetD8_v2(CUdeviceptr d, unsigned char v, size_t n) { return set(d, v, 1, {0, n, 1}, false, nullptr); }
-CUresult cuMemsetD16_v2(CUdeviceptr d, unsigned short v, size_t n) { return set(d, v, 2, {0, n, 1}, false, nullptr); }
-CUresult cuMemsetD32_v2(CUdeviceptr d, unsigned int v, size_t n) { return set(d, v, 4, {0, n, 1}, false, nullptr); }
-CUresult cuMemsetD8Async(CUdeviceptr d, unsigned char v, size_t n, CUstream s) { return set(d, v, 1, {0, n, 1}, true, s); }
-CUresult cuMemsetD16Async(CUdeviceptr d, unsigned short v, size_t n, CUstream s) { return set(d, v, 2, {0, n, 1}, true, s); }
-CUresult cuMemsetD32Async(CUdeviceptr d, unsigned int v, size_t n, CUstream s) { return set(d, v, 4, {0, n, 1}, true, s); }
+CUresult cuMemsetD8_v2(CUdeviceptr d, unsigned char v, size_t n) {
+  return set(d, v, 1, {0, n, 1}, false, nullptr);
+}
+CUresult cuMemsetD16_v2(CUdeviceptr d, unsigned short v, size_t n) {
+  return set(d, v, 2, {0, n, 1}, false, nullptr);
+}
+CUresult cuMemsetD32_v2(CUdeviceptr d, unsigned int v, size_t n) {
+  return set(d, v, 4, {0, n, 1}, false, nullptr);
+}
+CUresult cuMemsetD8Async(CUdeviceptr d, unsigned char v, size_t n, CUstream s) {
+  return set(d, v, 1, {0, n, 1}, true, s);
+}
+CUresult cuMemsetD16Async(CUdeviceptr d, unsigned short v, size_t n, CUstream s) {
+  return set(d, v, 2, {0, n, 1}, true, s);
+}
+CUresult cuMemsetD32Async(CUdeviceptr d, unsigned int v, size_t n, CUstream s) {
+  return set(d, v, 4, {0, n, 1}, true, s);
+}
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h) {
   return set(d, v, 1, {pitch, w, h}, false, nullptr);

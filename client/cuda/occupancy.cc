@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy: pure functions of a kernel's attributes. The driver answers each question once per kernel; later ones are answered here.
+// Occupancy: pure functions of a kernel's attributes. The driver answers each question once per kernel; later ones
+// are answered here.
 #include <map>
 #include <tuple>
 
@@ -8,7 +9,8 @@
 namespace tendril::client::cuda {
 namespace {
 
-using Key = std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t, uint32_t>;  // last: which question
+using Key =
+    std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t, uint32_t>;  // last: which question
 
 struct Cache {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -73,9 +75,10 @@ CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uin
   Function* f = nullptr;
   uint64_t id = 0;
   TENDRIL_TRY(need(func, &c, &f, &id));
-  if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t geometry[8] = {config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                                config->blockDimZ, config->sharedMemBytes, 0};
+  if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t geometry[8] = {config->gridDimX,  config->gridDimY,  config->gridDimZ,       config->blockDimX,
+                                config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0};
   wire::cuda::occupancy_clusters_request m;
   wire::cuda::occupancy_clusters_reply r;
   m.function = id;
@@ -92,21 +95,24 @@ CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uin
 void forget_occupancy(Function* function) {
   pthread_mutex_lock(&cache()->mutex);
   auto& answers = cache()->answers;
-  for (auto it = answers.begin(); it != answers.end();) it = std::get<0>(it->first) == function ? answers.erase(it) : std::next(it);
+  for (auto it = answers.begin(); it != answers.end();)
+    it = std::get<0>(it->first) == function ? answers.erase(it) : std::next(it);
   pthread_mutex_unlock(&cache()->mutex);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize,
-                                                              unsigned int flags) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
+                                                              size_t dynamicSMemSize, unsigned int flags) {
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return active_blocks(func, blockSize, dynamicSMemSize, flags, numBlocks);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
+                                                 int blockSize) {
   Context* c = nullptr;
   Function* f = nullptr;
   uint64_t id = 0;
@@ -128,10 +134,11 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   return CUDA_SUCCESS;
 }
 
-// The block size with the most resident threads. Searched here, because the shared memory may depend on it through a callback.
+// The block size with the most resident threads. Searched here, because the shared memory may depend on it through a
+// callback.
 CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
-                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                   int blockSizeLimit, unsigned int flags) {
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Function* f = find_function(func);
@@ -144,11 +151,13 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   const int resident = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
   int limit = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
   if (blockSizeLimit != 0 && blockSizeLimit < limit) limit = blockSizeLimit;
-  if (info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] < limit) limit = info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  if (info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] < limit)
+    limit = info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
   int best_threads = 0, best_block = 0, best_count = 0;
   for (int rounded = (limit + warp - 1) / warp * warp; rounded > 0; rounded -= warp) {
     const int candidate = rounded < limit ? rounded : limit;
-    const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(candidate) : dynamicSMemSize;
+    const size_t shared =
+        blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(candidate) : dynamicSMemSize;
     int blocks = 0;
     TENDRIL_TRY(active_blocks(func, candidate, shared, flags, &blocks));
     if (blocks * candidate > best_threads) {
@@ -163,10 +172,11 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                          size_t dynamicSMemSize, int blockSizeLimit) {
-  return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
-                                                   blockSizeLimit, 0);
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
+                                          int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                                   dynamicSMemSize, blockSizeLimit, 0);
 }
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {

@@ -13,15 +13,21 @@ CUresult put(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-unsigned memory_type(const Range& r) { return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; }
+unsigned memory_type(const Range& r) {
+  return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
 
 // Addresses that are reserved, with nothing mapped there.
 CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, void* data) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, r.base);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, static_cast<size_t>(r.bytes));
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 0u);
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, r.base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, static_cast<size_t>(r.bytes));
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return put(data, 0u);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -31,26 +37,44 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context) : CUcontext{});
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return put(data, memory_type(r));
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return put(data, ptr);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return put(data, memory_type(r));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       return r.host() ? put(data, reinterpret_cast<void*>(ptr)) : CUDA_ERROR_INVALID_VALUE;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return put(data, static_cast<unsigned long long>(r.buffer_id));
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return put(data, static_cast<unsigned>(r.kind == RangeKind::kManaged));
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return put(data, r.context != nullptr ? r.context->device->ordinal : CUdevice{0});
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return put(data, r.base);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return put(data, static_cast<size_t>(r.bytes));
-    case CU_POINTER_ATTRIBUTE_MAPPED: return put(data, 1u);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return put(data, 0ull);
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return put(data, 0u);
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return put(data, reinterpret_cast<CUmemoryPool>(r.pool));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return put(data, static_cast<size_t>(r.bytes));
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return put(data, r.base);
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return put(data, static_cast<unsigned long long>(r.buffer_id));
-    default: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      return put(data, static_cast<unsigned long long>(r.buffer_id));
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return put(data, static_cast<unsigned>(r.kind == RangeKind::kManaged));
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, r.context != nullptr ? r.context->device->ordinal : CUdevice{0});
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, r.base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, static_cast<size_t>(r.bytes));
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      return put(data, 1u);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return put(data, 0ull);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return put(data, 0u);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+      return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return put(data, reinterpret_cast<CUmemoryPool>(r.pool));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return put(data, static_cast<size_t>(r.bytes));
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return put(data, r.base);
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      return put(data, static_cast<unsigned long long>(r.buffer_id));
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
@@ -60,7 +84,9 @@ void zero_attribute(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) 
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:  // the program's own memory
       put(data, ptr);
       break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: put(data, CUdevice{-2}); break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      put(data, CUdevice{-2});
+      break;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
@@ -70,8 +96,12 @@ void zero_attribute(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) 
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: put(data, uint64_t{0}); break;
-    default: put(data, 0u); break;
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+      put(data, uint64_t{0});
+      break;
+    default:
+      put(data, 0u);
+      break;
   }
 }
 
@@ -86,7 +116,8 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   return attribute_of(range, attribute, ptr, data);
 }
 
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
+                                CUdeviceptr ptr) {
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -94,7 +125,8 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
   const bool known = p->ranges.find(ptr, &range);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS) zero_attribute(attributes[i], ptr, data[i]);
+    if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS)
+      zero_attribute(attributes[i], ptr, data[i]);
   }
   return CUDA_SUCCESS;
 }
@@ -103,7 +135,8 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Range range;
-  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !p->ranges.find(ptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !p->ranges.find(ptr, &range))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;  // synchronous copies are complete when they return anyway
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocation. The client knows the current pool of each device and names it in every allocation, so pointer queries can
-// tell the pool without the network. A range leaves the map when its free is enqueued; the worker's stream orders the rest.
+// Stream-ordered allocation. The client knows the current pool of each device and names it in every allocation, so
+// pointer queries can tell the pool without the network. A range leaves the map when its free is enqueued; the
+// worker's stream orders the rest.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -19,7 +20,9 @@ CUresult need_device(CUdevice ordinal, Device** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-Object* find_pool(uint64_t handle) { return handle != 0 ? find_object(Kind::kPool, handle) : nullptr; }
+Object* find_pool(uint64_t handle) {
+  return handle != 0 ? find_object(Kind::kPool, handle) : nullptr;
+}
 
 // The device's own pool; it gets its id here, once.
 CUresult default_pool(Device* d, Object** out) {
@@ -59,8 +62,8 @@ void give_back(Context* c, uint64_t address, Stream* s) {
   c->session->enqueue(c, m);
 }
 
-// Memory that a graph allocated and freed leaves no trace here when its addresses are used again: what the server gives out is live,
-// so an older range of a pool of this server at the same place is not.
+// Memory that a graph allocated and freed leaves no trace here when its addresses are used again: what the server
+// gives out is live, so an older range of a pool of this server at the same place is not.
 void forget_stale(Context* c, uint64_t address) {
   Range range;
   while (process()->ranges.find(address, &range) && range.kind == RangeKind::kPool && range.session == c->session) {
@@ -77,8 +80,10 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
   Object* pool = nullptr;
-  if (from_current) TENDRIL_TRY(current_pool(c->device, &pool));
-  else pool = find_pool(handle_value(wanted));
+  if (from_current)
+    TENDRIL_TRY(current_pool(c->device, &pool));
+  else
+    pool = find_pool(handle_value(wanted));
   if (pool == nullptr || pool->session != c->session) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::pool_allocate_request m;
   m.bytes = bytes;
@@ -110,23 +115,28 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
 
 CUresult device_location(const CUmemLocation* location, CUmemAllocationType type, CUdevice* out) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;  // pools of host memory are the server's
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_NOT_SUPPORTED;  // pools of host memory are the server's
   *out = location->id;
   return CUDA_SUCCESS;
 }
 
 // Bytes of an attribute's value; 0: no such attribute.
 size_t attribute_bytes(CUmemPool_attribute attribute) {
-  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES && attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+  if (attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+      attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
     return sizeof(int);
   }
-  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH ? sizeof(cuuint64_t) : 0;
+  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH
+             ? sizeof(cuuint64_t)
+             : 0;
 }
 
 CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute attribute, Object** pool) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *pool = find_pool(handle_value(handle));
-  return *pool != nullptr && value != nullptr && attribute_bytes(attribute) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return *pool != nullptr && value != nullptr && attribute_bytes(attribute) != 0 ? CUDA_SUCCESS
+                                                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -147,8 +157,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
   Range range;
-  if (!process()->ranges.find(dptr, &range) || range.base != dptr || range.kind != RangeKind::kPool) return CUDA_ERROR_INVALID_VALUE;
-  if (range.session != c->session) return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
+  if (!process()->ranges.find(dptr, &range) || range.base != dptr || range.kind != RangeKind::kPool)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (range.session != c->session)
+    return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
   if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   give_back(c, dptr, s);
   return CUDA_SUCCESS;

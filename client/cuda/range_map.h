@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's map of every address range that CUDA gave out: device memory of any server, pinned, registered and managed host memory,
-// reserved virtual addresses. It answers pointer queries without the network and tells a copy where its ends live. Readers share.
+// The client's map of every address range that CUDA gave out: device memory of any server, pinned, registered and
+// managed host memory, reserved virtual addresses. It answers pointer queries without the network and tells a copy
+// where its ends live. Readers share.
 #pragma once
 
 #include <pthread.h>
@@ -30,23 +31,26 @@ struct Range {
   RangeKind kind = RangeKind::kDevice;
   Context* context = nullptr;
   Session* session = nullptr;
-  unsigned flags = 0;         // as given at allocation
-  uint64_t buffer_id = 0;     // unique in this process
-  uint64_t pool = 0;          // handle of its pool, for kPool
-  uint64_t allocation = 0;    // handle of the physical memory, for kMapped
-  uint64_t sessions = 0;      // for kReserved: a bit for each session where the addresses are reserved
-  bool mirrored = false;      // host memory that GPUs read at the same address (client/cuda/mirror.cc)
-  bool held = false;          // the client holds the addresses with an inaccessible mapping
+  unsigned flags = 0;       // as given at allocation
+  uint64_t buffer_id = 0;   // unique in this process
+  uint64_t pool = 0;        // handle of its pool, for kPool
+  uint64_t allocation = 0;  // handle of the physical memory, for kMapped
+  uint64_t sessions = 0;    // for kReserved: a bit for each session where the addresses are reserved
+  bool mirrored = false;    // host memory that GPUs read at the same address (client/cuda/mirror.cc)
+  bool held = false;        // the client holds the addresses with an inaccessible mapping
 
-  bool host() const { return kind == RangeKind::kPinned || kind == RangeKind::kRegistered || kind == RangeKind::kManaged; }
+  bool host() const {
+    return kind == RangeKind::kPinned || kind == RangeKind::kRegistered || kind == RangeKind::kManaged;
+  }
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 
-// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its own (kMapped), and an address that is
-// in no range may still be in a reservation.
+// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its own (kMapped), and
+// an address that is in no range may still be in a reservation.
 class RangeMap {
  public:
-  // False when it would overlap an existing range. A kMapped range may lie in a reservation; everything else must not.
+  // False when it would overlap an existing range. A kMapped range may lie in a reservation; everything else must
+  // not.
   bool insert(const Range& range);
   // Copies the range that contains `address` to *out, or else the reservation that does.
   bool find(uint64_t address, Range* out) const;
@@ -62,7 +66,8 @@ class RangeMap {
   bool mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const;
   // Sets `mirrored` of the range that starts at base.
   void mark_mirrored(uint64_t base);
-  // Everything that goes with a context. Mappings stay: they belong to none, and are reached through the device's primary context.
+  // Everything that goes with a context. Mappings stay: they belong to none, and are reached through the device's
+  // primary context.
   void remove_context(Context* context, Context* primary);
   template <typename Visit>
   void for_each(Visit&& visit) const {

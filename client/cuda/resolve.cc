@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress in both forms, by the measured table, and the loud answer of entry points that Tendril does not implement.
+// cuGetProcAddress in both forms, by the measured table, and the loud answer of entry points that Tendril does not
+// implement.
 #include "api/resolve.h"
 
 #include <stdlib.h>
@@ -20,8 +21,10 @@ void* address_of(const char* symbol) {
     const size_t middle = (low + high) / 2;
     const int order = strcmp(kEntries[middle].name, symbol);
     if (order == 0) return kEntries[middle].address;
-    if (order < 0) low = middle + 1;
-    else high = middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   for (size_t i = 0; i < kGraphicsEntryCount; ++i) {
     if (strcmp(kGraphicsEntries[i].name, symbol) == 0) return kGraphicsEntries[i].address;
@@ -38,7 +41,8 @@ int reported_version() {
 
 CUresult refused(uint16_t entry, const char* reason) {
   if (g_refused[entry].fetch_add(1) == 0) {
-    log(LogLevel::kError, "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` lists every call)",
+    log(LogLevel::kError,
+        "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` lists every call)",
         entry < kEntryCount ? kEntries[entry].name : "a graphics call", reason);
     // structure: allow abort: tests ask for it, programs never
     if (getenv("TENDRIL_FATAL_UNSUPPORTED") != nullptr) abort();
@@ -46,7 +50,8 @@ CUresult refused(uint16_t entry, const char* reason) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
   if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (flags > 2) return CUDA_ERROR_INVALID_VALUE;
   if (cudaVersion > reported_version()) return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer to the CUDA runtime's self-test: a keyed digest (HMAC, RFC 2104, over MD2, RFC 1319) of facts about this process and its
-// devices. Written from published facts, for interoperability with a genuine driver on the server: docs/runtime-self-test.md. Called a
-// few times per runtime instance, through export_table.cc. Nothing else belongs into this file.
+// The answer to the CUDA runtime's self-test: a keyed digest (HMAC, RFC 2104, over MD2, RFC 1319) of facts about this
+// process and its devices. Written from published facts, for interoperability with a genuine driver on the server:
+// docs/runtime-self-test.md. Called a few times per runtime instance, through export_table.cc. Nothing else belongs
+// into this file.
 #include "client/cuda/self_test_answer.h"
 
 #include <string.h>
@@ -15,22 +16,18 @@ constexpr uint32_t kBlock = 16;
 
 // RFC 1319's permutation of the bytes, made from the digits of pi.
 constexpr uint8_t kPi[256] = {
-    41, 46, 67, 201, 162, 216, 124, 1, 61, 54, 84, 161, 236, 240, 6, 19,
-    98, 167, 5, 243, 192, 199, 115, 140, 152, 147, 43, 217, 188, 76, 130, 202,
-    30, 155, 87, 60, 253, 212, 224, 22, 103, 66, 111, 24, 138, 23, 229, 18,
-    190, 78, 196, 214, 218, 158, 222, 73, 160, 251, 245, 142, 187, 47, 238, 122,
-    169, 104, 121, 145, 21, 178, 7, 63, 148, 194, 16, 137, 11, 34, 95, 33,
-    128, 127, 93, 154, 90, 144, 50, 39, 53, 62, 204, 231, 191, 247, 151, 3,
-    255, 25, 48, 179, 72, 165, 181, 209, 215, 94, 146, 42, 172, 86, 170, 198,
-    79, 184, 56, 210, 150, 164, 125, 182, 118, 252, 107, 226, 156, 116, 4, 241,
-    69, 157, 112, 89, 100, 113, 135, 32, 134, 91, 207, 101, 230, 45, 168, 2,
-    27, 96, 37, 173, 174, 176, 185, 246, 28, 70, 97, 105, 52, 64, 126, 15,
-    85, 71, 163, 35, 221, 81, 175, 58, 195, 92, 249, 206, 186, 197, 234, 38,
-    44, 83, 13, 110, 133, 40, 132, 9, 211, 223, 205, 244, 65, 129, 77, 82,
-    106, 220, 55, 200, 108, 193, 171, 250, 36, 225, 123, 8, 12, 189, 177, 74,
-    120, 136, 149, 139, 227, 99, 232, 109, 233, 203, 213, 254, 59, 0, 29, 57,
-    242, 239, 183, 14, 102, 88, 208, 228, 166, 119, 114, 248, 235, 117, 75, 10,
-    49, 68, 80, 180, 143, 237, 31, 26, 219, 153, 141, 51, 159, 17, 131, 20,
+    41,  46,  67,  201, 162, 216, 124, 1,   61,  54,  84,  161, 236, 240, 6,   19,  98,  167, 5,   243, 192, 199,
+    115, 140, 152, 147, 43,  217, 188, 76,  130, 202, 30,  155, 87,  60,  253, 212, 224, 22,  103, 66,  111, 24,
+    138, 23,  229, 18,  190, 78,  196, 214, 218, 158, 222, 73,  160, 251, 245, 142, 187, 47,  238, 122, 169, 104,
+    121, 145, 21,  178, 7,   63,  148, 194, 16,  137, 11,  34,  95,  33,  128, 127, 93,  154, 90,  144, 50,  39,
+    53,  62,  204, 231, 191, 247, 151, 3,   255, 25,  48,  179, 72,  165, 181, 209, 215, 94,  146, 42,  172, 86,
+    170, 198, 79,  184, 56,  210, 150, 164, 125, 182, 118, 252, 107, 226, 156, 116, 4,   241, 69,  157, 112, 89,
+    100, 113, 135, 32,  134, 91,  207, 101, 230, 45,  168, 2,   27,  96,  37,  173, 174, 176, 185, 246, 28,  70,
+    97,  105, 52,  64,  126, 15,  85,  71,  163, 35,  221, 81,  175, 58,  195, 92,  249, 206, 186, 197, 234, 38,
+    44,  83,  13,  110, 133, 40,  132, 9,   211, 223, 205, 244, 65,  129, 77,  82,  106, 220, 55,  200, 108, 193,
+    171, 250, 36,  225, 123, 8,   12,  189, 177, 74,  120, 136, 149, 139, 227, 99,  232, 109, 233, 203, 213, 254,
+    59,  0,   29,  57,  242, 239, 183, 14,  102, 88,  208, 228, 166, 119, 114, 248, 235, 117, 75,  10,  49,  68,
+    80,  180, 143, 237, 31,  26,  219, 153, 141, 51,  159, 17,  131, 20,
 };
 
 class Digest {
@@ -73,7 +70,8 @@ class Digest {
 };
 
 // The published key of the keyed digest.
-constexpr uint8_t kKey[kBlock] = {0x14, 0x6A, 0xDD, 0xAE, 0x53, 0xA9, 0xA7, 0x52, 0xAA, 0x08, 0x41, 0x36, 0x0B, 0xF5, 0x5A, 0x9F};
+constexpr uint8_t kKey[kBlock] = {0x14, 0x6A, 0xDD, 0xAE, 0x53, 0xA9, 0xA7, 0x52,
+                                  0xAA, 0x08, 0x41, 0x36, 0x0B, 0xF5, 0x5A, 0x9F};
 
 void add_key(Digest* digest, uint8_t mask) {
   uint8_t masked[kBlock];
@@ -83,7 +81,8 @@ void add_key(Digest* digest, uint8_t mask) {
 
 void add_devices(Digest* digest) {
   for (const Device* device : process()->devices) {
-    const int32_t pci[3] = {device->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID], device->attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
+    const int32_t pci[3] = {device->attributes[CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID],
+                            device->attributes[CU_DEVICE_ATTRIBUTE_PCI_BUS_ID],
                             device->attributes[CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID]};
     digest->add(&device->uuid, sizeof device->uuid);
     digest->add(pci, sizeof pci);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See state.h; attaching is in attach.cc.
+// The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See state.h; attaching
+// is in attach.cc.
 #include "client/cuda/state.h"
 
 #include <errno.h>
@@ -17,7 +18,9 @@ std::atomic<uint64_t> g_thread_serial{1};
 
 }  // namespace
 
-ThreadState& thread_state() { return t_state; }
+ThreadState& thread_state() {
+  return t_state;
+}
 
 uint64_t thread_serial() {
   ThreadState& t = t_state;
@@ -85,7 +88,8 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
 }
 
 void Session::lost(const base::Status& why) {
-  log_once(LogLevel::kError, "the session with GPU server %s has ended (%s); its GPUs answer CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
+  log_once(LogLevel::kError,
+           "the session with GPU server %s has ended (%s); its GPUs answer CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
            endpoint.c_str(), why.message().c_str());
 }
 
@@ -99,7 +103,8 @@ CUresult require_context(Context** out) {
   if (__builtin_expect(process() == nullptr, 0)) return CUDA_ERROR_NOT_INITIALIZED;
   Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (__builtin_expect(context->active.load(std::memory_order_relaxed) == 0, 0)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (__builtin_expect(context->active.load(std::memory_order_relaxed) == 0, 0))
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const int sticky = context->sticky.load(std::memory_order_relaxed);
   if (__builtin_expect(sticky != 0, 0)) return static_cast<CUresult>(sticky);
   if (__builtin_expect(context->session->lane->is_lost(), 0)) return Session::lost_result();
@@ -109,7 +114,8 @@ CUresult require_context(Context** out) {
 
 namespace {
 
-// The stream behind CU_STREAM_PER_THREAD for this thread in `context`. The worker knows no client threads, so it gets a stream.
+// The stream behind CU_STREAM_PER_THREAD for this thread in `context`. The worker knows no client threads, so it gets
+// a stream.
 Stream* per_thread_stream(Context* context) {
   const uint64_t serial = thread_serial();
   pthread_mutex_lock(&context->mutex);
@@ -158,14 +164,22 @@ Function* find_function(CUfunction function) {
 Object* find_object(Kind kind, uint64_t handle) {
   Process* p = process();
   switch (kind) {
-    case Kind::kContext: return p->contexts.find(kind, handle);
-    case Kind::kStream: return p->streams.find(kind, handle);
-    case Kind::kEvent: return p->events.find(kind, handle);
-    case Kind::kModule: return p->modules.find(kind, handle);
-    case Kind::kLibrary: return p->libraries.find(kind, handle);
-    case Kind::kFunction: return p->functions.find(kind, handle);
-    case Kind::kKernel: return p->kernels.find(kind, handle);
-    default: return p->others[static_cast<int>(kind)].find(kind, handle);
+    case Kind::kContext:
+      return p->contexts.find(kind, handle);
+    case Kind::kStream:
+      return p->streams.find(kind, handle);
+    case Kind::kEvent:
+      return p->events.find(kind, handle);
+    case Kind::kModule:
+      return p->modules.find(kind, handle);
+    case Kind::kLibrary:
+      return p->libraries.find(kind, handle);
+    case Kind::kFunction:
+      return p->functions.find(kind, handle);
+    case Kind::kKernel:
+      return p->kernels.find(kind, handle);
+    default:
+      return p->others[static_cast<int>(kind)].find(kind, handle);
   }
 }
 
@@ -173,30 +187,46 @@ Object* create_object(Kind kind, Session* session, Context* context) {
   Process* p = process();
   const uint32_t server = session->index;
   switch (kind) {
-    case Kind::kStream: return p->streams.create(kind, session, context, server);
-    case Kind::kEvent: return p->events.create(kind, session, context, server);
-    case Kind::kModule: return p->modules.create(kind, session, context, server);
-    case Kind::kLibrary: return p->libraries.create(kind, session, context, server);
-    case Kind::kFunction: return p->functions.create(kind, session, context, server);
-    case Kind::kKernel: return p->kernels.create(kind, session, context, server);
-    default: return p->others[static_cast<int>(kind)].create(kind, session, context, server);
+    case Kind::kStream:
+      return p->streams.create(kind, session, context, server);
+    case Kind::kEvent:
+      return p->events.create(kind, session, context, server);
+    case Kind::kModule:
+      return p->modules.create(kind, session, context, server);
+    case Kind::kLibrary:
+      return p->libraries.create(kind, session, context, server);
+    case Kind::kFunction:
+      return p->functions.create(kind, session, context, server);
+    case Kind::kKernel:
+      return p->kernels.create(kind, session, context, server);
+    default:
+      return p->others[static_cast<int>(kind)].create(kind, session, context, server);
   }
 }
 
 void destroy_object(Kind kind, Object* object) {
   Process* p = process();
   switch (kind) {
-    case Kind::kContext: return p->contexts.destroy(static_cast<Context*>(object));
-    case Kind::kStream: return p->streams.destroy(static_cast<Stream*>(object));
-    case Kind::kEvent: return p->events.destroy(static_cast<Event*>(object));
-    case Kind::kModule: return p->modules.destroy(static_cast<Module*>(object));
-    case Kind::kLibrary: return p->libraries.destroy(static_cast<Library*>(object));
-    case Kind::kFunction: return p->functions.destroy(static_cast<Function*>(object));
-    case Kind::kKernel: return p->kernels.destroy(static_cast<Function*>(object));
-    default: break;
+    case Kind::kContext:
+      return p->contexts.destroy(static_cast<Context*>(object));
+    case Kind::kStream:
+      return p->streams.destroy(static_cast<Stream*>(object));
+    case Kind::kEvent:
+      return p->events.destroy(static_cast<Event*>(object));
+    case Kind::kModule:
+      return p->modules.destroy(static_cast<Module*>(object));
+    case Kind::kLibrary:
+      return p->libraries.destroy(static_cast<Library*>(object));
+    case Kind::kFunction:
+      return p->functions.destroy(static_cast<Function*>(object));
+    case Kind::kKernel:
+      return p->kernels.destroy(static_cast<Function*>(object));
+    default:
+      break;
   }
   Table<Object>& table = p->others[static_cast<int>(kind)];
-  if (object->wire_id != object->handle.load() && object->session != nullptr) object->session->forget(object->wire_id);
+  if (object->wire_id != object->handle.load() && object->session != nullptr)
+    object->session->forget(object->wire_id);
   table.destroy(object);
 }
 

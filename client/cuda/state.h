@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client library knows: the process (sessions, devices, tables), and the calling thread (context stack, default stream). One
-// Process per attached process, made at cuInit, never destroyed: programs call us from their exit handlers. A forked child drops it
-// without a word to the servers. No lock here is held across a wait for a server, except the one of attaching.
+// What the client library knows: the process (sessions, devices, tables), and the calling thread (context stack,
+// default stream). One Process per attached process, made at cuInit, never destroyed: programs call us from their
+// exit handlers. A forked child drops it without a word to the servers. No lock here is held across a wait for a
+// server, except the one of attaching.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,8 @@ namespace tendril::client::cuda {
 inline constexpr uint32_t kAttributesMax = 160;
 
 struct Device {
-  CUdevice ordinal = 0;   // as the program counts
-  uint32_t slot = 0;      // as its session counts
+  CUdevice ordinal = 0;  // as the program counts
+  uint32_t slot = 0;     // as its session counts
   Session* session = nullptr;
   std::string name, pci_bus_id;
   CUuuid uuid{};
@@ -33,17 +34,18 @@ struct Device {
   int least_priority = 0, greatest_priority = 0;
   uint64_t limits[CU_LIMIT_MAX] = {};
   Context* primary = nullptr;  // exists from the start; active while retained
-  uint64_t default_pool = 0, current_pool = 0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
+  uint64_t default_pool = 0,
+           current_pool = 0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
 };
 
 struct Context : Object {
   Device* device = nullptr;
   bool primary = false;
-  std::atomic<uint32_t> retains{0};     // primary: cuDevicePrimaryCtxRetain; attach counts otherwise
-  std::atomic<uint32_t> active{0};      // the worker has it
+  std::atomic<uint32_t> retains{0};  // primary: cuDevicePrimaryCtxRetain; attach counts otherwise
+  std::atomic<uint32_t> active{0};   // the worker has it
   unsigned flags = 0;
-  uint64_t id = 0;                      // cuCtxGetId
-  std::atomic<int> sticky{0};           // an error that ends the context's usefulness
+  uint64_t id = 0;                        // cuCtxGetId
+  std::atomic<int> sticky{0};             // an error that ends the context's usefulness
   std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -64,7 +66,7 @@ class Session final : public session::LaneEvents {
   std::unique_ptr<session::Lane> lane;
   std::vector<Device*> devices;
   int driver_version = 0;
-  bool keep_ptx = false;  // the server executes PTX itself (software GPU)
+  bool keep_ptx = false;            // the server executes PTX itself (software GPU)
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
@@ -161,9 +163,9 @@ inline constexpr uint32_t kStackMax = 64;
 struct ThreadState {
   Context* stack[kStackMax];
   uint32_t depth;
-  uint32_t pid;               // of the process the stack belongs to
-  uint64_t serial;            // identifies the thread; 0 until asked for
-  bool per_thread_default;    // inside a _ptsz/_ptds entry
+  uint32_t pid;             // of the process the stack belongs to
+  uint64_t serial;          // identifies the thread; 0 until asked for
+  bool per_thread_default;  // inside a _ptsz/_ptds entry
   CUstreamCaptureMode capture_mode;
 };
 ThreadState& thread_state();
@@ -174,14 +176,16 @@ inline Context* current_context() {
   return t.depth != 0 ? t.stack[t.depth - 1] : nullptr;
 }
 
-// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not initialised, no
-// context, destroyed context, or the context's sticky error.
+// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not
+// initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
 
-// Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or per-thread. *out is null for the
-// legacy stream. The per-thread stream is made on first use.
+// Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or per-thread. *out is
+// null for the legacy stream. The per-thread stream is made on first use.
 CUresult require_stream(Context* context, CUstream stream, Stream** out);
-inline uint64_t stream_wire_id(const Stream* stream) { return stream != nullptr ? stream->wire_id : api::kLegacyStream; }
+inline uint64_t stream_wire_id(const Stream* stream) {
+  return stream != nullptr ? stream->wire_id : api::kLegacyStream;
+}
 
 Device* device_of(CUdevice ordinal);  // null: no such device
 

@@ -31,8 +31,8 @@ void print_lines(FILE* to) {
     if (calls == 0) continue;
     total += calls;
     const double us = static_cast<double>(g_lines[i].nanoseconds.load()) / 1000.0;
-    fprintf(to, "%12llu %12.1f %10.3f  %s\n", static_cast<unsigned long long>(calls), us, us / static_cast<double>(calls),
-            kEntries[i].name);
+    fprintf(to, "%12llu %12.1f %10.3f  %s\n", static_cast<unsigned long long>(calls), us,
+            us / static_cast<double>(calls), kEntries[i].name);
   }
   fprintf(to, "%12llu calls in all\n", static_cast<unsigned long long>(total));
 }
@@ -67,10 +67,13 @@ void stats_report() {
   if (Process* p = process()) {
     for (Session* session : p->sessions) {
       const session::LaneStats& s = session->lane->stats();
-      fprintf(to, "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu bytes out, %llu bytes in, %llu bulk\n",
-              session->endpoint.c_str(), session->lane->transport_kind(), static_cast<unsigned long long>(s.calls.load()),
-              static_cast<unsigned long long>(s.round_trips.load()), static_cast<unsigned long long>(s.sends.load()),
-              static_cast<unsigned long long>(s.bytes_sent.load()), static_cast<unsigned long long>(s.bytes_received.load()),
+      fprintf(to,
+              "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu bytes out, %llu bytes "
+              "in, %llu bulk\n",
+              session->endpoint.c_str(), session->lane->transport_kind(),
+              static_cast<unsigned long long>(s.calls.load()), static_cast<unsigned long long>(s.round_trips.load()),
+              static_cast<unsigned long long>(s.sends.load()), static_cast<unsigned long long>(s.bytes_sent.load()),
+              static_cast<unsigned long long>(s.bytes_received.load()),
               static_cast<unsigned long long>(s.bulk_bytes.load()));
     }
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management. Reservations and mappings are ranges of the client's map (range_map.h); physical memory has a record with
-// its references here, so a handle that is released while mapped can be had back. A reservation is made on the server of the current
-// context and, when memory of another server is mapped into it, on that one too, at the same addresses.
+// Virtual memory management. Reservations and mappings are ranges of the client's map (range_map.h); physical memory
+// has a record with its references here, so a handle that is released while mapped can be had back. A reservation is
+// made on the server of the current context and, when memory of another server is mapped into it, on that one too, at
+// the same addresses.
 #include <string.h>
 
 #include <unordered_map>
@@ -65,7 +66,8 @@ void uncount_mapping(uint64_t handle) {
   drop_if_unused(handle);
 }
 
-CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags, uint64_t* address) {
+CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
+                    uint64_t* address) {
   wire::cuda::vm_reserve_request m;
   wire::cuda::vm_reserve_reply r;
   m.size = size;
@@ -85,7 +87,9 @@ CUresult release_at(Session* session, uint64_t address, uint64_t size) {
   return session->call(kNoContext, m, r);
 }
 
-bool has_session(const Range& reserved, const Session* session) { return (reserved.sessions >> (session->index & 63) & 1) != 0; }
+bool has_session(const Range& reserved, const Session* session) {
+  return (reserved.sessions >> (session->index & 63) & 1) != 0;
+}
 
 // Makes the reservation known to the server whose memory is to be mapped into it.
 CUresult reserve_also(const Range& reserved, Session* session) {
@@ -105,11 +109,14 @@ Context* context_of(Device* d) {
   return current != nullptr && current->device == d ? current : d->primary;
 }
 
-CUresult need_process() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+CUresult need_process() {
+  return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
 
 }  // namespace
 
-CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
   TENDRIL_TRY(need_process());
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
@@ -157,10 +164,12 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   return result;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
+                     unsigned long long flags) {
   TENDRIL_TRY(need_process());
   if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;  // host memory would be the server's
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_NOT_SUPPORTED;  // host memory would be the server's
   Device* d = device_of(prop->location.id);
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   TENDRIL_TRY(check_unsafe_call());
@@ -199,7 +208,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return result;
 }
 
-CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
   TENDRIL_TRY(need_process());
   Range reserved;
   if (size == 0 || !process()->ranges.find_reserved(ptr, size, &reserved)) return CUDA_ERROR_INVALID_VALUE;
@@ -265,7 +275,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   for (CUmemAccessDesc& one : there) {
     if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
     Device* d = device_of(one.location.id);
-    if (d == nullptr || d->session != range.session) return CUDA_ERROR_INVALID_DEVICE;  // no path between GPUs of two servers
+    if (d == nullptr || d->session != range.session)
+      return CUDA_ERROR_INVALID_DEVICE;  // no path between GPUs of two servers
     one.location.id = static_cast<int>(d->slot);
   }
   wire::cuda::vm_set_access_request m;
@@ -279,7 +290,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
   TENDRIL_TRY(need_process());
   Range range;
-  if (flags == nullptr || location == nullptr || !process()->ranges.find(ptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr || !process()->ranges.find(ptr, &range))
+    return CUDA_ERROR_INVALID_VALUE;
   if (range.kind != RangeKind::kMapped && range.kind != RangeKind::kReserved) return CUDA_ERROR_INVALID_VALUE;
   CUmemLocation there = *location;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -304,7 +316,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   TENDRIL_TRY(need_process());
   Range range;
   const uint64_t address = reinterpret_cast<uint64_t>(addr);
-  if (handle == nullptr || !process()->ranges.find(address, &range) || range.kind != RangeKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || !process()->ranges.find(address, &range) || range.kind != RangeKind::kMapped)
+    return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&g_mutex);
   auto it = physicals().find(range.allocation);
   Object* object = it != physicals().end() ? it->second.object : nullptr;

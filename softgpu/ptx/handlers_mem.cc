@@ -14,12 +14,17 @@ namespace {
 struct Access {
   alignas(64) uint64_t address[32];
   uint64_t low, high, bits;
-  uint8_t* base = nullptr;  // add an address to get a host pointer; null: go lane by lane
+  uint64_t base = 0;  // host pointer minus device address, modulo 2^64: host() adds them; 0: go lane by lane
   MemSpace space;
   bool global = false, contiguous = false;
 };
 
 constexpr uint64_t kMaxPagesChecked = 16;
+
+// Integers, because a pointer outside its object may not even be computed.
+inline uint8_t* host(uint64_t base, uint64_t address) {
+  return reinterpret_cast<uint8_t*>(base + address);
+}
 
 inline uint64_t* unused_lane_fix(uint64_t* address, uint32_t m) {
   uint64_t first = address[__builtin_ctz(m)];
@@ -39,7 +44,7 @@ inline void find_global(Access& x, const Warp& w, uint32_t size) {
       for (; p <= q; ++p)
         if (!r.valid_pages[p]) return;
     }
-    x.base = r.host - r.base;
+    x.base = reinterpret_cast<uint64_t>(r.host) - r.base;
     return;
   }
 }
@@ -64,12 +69,12 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
       find_global(x, w, size);
       break;
     case MemSpace::kShared:
-      if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high) x.base = b.shared;
+      if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high) x.base = reinterpret_cast<uint64_t>(b.shared);
       break;
     case MemSpace::kLocal:
       if (x.high < w.local_stride && size <= w.local_stride - x.high && !(x.bits & (size - 1))) {
         for (int i = 0; i < 32; ++i) x.address[i] += static_cast<uint64_t>(i) * w.local_stride;
-        x.base = w.local.data();
+        x.base = reinterpret_cast<uint64_t>(w.local.data());
         x.low = 0, x.high = 1;  // neither uniform nor contiguous any more
         x.contiguous = false;
       }
@@ -163,22 +168,22 @@ Event load(const Op& op, Warp& w, uint32_t m) {
       for (int k = 0; k < V; ++k) lanes<R>(w, register_of<V>(op, k))[i] = value[k];
     });
   } else if (x.contiguous && V == 1 && m == kAllLanes && sizeof(M) == sizeof(R)) {
-    __builtin_memcpy(lanes<R>(w, op.d), x.base + x.low, 32 * sizeof(R));
+    __builtin_memcpy(lanes<R>(w, op.d), host(x.base, x.low), 32 * sizeof(R));
   } else if (x.low == x.high) {
     for (int k = 0; k < V; ++k) {
-      const R v = static_cast<R>(fetch<M>(x.base + x.low + k * sizeof(M)));
+      const R v = static_cast<R>(fetch<M>(host(x.base, x.low + k * sizeof(M))));
       each(w, m, lanes<R>(w, register_of<V>(op, k)), [&](int) { return v; });
     }
   } else {
-    const uint8_t* base = x.base;
+    const uint64_t base = x.base;
     for (int k = 0; k < V; ++k) {
       R* d = lanes<R>(w, register_of<V>(op, k));
       if (whole(w, m)) {
         for (int i = 0; i < 32; ++i)
-          d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
+          d[i] = static_cast<R>(fetch<M>(host(base, x.address[i] + k * sizeof(M))));
       } else {
         each_active(m, [&](int i) {
-          d[i] = static_cast<R>(fetch<M>(base + x.address[i] + k * sizeof(M)));
+          d[i] = static_cast<R>(fetch<M>(host(base, x.address[i] + k * sizeof(M))));
         });
       }
     }
@@ -196,13 +201,13 @@ Event store(const Op& op, Warp& w, uint32_t m) {
   if (op.aux & 2) std::atomic_thread_fence(std::memory_order_release);
   if (x.base && !(x.bits & (size - 1))) {
     if (V == 1 && x.contiguous && m == kAllLanes && sizeof(M) == sizeof(R)) {
-      __builtin_memcpy(x.base + x.low, lanes<R>(w, op.d), 32 * sizeof(R));
+      __builtin_memcpy(host(x.base, x.low), lanes<R>(w, op.d), 32 * sizeof(R));
     } else {
       for (int k = 0; k < V; ++k) {
         const R* s = lanes<R>(w, register_of<V>(op, k));
         each_active(m, [&](int i) {
           M v = static_cast<M>(s[i]);
-          __builtin_memcpy(x.base + x.address[i] + k * sizeof(M), &v, sizeof v);
+          __builtin_memcpy(host(x.base, x.address[i] + k * sizeof(M)), &v, sizeof v);
         });
       }
     }

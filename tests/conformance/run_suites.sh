@@ -10,7 +10,8 @@ failed=0
 for suite in $("$binary" --gtest_list_tests | sed -n 's/^\([^ ]*\)\.$/\1/p'); do
   name=$(echo "$suite" | tr / _)
   rm -f "$out/$name.transcript"
-  TENDRIL_CONFORMANCE_TRANSCRIPT=$out/$name.transcript timeout 300 "$@" "$binary" --gtest_filter="$suite.*" >"$out/$name.log" 2>&1
+  TENDRIL_CONFORMANCE_TRANSCRIPT=$out/$name.transcript timeout 300 \
+    "$@" "$binary" --gtest_filter="$suite.*" >"$out/$name.log" 2>&1
   status=$?
   passed=$(grep -c '^\[       OK \]' "$out/$name.log")
   skipped=$(grep -c '^\[  SKIPPED \].*ms)' "$out/$name.log")

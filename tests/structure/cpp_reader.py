@@ -2,11 +2,14 @@
 """Just enough understanding of C++ for the limits: blanks out comments and literals, finds functions and their lengths. It is a
 heuristic: it knows namespaces, classes and enums as transparent, takes any other block that follows a parameter list for a
 function, and never looks inside one."""
+
 import re
 
 TOKEN = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]{0,16})\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'',
-    re.S)
+    r'//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]{0,16})\(.*?\)(?P=tag)"'
+    r'|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])\'(?:\\.|[^\'\\\n])+\'',
+    re.S,
+)
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|extern\s*\"?\s*\"?\s*$")
 EXEMPT = "structure: table"
 
@@ -67,5 +70,8 @@ def functions(source):
 def long_functions(source, limit):
     """Functions over `limit` lines that carry no `structure: table` comment inside or in the three lines above."""
     lines = source.splitlines()
-    return [(first, last - first + 1) for first, last in functions(source)
-            if last - first + 1 > limit and EXEMPT not in "\n".join(lines[max(0, first - 4):last])]
+    return [
+        (first, last - first + 1)
+        for first, last in functions(source)
+        if last - first + 1 > limit and EXEMPT not in "\n".join(lines[max(0, first - 4) : last])
+    ]

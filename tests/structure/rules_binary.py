@@ -1,12 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the built client libraries, which other people's programs load: what they export, what they need, how old a C library
-they accept, and that nothing of ours runs when they are loaded. They read the output of binutils, so fixtures are plain text."""
+they accept, and that nothing of ours runs when they are loaded. They read the output of binutils, so fixtures are plain text.
+"""
+
 import re
 import subprocess
 
 GLIBC_FLOOR = (2, 28)
 # The C library's own files and nothing else.
-NEEDED = {"libc.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+NEEDED = {
+    "libc.so.6",
+    "libpthread.so.0",
+    "libdl.so.2",
+    "librt.so.1",
+    "libm.so.6",
+    "ld-linux-x86-64.so.2",
+    "ld-linux-aarch64.so.1",
+}
 # Objects of the static C++ runtime that initialise themselves; none of ours may.
 RUNTIME_INITIALISERS = re.compile(r"^_GLOBAL__sub_I_(eh_\w+|_\w*|.*\.(s|S))(\.cc)?$")
 
@@ -33,13 +43,17 @@ def exported(table):
 def exports(table, prefix, wanted):
     """Every wanted name is exported, and nothing that does not begin with the prefix."""
     names = exported(table)
-    problems = [f"exports '{name}', which is not {prefix}*" for name in sorted(names) if not re.match(prefix + "[A-Z]", name)]
+    problems = [
+        f"exports '{name}', which is not {prefix}*" for name in sorted(names) if not re.match(prefix + "[A-Z]", name)
+    ]
     return problems + [f"does not export '{name}'" for name in sorted(set(wanted) - names)]
 
 
 def surplus(table, wanted):
     """Exports beyond the wanted ones."""
-    return [f"exports '{name}', which the description does not name" for name in sorted(exported(table) - set(wanted))]
+    return [
+        f"exports '{name}', which the description does not name" for name in sorted(exported(table) - set(wanted))
+    ]
 
 
 def glibc_floor(table, floor=GLIBC_FLOOR):

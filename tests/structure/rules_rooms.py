@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about rooms: which room may include which, what each room may call, and that every source is built. The tables below are
 the ones that CONTRIBUTING.md describes in words."""
+
 import fnmatch
 import re
 
@@ -35,24 +36,55 @@ EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked out.
 BANNED = [
-    (EVERYWHERE, r"#\s*include\s*<(format|expected|ranges|source_location)>", "not in the compilers that we support", ()),
-    (IN_CLIENT, r"#\s*include\s*<(iostream|ostream|istream|fstream|sstream|iomanip|regex|filesystem|stdexcept|exception|typeinfo)>",
-     "base/text.h, base/log.h, Result: no streams, exceptions or RTTI where the client may come", ()),
+    (
+        EVERYWHERE,
+        r"#\s*include\s*<(format|expected|ranges|source_location)>",
+        "not in the compilers that we support",
+        (),
+    ),
+    (
+        IN_CLIENT,
+        r"#\s*include\s*<(iostream|ostream|istream|fstream|sstream|iomanip"
+        r"|regex|filesystem|stdexcept|exception|typeinfo)>",
+        "base/text.h, base/log.h, Result: no streams, exceptions or RTTI where the client may come",
+        (),
+    ),
     (IN_CLIENT, r"\bthrow\b|\btry\s*\{|\bcatch\s*\(", "Result: no exceptions where the client may come", ()),
     (IN_CLIENT, r"\bdynamic_cast\b|\btypeid\s*\(", "no RTTI where the client may come", ()),
-    (IN_CLIENT, r"\bstd::(jthread|thread|async)\b(?!::)", "base/thread.h: starting a std::thread may throw",
-     ("session/*server*", "transport/*server*")),
-    (IN_CLIENT, r"(?<![\w.>])(std::)?(printf|fprintf|vfprintf|vprintf|puts|fputs|putchar|perror)\s*\(",
-     "base/log.h (one system call a line)", ("base/check.cc", "base/log.cc", "client/*/log.cc", "client/*/stats.cc")),
-    (IN_CLIENT, r"(?<![\w.>:])(std::|::)?(abort|exit|_exit|quick_exit|terminate)\s*\(",
-     "TENDRIL_CHECK or a Status: never end another's program", ("base/check.cc",)),
+    (
+        IN_CLIENT,
+        r"\bstd::(jthread|thread|async)\b(?!::)",
+        "base/thread.h: starting a std::thread may throw",
+        ("session/*server*", "transport/*server*"),
+    ),
+    (
+        IN_CLIENT,
+        r"(?<![\w.>])(std::)?(printf|fprintf|vfprintf|vprintf|puts|fputs|putchar|perror)\s*\(",
+        "base/log.h (one system call a line)",
+        ("base/check.cc", "base/log.cc", "client/*/log.cc", "client/*/stats.cc"),
+    ),
+    (
+        IN_CLIENT,
+        r"(?<![\w.>:])(std::|::)?(abort|exit|_exit|quick_exit|terminate)\s*\(",
+        "TENDRIL_CHECK or a Status: never end another's program",
+        ("base/check.cc",),
+    ),
     (PRODUCT, r"(?<![\w.>])assert\s*\(", "TENDRIL_CHECK", ()),
     (OWNING, r"(?<![\w.>:])(std::|::)?(malloc|calloc|realloc|free|strdup)\s*\(", "a container or a unique_ptr", ()),
     (OWNING, r"(?<!operator )\bdelete\b(?!\s*[;,)])|(?<!= )(?<!=)\bdelete\b(?=\s*;)", "a unique_ptr", ()),
-    (EVERYWHERE, r"(?<![\w.>:])(std::|::)?(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|rand|srand|system|popen|alloca|"
-     r"gethostbyname)\s*\(", "its bounded, reentrant or shell-free sibling", ()),
-    (PRODUCT, r"(?<![\w.>])(::)?dlm?open\s*\(", "gpu/: the only room that opens a vendor library",
-     ("gpu/*", "transport/rdma*", "transport/*/verbs*")),
+    (
+        EVERYWHERE,
+        r"(?<![\w.>:])(std::|::)?(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|rand|srand|system|popen|alloca|"
+        r"gethostbyname)\s*\(",
+        "its bounded, reentrant or shell-free sibling",
+        (),
+    ),
+    (
+        PRODUCT,
+        r"(?<![\w.>])(::)?dlm?open\s*\(",
+        "gpu/: the only room that opens a vendor library",
+        ("gpu/*", "transport/rdma*", "transport/*/verbs*"),
+    ),
     (PRODUCT, r"\busing\s+namespace\s+std\b(?!::\w*literals)", "name what you use", ()),
 ]
 # "structure: allow malloc: the driver frees it" on the line, or on the one above, permits one call, with its reason.
@@ -61,8 +93,10 @@ ALLOW = re.compile(r"structure: allow [\w:]+: \S+")
 
 def includes(source):
     """(line, header) of each quoted include."""
-    return [(source.count("\n", 0, m.start()) + 1, m.group(1))
-            for m in re.finditer(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', source, re.M)]
+    return [
+        (source.count("\n", 0, m.start()) + 1, m.group(1))
+        for m in re.finditer(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"', source, re.M)
+    ]
 
 
 def direction(path, source):
@@ -116,7 +150,12 @@ def banned(path, source):
             continue
         for number, line in enumerate(bare, 1):
             match = re.search(pattern, line)
-            if not match or is_declaration(line, match) or match.group(0).rstrip(" (") in methods or ALLOW.search("\n".join(lines[max(0, number - 2):number])):
+            if (
+                not match
+                or is_declaration(line, match)
+                or match.group(0).rstrip(" (") in methods
+                or ALLOW.search("\n".join(lines[max(0, number - 2) : number]))
+            ):
                 continue
             problems.append(f"{path}:{number}: '{match.group(0).strip()}' is not for {room}/; use {instead}")
     return problems
@@ -124,7 +163,7 @@ def banned(path, source):
 
 def is_declaration(line, match):
     """A member function of ours may be called free() or exit(): `void free(const X&);` is not a call, nor is `X::free(`."""
-    before = line[:match.start()].strip()
+    before = line[: match.start()].strip()
     return re.search(r"(^|\s)(virtual|void|bool|int|Status|base::Status)\s*$", before) is not None
 
 
@@ -134,18 +173,26 @@ def vendor_names(path, source):
     if room in ("client", "softgpu", "tests", "tools", "bench", "demo") or room not in MAY_INCLUDE:
         return []
     bare = cpp_reader.strip_comments(source)
-    return [f"{path}:{bare.count(chr(10), 0, m.start()) + 1}: only client/ and softgpu/ export names"
-            for m in re.finditer(r'visibility\s*\(\s*"default"\s*\)|extern\s+"C"\s+[\w\s*]*\b(cu|nvml)[A-Z]\w*\s*\(', bare)]
+    return [
+        f"{path}:{bare.count(chr(10), 0, m.start()) + 1}: only client/ and softgpu/ export names"
+        for m in re.finditer(
+            r'visibility\s*\(\s*"default"\s*\)|extern\s+"C"\s+[\w\s*]*\b(cu|nvml)[A-Z]\w*\s*\(', bare
+        )
+    ]
 
 
 def unbuilt(sources, cmake_texts):
     """Sources that no CMakeLists.txt above them names. sources: paths; cmake_texts: {path of a CMake file: its text}."""
     problems = []
     for path in sources:
-        if not path.endswith((".cc", ".cpp", ".c")) or path.startswith("tools/"):  # those are built by hand, where a GPU is
+        if not path.endswith((".cc", ".cpp", ".c")) or path.startswith(
+            "tools/"
+        ):  # those are built by hand, where a GPU is
             continue
         folder, name = path.rsplit("/", 1) if "/" in path else ("", path)
-        near = [text for cmake, text in cmake_texts.items() if (folder + "/").startswith(cmake.rsplit("/", 1)[0] + "/")]
+        near = [
+            text for cmake, text in cmake_texts.items() if (folder + "/").startswith(cmake.rsplit("/", 1)[0] + "/")
+        ]
         stem = re.escape(name.rsplit(".", 1)[0])
         if not any(re.search(rf"\b{stem}\b|\$\{{\w+\}}(_\w+)?\.cc|GLOB", text) for text in near):
             problems.append(f"{path}: no CMakeLists.txt builds it; build it or remove it")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about one file's text: head, length, columns, names that have no place in a repository. Each rule takes a path and a text
 and returns problems as strings; none reads the disk, so each can be tried on a fixture."""
+
 import ast
 import re
 
@@ -9,17 +10,39 @@ import cpp_reader
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
-CODE_COLUMNS_MAX = 120     # 100 is what we write; the rest is for the line that reads worse when broken
+CODE_COLUMNS_MAX = 120  # 100 is what we write; the rest is for the line that reads worse when broken
 COMMENT_COLUMNS_MAX = 140
 
 # Spelt in pieces, so that this file passes its own rule.
-MACHINE_PATH = re.compile(r"(?<![\w.$}/-])/(?:" + "|".join(["wo" + "rk", "fa" + "rm", "ro" + "ot", "ho" + "me"]) + r")(?=/|\b(?![-\w]))")
-REGISTRY_HOST = re.compile("|".join(re.escape(a + b) for a, b in [
-    ("pypi", ".org"), ("files.python", "hosted.org"), ("registry.npm", "js.org"), ("deb.deb", "ian.org"),
-    ("security.deb", "ian.org"), ("snapshot.deb", "ian.org"), ("archive.ub", "untu.com"), ("security.ub", "untu.com"),
-    ("static.crates", ".io"), ("index.crates", ".io"), ("proxy.gol", "ang.org"), ("docker", ".io/"), ("ghcr", ".io"),
-    ("nvcr", ".io"), ("quay", ".io"), ("developer.download", ".nvidia.com"), ("rubygems", ".org"),
-    ("repo.maven", ".apache.org"), ("anaconda", ".org")]))
+MACHINE_PATH = re.compile(
+    r"(?<![\w.$}/-])/(?:" + "|".join(["wo" + "rk", "fa" + "rm", "ro" + "ot", "ho" + "me"]) + r")(?=/|\b(?![-\w]))"
+)
+REGISTRY_HOST = re.compile(
+    "|".join(
+        re.escape(a + b)
+        for a, b in [
+            ("pypi", ".org"),
+            ("files.python", "hosted.org"),
+            ("registry.npm", "js.org"),
+            ("deb.deb", "ian.org"),
+            ("security.deb", "ian.org"),
+            ("snapshot.deb", "ian.org"),
+            ("archive.ub", "untu.com"),
+            ("security.ub", "untu.com"),
+            ("static.crates", ".io"),
+            ("index.crates", ".io"),
+            ("proxy.gol", "ang.org"),
+            ("docker", ".io/"),
+            ("ghcr", ".io"),
+            ("nvcr", ".io"),
+            ("quay", ".io"),
+            ("developer.download", ".nvidia.com"),
+            ("rubygems", ".org"),
+            ("repo.maven", ".apache.org"),
+            ("anaconda", ".org"),
+        ]
+    )
+)
 
 
 def head(path, source):
@@ -67,28 +90,42 @@ def columns(path, source):
 
 def function_length(path, source):
     if path.endswith(".py"):
-        spans = [(node.lineno, node.end_lineno - node.lineno + 1) for node in ast.walk(ast.parse(source))
-                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        spans = [
+            (node.lineno, node.end_lineno - node.lineno + 1)
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        ]
         spans = [span for span in spans if span[1] > FUNCTION_LINES_MAX]
     else:
         spans = cpp_reader.long_functions(source, FUNCTION_LINES_MAX)
-    return [f"{path}:{line}: a function of {length} lines; at most {FUNCTION_LINES_MAX} (a table carries the comment "
-            f"'{cpp_reader.EXEMPT}')" for line, length in spans]
+    return [
+        f"{path}:{line}: a function of {length} lines; at most {FUNCTION_LINES_MAX} (a table carries the comment "
+        f"'{cpp_reader.EXEMPT}')"
+        for line, length in spans
+    ]
 
 
 def machine_paths(path, source):
-    return [f"{path}:{number}: a path of somebody's machine: {line.strip()[:80]}"
-            for number, line in enumerate(source.splitlines(), 1) if MACHINE_PATH.search(line)]
+    return [
+        f"{path}:{number}: a path of somebody's machine: {line.strip()[:80]}"
+        for number, line in enumerate(source.splitlines(), 1)
+        if MACHINE_PATH.search(line)
+    ]
 
 
 def registry_hosts(path, source):
-    return [f"{path}:{number}: the name of a package registry; use what the machine is configured with"
-            for number, line in enumerate(source.splitlines(), 1) if REGISTRY_HOST.search(line)]
+    return [
+        f"{path}:{number}: the name of a package registry; use what the machine is configured with"
+        for number, line in enumerate(source.splitlines(), 1)
+        if REGISTRY_HOST.search(line)
+    ]
 
 
 def generated_name(path):
     """Files that a build makes never belong in git (the id registry is data, not output)."""
-    if re.search(r"\.gen\.\w+$|\.(o|a|so|pyc|d|ninja|obj|exe|deb|whl)$|\.so\.\d|(^|/)(build|__pycache__|\.cache)/", path):
+    if re.search(
+        r"\.gen\.\w+$|\.(o|a|so|pyc|d|ninja|obj|exe|deb|whl)$|\.so\.\d|(^|/)(build|__pycache__|\.cache)/", path
+    ):
         return [f"{path}: generated or built; it belongs in the build folder"]
     return []
 

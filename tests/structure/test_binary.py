@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client libraries of this build (TENDRIL_BUILD_DIR) against rules_binary.py, and those rules against fixtures that break them.
 With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer itself needs a C++ runtime."""
+
 import os
 import pathlib
 import re
@@ -16,7 +17,11 @@ SANITIZED = bool(os.environ.get("TENDRIL_SANITIZE"))
 
 def described():
     """The names in api/cuda/signatures.txt."""
-    return {re.search(r"(\w+)\(", line).group(1) for line in tree.text("api/cuda/signatures.txt").splitlines() if "(" in line}
+    return {
+        re.search(r"(\w+)\(", line).group(1)
+        for line in tree.text("api/cuda/signatures.txt").splitlines()
+        if "(" in line
+    }
 
 
 @unittest.skipIf(BUILD is None, "TENDRIL_BUILD_DIR is not set: run by ctest")
@@ -41,7 +46,9 @@ class Tree(CheckCase):
     def test_nvml_exports(self):
         library = self.libraries()[1]
         self.assertTrue(library.exists(), "libnvidia-ml.so.1 was not built")
-        self.clean(rules.exports(rules.dynamic_symbols(library), "nvml", {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"}))
+        self.clean(
+            rules.exports(rules.dynamic_symbols(library), "nvml", {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"})
+        )
 
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
     def test_needed(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents of the repository against rules_docs.py: commands and links are true; and those rules against fixtures."""
+
 import os
 import pathlib
 import subprocess
@@ -42,12 +43,17 @@ class Tree(CheckCase):
 
 class Rules(CheckCase):
     def test_commands(self):
-        page = "Text scripts/none\n\n```\n$ scripts/test --quick  # see scripts/more\n./scripts/gone\n```\n\n    tools/lost.py x\n"
-        self.finds(rules.commands("R.md", page, lambda name: name == "scripts/test"), ["scripts/gone", "tools/lost.py"])
+        page = "Text scripts/none\n\n```\n$ scripts/test --quick  # see scripts/more\n./scripts/gone\n```\n\n"
+        page += "    tools/lost.py x\n"
+        self.finds(
+            rules.commands("R.md", page, lambda name: name == "scripts/test"), ["scripts/gone", "tools/lost.py"]
+        )
 
     def test_subcommands(self):
-        self.assertEqual(rules.subcommands("    $ tendril run -n 1 -- tendril-x\n    build/bin/tendril ls\nuse tendril top\n"),
-                         ["ls", "run"])
+        self.assertEqual(
+            rules.subcommands("    $ tendril run -n 1 -- tendril-x\n    build/bin/tendril ls\nuse tendril top\n"),
+            ["ls", "run"],
+        )
 
     def test_links(self):
         page = "[a](../CONTRIBUTING.md#code) [b](gone.md) [c](https://example.org/x)\n"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The id registry of this tree and of its history, and the rules of rules_registry.py against fixtures that break them."""
+
 import subprocess
 import sys
 import tempfile
@@ -38,11 +39,15 @@ class Tree(CheckCase):
         """The generator, run without permission to change the registry, refuses when the description has moved on."""
         before = tree.text(OPCODES), tree.text(LOCK)
         with tempfile.TemporaryDirectory() as out:
-            done = subprocess.run([sys.executable, str(tree.ROOT / "api/gen/main.py"), out], capture_output=True, text=True)
+            done = subprocess.run(
+                [sys.executable, str(tree.ROOT / "api/gen/main.py"), out], capture_output=True, text=True
+            )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertEqual(before, (tree.text(OPCODES), tree.text(LOCK)), "the generator changed the registry unasked")
         numbers, _ = rules.parse(before[0])
-        self.clean(f"{name} has a digest but no number" for name in sorted(rules.lock_names(before[1]) - set(numbers)))
+        self.clean(
+            f"{name} has a digest but no number" for name in sorted(rules.lock_names(before[1]) - set(numbers))
+        )
         self.assertTrue(rules.lock_names(before[1]))
 
 
@@ -50,7 +55,9 @@ class Rules(CheckCase):
     def test_parse(self):
         numbers, problems = rules.parse("# c\n1 a\n2 b  # why\n")
         self.assertEqual((numbers, problems), ({"a": 1, "b": 2}, []))
-        self.finds(rules.parse("1 a\n1 b\n3 a\nx\n70000 c\n")[1], ["belongs to a", "two numbers", "not 'number name'", "fit"])
+        self.finds(
+            rules.parse("1 a\n1 b\n3 a\nx\n70000 c\n")[1], ["belongs to a", "two numbers", "not 'number name'", "fit"]
+        )
 
     def test_append_only(self):
         before = {"a": 1, "b": 2}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every C++ file against the rules of rules_rooms.py (include direction, banned calls, dead files), and those rules against fixtures."""
+
 import unittest
 
 import rules_rooms as rules
@@ -7,7 +8,9 @@ import tree
 from check_case import CheckCase
 
 SOURCES = {name: tree.text(name) for name in tree.files() if name.endswith((".cc", ".h", ".cpp", ".c"))}
-CMAKE = {name: tree.text(name) for name in tree.files() if name.endswith(("CMakeLists.txt", ".cmake")) and "/" in name}
+CMAKE = {
+    name: tree.text(name) for name in tree.files() if name.endswith(("CMakeLists.txt", ".cmake")) and "/" in name
+}
 
 
 class Tree(CheckCase):
@@ -34,7 +37,9 @@ class Tree(CheckCase):
 
 class Rules(CheckCase):
     def test_direction(self):
-        self.clean(rules.direction("session/a.cc", '#include "wire/frame.h"\n#include "session/b.h"\n#include <vector>\n'))
+        self.clean(
+            rules.direction("session/a.cc", '#include "wire/frame.h"\n#include "session/b.h"\n#include <vector>\n')
+        )
         self.finds(rules.direction("client/a.cc", '\n#include "worker/run.h"\n'), ["client/a.cc:2"])
         self.finds(rules.direction("worker/a.cc", '#include "client/cuda/state.h"\n'), ["must not include client/"])
         self.finds(rules.direction("base/a.h", ' #  include "wire/frame.h"\n'), ["must not include wire/"])
@@ -43,23 +48,48 @@ class Rules(CheckCase):
         self.clean(rules.direction("tests/a.h", '#include "worker/run.h"\n#include "client/a.h"\n'))
 
     def test_cuda_reach(self):
-        sources = {"daemon/a.cc": '#include "gpu/inventory.h"\n', "gpu/inventory.h": '#include "gpu/driver.h"\n',
-                   "gpu/driver.h": '#include "api/cuda_abi.gen.h"\n', "daemon/b.cc": '#include "base/result.h"\n'}
+        sources = {
+            "daemon/a.cc": '#include "gpu/inventory.h"\n',
+            "gpu/inventory.h": '#include "gpu/driver.h"\n',
+            "gpu/driver.h": '#include "api/cuda_abi.gen.h"\n',
+            "daemon/b.cc": '#include "base/result.h"\n',
+        }
         self.finds(rules.cuda_reach(sources), ["gpu/inventory.h -> gpu/driver.h -> api/cuda_abi.gen.h"])
 
     def test_banned(self):
-        bad = ["#include <iostream>", "throw 1;", "try {", "dynamic_cast<A*>(b);", "std::thread t;", "printf(x);",
-               "std::abort();", "assert(x);", "strcpy(a, b);", 'dlopen("libcuda.so.1", 1);',
-               "using namespace std;", "#include <format>"]
+        bad = [
+            "#include <iostream>",
+            "throw 1;",
+            "try {",
+            "dynamic_cast<A*>(b);",
+            "std::thread t;",
+            "printf(x);",
+            "std::abort();",
+            "assert(x);",
+            "strcpy(a, b);",
+            'dlopen("libcuda.so.1", 1);',
+            "using namespace std;",
+            "#include <format>",
+        ]
         for line in bad:
             self.finds(rules.banned("client/a.cc", line + "\n"), ["client/a.cc:1"])
         for line in ["free(p);", "delete p;", "p = malloc(1);"]:
             self.finds(rules.banned("worker/a.cc", line + "\n"), ["worker/a.cc:1"])
-        good = ["// printf(x) would be wrong", 'const char* s = "throw 1;";', "A(const A&) = delete;", "static_assert(x);",
-                "snprintf(a, n, b);", "arena.free(p);", "void free(int x);", "std::this_thread::yield();", "thread->exit();",
-                "// structure: allow free: the C library made it\nfree(p);", "using namespace std::literals;",
-                "void A::free(int x) {\n}\nvoid g() {\n  free(1);\n}\n",
-                "void operator delete(void* p);"]
+        good = [
+            "// printf(x) would be wrong",
+            'const char* s = "throw 1;";',
+            "A(const A&) = delete;",
+            "static_assert(x);",
+            "snprintf(a, n, b);",
+            "arena.free(p);",
+            "void free(int x);",
+            "std::this_thread::yield();",
+            "thread->exit();",
+            "// structure: allow free: the C library made it\nfree(p);",
+            "using namespace std::literals;",
+            "void A::free(int x) {\n}\nvoid g() {\n  free(1);\n}\n",
+            "void operator delete(void* p);",
+        ]
         for line in good:
             self.clean(rules.banned("softgpu/a.cc", line + "\n"))
         self.clean(rules.banned("client/a_test.cc", "printf(x);\n"))
@@ -70,7 +100,9 @@ class Rules(CheckCase):
 
     def test_vendor_names(self):
         self.clean(rules.vendor_names("client/cuda/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'))
-        self.finds(rules.vendor_names("worker/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'), ["only client/"])
+        self.finds(
+            rules.vendor_names("worker/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'), ["only client/"]
+        )
         self.finds(rules.vendor_names("base/a.h", '__attribute__((visibility("default"))) int x;'), ["only client/"])
 
     def test_unbuilt(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file of the repository against the rules of rules_text.py, and those rules against fixtures that break them."""
+
 import unittest
 
 import cpp_reader
@@ -7,10 +8,13 @@ import rules_text as rules
 import tree
 from check_case import CheckCase
 
-SOURCES = [name for name in tree.files()
-           if name.endswith(tree.CPP + (".py", ".sh")) or tree.is_script(name)]
+SOURCES = [name for name in tree.files() if name.endswith(tree.CPP + (".py", ".sh")) or tree.is_script(name)]
 CODE = [name for name in SOURCES if not name.endswith(".inc")]
-PAGES = [name for name in tree.files() if name.endswith((".md", ".txt", ".spec", ".cmake", ".json", ".toml", ".csv", ".map", ".service"))]
+PAGES = [
+    name
+    for name in tree.files()
+    if name.endswith((".md", ".txt", ".spec", ".cmake", ".json", ".toml", ".csv", ".map", ".service"))
+]
 
 
 class Tree(CheckCase):
@@ -50,8 +54,13 @@ class Tree(CheckCase):
 
     def test_room_readmes(self):
         rooms = {tree.room(name) for name in tree.files()} & set(tree.ROOMS)
-        self.clean(f"{room}/ has no README.md" for room in sorted(rooms) if not (tree.ROOT / room / "README.md").is_file())
-        self.each(rules.readme_length, [f"{room}/README.md" for room in sorted(rooms) if (tree.ROOT / room / "README.md").is_file()])
+        self.clean(
+            f"{room}/ has no README.md" for room in sorted(rooms) if not (tree.ROOT / room / "README.md").is_file()
+        )
+        self.each(
+            rules.readme_length,
+            [f"{room}/README.md" for room in sorted(rooms) if (tree.ROOT / room / "README.md").is_file()],
+        )
 
 
 GOOD = "// SPDX-License-Identifier: Apache-2.0\n// What it is for.\n#pragma once\n"
@@ -63,8 +72,12 @@ class Rules(CheckCase):
         self.clean(rules.head("a/b.h", GOOD))
         self.clean(rules.head("a/b", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n# What.\n"))
         self.finds(rules.head("a/b.h", "#pragma once\n"), ["first line"])
-        self.finds(rules.head("a/b.cc", "// SPDX-License-Identifier: Apache-2.0\n#include <a>\n"), ["what the file is for"])
-        self.finds(rules.head("a/b.py", "# SPDX-License-Identifier: Apache-2.0\nimport a\n"), ["what the file is for"])
+        self.finds(
+            rules.head("a/b.cc", "// SPDX-License-Identifier: Apache-2.0\n#include <a>\n"), ["what the file is for"]
+        )
+        self.finds(
+            rules.head("a/b.py", "# SPDX-License-Identifier: Apache-2.0\nimport a\n"), ["what the file is for"]
+        )
 
     def test_pragma_once(self):
         self.clean(rules.pragma_once("a.h", GOOD))
@@ -86,14 +99,17 @@ class Rules(CheckCase):
 
     def test_finds_functions(self):
         found = cpp_reader.functions(
-            'extern "C" {\nint a() {\n}\n}\n'                     # 2-3
-            'template <typename T>\nauto b(T x) -> int {\n'        # 5-7
-            '}\nstruct S : P<int> {\n  S() : a{1}, b_(2) {}\n'
+            'extern "C" {\nint a() {\n}\n}\n'  # 2-3
+            "template <typename T>\nauto b(T x) -> int {\n"  # 5-7
+            "}\nstruct S : P<int> {\n  S() : a{1}, b_(2) {}\n"
             '  const char* s = "{";  // }\n'
-            '  bool operator()(int) const { return \'{\' == 0; }\n};\n'  # 11
-            'enum class E { kA };\nint v = [] { return 1; }();\n'
-            "#define M(x) \\\n  {\nint c(int n = 1'000) {\n  if (n) {\n  }\n}\n")
-        self.assertEqual([span for span in found if span[0] in (2, 5, 11, 17)], [(2, 3), (5, 7), (11, 11), (17, 20)], found)
+            "  bool operator()(int) const { return '{' == 0; }\n};\n"  # 11
+            "enum class E { kA };\nint v = [] { return 1; }();\n"
+            "#define M(x) \\\n  {\nint c(int n = 1'000) {\n  if (n) {\n  }\n}\n"
+        )
+        self.assertEqual(
+            [span for span in found if span[0] in (2, 5, 11, 17)], [(2, 3), (5, 7), (11, 11), (17, 20)], found
+        )
 
     def test_machine_paths(self):
         self.clean(rules.machine_paths("a", "client/wor" + "ker a/ho" + "me $X/ho" + "me/a\n"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell how much an array takes; it is charged
-// what its elements take, which rounding of rows and tiles can exceed by a little.
+// Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell how much an array
+// takes; it is charged what its elements take, which rounding of rows and tiles can exceed by a little.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/scope.h"
 
@@ -25,7 +25,8 @@ uint64_t channel_bytes(CUarray_format format) {
 // What the levels of an array take; UINT64_MAX for a size that no driver makes.
 uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   constexpr uint64_t kSideMax = 1u << 20;
-  if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax || d.NumChannels > 16) return UINT64_MAX;
+  if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax || d.NumChannels > 16)
+    return UINT64_MAX;
   // Their memory comes with cuMemMapArrayAsync.
   if ((d.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) return 0;
   unsigned __int128 sum = 0;
@@ -48,7 +49,8 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   if (!s.image(m.descriptor, &descriptor)) return s.error();
   gpu::Driver& d = w.driver();
   const bool mipmap = m.levels != 0;
-  if (d.cuArray3DCreate_v2 == nullptr || (mipmap && d.cuMipmappedArrayCreate == nullptr)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (d.cuArray3DCreate_v2 == nullptr || (mipmap && d.cuMipmappedArrayCreate == nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = w.slot();
   const uint64_t bytes = bytes_of(descriptor, mipmap ? m.levels : 1);
   // Nonsense is not charged: the driver has an error for it.
@@ -56,14 +58,18 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   if (charged && !w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
-  CUresult result = mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels) : d.cuArray3DCreate_v2(&array, &descriptor);
+  CUresult result =
+      mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels) : d.cuArray3DCreate_v2(&array, &descriptor);
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
-  if (result == CUDA_SUCCESS && (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
+  if (result == CUDA_SUCCESS &&
+      (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
     mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array);
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (result == CUDA_SUCCESS) w.charge().remember(m.array, slot, bytes, w.context());
-  else if (charged) w.charge().give_back(slot, bytes);
+  if (result == CUDA_SUCCESS)
+    w.charge().remember(m.array, slot, bytes, w.context());
+  else if (charged)
+    w.charge().give_back(slot, bytes);
   return result;
 }
 

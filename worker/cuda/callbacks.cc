@@ -29,7 +29,7 @@ void Callbacks::run(void* data) {
 }
 
 void Callbacks::destroyed(void* data) {
-  Request* request = static_cast<Request*>(data);
+  const std::unique_ptr<Request> request(static_cast<Request*>(data));
   Callbacks* all = request->owner;
   const uint64_t words[2] = {request->token, 0};  // no invocation: nobody waits
   pthread_mutex_lock(&all->mutex_);
@@ -37,7 +37,6 @@ void Callbacks::destroyed(void* data) {
   all->any_destroyed_.store(true, std::memory_order_release);
   const bool tell = !all->ended_ && request->token != 0;
   pthread_mutex_unlock(&all->mutex_);
-  delete request;
   if (!tell) return;
   all->service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   all->service_->flush();

@@ -23,14 +23,16 @@ CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m, wire::c
   return w.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m, wire::cuda::capture_begin_to_graph_reply&) {
+CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m,
+                wire::cuda::capture_begin_to_graph_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
   CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
-  return w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count, CU_STREAM_CAPTURE_MODE_RELAXED);
+  return w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
+                                                CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
 CUresult handle(Executor& w, const wire::cuda::capture_end_request& m, wire::cuda::capture_end_reply&) {
@@ -39,8 +41,10 @@ CUresult handle(Executor& w, const wire::cuda::capture_end_request& m, wire::cud
   if (!s.ok()) return s.error();
   CUgraph graph = nullptr;
   const CUresult result = w.driver().cuStreamEndCapture(stream, &graph);
-  if (result != CUDA_SUCCESS || graph == nullptr) return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (w.objects().find(Kind::kGraph, m.graph) != nullptr) return CUDA_SUCCESS;  // captured into a graph of the program's
+  if (result != CUDA_SUCCESS || graph == nullptr)
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (w.objects().find(Kind::kGraph, m.graph) != nullptr)
+    return CUDA_SUCCESS;  // captured into a graph of the program's
   if (w.objects().bind(Kind::kGraph, m.graph, graph)) return CUDA_SUCCESS;
   w.driver().cuGraphDestroy(graph);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -70,7 +74,8 @@ CUresult handle(Executor& w, const wire::cuda::capture_update_request& m, wire::
   CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
-  if (edges != nullptr) return w.driver().cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges, m.dependencies.count, m.flags);
+  if (edges != nullptr)
+    return w.driver().cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges, m.dependencies.count, m.flags);
   return w.driver().cuStreamUpdateCaptureDependencies(stream, nodes, m.dependencies.count, m.flags);
 }
 

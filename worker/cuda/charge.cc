@@ -40,7 +40,9 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
   }
 }
 
-void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) { items_[key] = {slot, bytes, context}; }
+void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) {
+  items_[key] = {slot, bytes, context};
+}
 
 void Charge::release_context(const void* context) {
   for (auto it = items_.begin(); it != items_.end();) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of the two- and three-dimensional copies of api/cuda/memory.spec. The client's end is a packed block in staging memory; the
-// peer names no host memory but what it had mirrored, for graphs.
+// Handlers of the two- and three-dimensional copies of api/cuda/memory.spec. The client's end is a packed block in
+// staging memory; the peer names no host memory but what it had mirrored, for graphs.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -12,17 +12,23 @@ namespace {
 
 constexpr uint64_t kPieceBytesMax = 8u << 20;  // what the client puts into one message at most
 
-CUarray array_in(Scope& s, CUarray field) { return s.get<CUarray>(Kind::kArray, Scope::id_in(field)); }
+CUarray array_in(Scope& s, CUarray field) {
+  return s.get<CUarray>(Kind::kArray, Scope::id_in(field));
+}
 
 void resolve_source(Scope& s, CUDA_MEMCPY3D* p) {
-  if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY) p->srcArray = array_in(s, p->srcArray);
-  else if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
+    p->srcArray = array_in(s, p->srcArray);
+  else if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED)
+    s.fail(CUDA_ERROR_INVALID_VALUE);
   p->srcHost = nullptr;
 }
 
 void resolve_destination(Scope& s, CUDA_MEMCPY3D* p) {
-  if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY) p->dstArray = array_in(s, p->dstArray);
-  else if (p->dstMemoryType != CU_MEMORYTYPE_DEVICE && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    p->dstArray = array_in(s, p->dstArray);
+  else if (p->dstMemoryType != CU_MEMORYTYPE_DEVICE && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED)
+    s.fail(CUDA_ERROR_INVALID_VALUE);
   p->dstHost = nullptr;
 }
 
@@ -66,7 +72,8 @@ CUresult gather(Executor& w, uint64_t transfer, const Block& block, uint64_t byt
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;
     if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
-    const bool inside = piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    const bool inside =
+        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
     if (inside) std::memcpy(block.data + piece.offset, piece.data, piece.bytes);
     w.service().release(piece);
     if (!inside) {
@@ -96,8 +103,10 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
     return s.error();
   }
   CUresult result = CUDA_SUCCESS;
-  if (m.transfer != 0) result = gather(w, m.transfer, block, bytes);
-  else std::memcpy(block.data, m.data.data, bytes);
+  if (m.transfer != 0)
+    result = gather(w, m.transfer, block, bytes);
+  else
+    std::memcpy(block.data, m.data.data, bytes);
   source_is(&p, block.data);
   if (result == CUDA_SUCCESS) result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
   InFlight item;
@@ -107,7 +116,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m, wire::cuda::copy_shape_from_device_reply&) {
+CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m,
+                wire::cuda::copy_shape_from_device_reply&) {
   Scope s(w);
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUstream stream = s.stream(m.stream);

@@ -31,18 +31,24 @@ CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes,
   texts->uuids.append(uuid.bytes, sizeof uuid.bytes);
   for (uint32_t i = 0; i < kAttributes; ++i) {
     int value = 0;
-    const CUresult answer = i == 0 ? CUDA_ERROR_INVALID_VALUE : d.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
+    const CUresult answer = i == 0 ? CUDA_ERROR_INVALID_VALUE
+                                   : d.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
     attributes[i * 2] = answer;
     attributes[i * 2 + 1] = value;
   }
   // What cannot work between machines must not be promised: programs then take the paths that do.
-  const CUdevice_attribute absent[] = {
-      CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
-      CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
-      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
+  const CUdevice_attribute absent[] = {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+                                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+                                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+                                       CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+                                       CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                                       CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
   for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
   *total = w.charge().quota(slot);
   return CUDA_SUCCESS;
@@ -114,7 +120,8 @@ CUresult handle(Executor& w, const wire::cuda::peer_attribute_request& m, wire::
   Scope s(w);
   const CUdevice source = s.device(m.source), destination = s.device(m.destination);
   if (!s.ok()) return s.error();
-  return w.driver().cuDeviceGetP2PAttribute(&r.value, static_cast<CUdevice_P2PAttribute>(m.attribute), source, destination);
+  return w.driver().cuDeviceGetP2PAttribute(&r.value, static_cast<CUdevice_P2PAttribute>(m.attribute), source,
+                                            destination);
 }
 
 CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::cuda::primary_retain_reply&) {
@@ -165,7 +172,8 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::
   WorkerContext* context = w.add_context(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
-  const CUresult result = w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
+  const CUresult result =
+      w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
   w.forget_current();  // creation made it current; let `use` decide from now on
   if (result != CUDA_SUCCESS) {
     w.remove_context(m.context);
@@ -228,16 +236,20 @@ CUresult handle(Executor& w, const wire::cuda::peer_access_request& m, wire::cud
   return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags) : w.driver().cuCtxDisablePeerAccess(peer);
 }
 
-// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it gets an even spread.
-CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&, wire::cuda::multiprocessor_layout_reply& r) {
+// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it gets an even
+// spread.
+CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&,
+                wire::cuda::multiprocessor_layout_reply& r) {
   using Get = CUresult(uint8_t**, uint8_t**);
   using Done = CUresult(uint8_t*, uint8_t*);
   static const CUuuid kTable = {{0x17, 0x34, static_cast<char>(0xdc), 0x26, static_cast<char>(0x80), 0x0d, 0x47, 0x45,
                                  static_cast<char>(0x87), 0x26, static_cast<char>(0xc0), static_cast<char>(0xf1),
-                                 static_cast<char>(0xe7), static_cast<char>(0xdd), static_cast<char>(0x8b), static_cast<char>(0xca)}};
+                                 static_cast<char>(0xe7), static_cast<char>(0xdd), static_cast<char>(0x8b),
+                                 static_cast<char>(0xca)}};
   Scope s(w);
   int count = 0;
-  CUresult result = w.driver().cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, w.device_of(w.slot()));
+  CUresult result =
+      w.driver().cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, w.device_of(w.slot()));
   if (result != CUDA_SUCCESS || count <= 0) return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
   const auto bytes = static_cast<uint64_t>(count);
   uint8_t* group = s.scratch<uint8_t>(bytes);
@@ -248,7 +260,8 @@ CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&, w
     place[i] = static_cast<uint8_t>(i / 8);
   }
   const void* table = nullptr;
-  const bool known = w.driver().cuGetExportTable != nullptr && w.driver().cuGetExportTable(&table, &kTable) == CUDA_SUCCESS;
+  const bool known =
+      w.driver().cuGetExportTable != nullptr && w.driver().cuGetExportTable(&table, &kTable) == CUDA_SUCCESS;
   const void* const* slots = static_cast<const void* const*>(table);
   if (known && slots != nullptr && reinterpret_cast<uintptr_t>(slots[0]) >= 14 * sizeof(void*)) {
     uint8_t *real_group = nullptr, *real_place = nullptr;

@@ -30,11 +30,16 @@ std::string store_directory() {
 
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
                    wire::AccountingPage* accounting)
-    : driver_(driver), service_(service), assignment_(assignment), charge_(assignment, accounting),
+    : driver_(driver),
+      service_(service),
+      assignment_(assignment),
+      charge_(assignment, accounting),
       callbacks_(std::make_unique<Callbacks>(service, [this] { waiters_->deliver_from_callback(); })),
       waiters_(std::make_unique<Waiters>(this)),
-      output_(std::make_unique<Output>()), store_(std::make_unique<ModuleStore>(store_directory())),
-      layouts_(std::make_unique<Layouts>()), mirrors_(std::make_unique<Mirrors>()),
+      output_(std::make_unique<Output>()),
+      store_(std::make_unique<ModuleStore>(store_directory())),
+      layouts_(std::make_unique<Layouts>()),
+      mirrors_(std::make_unique<Mirrors>()),
       virtual_memory_(std::make_unique<VirtualMemory>()) {}
 
 Executor::~Executor() = default;
@@ -61,8 +66,10 @@ int Executor::run() {
     }
     if (!enter_context(*call)) continue;
     if (!dispatch(*this, *call)) {
-      service_->end((std::string("malformed or unknown call ") + op_name(call->opcode) + " (" + std::to_string(call->opcode) + ", " +
-                     std::to_string(call->bytes) + " bytes): client and server do not understand each other").c_str());
+      service_->end((std::string("malformed or unknown call ") + op_name(call->opcode) + " (" +
+                     std::to_string(call->opcode) + ", " + std::to_string(call->bytes) +
+                     " bytes): client and server do not understand each other")
+                        .c_str());
       break;
     }
     waiters_->reclaim(SIZE_MAX);

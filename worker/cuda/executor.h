@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one session's calls in order against the driver. One thread takes calls off the lane (`run`); it never sleeps in the driver
-// for a client that waits: waits are polled for a while, then handed to waiter threads, so that other client threads' launches go on.
-// Everything here belongs to one client process; a worker process has exactly one Executor.
+// Runs one session's calls in order against the driver. One thread takes calls off the lane (`run`); it never sleeps
+// in the driver for a client that waits: waits are polled for a while, then handed to waiter threads, so that other
+// client threads' launches go on. Everything here belongs to one client process; a worker process has exactly one
+// Executor.
 #pragma once
 
 #include <pthread.h>
@@ -48,7 +49,8 @@ class VirtualMemory;
 
 class Executor {
  public:
-  Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting);
+  Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
+           wire::AccountingPage* accounting);
   ~Executor();
 
   // Until the client goes. Returns the exit status.
@@ -69,7 +71,8 @@ class Executor {
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
   CUdevice device_of(uint32_t slot) const;
-  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU that is not the session's.
+  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU that is not the
+  // session's.
   uint32_t slot_of(CUdevice device) const;
   // The context of the call being executed (null when it named none) and its bookkeeping.
   WorkerContext* context() { return current_; }
@@ -82,7 +85,8 @@ class Executor {
   CUresult use(CUcontext context);
   // The driver's current context changed behind our back.
   void forget_current() { driver_current_ = nullptr; }
-  // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64 MiB.
+  // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64
+  // MiB.
   void* scratch(uint64_t bytes);
 
   // Results of calls, from the generated dispatcher.
@@ -102,7 +106,8 @@ class Executor {
   // For handlers whose reply carries data also with an error (JIT logs).
   void reply_with_body_anyway() { always_has_body_ = true; }
 
-  // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from the handler afterwards.
+  // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from the handler
+  // afterwards.
   enum class WaitKind : uint8_t { kStream, kEvent, kContext };
   CUresult wait(WaitKind kind, void* object);
   // As above, for a copy whose data goes with the reply.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the worker: a launch makes no allocation.
+// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the worker: a launch makes
+// no allocation.
 #include "worker/cuda/function.h"
 
 #include <cstring>
@@ -16,7 +17,8 @@ constexpr unsigned kLaunchAttributesMax = 32;
 // Builds the pointer array over the packed values. False: the client sent fewer bytes than the function takes.
 bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) {
   if (params.count < layout.bytes || layout.offsets.size() > kParamsMax) return false;
-  for (size_t i = 0; i < layout.offsets.size(); ++i) pointers[i] = const_cast<uint8_t*>(params.data) + layout.offsets[i];
+  for (size_t i = 0; i < layout.offsets.size(); ++i)
+    pointers[i] = const_cast<uint8_t*>(params.data) + layout.offsets[i];
   return true;
 }
 
@@ -100,7 +102,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (f == nullptr || m.geometry.count != 8)
+    return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
   CUresult error = CUDA_SUCCESS;
@@ -119,7 +122,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (f == nullptr || m.geometry.count != 8)
+    return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
   CUstream stream = s.stream(m.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
@@ -138,15 +142,16 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8) return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (f == nullptr || m.geometry.count != 8)
+    return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
   CUstream stream = s.stream(m.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
   const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
   size_t bytes = m.params.count;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data), CU_LAUNCH_PARAM_BUFFER_SIZE,
+                   &bytes, CU_LAUNCH_PARAM_END};
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
   return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
 }
@@ -163,7 +168,8 @@ CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::c
   if (!s.ok()) return s.error();
   for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
     const auto which = static_cast<CUfunction_attribute>(i);
-    const CUresult result = kernel ? w.driver().cuKernelGetAttribute(&attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(w.slot()))
+    const CUresult result = kernel ? w.driver().cuKernelGetAttribute(
+                                         &attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(w.slot()))
                                    : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
     // Attributes newer than the driver are simply absent; the first ones must be there.
     if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
@@ -175,7 +181,8 @@ CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::c
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m, wire::cuda::function_set_attribute_reply&) {
+CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m,
+                wire::cuda::function_set_attribute_reply&) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -197,7 +204,8 @@ CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m, wire
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.blocks, f, static_cast<int>(m.block_size), m.shared, m.flags);
+  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.blocks, f, static_cast<int>(m.block_size),
+                                                                         m.shared, m.flags);
 }
 
 CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m, wire::cuda::occupancy_shared_reply& r) {
@@ -211,7 +219,8 @@ CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m, wire
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_clusters_request& m, wire::cuda::occupancy_clusters_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::occupancy_clusters_request& m,
+                wire::cuda::occupancy_clusters_reply& r) {
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);

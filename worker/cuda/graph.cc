@@ -61,7 +61,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
   if (!s.ok()) return s.error();
   return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-    return m.what == 3 ? d.cuGraphNodeGetDependencies(node, nodes, count) : d.cuGraphNodeGetDependentNodes(node, nodes, count);
+    return m.what == 3 ? d.cuGraphNodeGetDependencies(node, nodes, count)
+                       : d.cuGraphNodeGetDependentNodes(node, nodes, count);
   });
 }
 
@@ -76,11 +77,14 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wir
   if (m.params.count < layout->bytes) return CUDA_ERROR_INVALID_VALUE;
   void** pointers = s.scratch<void*>(layout->offsets.size() + 1);
   if (!s.ok()) return s.error();
-  for (size_t i = 0; i < layout->offsets.size(); ++i) pointers[i] = const_cast<uint8_t*>(m.params.data) + layout->offsets[i];
+  for (size_t i = 0; i < layout->offsets.size(); ++i)
+    pointers[i] = const_cast<uint8_t*>(m.params.data) + layout->offsets[i];
   CUDA_KERNEL_NODE_PARAMS p;
   std::memset(&p, 0, sizeof p);
-  if (kernel) p.kern = reinterpret_cast<CUkernel>(f);
-  else p.func = f;
+  if (kernel)
+    p.kern = reinterpret_cast<CUkernel>(f);
+  else
+    p.func = f;
   if (kernel && w.context() != nullptr) p.ctx = w.context()->context;
   const uint32_t* g = m.geometry.data;
   p.gridDimX = g[0];
@@ -106,7 +110,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wir
   return s.ok() ? w.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &p) : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m, wire::cuda::graph_kernel_node_get_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
+                wire::cuda::graph_kernel_node_get_reply& r) {
   Scope s(w);
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
   if (!s.ok()) return s.error();
@@ -126,7 +131,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
   for (size_t i = 0; i < layout->offsets.size() && p.kernelParams != nullptr; ++i) {
     std::memcpy(values + layout->offsets[i], p.kernelParams[i], layout->sizes[i]);
   }
-  const uint32_t words[8] = {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0};
+  const uint32_t words[8] = {p.gridDimX,  p.gridDimY,  p.gridDimZ,       p.blockDimX,
+                             p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0};
   std::memcpy(geometry, words, sizeof words);
   r.geometry = {geometry, 8};
   r.params = {values, layout->bytes};

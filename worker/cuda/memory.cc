@@ -12,7 +12,9 @@ namespace {
 constexpr size_t kPiecesInFlightMax = 8;
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
-CUstream copy_stream(Scope& s, uint64_t id) { return s.stream(id); }
+CUstream copy_stream(Scope& s, uint64_t id) {
+  return s.stream(id);
+}
 
 // Why there is no staging: a fault has ended the context, or memory is out.
 CUresult refusal(Executor& w, CUstream stream) {
@@ -38,7 +40,8 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;
     if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
-    const bool inside = piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    const bool inside =
+        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
     if (!inside) {
       w.service().release(piece);
       w.service().end("a bulk transfer does not fit the copy that announced it");
@@ -62,15 +65,18 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
   return result;
 }
 
-// Very large copies to the client go through two blocks in turn, so that staging stays small. The executor stays with it.
+// Very large copies to the client go through two blocks in turn, so that staging stays small. The executor stays with
+// it.
 CUresult read_in_pieces(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream) {
   constexpr uint64_t kPiece = 16u << 20;
   Staging& staging = w.waiters().staging();
   CUcontext context = w.context()->context;
   Block blocks[2] = {staging.take(kPiece), staging.take(kPiece)};
   CUevent events[2] = {staging.take_event(context), staging.take_event(context)};
-  CUresult result = blocks[0].data != nullptr && blocks[1].data != nullptr && events[0] != nullptr && events[1] != nullptr
-                        ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result =
+      blocks[0].data != nullptr && blocks[1].data != nullptr && events[0] != nullptr && events[1] != nullptr
+          ? CUDA_SUCCESS
+          : CUDA_ERROR_OUT_OF_MEMORY;
   auto start = [&](uint64_t piece) {
     const uint64_t at = piece * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
     CUresult status = w.driver().cuMemcpyDtoHAsync_v2(blocks[piece % 2].data, source + at, n, stream);
@@ -82,7 +88,8 @@ CUresult read_in_pieces(Executor& w, uint64_t source, uint64_t bytes, uint64_t t
     if (i + 1 < pieces) result = start(i + 1);
     if (result == CUDA_SUCCESS) result = w.driver().cuEventSynchronize(events[i % 2]);
     const uint64_t at = i * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
-    if (result == CUDA_SUCCESS && !w.service().send_bulk(transfer, at, blocks[i % 2].data, n)) result = CUDA_ERROR_UNKNOWN;
+    if (result == CUDA_SUCCESS && !w.service().send_bulk(transfer, at, blocks[i % 2].data, n))
+      result = CUDA_ERROR_UNKNOWN;
   }
   if (result == CUDA_SUCCESS) {
     w.waiters().deliver();
@@ -102,14 +109,16 @@ CUresult read_in_pieces(Executor& w, uint64_t source, uint64_t bytes, uint64_t t
 CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire::cuda::memory_allocate_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool pitched = m.pitch_height != 0;
-  if (pitched && (m.pitch_width == 0 || m.pitch_width > (uint64_t{1} << 40) / m.pitch_height)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (pitched && (m.pitch_width == 0 || m.pitch_width > (uint64_t{1} << 40) / m.pitch_height))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t bytes = pitched ? m.pitch_width * m.pitch_height : m.bytes;
   const uint32_t slot = w.slot();
   if (!w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result = pitched ? w.driver().cuMemAllocPitch_v2(&address, &pitch, m.pitch_width, m.pitch_height, m.element)
-                            : w.driver().cuMemAlloc_v2(&address, m.bytes);
+  CUresult result = pitched
+                        ? w.driver().cuMemAllocPitch_v2(&address, &pitch, m.pitch_width, m.pitch_height, m.element)
+                        : w.driver().cuMemAlloc_v2(&address, m.bytes);
   if (result == CUDA_SUCCESS && pitched && pitch * m.pitch_height > bytes) {
     // The driver rounds rows up; the slice pays for what it really takes.
     const uint64_t more = pitch * m.pitch_height - bytes;
@@ -147,11 +156,13 @@ CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda:
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::memory_pointer_attribute_request& m, wire::cuda::memory_pointer_attribute_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::memory_pointer_attribute_request& m,
+                wire::cuda::memory_pointer_attribute_reply& r) {
   uint64_t value = 0;
   // Only attributes of at most eight bytes are asked for this way; the buffer holds any of them.
   uint64_t room[8] = {};
-  const CUresult result = w.driver().cuPointerGetAttribute(room, static_cast<CUpointer_attribute>(m.attribute), m.address);
+  const CUresult result =
+      w.driver().cuPointerGetAttribute(room, static_cast<CUpointer_attribute>(m.attribute), m.address);
   std::memcpy(&value, room, sizeof value);
   r.value = value;
   return result;
@@ -208,7 +219,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
   if (result == CUDA_SUCCESS) delivery.block = staging.take(m.bytes);
   if (result == CUDA_SUCCESS && delivery.block.data == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) delivery.event = staging.take_event(delivery.context);
-  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
+  if (result == CUDA_SUCCESS)
+    result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
   if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(delivery.event, stream);
   if (result != CUDA_SUCCESS) {
     staging.give_back(delivery.block);

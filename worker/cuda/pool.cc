@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/pool.spec. An allocation is charged before the driver is asked and discharged when its free is enqueued: from then
-// on the driver may hand the same bytes to the next allocation of the stream.
+// Handlers of api/cuda/pool.spec. An allocation is charged before the driver is asked and discharged when its free is
+// enqueued: from then on the driver may hand the same bytes to the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/scope.h"
 
@@ -33,7 +33,8 @@ CUresult handle(Executor& w, const wire::cuda::pool_set_attribute_request& m, wi
   return w.driver().cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute), &value);
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m, wire::cuda::pool_get_attribute_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
+                wire::cuda::pool_get_attribute_reply& r) {
   Scope s(w);
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
@@ -60,7 +61,8 @@ CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::c
   }
   // A pool may lie on another GPU than the stream: that one's slice pays.
   CUdevice device = -1;
-  if (d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS && w.slot_of(device) != slot) {
+  if (d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS &&
+      w.slot_of(device) != slot) {
     w.charge().give_back(slot, m.bytes);
     slot = w.slot_of(device);
     if (!w.charge().take(slot, m.bytes)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of the tensor maps of api/cuda/texture.spec. Every array is checked against the rank: the driver reads as many as that says.
+// Handlers of the tensor maps of api/cuda/texture.spec. Every array is checked against the rank: the driver reads as
+// many as that says.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -31,26 +32,29 @@ CUresult encode(gpu::Driver& d, const wire::cuda::tensor_map_encode_request& m, 
   const cuuint32_t* element_strides = m.element_strides.data;
   if (m.what == 0) {
     if (d.cuTensorMapEncodeTiled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return d.cuTensorMapEncodeTiled(map, type, rank, address, dims, steps, m.box.data, element_strides, interleave, swizzle, l2, fill);
+    return d.cuTensorMapEncodeTiled(map, type, rank, address, dims, steps, m.box.data, element_strides, interleave,
+                                    swizzle, l2, fill);
   }
   const auto channels = static_cast<cuuint32_t>(m.scalars[7]), pixels = static_cast<cuuint32_t>(m.scalars[8]);
   const int32_t* corners = m.corners.data;
   if (m.what == 1) {
     if (d.cuTensorMapEncodeIm2col == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return d.cuTensorMapEncodeIm2col(map, type, rank, address, dims, steps, corners, corners + (rank - 2), channels, pixels,
-                                     element_strides, interleave, swizzle, l2, fill);
+    return d.cuTensorMapEncodeIm2col(map, type, rank, address, dims, steps, corners, corners + (rank - 2), channels,
+                                     pixels, element_strides, interleave, swizzle, l2, fill);
   }
   if (d.cuTensorMapEncodeIm2colWide == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto mode = static_cast<CUtensorMapIm2ColWideMode>(m.scalars[9]);
-  return d.cuTensorMapEncodeIm2colWide(map, type, rank, address, dims, steps, corners[0], corners[1], channels, pixels, element_strides,
-                                       interleave, mode, swizzle, l2, fill);
+  return d.cuTensorMapEncodeIm2colWide(map, type, rank, address, dims, steps, corners[0], corners[1], channels,
+                                       pixels, element_strides, interleave, mode, swizzle, l2, fill);
 }
 
 bool is_well_formed(const wire::cuda::tensor_map_encode_request& m) {
   constexpr uint64_t kScalars[] = {7, 9, 10};
   if (m.what > 2 || m.scalars.count != kScalars[m.what]) return false;
   const uint64_t rank = m.scalars[1];
-  if (rank == 0 || rank > kRankMax || m.dims.count != rank || m.strides.count != rank - 1 || m.element_strides.count != rank) return false;
+  if (rank == 0 || rank > kRankMax || m.dims.count != rank || m.strides.count != rank - 1 ||
+      m.element_strides.count != rank)
+    return false;
   if (m.what == 0) return m.box.count == rank;
   if (m.what == 1) return rank >= 3 && m.corners.count == 2 * (rank - 2);
   return m.corners.count == 2;
@@ -69,7 +73,8 @@ CUresult handle(Executor& w, const wire::cuda::tensor_map_encode_request& m, wir
   return s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::tensor_map_address_request& m, wire::cuda::tensor_map_address_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::tensor_map_address_request& m,
+                wire::cuda::tensor_map_address_reply& r) {
   Scope s(w);
   CUtensorMap map;
   if (!s.image(m.map, &map)) return s.error();

@@ -9,7 +9,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kPollNs = 200'000;      // then a thread takes over; a thread switch costs some 10 us
+constexpr uint64_t kPollNs = 200'000;  // then a thread takes over; a thread switch costs some 10 us
 constexpr size_t kDeliveriesMax = 4096;
 
 uint64_t now_ns() {
@@ -25,9 +25,12 @@ Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->
 CUresult Waiters::query(const Wait& wait) {
   gpu::Driver& d = executor_->driver();
   switch (wait.kind) {
-    case Executor::WaitKind::kStream: return d.cuStreamQuery(static_cast<CUstream>(wait.object));
-    case Executor::WaitKind::kEvent: return d.cuEventQuery(static_cast<CUevent>(wait.object));
-    case Executor::WaitKind::kContext: return CUDA_ERROR_NOT_READY;  // there is no query for a context
+    case Executor::WaitKind::kStream:
+      return d.cuStreamQuery(static_cast<CUstream>(wait.object));
+    case Executor::WaitKind::kEvent:
+      return d.cuEventQuery(static_cast<CUevent>(wait.object));
+    case Executor::WaitKind::kContext:
+      return CUDA_ERROR_NOT_READY;  // there is no query for a context
   }
   return CUDA_ERROR_UNKNOWN;
 }
@@ -115,9 +118,15 @@ void Waiters::sleep_until_done(const Wait& wait) {
   d.cuCtxSetCurrent(wait.driver_context);
   CUresult result = CUDA_ERROR_UNKNOWN;
   switch (wait.kind) {
-    case Executor::WaitKind::kStream: result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object)); break;
-    case Executor::WaitKind::kEvent: result = d.cuEventSynchronize(static_cast<CUevent>(wait.object)); break;
-    case Executor::WaitKind::kContext: result = d.cuCtxSynchronize(); break;
+    case Executor::WaitKind::kStream:
+      result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+      break;
+    case Executor::WaitKind::kEvent:
+      result = d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+      break;
+    case Executor::WaitKind::kContext:
+      result = d.cuCtxSynchronize();
+      break;
   }
   complete(wait, result);
   executor_->service().flush();
@@ -142,7 +151,8 @@ void Waiters::complete(const Wait& wait, CUresult result) {
   } else {
     // The reply is {count, bytes}: written in two parts so that the data is not copied again.
     const uint64_t count = wait.bytes;
-    service.reply2(wait.reply_id, result, &count, sizeof count, wait.block.data, static_cast<uint32_t>(wire::padded(wait.bytes)));
+    service.reply2(wait.reply_id, result, &count, sizeof count, wait.block.data,
+                   static_cast<uint32_t>(wire::padded(wait.bytes)));
   }
   staging_.give_back(wait.block);
   staging_.give_back_event(wait.driver_context, wait.own_event);
@@ -212,8 +222,10 @@ void Waiters::reclaim(size_t pieces_at_most) {
   while (!flights_.empty()) {
     InFlight& oldest = flights_.front();
     if (oldest.event != nullptr) {
-      if (pieces_in_flight_ > pieces_at_most) d.cuEventSynchronize(oldest.event);
-      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY) break;
+      if (pieces_in_flight_ > pieces_at_most)
+        d.cuEventSynchronize(oldest.event);
+      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY)
+        break;
     }
     if (oldest.is_piece) {
       executor_->service().release(oldest.piece);
