@@ -85,14 +85,18 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
   return record(hEvent, hStream, flags);
 }
 
-CUresult cuEventQuery(CUevent hEvent) {
+namespace {
+
+// A query or a wait: both ask the worker unless an earlier wait proved the event complete, and both remember that it is.
+template <typename Request, typename Answer>
+CUresult ask_complete(CUevent hEvent) {
   Event* e = nullptr;
   TENDRIL_TRY(event_of(hEvent, &e));
   if (e->capture.load() != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   if (known_complete(e)) return CUDA_SUCCESS;
   const uint64_t recorded = e->recorded.load();
-  wire::cuda::event_query_request m;
-  wire::cuda::event_query_reply r;
+  Request m;
+  Answer r;
   m.event = e->wire_id;
   const CUresult result = e->session->call(e->context, m, r);
   // Remembered until the next record: later queries are free.
@@ -104,22 +108,14 @@ CUresult cuEventQuery(CUevent hEvent) {
   return result;
 }
 
+}  // namespace
+
+CUresult cuEventQuery(CUevent hEvent) {
+  return ask_complete<wire::cuda::event_query_request, wire::cuda::event_query_reply>(hEvent);
+}
+
 CUresult cuEventSynchronize(CUevent hEvent) {
-  Event* e = nullptr;
-  TENDRIL_TRY(event_of(hEvent, &e));
-  if (e->capture.load() != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
-  if (known_complete(e)) return CUDA_SUCCESS;
-  const uint64_t recorded = e->recorded.load();
-  wire::cuda::event_synchronize_request m;
-  wire::cuda::event_synchronize_reply r;
-  m.event = e->wire_id;
-  const CUresult result = e->session->call(e->context, m, r);
-  if (result == CUDA_SUCCESS) {
-    mirror_after_wait(e->session, e->context);
-    uint64_t expected = recorded;
-    e->recorded.compare_exchange_strong(expected, 0);
-  }
-  return result;
+  return ask_complete<wire::cuda::event_synchronize_request, wire::cuda::event_synchronize_reply>(hEvent);
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

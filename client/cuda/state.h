@@ -142,7 +142,6 @@ struct Process {
   std::atomic<uint64_t> next_context_id{1};
   std::atomic<uint64_t> next_stream_id{10};
   std::atomic<uint32_t> open_captures{0};
-  std::atomic<uint32_t> open_global_captures{0};
   RangeMap ranges;
   Table<Context> contexts;
   Table<Stream> streams;

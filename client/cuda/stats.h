@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-call counters and the call trace of the client library. Off unless TENDRIL_STATS or TENDRIL_TRACE is set. With
-// TENDRIL_STATS then each entry counts its calls and the time spent in it, and a table goes to stderr at exit (or to
-// the file that TENDRIL_STATS names). Off costs one load and one branch a call.
+// Per-call counters and the call trace of the client library. With TENDRIL_STATS each entry counts its calls and the time spent in
+// it, and a table goes to stderr at exit (or to the file that TENDRIL_STATS names). With TENDRIL_TRACE each call is a line on stderr.
+// Both off costs one load and one branch a call.
 #pragma once
 
 #include <time.h>
