@@ -3,6 +3,7 @@
 // servers. Used by run.cc.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

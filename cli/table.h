@@ -2,6 +2,7 @@
 // Text tables for people. Used by ls, smi and doctor.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // Lives on the connection's thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 

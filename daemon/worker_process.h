@@ -4,6 +4,7 @@
 // thread; `send` and `kill` may be called from any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>

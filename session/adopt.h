@@ -3,6 +3,7 @@
 // shared memory the command connection stays open beside the memory and tells of the peer's death; the memory replaces every bulk channel.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

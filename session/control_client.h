@@ -2,6 +2,7 @@
 // The client's half of a control connection. Private to session/; public through session/attach.h.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -2,6 +2,7 @@
 // Control messages over a descriptor, with deadlines. Private to session/: used by both halves of attaching.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

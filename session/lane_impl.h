@@ -3,6 +3,7 @@
 // session/. Locks, in the order in which they may nest: lock_ (encoding) > state_lock_; send_lock_ and the channel locks are leaves.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -94,6 +94,7 @@ Reply LaneImpl::wait(uint32_t reply_id) {
   PendingReply** link = &pending_[reply_id % kBuckets];
   while (*link != reply) link = &(*link)->next;
   *link = reply->next;
+  reply->next = nullptr;  // the rest of the bucket is not ours: the destructor would free it twice
   slot->last = reply;
   if (reply->waiter.state.load(std::memory_order_acquire) != Waiter::kDone) return answer;
   answer.result = reply->result;

@@ -123,6 +123,18 @@ TEST_P(LaneTest, ManyThreadsShareALane) {
   EXPECT_EQ(failures.load(), 0);
 }
 
+// Replies whose ids fall into one bucket of the table of pending replies, held by one thread each when the lane ends.
+TEST_P(LaneTest, RepliesOfOneBucketAreHeldBySeveralThreads) {
+  TestSession s(GetParam(), 0);
+  uint32_t first = s.lane->new_reply_id(), second = 0;
+  ASSERT_TRUE(s.post(kEcho, "first", 5, first));
+  for (int i = 0; i < 256; ++i) second = s.lane->new_reply_id();
+  ASSERT_TRUE(s.post(kEcho, "second", 6, second));
+  EXPECT_EQ(s.lane->wait(second).bytes, 6u);
+  std::thread other([&] { EXPECT_EQ(s.lane->wait(first).bytes, 5u); });
+  other.join();
+}
+
 void bulk_out(TestSession& s, uint64_t bytes, uint64_t seed) {
   std::vector<uint8_t> data = pattern(bytes, seed);
   uint64_t id = s.lane->new_transfer_id();
@@ -279,6 +291,7 @@ TEST_P(LaneTest, LossWakesEveryWaiter) {
   s.service->end("enough");
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(lost.load(), 6);
+  s.lane.reset();  // a thread of the lane's own may have found the loss, and be about to tell of it
   EXPECT_EQ(s.events.lost_count.load(), 1);
 }
 

@@ -2,6 +2,7 @@
 // The insides of a service, shared by service.cc (calls in, frames out) and service_bulk.cc (transfers). Private to session/.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 // for tests. What is above it must end with an error, never hang or believe what it reads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "transport/transport.h"

@@ -3,6 +3,7 @@
 // tests and for planning ("what would this program do over 10 Gb/s and 200 us?"). Two threads per channel.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "transport/transport.h"

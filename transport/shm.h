@@ -4,6 +4,7 @@
 // connected socket stays open; when it ends, the peer is dead and every channel of the session is closed within 100 ms.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

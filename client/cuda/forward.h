@@ -3,6 +3,7 @@
 // ids and back. The first error found is kept and answered before anything is sent, as the driver would.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 #include <deque>
 

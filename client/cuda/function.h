@@ -2,6 +2,8 @@
 // What launches, attributes and occupancy share about functions.
 #pragma once
 
+#include <cstdint>
+
 #include "client/cuda/bodies.h"
 #include "client/cuda/library.h"
 

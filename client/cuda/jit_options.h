@@ -4,6 +4,7 @@
 // library.cc and link.cc; a linker keeps its object while it lives.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

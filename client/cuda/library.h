@@ -5,6 +5,8 @@
 // client chose them.
 #pragma once
 
+#include <cstdint>
+
 #include "client/cuda/module.h"
 
 namespace tendril::client::cuda {

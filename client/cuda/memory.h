@@ -3,6 +3,8 @@
 // (copy.cc).
 #pragma once
 
+#include <cstdint>
+
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {

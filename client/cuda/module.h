@@ -5,6 +5,8 @@
 // thing at once each ask, and the worker treats the second asking as done.
 #pragma once
 
+#include <cstdint>
+
 #include "client/cuda/image.h"
 #include "client/cuda/jit_options.h"
 #include "client/cuda/state.h"

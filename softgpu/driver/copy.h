@@ -4,6 +4,7 @@
 // is in the way).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -4,6 +4,7 @@
 // structure of all graphs; instantiated works are immutable.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>

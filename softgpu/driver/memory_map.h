@@ -4,6 +4,7 @@
 // address means one thing). Thread-safe. Knows devices by index and contexts by handle only.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>

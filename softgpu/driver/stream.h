@@ -3,6 +3,7 @@
 // fields are guarded by `capture_lock()`.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>

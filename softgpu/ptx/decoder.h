@@ -4,6 +4,7 @@
 // over decoder.cc (operands, constants), decode_arith.cc, decode_memory.cc and decode_control.cc.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>

@@ -5,6 +5,7 @@
 // the text, because the text comes from the network.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>

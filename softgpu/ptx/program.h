@@ -4,6 +4,7 @@
 // threads share it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>

@@ -4,6 +4,7 @@
 // linker lives, so it must not move.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "api/jit_option.h"

@@ -2,6 +2,7 @@
 // What the handlers of modules, libraries and linkers share. Executor thread only.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "worker/cuda/module_store.h"

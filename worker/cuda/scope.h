@@ -3,6 +3,7 @@
 // driver is not called then.
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 #include "worker/cuda/executor.h"
