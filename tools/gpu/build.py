@@ -17,9 +17,17 @@ import time
 import catalog
 
 FLAGS = ["-O2", "-std=c++17", "-arch=sm_90", "-w", "-Xcompiler", "-w"]
-LIBRARIES = {
+PROGRAM_FLAGS = {
     "runtime_streams": ["-cudart", "shared"],
     "driver_program": ["-lcuda"],
+    "virtual_memory": ["-lcuda"],
+    "nested_launch": ["-rdc=true"],
+    "graph_nodes": ["-rdc=true"],
+    "jit_logs": ["-lcuda"],
+    "stream_memory": ["-lcuda"],
+    "tensor_map": ["-lcuda"],
+    "green_context": ["-lcuda"],
+    "sticky_errors": ["-lcuda"],
     "nvrtc_program": ["-lnvrtc", "-lcuda"],
     "cublas_gemm": ["-lcublas"],
     "cufft_program": ["-lcufft"],
@@ -74,7 +82,7 @@ def build_program(source, target, logs):
     name = source.stem
     log = logs / f"build-{name}.log"
     part = target.with_name(name + ".part")
-    if not nvcc([*FLAGS, "-o", str(part), str(source), *link_flags(LIBRARIES.get(name, []))], source.parent, log):
+    if not nvcc([*FLAGS, "-o", str(part), str(source), *link_flags(PROGRAM_FLAGS.get(name, []))], source.parent, log):
         return False
     strip(part)
     part.rename(target)
@@ -143,7 +151,7 @@ def add_headers(recipe_words, folder, built):
 def wanted(here, tree, built, groups, afresh):
     """(name, function) for everything that is missing."""
     jobs = []
-    if {"runtime", "libraries", "bench"} & set(groups):
+    if catalog.BUILT_GROUPS & set(groups):
         (built / "programs").mkdir(parents=True, exist_ok=True)
         for source in sorted((here / "programs").glob("*.cu")):
             target = built / "programs" / source.stem
@@ -184,7 +192,7 @@ def main():
     logs = built / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     here = pathlib.Path(__file__).resolve().parent
-    groups = ["runtime", "libraries", "samples"]
+    groups = [*catalog.BUILT_GROUPS, "samples"]
     build_missing(here, tree, built, groups, False, logs, lambda text: print(text, flush=True), workers)
 
 

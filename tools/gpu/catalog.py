@@ -10,7 +10,9 @@ import pathlib
 import re
 import subprocess
 
-GROUPS = ["conformance", "programs", "runtime", "libraries", "torch", "samples", "bench"]
+GROUPS = ["conformance", "programs", "runtime", "libraries", "errors", "torch", "triton", "cupy", "jax", "onnx",
+          "transformers", "nvml", "samples", "bench"]
+BUILT_GROUPS = {"runtime", "libraries", "errors"}  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.
 MATMUL_SUM = 'import torch; a=torch.randn(4096,4096,device="cuda"); print((a@a).sum())'
@@ -22,7 +24,7 @@ FRAMEWORK_ENV = {
     "TRITON_CACHE_DIR": "{side}/triton",
     "TORCHINDUCTOR_CACHE_DIR": "{side}/inductor",
     "CUPY_CACHE_DIR": "{side}/cupy",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    "TORCH_EXTENSIONS_DIR": "{side}/extensions",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
@@ -38,6 +40,7 @@ class Program:
     limit_s: float = 0  # 0: the run's own limit
     env: dict = dataclasses.field(default_factory=dict)
     folder: str = ""  # a folder to run in a copy of
+    alone: bool = False  # with the GPU for itself: it fills the memory
 
 
 def test_programs():
@@ -52,21 +55,41 @@ def test_programs():
 
 
 def own_programs(libraries_env):
-    runtime = ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program"]
-    libraries = ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"]
-    env = lambda name: libraries_env if name not in ("runtime_vector_add", "runtime_streams", "driver_program") else {}
-    return ([Program("runtime", name, [f"{{built}}/programs/{name}"], env=env(name)) for name in runtime] +
-            [Program("libraries", name, [f"{{built}}/programs/{name}"], env=env(name)) for name in libraries])
+    """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries are found by path."""
+    groups = {
+        "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program"],
+        "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
+    }
+    env = lambda group, name: libraries_env if group == "libraries" or name == "nvrtc_program" else {}
+    return [Program(group, name, [f"{{built}}/programs/{name}"], env=env(group, name))
+            for group, names in groups.items() for name in names]
 
 
 def framework_programs():
     out = [Program("torch", "torch matmul sum", ["{python}", "-c", MATMUL_SUM], limit_s=90)]
-    script = lambda name, limit_s=90: out.append(
-        Program("torch", name, ["{python}", f"{{here}}/frameworks/{name}.py"], limit_s=limit_s, env=FRAMEWORK_ENV))
-    for name in ("torch_bf16", "torch_conv", "torch_train", "torch_streams", "torch_graph", "torch_attention",
-                 "torch_loader", "torch_resnet", "gpt2_generate", "triton_vector_add", "cupy_basic", "jax_basic"):
-        script(name)
-    script("torch_compile", 150)
+
+    def script(group, name, *args, limit_s=90, env=None, alone=False):
+        out.append(Program(group, " ".join([name, *args]), ["{python}", f"{{here}}/frameworks/{name}.py", *args],
+                           limit_s=limit_s, env=FRAMEWORK_ENV | (env or {}), alone=alone))
+
+    for name in ("torch_matmul", "torch_conv", "torch_train", "torch_streams", "torch_graph", "torch_attention",
+                 "torch_loader", "torch_resnet", "torch_models", "torch_numeric", "torch_processes", "torch_profiler"):
+        script("torch", name)
+    script("torch", "torch_compile", limit_s=150)
+    script("torch", "torch_compile", "autotune", limit_s=180)
+    script("torch", "torch_extension", limit_s=180)
+    script("torch", "torch_memory", alone=True)
+    script("errors", "torch_errors", limit_s=180)
+    script("triton", "triton_kernels", limit_s=120)
+    script("cupy", "cupy_checks", limit_s=120)
+    script("jax", "jax_stages", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+    script("jax", "jax_stages", "preallocate", limit_s=120, alone=True)
+    script("onnx", "onnx_models", limit_s=120)
+    script("transformers", "gpt2_generate")
+    script("transformers", "transformers_models", limit_s=150)
+    script("nvml", "nvml_users")
+    out.append(Program("nvml", "nvidia-smi -L", ["nvidia-smi", "-L"]))
+    out.append(Program("nvml", "nvidia-smi", ["nvidia-smi"], compare="pass", pattern="NVIDIA-SMI"))
     return out
 
 

@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a remote run beside the native one, and says in a word what each came to. Called by gpu_run.py."""
+"""Judges a remote run beside the native one, and says in a word what each came to. Called by gpu_run.py.
+
+A remote line counts as equal when it is native's line. Where native ran twice and did not repeat a line, its numbers give a spread,
+and the remote line must be the same but for numbers that lie in it, widened by itself on both ends (two runs show little of it).
+"""
 import re
 
 from catalog import without_times
+
+SKIP_STATUS = 77  # what a program exits with when this machine lacks what it needs; check.h and frameworks/checks.py
+NUMBER = re.compile(r"(?<![\w#.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.])")
+CHECKSUM = re.compile(r"#[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")
 
 
 def word(program, outcome):
@@ -11,12 +19,24 @@ def word(program, outcome):
         return "-"
     if outcome.timed_out:
         return "hang"
+    if skipped(outcome):
+        return "skip"
     if program.compare == "pass" and outcome.status == 0:
         return "ok" if re.search(program.pattern, outcome.stdout + outcome.stderr) else "no pass"
     if program.compare == "transcript":
-        passed, skipped, failed = counts(outcome)
+        passed, _, failed = counts(outcome)
         return f"{passed}/{passed + failed}" if outcome.status in (0, 1) else f"exit {outcome.status}"
     return "ok" if outcome.status == 0 else f"exit {outcome.status}"
+
+
+def skipped(outcome):
+    return outcome is not None and not outcome.timed_out and outcome.status == SKIP_STATUS
+
+
+def unsound_checks(outcome):
+    """Checks inside a program that showed nothing: (raised where nothing should be, left out)."""
+    lines = outcome.stdout.splitlines() if outcome else []
+    return sum(" RAISED " in line for line in lines), sum(" SKIPPED " in line for line in lines)
 
 
 def good(program, outcome):
@@ -32,15 +52,48 @@ def counts(outcome):
             len(re.findall(r"^\[  FAILED  \].*ms\)", text, re.M)))
 
 
-def equal(program, native, remote, transcripts=None):
-    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance."""
+def equal(program, native, remote, transcripts=None, again=None):
+    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance; `again`: a second
+    native run, where there was one."""
     if native is None or remote is None or native.timed_out or remote.timed_out:
         return False
+    if skipped(native):
+        return skipped(remote)
     if program.compare == "transcript":
         return native.status == remote.status and bool(transcripts) and transcripts[0] == transcripts[1]
     if program.compare == "pass":
         return good(program, native) and good(program, remote)
-    return native.status == 0 and remote.status == 0 and without_times(native.stdout) == without_times(remote.stdout)
+    return native.status == 0 and remote.status == 0 and spread(native, remote, again) is not None
+
+
+def spread(native, remote, again=None):
+    """0 when the remote output is native's; else how far apart native's own runs are, relative; None when it lies outside."""
+    theirs, ours = without_times(native.stdout), without_times(remote.stdout)
+    if theirs == ours:
+        return 0.0
+    once_more = without_times(again.stdout) if again and again.status == 0 else []
+    if not len(theirs) == len(ours) == len(once_more):
+        return None
+    widths = [line_spread(a, b, remote_line) for a, b, remote_line in zip(theirs, once_more, ours)]
+    return None if None in widths else max(widths)
+
+
+def line_spread(first, second, remote):
+    """One line: native twice and the remote one."""
+    if remote == first:
+        return 0.0
+    bare = lambda line: NUMBER.sub("0", CHECKSUM.sub("#", line))
+    values = lambda line: [float(match) for match in NUMBER.findall(CHECKSUM.sub("#", line))]
+    if first == second or len({bare(line) for line in (first, second, remote)}) != 1:
+        return None
+    widest = None
+    for a, b, value in zip(values(first), values(second), values(remote)):
+        width = abs(a - b)
+        if not min(a, b) - width <= value <= max(a, b) + width:
+            return None
+        if width:
+            widest = max(widest or 0.0, width / max(abs(a), abs(b)))
+    return widest
 
 
 def first_difference(program, native, remote, transcripts=None):

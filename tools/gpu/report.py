@@ -3,7 +3,7 @@
 import json
 import tarfile
 
-from compare import counts, equal, first_difference, good, word
+from compare import counts, equal, first_difference, good, skipped, spread, unsound_checks, word
 
 SIDES = ("native", "tcp", "shm")
 
@@ -20,17 +20,30 @@ def verdict(results, sides):
     program, native = results["program"], results["native"]
     if native is None:
         return "not run"
-    if program.compare != "transcript" and not good(program, native):
+    if program.compare != "transcript" and not good(program, native) and not skipped(native):
         return "native fails"
     wrong = [side for side in sides[1:] if not is_equal(results, side)]
     if wrong:
         return "NO: " + ",".join(wrong)
+    if skipped(native):
+        return "skipped"
     again = any(results[side].attempts > 1 for side in sides if results[side])
-    return "yes (2nd)" if again else "yes"
+    return ("yes (2nd)" if again else "yes") + remarks(results, sides)
+
+
+def remarks(results, sides):
+    """What a `yes` must not hide: native's own spread, and checks that show nothing because they do not work natively."""
+    raised, left_out = unsound_checks(results["native"])
+    widest = 0.0
+    if results["program"].compare == "stdout":
+        widest = max((spread(results["native"], results[side], results.get("again")) or 0.0) for side in sides[1:])
+    return ((f", spread {widest:.1g}" if widest else "") + (f", {raised} raise natively" if raised else "") +
+            (f", {left_out} left out" if left_out else ""))
 
 
 def is_equal(results, side):
-    return equal(results["program"], results["native"], results[side], results.get("transcripts", {}).get(side))
+    return equal(results["program"], results["native"], results[side], results.get("transcripts", {}).get(side),
+                 results.get("again"))
 
 
 def row(results, sides):
@@ -70,7 +83,7 @@ def summary(all_results, sides):
     for group in dict.fromkeys(r["program"].group for r in all_results):
         mine = [verdict(r, sides) for r in all_results if r["program"].group == group]
         yes, bad = sum(v.startswith("yes") for v in mine), sum(v == "native fails" for v in mine)
-        idle = sum(v == "not run" for v in mine)
+        idle = sum(v in ("not run", "skipped") for v in mine)
         own = sum(verdict(r, sides).startswith("yes") and bool(r["program"].pattern) for r in all_results
                   if r["program"].group == group)
         out.append(f"{group}: {yes} of {len(mine)} equal to native" +
@@ -85,9 +98,10 @@ def differences(all_results, sides, most=40):
     for results in all_results:
         if results["native"] is None:
             continue
-        if verdict(results, sides) == "native fails":
+        if verdict(results, sides) in ("native fails", "skipped"):
             what = first_difference(results["program"], None, results["native"])
             found.setdefault(what, []).append(f"{results['label']} [native]")
+            continue
         for side in sides[1:]:
             if not is_equal(results, side):
                 what = first_difference(results["program"], results["native"], results[side],
@@ -108,8 +122,8 @@ def as_json(run, all_results, sides):
         programs.append({
             "group": program.group, "name": results["label"], "command": program.argv, "compare": program.compare,
             "equal": verdict(results, sides),
-            **{side: (results[side].facts() | {"word": word(program, results[side])}) if results[side] else None
-               for side in sides}})
+            **{side: (results[side].facts() | {"word": word(program, results[side])}) if results.get(side) else None
+               for side in (*sides, "again")}})
     return json.dumps({"run": run, "programs": programs}, indent=1)
 
 

@@ -1,22 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: fused attention in bf16 (flash and memory-efficient), layer norm, softmax, embedding."""
-import zlib
+"""PyTorch: scaled_dot_product_attention with each back end forced, forth and back; what refuses a shape must refuse it."""
+import checks
+from checks import DEVICE, check, check_each
 
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+torch = checks.need("torch")
+F = torch.nn.functional
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 torch.manual_seed(6)
+BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH,
+            "cudnn": SDPBackend.CUDNN_ATTENTION}
+HALVES = (torch.float16, torch.bfloat16)
 
 
-def crc(tensor):
-    return f"{zlib.crc32(tensor.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes()):08x}"
+def heads(*shape, kind):
+    return [torch.randn(*shape, device=DEVICE).to(kind).requires_grad_() for _ in range(3)]
 
 
-q, k, v = (torch.randn(4, 16, 1024, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
+def attend(backend, kind, shape=(2, 8, 512, 64), **options):
+    q, k, v = heads(*shape, kind=kind)
     with sdpa_kernel(backend):
-        print(backend.name, crc(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)))
-table = torch.nn.Embedding(5000, 256, device="cuda")
-x = table(torch.randint(0, 5000, (8, 128), device="cuda"))
-x = torch.nn.functional.layer_norm(x, (256,))
-print("softmax", crc(torch.softmax(x, -1)), repr(x.double().square().sum().item()))
+        return F.scaled_dot_product_attention(q, k, v, **options), (q, k, v)
+
+
+@check_each(**BACKENDS)
+def causal(backend):
+    return [attend(backend, kind, is_causal=True)[0] for kind in HALVES]
+
+
+@check_each(**BACKENDS)
+def whole(backend):
+    return [attend(backend, kind, shape=(2, 4, 300, 128))[0] for kind in HALVES]
+
+
+@check_each(**BACKENDS)
+def gradients(backend):
+    """The gradient of q adds in an order that may change from run to run: sums too, for the spread."""
+    out, inputs = attend(backend, torch.bfloat16, is_causal=True)
+    out.float().square().mean().backward()
+    return [x.grad for x in inputs]
+
+
+@check_each(**BACKENDS)
+def fp32(backend):
+    """Flash and cuDNN have no fp32: they refuse."""
+    try:
+        return attend(backend, torch.float32)[0]
+    except RuntimeError as error:
+        return "refused", checks.error_line(error)
+
+
+@check_each(efficient=SDPBackend.EFFICIENT_ATTENTION, math=SDPBackend.MATH)
+def with_mask(backend):
+    mask = torch.rand(1, 1, 256, 256, device=DEVICE) > 0.3
+    return attend(backend, torch.bfloat16, shape=(2, 4, 256, 64), attn_mask=mask)[0]
+
+
+@check
+def chosen_by_pytorch():
+    q, k, v = heads(4, 16, 1024, 64, kind=torch.bfloat16)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+@check
+def around_attention():
+    table = torch.nn.Embedding(5000, 256, device=DEVICE)
+    x = F.layer_norm(table(torch.randint(0, 5000, (8, 128), device=DEVICE)), (256,))
+    return x, torch.softmax(x, -1), F.rms_norm(x, (256,)), torch.logsumexp(x, -1), F.gelu(x), F.silu(x)
+
+
+checks.run()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the judgement (compare.py, report.py): what counts as equal, as within native's spread, as not run. No GPU needed."""
+import unittest
+
+import catalog
+import compare
+import report
+import sides
+
+PROGRAM = catalog.Program("torch", "x", ["x"])
+FIRST = "a #11111111 1.5\nloss 2.0000 b 3\ntime 3\n"
+AGAIN = "a #11111111 1.5\nloss 2.0001 b 3\n"
+
+
+def ran(out, status=0):
+    return sides.Outcome(status, 1.0, False, out, "")
+
+
+def judged(native, remote, again=None):
+    results = {"program": PROGRAM, "label": "x", "lines": {}, "native": native, "tcp": remote, "shm": remote, "again": again}
+    return report.verdict(results, report.SIDES)
+
+
+class Spread(unittest.TestCase):
+    def within(self, remote, first=FIRST, again=AGAIN):
+        return compare.spread(ran(first), ran(remote), ran(again))
+
+    def test_lines_of_time_do_not_count(self):
+        self.assertEqual(0, compare.spread(ran("a\ntime 1\n"), ran("a\ntime 2\n")))
+
+    def test_nothing_may_differ_while_native_ran_once(self):
+        self.assertIsNone(compare.spread(ran(FIRST), ran(AGAIN)))
+
+    def test_a_number_within_the_spread(self):
+        self.assertAlmostEqual(5e-5, self.within("a #11111111 1.5\nloss 2.0002 b 3\n"), places=6)
+
+    def test_a_number_outside_it(self):
+        self.assertIsNone(self.within("a #11111111 1.5\nloss 2.01 b 3\n"))
+
+    def test_a_number_that_native_repeats(self):
+        self.assertIsNone(self.within("a #11111111 1.5\nloss 2.0001 b 4\n"))
+
+    def test_a_line_that_native_repeats(self):
+        self.assertIsNone(self.within("a #22222222 1.5\nloss 2.0000 b 3\n"))
+
+    def test_a_checksum_goes_with_the_number_beside_it(self):
+        self.assertIsNotNone(self.within("v #aaaaaaaa 5.00000011", "v #1234abcd 5.0", "v #bbbbbbbb 5.0000001"))
+
+    def test_a_checksum_without_a_number_shows_no_spread(self):
+        self.assertIsNone(self.within("v #aaaaaaaa", "v #1234abcd", "v #bbbbbbbb"))
+
+    def test_other_words_or_fewer_lines(self):
+        self.assertIsNone(self.within("a #11111111 1.5\ngain 2.0001 b 3\n"))
+        self.assertIsNone(self.within("a #11111111 1.5\n"))
+
+
+class Verdict(unittest.TestCase):
+    def test_words(self):
+        for expected, native, remote in (
+                ("yes", ran("a"), ran("a")), ("NO: tcp,shm", ran("a"), ran("b")), ("NO: tcp,shm", ran("a"), ran("a", 1)),
+                ("native fails", ran("a", 1), ran("a", 1)), ("not run", None, None),
+                ("skipped", ran("skip: no x", 77), ran("skip: no x", 77)), ("NO: tcp,shm", ran("skip", 77), ran("a")),
+                ("NO: tcp,shm", ran("a"), ran("skip", 77))):
+            self.assertEqual(expected, judged(native, remote))
+
+    def test_a_yes_hides_nothing(self):
+        text = "one RAISED E: x\ntwo SKIPPED y\nthree 1\n"
+        self.assertEqual("yes, 1 raise natively, 1 left out", judged(ran(text), ran(text)))
+        self.assertIn("spread", judged(ran(FIRST), ran(AGAIN), ran(AGAIN)))
+
+
+if __name__ == "__main__":
+    unittest.main()
