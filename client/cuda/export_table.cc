@@ -102,8 +102,22 @@ uint32_t no_checks() {
 }
 
 #if TENDRIL_RUNTIME_SELF_TEST
+// The answer is for genuine drivers (docs/runtime-self-test.md); a server that executes PTX itself has none.
+bool in_front_of_a_software_gpu() {
+  for (const Session* session : process()->sessions) {
+    if (session->keep_ptx) return true;
+  }
+  return false;
+}
+
 CUresult self_test(uint32_t version, uint64_t unix_seconds, uint64_t answer[2]) {
   if (process() == nullptr || answer == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (in_front_of_a_software_gpu()) {
+    log_once(LogLevel::kError,
+             "the CUDA runtime does not start on a software GPU: its self-test is answered in front of a genuine driver "
+             "only; use programs of the driver API there, or a server with a GPU");
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   SelfTestQuestion question;
   int driver_version = 0;
   cuDriverGetVersion(&driver_version);

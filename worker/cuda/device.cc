@@ -209,13 +209,6 @@ CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m, wir
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_get_limit_request& m, wire::cuda::context_get_limit_reply& r) {
-  size_t value = 0;
-  const CUresult result = w.driver().cuCtxGetLimit(&value, static_cast<CUlimit>(m.limit));
-  r.value = value;
-  return result;
-}
-
 CUresult handle(Executor& w, const wire::cuda::context_set_cache_config_request& m) {
   return w.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(m.config));
 }

@@ -156,18 +156,6 @@ CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda:
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::memory_pointer_attribute_request& m,
-                wire::cuda::memory_pointer_attribute_reply& r) {
-  uint64_t value = 0;
-  // Only attributes of at most eight bytes are asked for this way; the buffer holds any of them.
-  uint64_t room[8] = {};
-  const CUresult result =
-      w.driver().cuPointerGetAttribute(room, static_cast<CUpointer_attribute>(m.attribute), m.address);
-  std::memcpy(&value, room, sizeof value);
-  r.value = value;
-  return result;
-}
-
 CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
