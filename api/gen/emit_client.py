@@ -110,13 +110,12 @@ def entry(spec, name, signature):
     body = spec.body_of(name)
     call = spec.calls[body]
     index = f"kEntry_{name}"
-    lines = [f"TENDRIL_ENTRY {signature.result} {name}({signature.arguments}) {{"]
+    lines = [f"TENDRIL_ENTRY {signature.result} {name}({signature.arguments}) {{", "  TENDRIL_MOVABLE_PROLOGUE;"]
     if call.kind == "refuse":
         lines.append(f'  return tendril::client::cuda::refused({index}, "{call.reason}");')
     else:
         if strip_per_thread(name) != name:
             lines.append("  tendril::client::cuda::PerThreadDefault tendril_per_thread;")
-        lines.append(f"  tendril::client::cuda::Count tendril_count({index});")
         names = signature.names
         mine = [p.ctype for p in signature.params]
         theirs = [p.ctype for p in call.signature.params]
@@ -124,7 +123,11 @@ def entry(spec, name, signature):
             names = ", ".join(
                 f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name for p, t in zip(signature.params, theirs)
             )
-        lines.append(f"  return tendril_count.done(tendril::client::cuda::{body}({names}));")
+        watched = f"{index}, {names}" if names else index
+        lines.append(
+            f"  if (tendril::client::cuda::observing()) return tendril::client::cuda::observed::{body}({watched});"
+        )
+        lines.append(f"  return tendril::client::cuda::{body}({names});")
     lines.append("}")
     return "\n".join(lines) + "\n"
 

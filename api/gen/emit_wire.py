@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_messages.gen.h: one struct per op and reply, op numbers, and the digest both ends compare. cuda_print.gen.h: printers."""
+"""cuda_messages.gen.h: one struct per op and reply, op numbers, and the digest both ends compare."""
 
 HEAD = """// Generated from api/cuda/*.spec by api/gen; do not edit.
 #pragma once

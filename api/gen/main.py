@@ -11,6 +11,7 @@ import emit_abi  # noqa: E402
 import emit_client  # noqa: E402
 import emit_coverage  # noqa: E402
 import emit_nvml  # noqa: E402
+import emit_print  # noqa: E402
 import emit_resolve  # noqa: E402
 import emit_wire  # noqa: E402
 import emit_worker  # noqa: E402
@@ -38,6 +39,7 @@ def outputs_of(room, update):
     spec = spec_reader.Spec(room, signatures)
     emit_client.arguments_match(spec)
     graphics = (room / "graphics_names.txt").read_text().split()
+    types = (room / "types.txt").read_text()
     digest = registry.assign(room.parent / "registry", spec.ops, record_digests(room), update)
     nvml = emit_nvml.Room(room.parent / "nvml")
     return spec, {
@@ -52,6 +54,11 @@ def outputs_of(room, update):
         "api/cuda_forward.gen.cc": lambda: emit_client.forward(spec),
         "api/cuda_handlers.gen.h": lambda: emit_worker.declarations(spec),
         "api/cuda_dispatch.gen.cc": lambda: emit_worker.dispatch(spec),
+        "api/cuda_print.gen.h": lambda: emit_print.value_header(types),
+        "api/cuda_print.gen.cc": lambda: emit_print.values(types),
+        "api/cuda_observe.gen.h": lambda: emit_print.observe_header(spec),
+        "api/cuda_observe.gen.cc": lambda: emit_print.observe(spec),
+        "api/cuda_call_text.gen.cc": lambda: emit_print.call_text(spec),
         "api/coverage.gen.h": lambda: emit_coverage.emit(spec),
         "api/resolve.gen.inc": lambda: emit_resolve.emit(room),
     }

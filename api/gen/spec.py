@@ -54,7 +54,9 @@ class Field:
 @dataclasses.dataclass
 class Argument:
     param: Param
-    direction: str  # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream
+    # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream; only for printing (`local` lines): text (a
+    # buffer that the call fills with a string), address (nothing is said about what it points to)
+    direction: str
     count: str = ""  # expression over other arguments, for arrays
 
 
@@ -142,6 +144,8 @@ class Spec:
         if kind in ("call", "enqueue"):
             call.arguments = [self.argument(p, stated.pop(p.name, None)) for p in signature.params]
             self.ops[signature.name] = self.derive_op(call)
+        elif kind == "local":
+            call.arguments = [self.printed_argument(p, stated.pop(p.name, None)) for p in signature.params]
         if stated:
             raise SpecError(f"{signature.name} has no argument {', '.join(stated)}")
         self.calls[signature.name] = call
@@ -164,6 +168,13 @@ class Spec:
         if param.ctype == "const char *":
             return Argument(param, "string")
         raise SpecError(f"state a direction for {param.ctype}{param.name}")
+
+    @classmethod
+    def printed_argument(cls, param, stated):
+        """An argument of a `local` line: directions say what may be printed; a pointer without one is printed as a number."""
+        if stated is None and "*" in param.ctype and param.ctype != "const char *":
+            return Argument(param, "address")
+        return cls.argument(param, stated)
 
     @staticmethod
     def scalar(ctype):

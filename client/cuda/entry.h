@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every exported entry point does around its body: count, mark per-thread default streams, refuse loudly. Included only by the
-// generated entry file. Entries keep an ordinary prologue (see CMakeLists.txt) because other libraries patch them in memory.
+// What every exported entry point does around its body: mark per-thread default streams, count and trace, refuse loudly. Included by
+// the generated entries and what observes them. Other libraries patch entries in memory: see TENDRIL_MOVABLE_PROLOGUE.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,20 @@
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_bodies.gen.h"
 #include "api/cuda_entries.gen.h"
+#include "api/cuda_observe.gen.h"
 #include "client/cuda/state.h"
 #include "client/cuda/stats.h"
 
 #define TENDRIL_ENTRY __attribute__((visibility("default"), used))
+
+// The beginning of every entry. UCX, among others, writes a jump over the first 12 bytes of some and runs what was there elsewhere; it
+// can move pushes and the frame pointer's set-up, and nothing that depends on its place. Wanting these registers makes the compiler push
+// them first.
+#if defined(__x86_64__)
+#define TENDRIL_MOVABLE_PROLOGUE asm volatile("" ::: "rbx", "r12", "r13", "r14", "r15")
+#else
+#define TENDRIL_MOVABLE_PROLOGUE
+#endif
 
 namespace tendril::client::cuda {
 

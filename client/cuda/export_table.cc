@@ -12,7 +12,7 @@
 #include "client/cuda/bodies.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/self_test_answer.h"
-#include "client/cuda/stats.h"
+#include "client/cuda/trace.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -33,7 +33,7 @@ const void* g_tools_module[kToolsModuleWords];
 const void* g_layout[kLayoutWords];
 
 CUresult unknown_slot() {
-  stats_trace("private: unknown slot", CUDA_ERROR_NOT_SUPPORTED);
+  trace_private("unknown slot", CUDA_ERROR_NOT_SUPPORTED);
   log_once(
       LogLevel::kWarning,
       "a library used a private function of the driver that Tendril does not know; it gets CUDA_ERROR_NOT_SUPPORTED");
@@ -79,14 +79,14 @@ void small_buffer(void** buffer, size_t* size) {
   *size = 14;
 }
 void notice() {
-  stats_trace("private: notice", 0);
+  trace_private("notice", 0);
 }
 
 CUresult tools_current_context(CUcontext* context) {
   Context* c = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *context = c != nullptr ? handle_cast<CUcontext>(c) : nullptr;
-  stats_trace("private: current context", 0);
+  trace_private("current context", 0);
   return CUDA_SUCCESS;
 }
 
@@ -114,8 +114,8 @@ CUresult self_test(uint32_t version, uint64_t unix_seconds, uint64_t answer[2]) 
   if (process() == nullptr || answer == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (in_front_of_a_software_gpu()) {
     log_once(LogLevel::kError,
-             "the CUDA runtime does not start on a software GPU: its self-test is answered in front of a genuine driver "
-             "only; use programs of the driver API there, or a server with a GPU");
+             "the CUDA runtime does not start on a software GPU: its self-test is answered in front of a genuine "
+             "driver only; use programs of the driver API there, or a server with a GPU");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   SelfTestQuestion question;
@@ -140,19 +140,19 @@ CUresult tools_context_id(CUcontext context, uint64_t* id) {
   unsigned long long value = 0;
   const CUresult result = cuCtxGetId(context, &value);
   if (id != nullptr) *id = value;
-  stats_trace("private: context id", result);
+  trace_private("context id", result);
   return result;
 }
 CUresult tools_stream_object(CUcontext, CUstream stream, void** object) {
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  stats_trace("private: stream object", 0);
+  trace_private("stream object", 0);
   *object = stream;  // only ever handed back to tools_stream_property
   return CUDA_SUCCESS;
 }
 CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *value = 0;
-  stats_trace("private: stream property", 0);
+  trace_private("stream property", 0);
   return CUDA_SUCCESS;
 }
 
@@ -172,7 +172,7 @@ CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
   if (*group == nullptr || *place == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(*group, r.group.data, count);
   memcpy(*place, r.place.data, count);
-  stats_trace("private: multiprocessor layout", 0);
+  trace_private("multiprocessor layout", 0);
   return CUDA_SUCCESS;
 }
 CUresult multiprocessor_layout_done(uint8_t* group, uint8_t* place) {
@@ -185,7 +185,7 @@ using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 
 // Calls the visitor for every function of a module; answers how many there are.
 int tools_module_functions(CUcontext, CUmodule module, FunctionVisitor visit, void* user) {
-  stats_trace("private: functions of a module", 0);
+  trace_private("functions of a module", 0);
   unsigned count = 0;
   if (cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS || count == 0) return 0;
   std::vector<CUfunction> functions(count);
@@ -273,7 +273,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   char name[64] = "table ";
   for (int i = 0; i < 16; ++i)
     snprintf(name + 6 + 2 * i, 3, "%02x", static_cast<unsigned char>(pExportTableId->bytes[i]));
-  stats_trace(name, *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
+  trace_private(name, *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND);
   return *ppExportTable != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

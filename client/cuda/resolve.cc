@@ -9,6 +9,7 @@
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/entry.h"
+#include "client/cuda/trace.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -40,10 +41,12 @@ int reported_version() {
 }  // namespace
 
 CUresult refused(uint16_t entry, const char* reason) {
+  const char* name = entry < kEntryCount ? kEntries[entry].name : "a graphics call";
+  if (trace_on()) Trace(name, CUDA_ERROR_NOT_SUPPORTED);
   if (g_refused[entry].fetch_add(1) == 0) {
     log(LogLevel::kError,
         "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` lists every call)",
-        entry < kEntryCount ? kEntries[entry].name : "a graphics call", reason);
+        name, reason);
     // structure: allow abort: tests ask for it, programs never
     if (getenv("TENDRIL_FATAL_UNSUPPORTED") != nullptr) abort();
   }

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/cuda/entry.h"
+#include "client/cuda/trace.h"
 
 namespace tendril::client::cuda {
 
-std::atomic<bool> g_stats_on{false};
+std::atomic<bool> g_observing{false};
 
 namespace {
 
@@ -20,7 +20,6 @@ struct Line {
   std::atomic<uint64_t> calls, nanoseconds;
 };
 Line g_lines[kEntryCount];
-std::atomic<bool> g_trace{false};
 char g_path[512];
 
 void print_lines(FILE* to) {
@@ -45,22 +44,14 @@ uint64_t stats_now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-void stats_trace(const char* what, int result) {
-  if (!g_trace.load(std::memory_order_relaxed)) return;
-  char line[256];
-  const int bytes = snprintf(line, sizeof line, "tendril trace: %s -> %d\n", what, result);
-  if (bytes > 0 && write(STDERR_FILENO, line, static_cast<size_t>(bytes)) < 0) return;
-}
-
-void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
+void stats_count(uint16_t entry, uint64_t begun_ns) {
   if (entry >= kEntryCount) return;
-  stats_trace(kEntries[entry].name, result);
   g_lines[entry].calls.fetch_add(1, std::memory_order_relaxed);
   g_lines[entry].nanoseconds.fetch_add(stats_now_ns() - begun_ns, std::memory_order_relaxed);
 }
 
 void stats_report() {
-  if (!g_stats_on.load() || g_path[0] == 0) return;
+  if (g_path[0] == 0) return;
   FILE* to = strcmp(g_path, "1") == 0 ? stderr : fopen(g_path, "ae");
   if (to == nullptr) to = stderr;
   print_lines(to);
@@ -82,15 +73,11 @@ void stats_report() {
 }
 
 void stats_start() {
-  const char* trace = getenv("TENDRIL_TRACE");
-  if (trace != nullptr && *trace != 0 && strcmp(trace, "0") != 0) {
-    g_trace.store(true);
-    g_stats_on.store(true);
-  }
+  if (trace_start()) g_observing.store(true);
   const char* where = getenv("TENDRIL_STATS");
   if (where == nullptr || *where == 0 || strcmp(where, "0") == 0) return;
   snprintf(g_path, sizeof g_path, "%s", where);
-  g_stats_on.store(true);
+  g_observing.store(true);
   static bool registered = false;
   if (!registered) registered = atexit(stats_report) == 0;
 }

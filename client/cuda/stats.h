@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-call counters and the call trace of the client library. With TENDRIL_STATS each entry counts its calls and the time spent in
-// it, and a table goes to stderr at exit (or to the file that TENDRIL_STATS names). With TENDRIL_TRACE each call is a line on stderr.
-// Both off costs one load and one branch a call.
+// Per-call counters of the client library. With TENDRIL_STATS each entry counts its calls and the time spent in it, and a table goes to
+// stderr at exit (or to the file that TENDRIL_STATS names). The trace is in trace.h. Both off costs one load and one branch a call, then
+// the entry goes on to its body; the generated `observed` functions (api/gen/emit_print.py) are for when one of them is on.
 #pragma once
 
 #include <time.h>
@@ -11,31 +11,16 @@
 
 namespace tendril::client::cuda {
 
-extern std::atomic<bool> g_stats_on;
+extern std::atomic<bool> g_observing;
+
+// Statistics or trace are on.
+inline bool observing() { return __builtin_expect(g_observing.load(std::memory_order_relaxed), 0); }
 
 uint64_t stats_now_ns();
-void stats_count(uint16_t entry, uint64_t begun_ns, int result);
-// One line of the trace: calls that are no exported entry name themselves.
-void stats_trace(const char* what, int result);
-// Reads TENDRIL_STATS; called once from cuInit.
+void stats_count(uint16_t entry, uint64_t begun_ns);
+// Reads TENDRIL_STATS and TENDRIL_TRACE; called once from cuInit.
 void stats_start();
 // Prints; called by the exit handler and from tests.
 void stats_report();
-
-class Count {
- public:
-  explicit Count(uint16_t entry) : entry_(entry) {
-    if (__builtin_expect(g_stats_on.load(std::memory_order_relaxed), 0)) begun_ns_ = stats_now_ns();
-  }
-  template <typename T>
-  T done(T result) {
-    if (__builtin_expect(begun_ns_ != 0, 0)) stats_count(entry_, begun_ns_, static_cast<int>(result));
-    return result;
-  }
-
- private:
-  uint16_t entry_;
-  uint64_t begun_ns_ = 0;
-};
 
 }  // namespace tendril::client::cuda

@@ -77,3 +77,22 @@ def initialisers(symbols):
     """nm: no object of ours has a global with a constructor."""
     names = re.findall(r" t (_GLOBAL__sub_I_\S+|__cxx_global_var_init\S*)$", symbols, re.M)
     return [f"has a global with a constructor ({name})" for name in names if not RUNTIME_INITIALISERS.match(name)]
+
+
+# What other libraries can move out of the way of the jump that they write over an entry; the longest takes 12 bytes.
+MOVABLE = re.compile(r"^(push\s+%\w+|mov\s+%rsp,%rbp|sub\s+\$0x[0-9a-f]+,%rsp)$")
+PATCHED_BYTES = 12
+
+
+def movable_prologues(disassembly, names):
+    """objdump -d --no-show-raw-insn: the first 12 bytes of each named function consist of movable instructions."""
+    problems = []
+    for name, body in re.findall(r"^[0-9a-f]+ <(\w+)>:\n((?: +[0-9a-f]+:\t.*\n){1,16})", disassembly, re.M):
+        if name not in names:
+            continue
+        lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"^ +([0-9a-f]+):\t(.*)$", body, re.M)]
+        first = lines[0][0]
+        stuck = [text for at, text in lines if at - first < PATCHED_BYTES and not MOVABLE.match(text)]
+        if stuck:
+            problems.append(f"'{name}': '{stuck[0]}' in the first {PATCHED_BYTES} bytes, which patchers must move")
+    return problems

@@ -4,6 +4,7 @@ With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer 
 
 import os
 import pathlib
+import platform
 import re
 import unittest
 
@@ -63,6 +64,13 @@ class Tree(CheckCase):
     def test_nothing_runs_on_load(self):
         self.each(lambda library: rules.initialisers(rules.output("nm", str(library))))
 
+    @unittest.skipIf(SANITIZED, "a sanitizer's code comes first")
+    @unittest.skipIf(platform.machine() != "x86_64", "other libraries patch entries on x86-64")
+    def test_entries_may_be_patched(self):
+        listing = rules.output("objdump", "-d", "--no-show-raw-insn", str(self.libraries()[0]))
+        self.assertIn("<cuMemFree_v2>:", listing)
+        self.clean(rules.movable_prologues(listing, described()))
+
 
 def graphics():
     """Entry points of graphics interoperability: exported, as the driver does, but outside the described signatures."""
@@ -103,6 +111,14 @@ class Rules(CheckCase):
     def test_initialisers(self):
         self.clean(rules.initialisers("000000 t _GLOBAL__sub_I_eh_alloc.cc\n000000 t _GLOBAL__sub_I__ZN9\n"))
         self.finds(rules.initialisers("000000 t _GLOBAL__sub_I_state.cc\n"), ["state.cc"])
+
+    def test_movable_prologues(self):
+        head = "0000000000001000 <cuFoo>:\n    1000:\tpush   %rbp\n    1001:\tmov    %rsp,%rbp\n"
+        pushes = "".join(f"    {at:x}:\tpush   %r15\n" for at in range(0x1004, 0x100C, 2))
+        self.clean(rules.movable_prologues(head + pushes + "    100c:\tcall   2000 <x>\n", {"cuFoo"}))
+        listing = head + "    1004:\tmov    %rsi,%rdx\n"
+        self.finds(rules.movable_prologues(listing, {"cuFoo"}), ["cuFoo"])
+        self.clean(rules.movable_prologues(listing, {"cuBar"}))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 // The executor's loop, contexts and replies. See executor.h.
 #include "worker/cuda/executor.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 
+#include "base/text.h"
+#include "worker/cuda/call_text.h"
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
@@ -34,6 +38,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       service_(service),
       assignment_(assignment),
       charge_(assignment, accounting),
+      tracing_(base::env_u32("TENDRIL_WORKER_TRACE", 0) != 0),
       callbacks_(std::make_unique<Callbacks>(service, [this] { waiters_->deliver_from_callback(); })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()),
@@ -72,11 +77,24 @@ int Executor::run() {
                         .c_str());
       break;
     }
+    if (__builtin_expect(tracing_, 0)) trace(*call);
     waiters_->reclaim(SIZE_MAX);
     if (polling) waiters_->poll();
   }
   callbacks_->end();
   return 0;
+}
+
+// One line for the server's log. A wait is told when it begins.
+void Executor::trace(const session::Call& call) {
+  api::Text text;
+  text.raw("trace: ");
+  tell_call(text, call.opcode, call.body, call.bytes);
+  const char* name = api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result_));
+  text.end(answered_elsewhere_ ? " -> waits" : " -> ");
+  if (!answered_elsewhere_) text.end(name != nullptr ? name : std::to_string(result_).c_str());
+  text.end("\n");
+  if (write(output_->log_descriptor(), text.data(), text.bytes()) < 0) return;  // a full disk loses lines, nothing else
 }
 
 // Makes the call's context current. False: it named one that does not exist, and has been answered.
@@ -163,6 +181,7 @@ void Executor::send_reply(const session::Call& call, CUresult result, const uint
 }
 
 void Executor::finish(const session::Call& call, CUresult result) {
+  result_ = result;
   if (result == CUDA_SUCCESS) return;
   defer(result);
   if (call.reply_id != 0) send_reply(call, result, nullptr, 0);

@@ -93,6 +93,7 @@ class Executor {
   void finish(const session::Call& call, CUresult result);
   template <typename Answer>
   void answer(const session::Call& call, CUresult result, const Answer& r) {
+    result_ = result;
     if (answered_elsewhere_) {  // a wait took the call over and will reply itself
       answered_elsewhere_ = false;
       return;
@@ -121,6 +122,7 @@ class Executor {
 
  private:
   bool enter_context(const session::Call& call);
+  void trace(const session::Call& call);
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
 
@@ -134,6 +136,8 @@ class Executor {
   WorkerContext* current_ = nullptr;
   CUcontext driver_current_ = nullptr;
   const session::Call* call_ = nullptr;
+  CUresult result_ = CUDA_SUCCESS;  // of the call that was just run
+  const bool tracing_;              // TENDRIL_WORKER_TRACE
   bool answered_elsewhere_ = false;
   bool always_has_body_ = false;
   std::vector<uint8_t> reply_;

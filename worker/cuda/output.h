@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -17,6 +18,8 @@ class Output {
   // Redirects both outputs of the process. Harmless if it fails: text then goes where the process' output goes.
   Output();
   void send(session::Service* service);
+  // Where the worker's own messages go that the client need not see: the daemon's log.
+  int log_descriptor() const { return error_.original >= 0 ? error_.original : STDERR_FILENO; }
 
  private:
   struct Stream {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of the CUDA API as text for people: values by their types, enumerators by name, records field by field. Used by the client's
+// trace and by the worker's; the functions for each enum and record are generated from api/cuda/types.txt (api/gen/emit_print.py).
+// Prints what it is given and follows no pointer. Allocates nothing; what does not fit is cut off, the end of a line never is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "api/cuda_abi.gen.h"
+
+namespace tendril::api {
+
+inline constexpr size_t kPrintedElements = 8;      // of an array
+inline constexpr size_t kPrintedTextBytes = 120;   // of a string: mangled names tell enough by then
+inline constexpr size_t kPrintedLineBytes = 1500;  // of a call, without its result
+
+class Text {
+ public:
+  const char* data() const { return text_; }
+  size_t bytes() const { return used_; }
+
+  void raw(const char* text) { raw(text, std::strlen(text)); }
+  void raw(const char* text, size_t bytes);
+  void decimal(int64_t value);
+  void decimal(uint64_t value);
+  void hex(uint64_t value);
+  void real(double value);
+  // In quotes, other characters than plain ones escaped, at most kPrintedTextBytes of it.
+  void quoted(const char* text, size_t bytes);
+  // Bytes in hexadecimal, the first 16.
+  void dump(const void* data, size_t bytes);
+
+  // Lists of named or nameless values: open("f("), name("a"), decimal(1), item(), decimal(2), close(")").
+  void open(const char* bracket);
+  void item();
+  void name(const char* name);
+  void close(const char* bracket);
+  // An element count that was not printed in full.
+  void rest(uint64_t elements);
+  // The end of the line; always fits when it is shorter than 100 bytes.
+  void end(const char* tail);
+
+ private:
+  char text_[kPrintedLineBytes + 128];
+  size_t used_ = 0;
+  bool first_ = true, cut_ = false;
+};
+
+bool all_zero(const void* data, size_t bytes);
+// A structure or union inside a record that has no type of its own: only whether it says anything.
+void print_nested(Text& t, const char* name, const void* data, size_t bytes);
+
+#include "api/cuda_print.gen.h"
+
+// A number that is an enumerator's, by its name.
+template <typename T>
+void print_enum(Text& t, const T& value) {
+  static_assert(sizeof(T) == sizeof(uint32_t));
+  uint32_t number;  // a program may pass what is no enumerator: never loaded as the enum that it is not
+  std::memcpy(&number, &value, sizeof number);
+  const char* name = name_of(static_cast<const T*>(nullptr), number);
+  if (name != nullptr) {
+    t.raw(name);
+  } else {
+    t.decimal(static_cast<int64_t>(static_cast<int32_t>(number)));
+  }
+}
+
+template <typename T>
+void print(Text& t, const T& value);
+
+template <typename T>
+void print_array(Text& t, const T* values, uint64_t count) {
+  t.open("[");
+  const uint64_t shown = count < kPrintedElements ? count : kPrintedElements;
+  for (uint64_t i = 0; i < shown; ++i) {
+    t.item();
+    print(t, values[i]);
+  }
+  if (shown < count) t.rest(count - shown);
+  t.close("]");
+}
+
+// Handles and addresses in hexadecimal, as are all `unsigned long long`: device pointers and flags of the ABI have that type, sizes do
+// not.
+template <typename T>
+void print(Text& t, const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    print_enum(t, value);
+  } else if constexpr (std::is_pointer_v<T>) {
+    t.hex(reinterpret_cast<uint64_t>(value));
+  } else if constexpr (std::is_same_v<T, unsigned long long>) {
+    t.hex(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    t.real(static_cast<double>(value));
+  } else if constexpr (std::is_unsigned_v<T>) {
+    t.decimal(static_cast<uint64_t>(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    t.decimal(static_cast<int64_t>(value));
+  } else if constexpr (std::is_array_v<T> && sizeof(std::remove_extent_t<T>) == 1) {
+    t.dump(&value, sizeof value);
+  } else if constexpr (std::is_array_v<T>) {
+    print_array(t, value, std::extent_v<T>);
+  } else {
+    print_record(t, value);
+  }
+}
+
+// A field of a record; what is zero is left out.
+template <typename T>
+void print_field(Text& t, const char* name, const T& value) {
+  if (all_zero(&value, sizeof value)) return;
+  t.name(name);
+  print(t, value);
+}
+
+}  // namespace tendril::api
