@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/shared_event.h"
 #include "softgpu/driver/stream.h"
 #include "softgpu/driver/work.h"
 
@@ -15,19 +16,61 @@ EventTable& events() {
   return table;
 }
 
+namespace {
+
+// What an event waits for as it is now: a record of this process, or one of any.
+struct Pending {
+  TokenPtr token;
+  std::shared_ptr<SharedEvent> shared;
+  uint32_t number = 0;
+
+  bool done() const { return shared ? shared->complete(number) : !token || token->done(); }
+  void wait(const volatile bool* cancel) const {
+    if (shared) return shared->wait(number, cancel);
+    if (token) token->wait();
+  }
+};
+
+Pending pending_of(const EventPtr& event) {
+  std::lock_guard guard(event->lock);
+  Pending pending;
+  if (event->record) pending.token = event->record->token;
+  pending.shared = event->shared;
+  if (pending.shared) pending.number = pending.shared->latest();
+  return pending;
+}
+
+// A record begins: processes that share the event see it as pending until `token` is complete.
+void announce(const std::shared_ptr<SharedEvent>& shared, const TokenPtr& token) {
+  if (!shared) return;
+  const uint32_t number = shared->begin();
+  token->then([shared, number] { shared->finish(number); });
+}
+
+}  // namespace
+
+bool share_event(const EventPtr& event) {
+  std::lock_guard guard(event->lock);
+  if (event->shared) return true;
+  event->shared = SharedEvent::create();
+  if (!event->shared) return false;
+  if (event->record && event->record->token) announce(event->shared, event->record->token);
+  return true;
+}
+
 CUresult RecordWork::run(Context&) {
   std::lock_guard guard(event->lock);
   auto record = std::make_shared<Record>();
   record->token = std::make_shared<Token>();
   record->time_ns = now_ns();
+  announce(event->shared, record->token);
   record->token->complete();
   event->record = record;
   return CUDA_SUCCESS;
 }
 
-CUresult WaitWork::run(Context&) {
-  std::shared_ptr<Record> record = event->current();
-  if (record && record->token) record->token->wait();
+CUresult WaitWork::run(Context& context) {
+  pending_of(event).wait(context.cancel());
   return CUDA_SUCCESS;
 }
 
@@ -57,6 +100,7 @@ CUresult record_event(const EventPtr& event, const StreamPtr& stream, const Cont
   {
     std::lock_guard guard(event->lock);
     event->record = record;
+    announce(event->shared, record->token);
   }
   context->submit(stream, std::move(op), /*inline_ok=*/true);
   return CUDA_SUCCESS;
@@ -98,10 +142,15 @@ CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const Contex
       return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
   }
-  if (!record || !record->token || record->token->done()) return CUDA_SUCCESS;
+  const Pending pending = pending_of(event);
+  if (pending.done()) return CUDA_SUCCESS;
   Op op;
-  op.after.push_back(record->token);
-  op.run = [] {};
+  if (pending.shared) {
+    op.run = [pending, context] { pending.wait(context->cancel()); };
+  } else {
+    op.after.push_back(pending.token);
+    op.run = [] {};
+  }
   context->submit(stream, std::move(op));
   return CUDA_SUCCESS;
 }
@@ -162,9 +211,8 @@ SOFT(cuEventQuery)(CUevent hEvent) {
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context->error() != CUDA_SUCCESS) return context->error();
   std::shared_ptr<Record> record = event->current();
-  if (!record) return CUDA_SUCCESS;
-  if (record->capture) return CUDA_ERROR_CAPTURED_EVENT;
-  if (!record->token->done()) return CUDA_ERROR_NOT_READY;
+  if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (!pending_of(event).done()) return CUDA_ERROR_NOT_READY;
   return context->error();
 }
 
@@ -175,9 +223,8 @@ SOFT(cuEventSynchronize)(CUevent hEvent) {
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context->error() != CUDA_SUCCESS) return context->error();
   std::shared_ptr<Record> record = event->current();
-  if (!record) return CUDA_SUCCESS;
-  if (record->capture) return CUDA_ERROR_CAPTURED_EVENT;
-  record->token->wait();
+  if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  pending_of(event).wait(context->cancel());
   context->flush_print();
   return context->error();
 }

@@ -1,46 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory handles for other processes. A handle names the exporter's process and the file behind its
-// device memory, so it is good as long as that process lives and its user may look into it
-// (/proc/PID/fd).
+// Memory and events of other processes: handles and pointers of pools. See ipc.h.
+
+#include "softgpu/driver/ipc.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
+#include <tuple>
 
 #include "softgpu/driver/context.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory_map.h"
+#include "softgpu/driver/shared_event.h"
+#include "softgpu/driver/stream.h"
 
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x54454e4452494c47;  // tells our handles from arbitrary bytes
-
-struct MemoryToken {
-  uint64_t magic;
-  int32_t pid;
-  int32_t file;
-  uint64_t offset;
-  uint64_t bytes;
-  uint64_t id;
+// Memory that is open, by what its handle says; opening it again counts.
+struct Opened {
+  CUdeviceptr address = 0;
+  CUcontext context = nullptr;
+  unsigned count = 0;
 };
-static_assert(sizeof(MemoryToken) <= CU_IPC_HANDLE_SIZE);
+using OpenKey = std::tuple<int32_t, uint64_t, uint64_t, uint64_t>;
+std::mutex g_opened_lock;
+
+std::map<OpenKey, Opened>& opened() {
+  static auto& all = *new std::map<OpenKey, Opened>;
+  return all;
+}
+
+OpenKey key_of(const PeerToken& token) {
+  return {token.pid, token.nonce, token.object, token.id};
+}
+
+bool is_import(uint64_t address, CUmemoryPool pool) {
+  auto found = MemoryMap::instance().find(address);
+  return found && found->base == address && found->kind == MemoryKind::kImported &&
+         found->pool == pool;
+}
+
+template <typename Handle>
+void put(const PeerToken& token, Handle* handle) {
+  memset(handle, 0, sizeof *handle);
+  memcpy(handle, &token, sizeof token);
+}
 
 }  // namespace
+
+CUresult open_memory(const PeerToken& token, CUcontext context, CUmemoryPool pool,
+                     CUdeviceptr* address) {
+  if (token.bytes == 0 || token.bytes > kDeviceStride) return CUDA_ERROR_INVALID_VALUE;
+  if (device_at(token.device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  uint64_t offset = 0;
+  const int file = fetch_file(token, &offset);
+  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t lead = offset % 4096;
+  const uint64_t bytes = round_up(lead + token.bytes, kPageBytes);
+  const off_t end = lseek(file, 0, SEEK_END);
+  void* host = end < 0 || offset + token.bytes > static_cast<uint64_t>(end)
+                   ? MAP_FAILED
+                   : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                          static_cast<off_t>(offset - lead));
+  close(file);
+  if (host == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
+  MemoryMap::instance().arena(token.device);  // so that this device sees the import
+  Allocation like;
+  like.device = token.device;
+  like.context = context;
+  like.pool = pool;
+  *address = MemoryMap::instance().add_import(static_cast<uint8_t*>(host), lead, token.bytes, like);
+  if (*address != 0) return CUDA_SUCCESS;
+  munmap(host, bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void drop_import(CUdeviceptr address) {
+  auto gone = MemoryMap::instance().remove(address, {MemoryKind::kImported});
+  if (!gone) return;
+  std::unique_lock running(MemoryMap::instance().execution());
+  MemoryMap::instance().free(*gone);
+}
 
 SOFT(cuIpcGetMemHandle)(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
   auto found = MemoryMap::instance().find(dptr);
   if (!found || found->kind != MemoryKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
-  Arena& arena = MemoryMap::instance().arena(found->device);
-  MemoryToken token = {kMagic,       getpid(), arena.file(), found->base - arena.base(),
-                       found->bytes, found->id};
-  memset(pHandle, 0, sizeof *pHandle);
-  memcpy(pHandle, &token, sizeof token);
+  PeerToken token = {};
+  token.object = found->base;
+  token.id = found->id;
+  token.bytes = found->bytes;
+  token.device = found->device;
+  if (!make_token(PeerKind::kMemory, &token)) return CUDA_ERROR_OPERATING_SYSTEM;
+  put(token, pHandle);
   return CUDA_SUCCESS;
 }
 
@@ -48,38 +105,24 @@ SOFT(cuIpcOpenMemHandle_v2)(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned 
   if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
     return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
-  MemoryToken token;
-  memcpy(&token, &handle, sizeof token);
-  if (token.magic != kMagic || token.bytes == 0 || token.bytes > kDeviceStride ||
-      token.offset > kDeviceStride)
-    return CUDA_ERROR_INVALID_VALUE;
+  PeerToken token;
+  if (!read_token(&handle, PeerKind::kMemory, &token)) return CUDA_ERROR_INVALID_VALUE;
   if (token.pid == getpid())
     return CUDA_ERROR_INVALID_CONTEXT;  // a process cannot open its own handles
-  char path[64];
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", token.pid, token.file);
-  int file = open(path, O_RDWR | O_CLOEXEC);
-  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t start = token.offset / 4096 * 4096;
-  uint64_t lead = token.offset - start;
-  uint64_t bytes = round_up(lead + token.bytes, kPageBytes);
-  off_t end = lseek(file, 0, SEEK_END);
-  void* host = end < 0 || start + lead + token.bytes > static_cast<uint64_t>(end)
-                   ? MAP_FAILED
-                   : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file,
-                          static_cast<off_t>(start));
-  close(file);
-  if (host == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
-  MemoryMap::instance().arena(context->device);  // so that this device sees the import
-  Allocation like;
-  like.device = context->device;
-  like.context = context->handle;
-  uint64_t base =
-      MemoryMap::instance().add_import(static_cast<uint8_t*>(host), lead + token.bytes, 0, like);
-  if (base == 0) {
-    munmap(host, bytes);
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard guard(g_opened_lock);
+  Opened& open = opened()[key_of(token)];
+  if (open.count != 0 && open.context == context->handle && is_import(open.address, nullptr)) {
+    ++open.count;
+    *pdptr = open.address;
+    return CUDA_SUCCESS;
   }
-  *pdptr = base + lead;
+  open = {0, context->handle, 0};
+  if (CUresult bad = open_memory(token, context->handle, nullptr, &open.address)) {
+    opened().erase(key_of(token));
+    return bad;
+  }
+  open.count = 1;
+  *pdptr = open.address;
   return CUDA_SUCCESS;
 }
 
@@ -89,13 +132,53 @@ SOFT(cuIpcOpenMemHandle)(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int
 
 SOFT(cuIpcCloseMemHandle)(CUdeviceptr dptr) {
   SOFT_CONTEXT(context);
-  auto found = MemoryMap::instance().find(dptr);
-  if (!found || found->kind != MemoryKind::kImported) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_import(dptr, nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  {
+    std::lock_guard guard(g_opened_lock);
+    auto found = std::find_if(opened().begin(), opened().end(),
+                              [&](const auto& entry) { return entry.second.address == dptr; });
+    if (found == opened().end()) return CUDA_ERROR_INVALID_VALUE;
+    if (--found->second.count != 0) return CUDA_SUCCESS;
+    opened().erase(found);
+  }
   context->synchronise();
-  auto gone = MemoryMap::instance().remove(found->base, {MemoryKind::kImported});
-  if (!gone) return CUDA_ERROR_INVALID_VALUE;
-  std::unique_lock running(MemoryMap::instance().execution());
-  MemoryMap::instance().free(*gone);
+  drop_import(dptr);
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuIpcGetEventHandle)(CUipcEventHandle* pHandle, CUevent hEvent) {
+  EventPtr event = events().get(hEvent);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if ((event->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  SOFT_CONTEXT(context);
+  PeerToken token = {};
+  token.object = reinterpret_cast<uint64_t>(hEvent);
+  if (!make_token(PeerKind::kEvent, &token) || !share_event(event))
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  put(token, pHandle);
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuIpcOpenEventHandle)(CUevent* phEvent, CUipcEventHandle handle) {
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  SOFT_CONTEXT(context);
+  PeerToken token;
+  if (!read_token(&handle, PeerKind::kEvent, &token)) return CUDA_ERROR_INVALID_VALUE;
+  if (token.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  uint64_t offset = 0;
+  const int file = fetch_file(token, &offset);
+  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+  auto shared = SharedEvent::open(file);
+  if (!shared) return CUDA_ERROR_INVALID_VALUE;
+  auto made = std::make_shared<Event>();
+  made->context = context;
+  made->context_handle = context->handle;
+  made->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+  made->shared = std::move(shared);
+  made->handle = events().mint();
+  events().put(made->handle, made);
+  *phEvent = made->handle;
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/ipc.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/stream.h"
 
@@ -70,6 +71,12 @@ SOFT(cuMemFree_v2)(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (CUresult bad = refuse_during_capture()) return bad;
   auto found = map().find(dptr);
+  if (found && found->base == dptr && found->kind == MemoryKind::kImported &&
+      found->pool != nullptr) {
+    quiesce(*found);
+    drop_import(dptr);
+    return context->error();
+  }
   if (!found || found->base != dptr ||
       (found->kind != MemoryKind::kDevice && found->kind != MemoryKind::kManaged &&
        found->kind != MemoryKind::kPool))

@@ -157,8 +157,8 @@ void MemoryMap::free(const Allocation& gone) {
     case MemoryKind::kManaged:
       host_arena_->free(gone.base, gone.reserved);
       break;
-    case MemoryKind::kImported:
-      reservations_.erase(gone.base);
+    case MemoryKind::kImported:  // alone in a reservation, less than a page from its start
+      reservations_.erase(gone.base / kPageBytes * kPageBytes);
       break;
     case MemoryKind::kRegistered:
     case MemoryKind::kMapped:

@@ -114,8 +114,9 @@ class MemoryMap {
   CUresult set_access(uint64_t address, uint64_t bytes, int device, bool allowed);
   int access(uint64_t address, int device) const;
   std::optional<std::pair<uint64_t, uint64_t>> reservation_of(uint64_t address) const;
-  // A range of imported memory, visible to all devices.
-  uint64_t add_import(uint8_t* host, uint64_t bytes, uint64_t wished, const Allocation& like);
+  // Imported memory, visible to all devices: `bytes` that begin `lead` bytes into what is mapped at
+  // `host`, less than a page. 0: no addresses left.
+  uint64_t add_import(uint8_t* host, uint64_t lead, uint64_t bytes, const Allocation& like);
 
   // Lets kernels of `device` reach the memory of `peer`; calls are counted, since several contexts
   // may ask.

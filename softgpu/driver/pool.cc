@@ -3,12 +3,16 @@
 // charged at once; freeing happens when the stream gets there. A pool keeps statistics only: memory
 // goes back to the device immediately.
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph_params.h"
+#include "softgpu/driver/ipc.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/work.h"
 
@@ -19,6 +23,7 @@ struct Pool {
   CUmemoryPool handle = nullptr;
   int device = 0;
   bool is_default = false;
+  bool is_import = false;  // another process allocates from it
   CUmemPoolProps properties = {};
   std::mutex lock;
   int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
@@ -73,6 +78,7 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
   ContextPtr context;
   if (CUresult bad = find_stream(handle, &stream, &context)) return bad;
   PoolPtr pool = wanted ? wanted : current_pool(context->device);
+  if (pool->is_import) return CUDA_ERROR_INVALID_VALUE;
   if (any_capture()) {
     std::unique_lock guard(capture_lock());
     if (stream->capture) {
@@ -97,6 +103,11 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
   return CUDA_SUCCESS;
 }
 
+// The file that stands for a pool between processes holds its token.
+bool write_token(int file, const PeerToken& token) {
+  return pwrite(file, &token, sizeof token, 0) == static_cast<ssize_t>(sizeof token);
+}
+
 CUresult device_location(const CUmemLocation& location) {
   if (location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   return device_at(location.id) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -119,9 +130,14 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
   ContextPtr context;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
   auto found = MemoryMap::instance().find(dptr);
+  const bool import = found && found->kind == MemoryKind::kImported && found->pool != nullptr;
   if (!found || found->base != dptr ||
-      (found->kind != MemoryKind::kPool && found->kind != MemoryKind::kDevice))
+      (!import && found->kind != MemoryKind::kPool && found->kind != MemoryKind::kDevice))
     return CUDA_ERROR_INVALID_VALUE;
+  if (import) {
+    context->submit(stream, {.run = [dptr] { drop_import(dptr); }, .after = {}, .token = nullptr});
+    return CUDA_SUCCESS;
+  }
   if (any_capture()) {
     std::lock_guard guard(capture_lock());
     if (stream->capture) {
@@ -160,7 +176,7 @@ SOFT(cuDeviceSetMemPool)(CUdevice dev, CUmemoryPool handle) {
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   PoolPtr pool = pools().get(handle);
-  if (!pool || pool->device != dev) return CUDA_ERROR_INVALID_VALUE;
+  if (!pool || pool->device != dev || pool->is_import) return CUDA_ERROR_INVALID_VALUE;
   default_pool(dev);
   std::lock_guard guard(device->primary_lock);
   device->current_pool = handle;
@@ -293,6 +309,77 @@ SOFT(cuMemPoolGetAccess)(CUmemAccess_flags* flags, CUmemoryPool handle, CUmemLoc
            : found != pool->access.end() ? found->second
                                          : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolExportToShareableHandle)
+(void* handle_out, CUmemoryPool handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  PoolPtr pool = pools().get(handle);
+  if (!pool || handle_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (pool->is_import || (pool->properties.handleTypes & type) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  PeerToken token = {};
+  token.object = reinterpret_cast<uint64_t>(handle);
+  token.device = pool->device;
+  const int file = memfd_create("tendril-softgpu-test-pool", MFD_CLOEXEC);
+  if (file < 0 || !make_token(PeerKind::kPool, &token) || !write_token(file, token)) {
+    if (file >= 0) close(file);
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  *static_cast<int*>(handle_out) = file;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolImportFromShareableHandle)
+(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType type, unsigned long long flags) {
+  if (pool_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  char content[sizeof(PeerToken)];
+  PeerToken token;
+  const int file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  if (pread(file, content, sizeof content, 0) != static_cast<ssize_t>(sizeof content) ||
+      !read_token(content, PeerKind::kPool, &token))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (device_at(token.device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  auto made = std::make_shared<Pool>();
+  made->device = token.device;
+  made->is_import = true;
+  made->properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  made->properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, token.device};
+  made->handle = pools().mint();
+  pools().put(made->handle, made);
+  *pool_out = made->handle;
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolExportPointer)(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto found = MemoryMap::instance().find(ptr);
+  if (!found || found->kind != MemoryKind::kPool || found->base != ptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  PoolPtr pool = pools().get(found->pool);
+  if (!pool || (pool->properties.handleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  PeerToken token = {};
+  token.object = found->base;
+  token.id = found->id;
+  token.bytes = found->bytes;
+  token.device = found->device;
+  if (!make_token(PeerKind::kMemory, &token)) return CUDA_ERROR_OPERATING_SYSTEM;
+  memset(shareData_out, 0, sizeof *shareData_out);
+  memcpy(shareData_out, &token, sizeof token);
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMemPoolImportPointer)
+(CUdeviceptr* ptr_out, CUmemoryPool handle, CUmemPoolPtrExportData* shareData) {
+  PoolPtr pool = pools().get(handle);
+  PeerToken token;
+  if (!pool || !pool->is_import || ptr_out == nullptr || shareData == nullptr ||
+      !read_token(shareData, PeerKind::kMemory, &token))
+    return CUDA_ERROR_INVALID_VALUE;
+  SOFT_CONTEXT(context);
+  return open_memory(token, context->handle, handle, ptr_out);
 }
 
 SOFT(cuDeviceGraphMemTrim)(CUdevice device) {

@@ -13,6 +13,7 @@
 namespace tendril::softgpu {
 
 class Graph;
+class SharedEvent;
 struct GraphNode;
 struct Work;
 
@@ -81,15 +82,22 @@ class Event {
   unsigned flags = 0;
   std::mutex lock;
   std::shared_ptr<Record> record;
+  std::shared_ptr<SharedEvent> shared;  // once other processes may know it
   std::shared_ptr<Record> current() {
     std::lock_guard guard(lock);
     return record;
+  }
+  std::shared_ptr<SharedEvent> shared_state() {
+    std::lock_guard guard(lock);
+    return shared;
   }
 };
 using EventPtr = std::shared_ptr<Event>;
 using EventTable = HandleTable<CUevent, Event, HandleKind::kEvent>;
 EventTable& events();
 
+// Makes the event one that other processes can open. False: no memory.
+bool share_event(const EventPtr& event);
 CUresult record_event(const EventPtr& event, const StreamPtr& stream, const ContextPtr& context,
                       unsigned flags);
 CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const ContextPtr& context,

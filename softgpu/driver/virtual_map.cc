@@ -151,25 +151,25 @@ std::optional<std::pair<uint64_t, uint64_t>> MemoryMap::reservation_of(uint64_t 
   return std::make_pair(range->base, range->bytes);
 }
 
-uint64_t MemoryMap::add_import(uint8_t* host, uint64_t bytes, uint64_t wished,
+uint64_t MemoryMap::add_import(uint8_t* host, uint64_t lead, uint64_t bytes,
                                const Allocation& like) {
-  uint64_t base = reserve(round_up(bytes, kPageBytes), kPageBytes, wished);
-  if (base == 0) return 0;
+  const uint64_t mapped = round_up(lead + bytes, kPageBytes);
+  uint64_t start = reserve(mapped, kPageBytes, 0);
+  if (start == 0) return 0;
   std::unique_lock guard(lock_);
-  Reservation& range = *reservations_[base];
+  Reservation& range = *reservations_[start];
   munmap(range.host, range.bytes);
   range.host = host;
-  range.bytes = round_up(bytes, kPageBytes);
   for (int device = 0; device < 64; ++device)
-    if (arenas_.count(device) != 0) range.valid[device].assign(range.bytes / kPageBytes + 1, 1);
-  Allocation& made = allocations_[base];
+    if (arenas_.count(device) != 0) range.valid[device].assign(mapped / kPageBytes + 1, 1);
+  Allocation& made = allocations_[start + lead];
   made = like;
-  made.base = base;
+  made.base = start + lead;
   made.bytes = bytes;
   made.kind = MemoryKind::kImported;
   made.id = next_id_++;
   changed();
-  return base;
+  return made.base;
 }
 
 }  // namespace tendril::softgpu
