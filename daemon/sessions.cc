@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -80,7 +81,9 @@ uint64_t AccountingMemory::used_bytes(uint32_t slice) const {
 }
 
 Sessions::Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book)
-    : loop_(loop), pool_(pool), book_(std::move(book)) {}
+    : loop_(loop), pool_(pool), book_(std::move(book)) {
+  base::random_bytes(server_id_, sizeof server_id_);
+}
 
 wire::LeaseReply Sessions::reply_of(const Lease& lease) const {
   wire::LeaseReply reply;
@@ -200,15 +203,22 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
   session->channels_joined.resize(session->channels_granted);
   (*lease)->sessions[tally] = session->id;
-  charge_contexts(*lease);
+  charge_own(*lease);
   sessions_[session->id] = session;
   return session;
 }
 
-void Sessions::charge_contexts(Lease* lease) {
+void Sessions::charge_own(Lease* lease) {
   for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
-    const uint64_t each = book_.context_bytes(lease->slices[slice].gpu_index);
-    lease->accounting->page()->used_bytes[slice][kDaemonTally] = each * lease->sessions.size();
+    const uint32_t gpu = lease->slices[slice].gpu_index;
+    uint64_t bytes = book_.context_bytes(gpu) * lease->sessions.size();
+    // Of several slices on one GPU the first pays.
+    bool first = true;
+    for (uint32_t before = 0; before < slice; ++before)
+      first = first && lease->slices[before].gpu_index != gpu;
+    for (const auto& [tally, session_id] : lease->sessions)
+      bytes += first ? shares_.orphaned_bytes(session_id, gpu) : 0;
+    lease->accounting->page()->used_bytes[slice][kDaemonTally] = bytes;
   }
 }
 
@@ -220,8 +230,11 @@ void Sessions::drop_session(Session* session) {
       lease.accounting->page()->used_bytes[slice][session->tally] = 0;
     }
     lease.sessions.erase(session->tally);
-    charge_contexts(&lease);
+    charge_own(&lease);
     if (lease.implicit) lease.ending = true;
+  }
+  if (shares_.end(session->id)) {
+    for (const auto& [id, lease] : leases_) charge_own(lease.get());
   }
   const uint64_t lease_id = session->lease_id;
   sessions_.erase(session->id);  // may destroy *session
@@ -248,9 +261,44 @@ std::shared_ptr<Sessions::Session> Sessions::find_session(const wire::JoinReques
   return valid ? session : nullptr;
 }
 
+// The driver shares memory between processes of one user only, and a program's processes share one
+// lease: its first worker decides as whom they all run, and the others wait until it is there.
+base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
+    const std::shared_ptr<Session>& session) {
+  const uint64_t id = session->id, lease_id = session->lease_id;
+  std::shared_ptr<WorkerProcess> like;
+  uint32_t gpu = 0;
+  {
+    Hold hold(mutex_);
+    Lease* const lease = leases_[lease_id].get();  // stays while this session is on it
+    gpu = lease->slices[0].gpu_index;
+    if (pool_->separates_users()) {
+      freed_.wait(hold, [lease] { return !lease->choosing_user; });
+      for (const auto& [tally, other] : lease->sessions) {
+        const std::shared_ptr<Session> sibling = find_session(other);
+        if (like == nullptr && sibling != nullptr) like = sibling->worker;
+      }
+      lease->choosing_user = like == nullptr;
+    }
+  }
+  WorkerPool::Uses uses;
+  uses.gone = [this, id](const std::string& how) { worker_gone(id, how); };
+  uses.asked = [this, id](const wire::WorkerRequest& request, base::Fd fd) {
+    worker_asked(id, request, std::move(fd));
+  };
+  auto worker = pool_->take(gpu, like.get(), std::move(uses), kWorkerWaitMs);
+  Hold hold(mutex_);
+  if (worker.ok()) session->worker = *worker;
+  const auto lease = leases_.find(lease_id);
+  if (like == nullptr && lease != leases_.end()) {
+    lease->second->choosing_user = false;
+    freed_.notify_all();
+  }
+  return worker;
+}
+
 base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request) {
   std::shared_ptr<Session> session;
-  uint32_t first_gpu = 0;
   {
     Hold hold(mutex_);
     auto made = make_session(&hold, request);
@@ -260,17 +308,14 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
       return made.status();
     }
     session = made.take();
-    first_gpu = leases_[session->lease_id]->slices[0].gpu_index;
   }
   const uint64_t id = session->id;
-  auto worker = pool_->take(
-      first_gpu, [this, id](const std::string& how) { worker_gone(id, how); }, kWorkerWaitMs);
+  const auto worker = take_worker(session);
   std::lock_guard<std::mutex> hold(mutex_);
   if (!worker.ok()) {
     drop_session(session.get());
     return worker.status();
   }
-  session->worker = *worker;
   // While this thread waited, the worker may have died again or the lease may have ended.
   if (find_session(id) == nullptr || session->ending) {
     session->worker->kill();
@@ -293,6 +338,7 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kAssign;
   message.assignment.session_id = session_id;
+  memcpy(message.assignment.server_id, server_id_, sizeof server_id_);
   message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());
   message.assignment.tally = session->tally;
   for (size_t i = 0; i < lease.slices.size(); ++i) {
@@ -454,6 +500,45 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   }
   session->ending = true;
   drop_session(session.get());
+}
+
+// Supervisor's thread. What the workers share with each other; see daemon/shares.h.
+void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->worker == nullptr) return;
+  const uint32_t user = pool_->user_of(*session->worker);
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kShare;
+  message.share = request.record;
+  auto answer = [&](wire::ShareAnswer with, int descriptor) {
+    message.reserved = static_cast<uint32_t>(with);
+    session->worker->answer(message, descriptor);
+  };
+  bool orphans = false;
+  int shared = -1;
+  switch (request.kind) {
+    case wire::WorkerRequestKind::kPublish:
+      answer(shares_.publish(session_id, user, &message.share, std::move(fd)), -1);
+      break;
+    case wire::WorkerRequestKind::kFetch: {
+      const wire::ShareAnswer found = shares_.fetch(session_id, user, &message.share, &shared);
+      answer(found, shared);
+      break;
+    }
+    case wire::WorkerRequestKind::kWithdraw:
+    case wire::WorkerRequestKind::kFreed:
+      orphans = shares_.withdraw(session_id, request.record,
+                                 request.kind == wire::WorkerRequestKind::kFreed);
+      break;
+    case wire::WorkerRequestKind::kRelease:
+      orphans = shares_.release(session_id, request.record);
+      break;
+    case wire::WorkerRequestKind::kReady:
+      break;
+  }
+  if (!orphans) return;
+  for (const auto& [id, lease] : leases_) charge_own(lease.get());
 }
 
 void Sessions::describe(wire::ListReply* reply) {

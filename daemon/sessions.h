@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "daemon/event_loop.h"
 #include "daemon/lease_book.h"
+#include "daemon/shares.h"
 #include "daemon/worker_pool.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
@@ -32,8 +33,8 @@ inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk 
 // to go.
 inline constexpr int kComingFreeMs = 1500;
 inline constexpr uint16_t kBulkMax = 16;
-// The last column is the daemon's own: what the empty contexts of the lease's processes cost counts
-// in the quota.
+// The last column is the daemon's own: in the quota count what the empty contexts of the lease's
+// processes cost, and memory of others that they keep from being freed.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
 // The memory object behind wire::AccountingPage. Sealed, so that a hostile worker cannot shrink it
@@ -99,6 +100,7 @@ class Sessions {
     uint64_t id = 0;
     std::string secret;
     bool implicit = false, ending = false;
+    bool choosing_user = false;  // its first worker is on the way: the others run as the same user
     wire::ClientInfo client;
     std::vector<wire::SliceGrant> slices;
     std::unique_ptr<AccountingMemory> accounting;
@@ -118,7 +120,8 @@ class Sessions {
   bool is_something_ending() const;
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
-  void charge_contexts(Lease* lease);
+  void charge_own(Lease* lease);
+  base::Result<std::shared_ptr<WorkerProcess>> take_worker(const std::shared_ptr<Session>& session);
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
@@ -126,6 +129,7 @@ class Sessions {
   std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
 
   void worker_gone(uint64_t session_id, const std::string& how);
+  void worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd);
   void watch_client(const std::shared_ptr<Session>& session);
 
   EventLoop* const loop_;
@@ -135,7 +139,9 @@ class Sessions {
   LeaseBook book_;                                         // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
+  Shares shares_;                                          // guarded by mutex_
   uint64_t next_id_ = 1;                                   // guarded by mutex_
+  uint8_t server_id_[wire::kServerIdBytes] = {};
 };
 
 }  // namespace tendril::daemon

@@ -49,6 +49,10 @@ uint32_t WorkerPool::warm_target(uint32_t gpu) const {
   return std::min(left, options_.warm_per_gpu);
 }
 
+uint32_t WorkerPool::user_of(const WorkerProcess& worker) const {
+  return separates_users() ? worker.slot() % kUserIds : 0;
+}
+
 size_t WorkerPool::process_count() {
   std::lock_guard<std::mutex> hold(mutex_);
   return entries_.size();
@@ -71,15 +75,18 @@ void WorkerPool::stop() {
   changed_.wait_for(hold, std::chrono::seconds(5), [this] { return entries_.empty(); });
 }
 
-base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone gone,
+base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu,
+                                                              const WorkerProcess* like, Uses uses,
                                                               int timeout_ms) {
   std::unique_lock<std::mutex> hold(mutex_);
   if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
   const auto waiter = std::make_shared<Waiter>();
+  if (like != nullptr && options_.uid_base != 0) waiter->slot = like->slot();
+  const bool by_order = waiter->slot != kAnySlot;
   for (auto& [pid, entry] : entries_) {
-    if (entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
+    if (by_order || entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
     entry.state = State::kTaken;
-    entry.gone = std::move(gone);
+    entry.uses = std::move(uses);
     const std::shared_ptr<WorkerProcess> worker = entry.worker;
     hold.unlock();
     // Not at once: the client's first calls should not compete with another process' start for this
@@ -88,9 +95,13 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone
     return worker;
   }
   waiter->gpu = gpu;
-  waiter->gone = std::move(gone);
+  waiter->uses = std::move(uses);
   waiters_.push_back(waiter);
-  loop_->post([this] { refill(); });
+  if (by_order) {
+    loop_->post([this, gpu, slot = waiter->slot] { start_one(gpu, slot); });
+  } else {
+    loop_->post([this] { refill(); });
+  }
   const bool done =
       changed_.wait_for(hold, std::chrono::milliseconds(timeout_ms), [&] { return waiter->done; });
   if (!done) {
@@ -105,9 +116,9 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu, Gone
 
 uint32_t WorkerPool::free_slot() {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    if (!slots_[slot]) return slot;
+    if (slots_[slot] == 0) return slot;
   }
-  return UINT32_MAX;
+  return kAnySlot;
 }
 
 void WorkerPool::refill() {
@@ -118,25 +129,28 @@ void WorkerPool::refill() {
     for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
       // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
       size_t need = backing_off_ ? 0 : warm_target(gpu), have = 0;
-      for (const auto& waiter : waiters_) need += waiter->gpu == gpu;
-      for (const auto& [pid, entry] : entries_)
-        have += entry.state != State::kTaken && entry.worker->gpu() == gpu;
+      for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->slot == kAnySlot;
+      for (const auto& [pid, entry] : entries_) {
+        have += entry.state != State::kTaken && !entry.by_order && entry.worker->gpu() == gpu;
+      }
       wanted[gpu] = need > have ? static_cast<uint32_t>(need - have) : 0;
     }
   }
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu);
+    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu, kAnySlot);
   }
 }
 
-void WorkerPool::start_one(uint32_t gpu) {
-  uint32_t slot;
+void WorkerPool::start_one(uint32_t gpu, uint32_t slot) {
+  const bool by_order = slot != kAnySlot;
   {
     std::lock_guard<std::mutex> hold(mutex_);
-    slot = free_slot();
-    if (slot != UINT32_MAX) slots_[slot] = true;
+    if (stopping_) return;
+    if (entries_.size() >= options_.workers_max) slot = kAnySlot;
+    else if (!by_order) slot = free_slot();
+    if (slot != kAnySlot) ++slots_[slot];
   }
-  if (slot == UINT32_MAX) {
+  if (slot == kAnySlot) {
     fail_waiters(gpu, Status(Code::kExhausted, "the server runs its maximum of " +
                                                    std::to_string(options_.workers_max) +
                                                    " worker processes; try again later"));
@@ -147,12 +161,15 @@ void WorkerPool::start_one(uint32_t gpu) {
   arguments.push_back(std::to_string(gpu));
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
+  events.asked = [this](WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
+    asked(worker, request, std::move(fd));
+  };
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
   auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot,
                                       std::move(events));
   std::lock_guard<std::mutex> hold(mutex_);
   if (!started.ok()) {
-    slots_[slot] = false;
+    --slots_[slot];
     log(Level::kError, "%s", started.status().message().c_str());
     loop_->post([this, gpu, why = started.status()] { fail_waiters(gpu, why); });
     return;
@@ -168,6 +185,7 @@ void WorkerPool::start_one(uint32_t gpu) {
   });
   Entry entry;
   entry.worker = *started;
+  entry.by_order = by_order;
   entries_[entry.worker->pid()] = std::move(entry);
 }
 
@@ -180,15 +198,29 @@ void WorkerPool::ready(WorkerProcess* worker) {
   entry.state = State::kIdle;
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
-    if (waiter.gpu != worker->gpu()) continue;
+    if (waiter.gpu != worker->gpu() ||
+        waiter.slot != (entry.by_order ? worker->slot() : kAnySlot))
+      continue;
     entry.state = State::kTaken;
-    entry.gone = std::move(waiter.gone);
+    entry.uses = std::move(waiter.uses);
     waiter.worker = entry.worker;
     waiter.done = true;
     waiters_.erase(at);
     changed_.notify_all();
-    break;
+    return;
   }
+  if (entry.by_order) entry.worker->kill();  // whoever asked for it gave up
+}
+
+void WorkerPool::asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
+  std::function<void(const wire::WorkerRequest&, base::Fd)> asked;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    const auto found = entries_.find(worker->pid());
+    if (found != entries_.end() && found->second.state == State::kTaken)
+      asked = found->second.uses.asked;
+  }
+  if (asked) asked(request, std::move(fd));
 }
 
 void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
@@ -200,11 +232,11 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
     if (found == entries_.end()) return;
     entry = std::move(found->second);
     entries_.erase(found);
-    slots_[worker->slot()] = false;
+    --slots_[worker->slot()];
     stopping = stopping_;
     changed_.notify_all();
   }
-  if (entry.gone) entry.gone(how);
+  if (entry.uses.gone) entry.uses.gone(how);
   if (stopping || entry.state == State::kTaken) return;
   if (entry.state == State::kStarting) {
     ++failures_;

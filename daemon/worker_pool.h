@@ -2,7 +2,9 @@
 // Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands
 // one out, the pool refills in the background. A worker serves one session and ends with it.
 // Everything that starts or collects a process happens on the supervisor's thread; `take` blocks
-// and may be called from any other.
+// and may be called from any other. A worker may have to run as the same user as another one (the
+// driver shares memory between processes of one user only); such a worker is started when it is
+// asked for, and taken by who asked.
 #pragma once
 
 #include <condition_variable>
@@ -42,20 +44,31 @@ class WorkerPool {
   // Kills every worker and waits until all are collected. Nothing is started afterwards.
   void stop();
 
-  // A ready worker with its context on `gpu`. `gone` is called once on the supervisor's thread when
-  // it has exited.
-  using Gone = std::function<void(const std::string& how)>;
-  base::Result<std::shared_ptr<WorkerProcess>> take(uint32_t gpu, Gone gone, int timeout_ms);
+  // All on the supervisor's thread: `gone` once, when the worker has exited; `asked` for each of its
+  // requests.
+  struct Uses {
+    std::function<void(const std::string& how)> gone;
+    std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
+  };
+  // A ready worker with its context on `gpu`. `like`: a worker whose user it must have, or null.
+  base::Result<std::shared_ptr<WorkerProcess>> take(uint32_t gpu, const WorkerProcess* like,
+                                                    Uses uses, int timeout_ms);
+
+  // Whether workers run as users of their own, and which one is whose (equal numbers, equal users).
+  bool separates_users() const { return options_.uid_base != 0; }
+  uint32_t user_of(const WorkerProcess& worker) const;
 
   // How many idle warm workers `gpu` is given at most (their contexts cost memory).
   uint32_t warm_target(uint32_t gpu) const;
   size_t process_count();
 
  private:
+  static constexpr uint32_t kAnySlot = UINT32_MAX;
   struct Waiter {
     uint32_t gpu = 0;
+    uint32_t slot = kAnySlot;
     bool done = false;
-    Gone gone;
+    Uses uses;
     std::shared_ptr<WorkerProcess> worker;
     base::Status failure;
   };
@@ -63,13 +76,15 @@ class WorkerPool {
   struct Entry {
     std::shared_ptr<WorkerProcess> worker;
     State state = State::kStarting;
-    Gone gone;
+    bool by_order = false;  // started for a waiter that named the slot
+    Uses uses;
   };
 
   // All on the supervisor's thread.
   void refill();
-  void start_one(uint32_t gpu);
+  void start_one(uint32_t gpu, uint32_t slot);
   void ready(WorkerProcess* worker);
+  void asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd);
   void gone(WorkerProcess* worker, const std::string& how);
   void fail_waiters(uint32_t gpu, const base::Status& why);
   uint32_t free_slot();
@@ -82,7 +97,7 @@ class WorkerPool {
   std::map<pid_t, Entry> entries_;                // guarded by mutex_
   std::vector<std::shared_ptr<Waiter>> waiters_;  // guarded by mutex_, oldest first
   bool stopping_ = false;                         // guarded by mutex_
-  std::vector<bool> slots_;                       // guarded by mutex_
+  std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
   uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread
   bool backing_off_ = false;                      // supervisor's thread
 };

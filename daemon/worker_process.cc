@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -71,15 +72,25 @@ base::Status WorkerProcess::watch() {
 }
 
 void WorkerProcess::read_control() {
-  char word[16];
-  const ssize_t got = recv(control_.get(), word, sizeof word, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    // It closed its end; the exit follows.
+  wire::WorkerRequest request = {};
+  size_t bytes = 0;
+  auto received =
+      session::receive_descriptors(control_.get(), &request, sizeof request, &bytes);
+  std::vector<base::Fd> fds;
+  if (received.ok()) {
+    for (const int fd : *received) fds.emplace_back(fd);
+  }
+  if (!received.ok() || bytes != sizeof request) {
+    // It closed its end, and the exit follows; or it talks nonsense, and the exit had better follow.
     loop_->unwatch(control_.get());
+    if (bytes != 0) kill();
     return;
   }
-  if (events_.ready) events_.ready(this);
+  if (request.kind == wire::WorkerRequestKind::kReady) {
+    if (events_.ready) events_.ready(this);
+  } else if (events_.asked) {
+    events_.asked(this, request, fds.empty() ? base::Fd() : std::move(fds.front()));
+  }
 }
 
 void WorkerProcess::take_line(const std::string& line) {
@@ -141,6 +152,18 @@ base::Status WorkerProcess::send(const wire::WorkerMessage& message, const int* 
   std::lock_guard<std::mutex> hold(mutex_);
   if (!control_.valid()) return base::Status(base::Code::kClosed, "the worker process is gone");
   return session::send_descriptors(control_.get(), &message, sizeof message, fds, count);
+}
+
+void WorkerProcess::answer(const wire::WorkerMessage& message, int fd) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (!control_.valid()) return;
+  // There is room for many messages in a socket that says that it has room.
+  pollfd room = {control_.get(), POLLOUT, 0};
+  const bool takes = poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0;
+  if (!takes || !session::send_descriptors(control_.get(), &message, sizeof message, &fd,
+                                           fd >= 0 ? 1 : 0)
+                     .ok())
+    kill_child(child_);
 }
 
 void WorkerProcess::kill() {

@@ -23,6 +23,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
  public:
   struct Events {
     std::function<void(WorkerProcess*)> ready;  // its context exists; it waits for an assignment
+    std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd)> asked;
     std::function<void(WorkerProcess*, const std::string&)>
         gone;  // exited and collected; text says how
   };
@@ -36,6 +37,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   ~WorkerProcess() = default;
 
   base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count);
+  // Answers a request of the worker's own. One that does not read its answers is killed: nobody
+  // waits for a worker.
+  void answer(const wire::WorkerMessage& message, int fd);
   void kill();
 
   pid_t pid() const { return pid_; }

@@ -15,6 +15,7 @@ enum class WorkerMessageKind : uint32_t {
   kChannel = 2,  // one more bulk channel; descriptor [0]
   kStart = 3,    // every channel is there: run the session
   kStop = 4,     // end the session now
+  kShare = 5,    // the answer to a ShareRequest; descriptor [0] where the thing shared has one
 };
 
 struct AssignedSlice {
@@ -23,17 +24,59 @@ struct AssignedSlice {
   uint64_t memory_bytes;
 };
 
+inline constexpr uint32_t kServerIdBytes = 16;
+
 struct Assignment {
   uint64_t session_id;
+  uint8_t server_id[kServerIdBytes];  // made by tendrild at its start: tells handles of other servers
   uint32_t slice_count;
   uint32_t tally;  // this worker's column in the accounting page
   AssignedSlice slices[kSlicesMax];
+};
+
+// Things of one worker that another one may open: tendrild keeps what the driver said of each under a token, which travels between the
+// programs. Whoever knows a token may open what it names, as with a descriptor or a handle of the driver.
+enum class ShareKind : uint32_t { kMemory = 1, kEvent = 2, kAllocation = 3, kPool = 4, kPoolPointer = 5 };
+inline constexpr uint32_t kShareTokenBytes = 16;
+inline constexpr uint32_t kShareContentBytes = 64;  // a handle of the driver
+
+struct ShareRecord {
+  ShareKind kind;
+  uint32_t gpu_index;
+  uint64_t bytes;  // of GPU memory
+  uint8_t token[kShareTokenBytes];
+  uint8_t content[kShareContentBytes];
+};
+
+// What a worker says to tendrild.
+enum class WorkerRequestKind : uint32_t {
+  kReady = 1,     // its context exists; it waits for an assignment
+  kPublish = 2,   // descriptor [0] where the thing has one; answered, with the token
+  kWithdraw = 3,  // nobody may open it any more; the memory stays charged to its owner
+  kFreed = 4,     // as above, and the owner pays for it no longer
+  kFetch = 5,     // by token and kind; answered
+  kRelease = 6,   // what was fetched is closed again
+};
+
+struct WorkerRequest {
+  WorkerRequestKind kind;
+  uint32_t reserved;
+  ShareRecord record;
+};
+
+// WorkerMessage::reserved of kShare.
+enum class ShareAnswer : uint32_t {
+  kDone = 0,
+  kUnknown = 1,    // no such token: its owner is gone, or it was freed
+  kFull = 2,       // the owner shares too many things already
+  kOtherUser = 3,  // the driver shares this between processes of one user only, and the owner's worker has another
 };
 
 struct WorkerMessage {
   WorkerMessageKind kind;
   uint32_t reserved;
   Assignment assignment;
+  ShareRecord share;
 };
 
 // Shared by tendrild and every worker of one lease: bytes of GPU memory charged per slice and worker. A worker writes its own column

@@ -42,8 +42,9 @@ class CudaWorker final : public Worker {
     return {slots_, kSlots};
   }
 
-  int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting) override {
-    cuda::Executor executor(driver_.get(), service, assignment, accounting);
+  int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
+          Shares* shares) override {
+    cuda::Executor executor(driver_.get(), service, assignment, accounting, shares);
     return executor.run();
   }
 

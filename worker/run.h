@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "session/service.h"
 #include "wire/assignment.h"
+#include "worker/share.h"
 
 namespace tendril::worker {
 
@@ -27,7 +28,8 @@ class Worker {
   virtual session::SlotPool slot_pool() = 0;
 
   // Runs the session until the client goes or the service ends. Returns the process' exit status.
-  virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting) = 0;
+  virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
+                  Shares* shares) = 0;
 };
 
 }  // namespace tendril::worker

@@ -156,6 +156,8 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 
 }  // namespace
 
+std::atomic<bool> g_memory_is_shared{false};
+
 void remember_graph_writes(Context* c, Stream* stream) {
   if (__builtin_expect(g_graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
   struct State {
@@ -209,11 +211,15 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   m.stream = wire_stream(on);
   if (bytes <= wire::kInlineBytesMax) {
     m.data = {static_cast<const uint8_t*>(source), bytes};
-    return c->session->enqueue(c, m);
+    TENDRIL_TRY(c->session->enqueue(c, m));
+  } else {
+    m.transfer = c->session->lane->new_transfer_id();
+    TENDRIL_TRY(c->session->enqueue(c, m));
+    if (!c->session->lane->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
   }
-  m.transfer = c->session->lane->new_transfer_id();
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  return c->session->lane->send_bulk(m.transfer, source, bytes) ? CUDA_SUCCESS : Session::lost_result();
+  // The program may tell another process next.
+  const bool seen_elsewhere = !on.async && g_memory_is_shared.load(std::memory_order_relaxed);
+  return seen_elsewhere ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
 }
 
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {

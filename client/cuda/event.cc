@@ -37,6 +37,14 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   event_recorded(e, s, flags);
   e->stream.store(s);
   e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
+  if (e->shared.load(std::memory_order_relaxed)) {
+    wire::cuda::ipc_record_event_request now;
+    wire::cuda::ipc_record_event_reply r;
+    now.event = e->wire_id;
+    now.stream = stream_wire_id(s);
+    now.flags = flags;
+    return c->session->call(c, now, r);
+  }
   wire::cuda::event_record_request m;
   m.event = e->wire_id;
   m.stream = stream_wire_id(s);
@@ -53,11 +61,7 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   Event* e = process()->events.create(Kind::kEvent, c->session, c, c->session->index);
   if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  e->flags = Flags;
-  e->recorded.store(0);
-  e->stream.store(nullptr);
-  e->capture.store(nullptr);
-  e->external.store(false);
+  e->reset(Flags);
   wire::cuda::event_create_request m;
   m.event = e->wire_id;
   m.flags = Flags;

@@ -10,6 +10,7 @@
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
+#include "client/cuda/share.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -154,6 +155,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  drop_closed_shares();
   wire::cuda::memory_info_request m;
   wire::cuda::memory_info_reply r;
   TENDRIL_TRY(c->session->call(c, m, r));

@@ -3,6 +3,7 @@
 // (copy.cc).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "client/cuda/bodies.h"
@@ -16,6 +17,21 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch);
 CUresult free_managed(const Range& range);
+// Addresses reserved by a server; `wished` 0: any.
+CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
+                    uint64_t* address);
+CUresult release_at(Session* session, uint64_t address, uint64_t size);
+// Physical memory: the record of a handle that the program holds, or null; and one that another process exported.
+Object* held_allocation(uint64_t handle);
+void adopt_allocation(Object* object, Device* device);
+// As register_device_range, for memory of a pool.
+CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool, bool* collides);
+// From now on other processes see memory of this one, or the other way round: what a synchronous copy wrote must be
+// there when it returns.
+extern std::atomic<bool> g_memory_is_shared;
+inline void memory_is_shared() {
+  g_memory_is_shared.store(true, std::memory_order_relaxed);
+}
 // Occupies addresses of this process, for good. False: something else is there.
 bool hold_addresses(uint64_t base, uint64_t bytes);
 

@@ -47,7 +47,18 @@ struct Event : Object {
   std::atomic<uint64_t> recorded{0};   // session serial of the latest record; 0: never
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
   std::atomic<Capture*> capture{nullptr};  // it was last recorded in; stays after the capture has ended
-  std::atomic<bool> external{false};       // graphs record it: only the worker knows whether it is complete
+  std::atomic<bool> external{false};  // graphs or other processes record it: only the worker knows whether it is over
+  std::atomic<bool> shared{false};         // other processes wait for it: a record has happened when its call returns
+
+  // As after creation.
+  void reset(unsigned with_flags) {
+    flags = with_flags;
+    recorded.store(0);
+    stream.store(nullptr);
+    capture.store(nullptr);
+    external.store(false);
+    shared.store(false);
+  }
 };
 
 struct Library;

@@ -31,6 +31,15 @@ CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, vo
   }
 }
 
+// What the worker's driver says; 0 when it does not.
+uint64_t ask_worker(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  wire::cuda::memory_pointer_attribute_request m;
+  wire::cuda::memory_pointer_attribute_reply reply;
+  m.address = ptr;
+  m.attribute = static_cast<uint32_t>(attribute);
+  return r.session->call(static_cast<const Context*>(r.context), m, reply) == CUDA_SUCCESS ? reply.value : 0;
+}
+
 CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
   if (r.kind == RangeKind::kReserved) return attribute_of_reserved(r, attribute, data);
   const bool of_no_context = r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool;
@@ -52,7 +61,7 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       return put(data, r.context != nullptr ? r.context->device->ordinal : CUdevice{0});
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put(data, 0u);
+      return put(data, static_cast<unsigned>(r.kind == RangeKind::kDevice));
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       return put(data, r.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
@@ -60,7 +69,7 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(data, 0ull);
+      return put(data, of_no_context ? ask_worker(r, attribute, ptr) : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:

@@ -97,8 +97,7 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
     wire::cuda::pool_allocate_reply r;
     result = c->session->call(c, m, r);
     if (result != CUDA_SUCCESS) break;
-    forget_stale(c, r.address);
-    register_device_range(c, r.address, bytes, RangeKind::kPool, handle, &collides);
+    register_pool_range(c, r.address, bytes, handle, &collides);
     if (!collides) {
       *dptr = r.address;
     } else if (refusals == kTriesMax) {
@@ -140,6 +139,11 @@ CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute a
 }
 
 }  // namespace
+
+CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool, bool* collides) {
+  forget_stale(c, base);
+  return register_device_range(c, base, bytes, RangeKind::kPool, pool, collides);
+}
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   return allocate(dptr, bytesize, true, nullptr, hStream);

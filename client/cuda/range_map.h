@@ -23,6 +23,7 @@ enum class RangeKind : uint8_t {
   kPinned,      // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
   kManaged,
+  kImported,    // memory of another process, open here (client/cuda/ipc.cc)
 };
 
 struct Range {

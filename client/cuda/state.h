@@ -67,6 +67,8 @@ class Session final : public session::LaneEvents {
   std::vector<Device*> devices;
   int driver_version = 0;
   bool keep_ptx = false;            // the server executes PTX itself (software GPU)
+  uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/share.cc)
+  std::atomic<bool> server_known{false};
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;

@@ -9,6 +9,7 @@
 
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
+#include "client/cuda/share.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -66,27 +67,6 @@ void uncount_mapping(uint64_t handle) {
   drop_if_unused(handle);
 }
 
-CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
-                    uint64_t* address) {
-  wire::cuda::vm_reserve_request m;
-  wire::cuda::vm_reserve_reply r;
-  m.size = size;
-  m.alignment = alignment;
-  m.wished = wished;
-  m.flags = flags;
-  TENDRIL_TRY(session->call(kNoContext, m, r));
-  *address = r.address;
-  return CUDA_SUCCESS;
-}
-
-CUresult release_at(Session* session, uint64_t address, uint64_t size) {
-  wire::cuda::vm_release_range_request m;
-  wire::cuda::vm_release_range_reply r;
-  m.address = address;
-  m.size = size;
-  return session->call(kNoContext, m, r);
-}
-
 bool has_session(const Range& reserved, const Session* session) {
   return (reserved.sessions >> (session->index & 63) & 1) != 0;
 }
@@ -114,6 +94,38 @@ CUresult need_process() {
 }
 
 }  // namespace
+
+CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
+                    uint64_t* address) {
+  wire::cuda::vm_reserve_request m;
+  wire::cuda::vm_reserve_reply r;
+  m.size = size;
+  m.alignment = alignment;
+  m.wished = wished;
+  m.flags = flags;
+  TENDRIL_TRY(session->call(kNoContext, m, r));
+  *address = r.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult release_at(Session* session, uint64_t address, uint64_t size) {
+  wire::cuda::vm_release_range_request m;
+  wire::cuda::vm_release_range_reply r;
+  m.address = address;
+  m.size = size;
+  return session->call(kNoContext, m, r);
+}
+
+Object* held_allocation(uint64_t handle) {
+  Locked lock;
+  const Physical* physical = find_physical(handle);
+  return physical != nullptr ? physical->object : nullptr;
+}
+
+void adopt_allocation(Object* object, Device* device) {
+  Locked lock;
+  physicals()[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {object, device, 1, 0};
+}
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
                              unsigned long long flags) {
@@ -173,6 +185,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   Device* d = device_of(prop->location.id);
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   TENDRIL_TRY(check_unsafe_call());
+  drop_closed_shares();
   Object* object = create_object(Kind::kAllocation, d->session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemAllocationProp there = *prop;
@@ -197,6 +210,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   TENDRIL_TRY(need_process());
+  drop_closed_shares();
   Locked lock;
   Physical* physical = find_physical(handle);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -248,6 +262,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   TENDRIL_TRY(need_process());
+  drop_closed_shares();
   std::vector<Range> pieces;
   if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < pieces.size();) {

@@ -46,10 +46,9 @@ CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes,
                                        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
                                        CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
                                        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED};
+                                       CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED};
   for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
+  attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES * 2 + 1] &= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   *total = w.charge().quota(slot);
   return CUDA_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/ipc.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/module_store.h"
@@ -33,7 +34,7 @@ std::string store_directory() {
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-                   wire::AccountingPage* accounting)
+                   wire::AccountingPage* accounting, Shares* shares)
     : driver_(driver),
       service_(service),
       assignment_(assignment),
@@ -45,7 +46,8 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       store_(std::make_unique<ModuleStore>(store_directory())),
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>()),
-      virtual_memory_(std::make_unique<VirtualMemory>()) {}
+      virtual_memory_(std::make_unique<VirtualMemory>()),
+      ipc_(std::make_unique<Ipc>(shares)) {}
 
 Executor::~Executor() = default;
 

@@ -20,6 +20,10 @@
 #include "worker/cuda/charge.h"
 #include "worker/cuda/objects.h"
 
+namespace tendril::worker {
+class Shares;
+}
+
 namespace tendril::worker::cuda {
 
 using api::Kind;
@@ -46,11 +50,13 @@ class Layouts;
 class Mirrors;
 // Physical memory and its mappings (virtual_memory.h).
 class VirtualMemory;
+// What is shared with other sessions (ipc.h).
+class Ipc;
 
 class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-           wire::AccountingPage* accounting);
+           wire::AccountingPage* accounting, Shares* shares);
   ~Executor();
 
   // Until the client goes. Returns the exit status.
@@ -67,6 +73,7 @@ class Executor {
   Layouts& layouts() { return *layouts_; }
   Mirrors& mirrors() { return *mirrors_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
+  Ipc& ipc() { return *ipc_; }
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
@@ -150,6 +157,7 @@ class Executor {
   std::unique_ptr<Layouts> layouts_;
   std::unique_ptr<Mirrors> mirrors_;
   std::unique_ptr<VirtualMemory> virtual_memory_;
+  std::unique_ptr<Ipc> ipc_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/ipc.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
 
@@ -141,7 +142,10 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
 
 CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
   const CUresult result = w.driver().cuMemFree_v2(m.address);
-  if (result == CUDA_SUCCESS) w.charge().release(m.address);
+  if (result == CUDA_SUCCESS) {
+    w.charge().release(m.address);
+    w.ipc().gone(m.address);
+  }
   return result;
 }
 

@@ -2,6 +2,7 @@
 // Handlers of api/cuda/pool.spec. An allocation is charged before the driver is asked and discharged when its free is
 // enqueued: from then on the driver may hand the same bytes to the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/ipc.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
@@ -82,7 +83,10 @@ CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuMemFreeAsync(m.address, stream);
-  if (result == CUDA_SUCCESS) w.charge().release(m.address);
+  if (result == CUDA_SUCCESS) {
+    w.charge().release(m.address);
+    w.ipc().gone(m.address);
+  }
   return result;
 }
 

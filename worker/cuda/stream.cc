@@ -2,6 +2,7 @@
 // Handlers of api/cuda/stream.spec (without capture) and event.spec.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/callbacks.h"
+#include "worker/cuda/ipc.h"
 #include "worker/cuda/output.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
@@ -73,6 +74,7 @@ CUresult handle(Executor& w, const wire::cuda::event_create_request& m) {
 CUresult handle(Executor& w, const wire::cuda::event_destroy_request& m) {
   void* event = w.objects().unbind(Kind::kEvent, m.event);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  w.ipc().gone(reinterpret_cast<uint64_t>(event));
   return w.driver().cuEventDestroy_v2(static_cast<CUevent>(event));
 }
 

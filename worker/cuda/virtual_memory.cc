@@ -3,9 +3,44 @@
 #include "worker/cuda/virtual_memory.h"
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/ipc.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
+
+void VirtualMemory::drop_if_unused(Executor& w, uint64_t handle) {
+  auto it = physical_.find(handle);
+  if (it == physical_.end()) return;
+  const Physical& physical = it->second;
+  if (physical.handles != 0 || physical.mappings != 0 || physical.descriptors != 0) return;
+  if (it->second.ours) w.charge().give_back(it->second.slot, it->second.bytes);
+  physical_.erase(it);
+  w.ipc().gone(handle);
+  w.ipc().closed(handle);
+}
+
+CUresult VirtualMemory::release(Executor& w, uint64_t handle) {
+  auto it = physical_.find(handle);
+  const bool known = it != physical_.end() && it->second.handles != 0;
+  if (known && it->second.handles == 1 && it->second.descriptors != 0 && !it->second.kept) {
+    it->second.kept = true;
+  } else if (const CUresult result = w.driver().cuMemRelease(handle)) {
+    return result;
+  }
+  if (known) --it->second.handles;
+  drop_if_unused(w, handle);
+  return CUDA_SUCCESS;
+}
+
+void VirtualMemory::descriptor_closed(Executor& w, uint64_t handle) {
+  auto it = physical_.find(handle);
+  if (it == physical_.end() || it->second.descriptors == 0) return;
+  if (--it->second.descriptors == 0 && it->second.kept) {
+    it->second.kept = false;
+    w.driver().cuMemRelease(handle);
+  }
+  drop_if_unused(w, handle);
+}
 
 CUresult handle(Executor& w, const wire::cuda::vm_reserve_request& m, wire::cuda::vm_reserve_reply& r) {
   if (w.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -52,11 +87,8 @@ CUresult handle(Executor& w, const wire::cuda::vm_release_request& m) {
   Scope s(w);
   const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
   if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuMemRelease(handle);
-  if (result == CUDA_SUCCESS) {
-    s.unbind(Kind::kAllocation, m.handle);
-    w.virtual_memory().released(w.charge(), handle);
-  }
+  const CUresult result = w.virtual_memory().release(w, handle);
+  if (result == CUDA_SUCCESS) s.unbind(Kind::kAllocation, m.handle);
   return result;
 }
 
@@ -71,7 +103,7 @@ CUresult handle(Executor& w, const wire::cuda::vm_map_request& m, wire::cuda::vm
 
 CUresult handle(Executor& w, const wire::cuda::vm_unmap_request& m, wire::cuda::vm_unmap_reply&) {
   const CUresult result = w.driver().cuMemUnmap(m.address, m.size);
-  if (result == CUDA_SUCCESS) w.virtual_memory().unmapped(w.charge(), m.address, m.size);
+  if (result == CUDA_SUCCESS) w.virtual_memory().unmapped(w, m.address, m.size);
   return result;
 }
 

@@ -1,59 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session's physical memory is charged for. Memory goes back when neither the client's handle nor a mapping needs it any more,
-// and only then does the slice stop paying. Executor thread only.
+// What a session's physical memory is charged for. Memory goes back when neither the client's handle nor a mapping nor a descriptor
+// needs it any more, and only then does the slice stop paying. Memory of other sessions is followed too, but their owner pays.
+// Executor thread only.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <unordered_map>
 
-#include "worker/cuda/charge.h"
+#include "worker/cuda/executor.h"
 
 namespace tendril::worker::cuda {
 
 class VirtualMemory {
  public:
   // `handle` is the driver's.
-  void created(uint64_t handle, uint32_t slot, uint64_t bytes) { physical_[handle] = {slot, bytes, 1, 0}; }
+  void created(uint64_t handle, uint32_t slot, uint64_t bytes) { physical_[handle] = {slot, bytes, 1, true}; }
+  // Imported, perhaps for a second time, perhaps memory of our own.
+  void imported(uint64_t handle, uint32_t slot, uint64_t bytes) {
+    const auto [it, fresh] = physical_.try_emplace(handle, Physical{slot, bytes, 1, false});
+    if (!fresh) ++it->second.handles;
+  }
   void retained(uint64_t handle) {
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.handles;
   }
-  void released(Charge& charge, uint64_t handle) {
+  // The client lets go of a handle. While there are descriptors the driver's last one is kept, so that its number
+  // means nothing else.
+  CUresult release(Executor& w, uint64_t handle);
+  void exported(uint64_t handle) {
     auto it = physical_.find(handle);
-    if (it != physical_.end() && it->second.handles != 0) --it->second.handles;
-    drop_if_unused(charge, handle);
+    if (it != physical_.end()) ++it->second.descriptors;
   }
+  void descriptor_closed(Executor& w, uint64_t handle);
   void mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
     mappings_[address] = {bytes, handle};
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.mappings;
   }
-  void unmapped(Charge& charge, uint64_t address, uint64_t bytes) {
+  void unmapped(Executor& w, uint64_t address, uint64_t bytes) {
     for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first - address < bytes;) {
       const uint64_t handle = it->second.handle;
       it = mappings_.erase(it);
       auto physical = physical_.find(handle);
       if (physical != physical_.end() && physical->second.mappings != 0) --physical->second.mappings;
-      drop_if_unused(charge, handle);
+      drop_if_unused(w, handle);
     }
+  }
+  void describe(uint64_t handle, uint32_t* slot, uint64_t* bytes) const {
+    auto it = physical_.find(handle);
+    if (it == physical_.end()) return;
+    *slot = it->second.slot;
+    *bytes = it->second.bytes;
   }
 
  private:
   struct Physical {
     uint32_t slot;
     uint64_t bytes;
-    uint32_t handles, mappings;
+    uint32_t handles;
+    bool ours;  // charged here
+    uint32_t mappings = 0, descriptors = 0;
+    bool kept = false;  // a handle that the client has no more
   };
   struct Mapping {
     uint64_t bytes, handle;
   };
-  void drop_if_unused(Charge& charge, uint64_t handle) {
-    auto it = physical_.find(handle);
-    if (it == physical_.end() || it->second.handles != 0 || it->second.mappings != 0) return;
-    charge.give_back(it->second.slot, it->second.bytes);
-    physical_.erase(it);
-  }
+  void drop_if_unused(Executor& w, uint64_t handle);
+
   std::unordered_map<uint64_t, Physical> physical_;
   std::map<uint64_t, Mapping> mappings_;
 };

@@ -39,13 +39,14 @@ base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
 
 }  // namespace
 
-Status DaemonLink::say_ready() {
-  const char word = 'R';
-  if (::send(socket_, &word, 1, MSG_NOSIGNAL) != 1) {
-    return base::errno_status(Code::kClosed, "the daemon does not listen", errno);
-  }
-  return Status();
+Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd) {
+  wire::WorkerRequest request = {};
+  request.kind = kind;
+  request.record = record;
+  return session::send_descriptors(socket_, &request, sizeof request, &fd, fd >= 0 ? 1 : 0);
 }
+
+Status DaemonLink::say_ready() { return say(wire::WorkerRequestKind::kReady, {}, -1); }
 
 base::Result<SessionParts> DaemonLink::receive_session() {
   SessionParts parts;
@@ -78,6 +79,8 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         return adopt(std::move(parts), std::move(command), std::move(more));
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
+      case wire::WorkerMessageKind::kShare:
+        break;
     }
     return Status(
         Code::kInvalid,
@@ -85,18 +88,70 @@ base::Result<SessionParts> DaemonLink::receive_session() {
   }
 }
 
-void DaemonLink::watch_for_stop(session::Service* service) {
-  std::thread([socket = socket_, service] {
+void DaemonLink::listen(session::Service* service) {
+  std::thread([this, service] {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    take_messages(service);
+  }).detach();
+}
+
+void DaemonLink::take_messages(session::Service* service) {
+  for (;;) {
     wire::WorkerMessage message = {};
     size_t bytes = 0;
-    const auto received = session::receive_descriptors(socket, &message, sizeof message, &bytes);
-    service->end(received.ok() && bytes != 0
-                     ? "the server ended this session (its lease ended or was released)"
-                     : "the server is shutting down");
-  }).detach();
+    auto received = session::receive_descriptors(socket_, &message, sizeof message, &bytes);
+    const bool told = received.ok() && bytes != 0;
+    std::lock_guard<std::mutex> hold(mutex_);
+    if (!told || message.kind != wire::WorkerMessageKind::kShare) {
+      gone_ = true;
+      answered_.notify_all();
+      service->end(told ? "the server ended this session (its lease ended or was released)"
+                        : "the server is shutting down");
+      return;
+    }
+    Answer& answer = answer_.emplace();
+    answer.answer = static_cast<wire::ShareAnswer>(message.reserved);
+    answer.record = message.share;
+    if (!received->empty()) answer.fd.reset(received->front());
+    answered_.notify_all();
+  }
+}
+
+DaemonLink::Answer DaemonLink::ask(wire::WorkerRequestKind kind, const wire::ShareRecord& record,
+                                   int fd) {
+  std::unique_lock<std::mutex> hold(mutex_);
+  answer_.reset();
+  if (!gone_ && say(kind, record, fd).ok())
+    answered_.wait(hold, [this] { return answer_.has_value() || gone_; });
+  if (!answer_.has_value()) return {wire::ShareAnswer::kUnknown, record, {}};
+  Answer answer = std::move(*answer_);
+  answer_.reset();
+  return answer;
+}
+
+wire::ShareAnswer DaemonLink::publish(wire::ShareRecord* record, int fd) {
+  const Answer answer = ask(wire::WorkerRequestKind::kPublish, *record, fd);
+  *record = answer.record;
+  return answer.answer;
+}
+
+wire::ShareAnswer DaemonLink::fetch(wire::ShareRecord* record, base::Fd* fd) {
+  Answer answer = ask(wire::WorkerRequestKind::kFetch, *record, -1);
+  *record = answer.record;
+  *fd = std::move(answer.fd);
+  return answer.answer;
+}
+
+void DaemonLink::withdraw(const wire::ShareRecord& record, bool freed) {
+  const auto kind =
+      freed ? wire::WorkerRequestKind::kFreed : wire::WorkerRequestKind::kWithdraw;
+  (void)say(kind, record, -1);  // a daemon that is gone ends the session anyway
+}
+
+void DaemonLink::release(const wire::ShareRecord& record) {
+  (void)say(wire::WorkerRequestKind::kRelease, record, -1);
 }
 
 }  // namespace tendril::worker

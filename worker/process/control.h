@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker's end of its socket to the daemon: says that it is ready, collects the session's
-// channels and the accounting page, and then listens for the order to stop on a thread of its own.
-// See wire/assignment.h for the messages.
+// channels and the accounting page, and then listens for the order to stop, and for answers about
+// what workers share, on a thread of its own. See wire/assignment.h for the messages.
 #pragma once
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/fd.h"
@@ -12,6 +15,7 @@
 #include "session/service.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"
+#include "worker/share.h"
 
 namespace tendril::worker {
 
@@ -22,18 +26,37 @@ struct SessionParts {
   std::vector<std::unique_ptr<transport::Channel>> bulk;  // by channel number
 };
 
-class DaemonLink {
+class DaemonLink final : public Shares {
  public:
   explicit DaemonLink(int socket) : socket_(socket) {}
 
   base::Status say_ready();
   // Blocks until the session is complete. kClosed: the daemon needs this worker no more.
   base::Result<SessionParts> receive_session();
-  // Ends `service` when the daemon says so or goes. The thread lives as long as the process.
-  void watch_for_stop(session::Service* service);
+  // Ends `service` when the daemon says so or goes; wakes who waits for an answer. The thread lives
+  // as long as the process.
+  void listen(session::Service* service);
+
+  wire::ShareAnswer publish(wire::ShareRecord* record, int fd) override;
+  wire::ShareAnswer fetch(wire::ShareRecord* record, base::Fd* fd) override;
+  void withdraw(const wire::ShareRecord& record, bool freed) override;
+  void release(const wire::ShareRecord& record) override;
 
  private:
+  struct Answer {
+    wire::ShareAnswer answer;
+    wire::ShareRecord record;
+    base::Fd fd;
+  };
+  base::Status say(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd);
+  Answer ask(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd);
+  void take_messages(session::Service* service);
+
   const int socket_;
+  std::mutex mutex_;
+  std::condition_variable answered_;
+  std::optional<Answer> answer_;  // guarded by mutex_
+  bool gone_ = false;             // guarded by mutex_: no answer will come
 };
 
 }  // namespace tendril::worker

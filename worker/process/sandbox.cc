@@ -16,6 +16,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace tendril::worker {
 namespace {
 
@@ -40,11 +43,12 @@ constexpr const char* kDenied[] = {
     // Keys, name spaces, users.
     "add_key", "request_key", "keyctl", "unshare", "setns", "setuid", "setgid", "setreuid",
     "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset",
-    "personality",
-    // Being reached from the network.
-    "listen", "accept", "accept4"};
+    "personality"};
 
-constexpr int kDeniedFamilies[] = {AF_INET, AF_INET6, AF_PACKET, AF_VSOCK};
+// Sockets of any other family reach beyond this machine. Local ones stay whole, listening included: a driver's processes
+// hand each other descriptors over them, also after the session has begun.
+constexpr int kAllowedFamilies[] = {AF_UNIX, AF_NETLINK};
+constexpr int kFamiliesMax = 64;  // more than the kernel knows
 
 Status failed(const char* doing, int error) {
   return base::errno_status(Code::kInternal, doing, error);
@@ -87,11 +91,12 @@ class Filter {
     for (const char* name : kDenied) {
       if (error == 0) error = deny(name, EPERM);
     }
-    for (const int family : kDeniedFamilies) {
-      const auto is_family = SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family));
-      if (error == 0)
-        error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, is_family);
+    for (int family = 0; family < kFamiliesMax && error == 0; ++family) {
+      const auto* end = std::end(kAllowedFamilies);
+      if (std::find(std::begin(kAllowedFamilies), end, family) == end)
+        error = deny_socket(SCMP_A0(SCMP_CMP_EQ, static_cast<scmp_datum_t>(family)));
     }
+    if (error == 0) error = deny_socket(SCMP_A0(SCMP_CMP_GE, kFamiliesMax));
     const auto no_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
     if (error == 0)
       error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, no_thread);
@@ -119,6 +124,10 @@ class Filter {
     const int error =
         -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(static_cast<uint32_t>(answer)), number, 0);
     return error == EDOM ? 0 : error;  // not a call of this architecture
+  }
+
+  int deny_socket(scmp_arg_cmp family) {
+    return -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1, family);
   }
 
   scmp_filter_ctx filter_;

@@ -12,6 +12,8 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,8 +49,29 @@ TEST(Sandbox, DeniesWhatDriversDoNotNeed) {
   EXPECT_EQ(is_denied([] { return static_cast<long>(kill(getppid(), 0)); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_INET, SOCK_STREAM, 0)); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_INET6, SOCK_DGRAM, 0)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_PACKET, SOCK_RAW, 0)); }), 0);
+  EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_ALG, SOCK_SEQPACKET, 0)); }), 0);
+  // The kernel looks at the lower half of the register only.
+  EXPECT_EQ(is_denied([] { return syscall(SYS_socket, 1L << 32 | AF_INET, SOCK_STREAM, 0); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(chroot("/")); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(setuid(0)); }), 0);
+}
+
+// As drivers do to share memory between processes: one listens, another one fetches a descriptor.
+TEST(Sandbox, LetsLocalProcessesMeet) {
+  EXPECT_EQ(in_child([] {
+              if (!lock_down().ok()) return 99;
+              sockaddr_un name = {};
+              name.sun_family = AF_UNIX;  // bound to an abstract name of the kernel's choice
+              socklen_t bytes = sizeof name;
+              const int listener = socket(AF_UNIX, SOCK_STREAM, 0), near = socket(AF_UNIX, SOCK_STREAM, 0);
+              const auto* address = reinterpret_cast<const sockaddr*>(&name);
+              if (bind(listener, address, sizeof name.sun_family) != 0 || listen(listener, 1) != 0) return 1;
+              if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 2;
+              if (connect(near, address, bytes) != 0) return 3;
+              return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) >= 0 ? 0 : 4;
+            }),
+            0);
 }
 
 TEST(Sandbox, LetsADriverWork) {

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Handlers of api/cuda/ipc.spec, and the class of ipc.h.
+#include "worker/cuda/ipc.h"
+
+#include <unistd.h>
+
+#include "api/cuda_handlers.gen.h"
+#include "worker/cuda/scope.h"
+#include "worker/cuda/virtual_memory.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+using wire::ShareKind;
+
+constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+CUresult result_of(wire::ShareAnswer answer) {
+  switch (answer) {
+    case wire::ShareAnswer::kDone:
+      return CUDA_SUCCESS;
+    case wire::ShareAnswer::kFull:
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    case wire::ShareAnswer::kOtherUser:
+      return CUDA_ERROR_NOT_PERMITTED;
+    case wire::ShareAnswer::kUnknown:
+      break;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+bool same_token(const wire::ShareRecord& record, const wire::Bytes& token) {
+  return token.count == sizeof record.token && std::memcmp(record.token, token.data, sizeof record.token) == 0;
+}
+
+wire::ShareRecord record_of(Executor& w, ShareKind kind, uint32_t slot, uint64_t bytes) {
+  wire::ShareRecord record = {};
+  record.kind = kind;
+  record.gpu_index = slot < w.assignment().slice_count ? w.assignment().slices[slot].gpu_index : 0;
+  record.bytes = bytes;
+  return record;
+}
+
+// The slot of the session on the GPU where a shared thing lies; false: the session has none.
+bool find_slot(Executor& w, const wire::ShareRecord& record, uint32_t* slot) {
+  for (uint32_t i = 0; i < w.assignment().slice_count; ++i) {
+    if (w.assignment().slices[i].gpu_index != record.gpu_index) continue;
+    *slot = i;
+    return true;
+  }
+  return false;
+}
+
+template <typename Reply>
+void put_token(Scope& s, const std::string& token, Reply* r) {
+  uint8_t* copy = s.scratch<uint8_t>(token.size());
+  if (copy == nullptr) return;
+  std::memcpy(copy, token.data(), token.size());
+  r->token = {copy, token.size()};
+}
+
+uint64_t key_of(const void* object) { return reinterpret_cast<uint64_t>(object); }
+
+}  // namespace
+
+CUresult Ipc::publish(uint64_t key, const wire::ShareRecord& wanted, std::string* token) {
+  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  auto range = published_.equal_range(key);
+  for (auto it = range.first; it != range.second; ++it) {
+    const wire::ShareRecord& known = it->second.record;
+    if (known.kind != wanted.kind) continue;
+    if (std::memcmp(known.content, wanted.content, sizeof known.content) == 0) {
+      token->assign(reinterpret_cast<const char*>(known.token), sizeof known.token);
+      return CUDA_SUCCESS;
+    }
+    shares_->withdraw(known, true);  // it went with its context, unseen
+    published_.erase(it);
+    break;
+  }
+  return publish_descriptor(key, wanted, -1, token);
+}
+
+CUresult Ipc::publish_descriptor(uint64_t key, wire::ShareRecord record, int fd, std::string* token) {
+  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = result_of(shares_->publish(&record, fd));
+  if (result != CUDA_SUCCESS) return result;
+  published_.emplace(key, Published{record});
+  token->assign(reinterpret_cast<const char*>(record.token), sizeof record.token);
+  return CUDA_SUCCESS;
+}
+
+CUresult Ipc::fetch(ShareKind kind, const wire::Bytes& token, wire::ShareRecord* record, base::Fd* fd) {
+  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (token.count != sizeof record->token) return CUDA_ERROR_INVALID_VALUE;
+  *record = {};
+  record->kind = kind;
+  std::memcpy(record->token, token.data, sizeof record->token);
+  return result_of(shares_->fetch(record, fd));
+}
+
+void Ipc::withdraw_all(uint64_t key) {
+  auto range = published_.equal_range(key);
+  for (auto it = range.first; it != range.second; ++it) shares_->withdraw(it->second.record, true);
+  published_.erase(range.first, range.second);
+}
+
+bool Ipc::drop(const wire::Bytes& token, ShareKind* kind, uint64_t* key) {
+  for (auto it = published_.begin(); it != published_.end(); ++it) {
+    Published& published = it->second;
+    if (!same_token(published.record, token)) continue;
+    *key = it->first;
+    *kind = published.record.kind;
+    if (published.dropped || (*kind != ShareKind::kAllocation && *kind != ShareKind::kPool)) return false;
+    published.dropped = true;
+    shares_->withdraw(published.record, false);
+    // An allocation may live on in mappings, here or elsewhere: its record stays, so that its end can be told.
+    if (*kind == ShareKind::kPool) published_.erase(it);
+    return true;
+  }
+  return false;
+}
+
+void Ipc::opened(uint64_t key, const wire::ShareRecord& record) {
+  auto [it, fresh] = opened_.try_emplace(key, Opened{record, 0});
+  ++it->second.count;
+  // tendrild counts every fetch; one is enough for us.
+  if (!fresh) shares_->release(record);
+}
+
+void Ipc::closed(uint64_t key) {
+  auto it = opened_.find(key);
+  if (it == opened_.end() || --it->second.count != 0) return;
+  shares_->release(it->second.record);
+  opened_.erase(it);
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_server_request&, wire::cuda::ipc_server_reply& r) {
+  r.id = {w.assignment().server_id, sizeof w.assignment().server_id};
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m, wire::cuda::ipc_get_memory_reply& r) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope s(w);
+  CUipcMemHandle content = {};
+  CUresult result = w.driver().cuIpcGetMemHandle(&content, m.address);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  if (result == CUDA_SUCCESS) result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, m.address);
+  if (result != CUDA_SUCCESS) return result;
+  std::string token;
+  result = w.ipc().publish(base, record_of(w, ShareKind::kMemory, w.slot(), bytes), content, &token);
+  put_token(s, token, &r);
+  r.bytes = bytes;
+  return result != CUDA_SUCCESS ? result : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire::cuda::ipc_open_memory_reply& r) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  wire::ShareRecord record;
+  base::Fd none;
+  CUresult result = w.ipc().fetch(ShareKind::kMemory, m.token, &record, &none);
+  if (result != CUDA_SUCCESS) return result;
+  uint32_t slot = 0;
+  CUipcMemHandle content;
+  std::memcpy(&content, record.content, sizeof content);
+  CUdeviceptr address = 0, base = 0;
+  size_t bytes = 0;
+  result = find_slot(w, record, &slot) ? w.driver().cuIpcOpenMemHandle_v2(&address, content, m.flags)
+                                       : CUDA_ERROR_INVALID_DEVICE;
+  if (result == CUDA_SUCCESS) {
+    result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, address);
+    if (result != CUDA_SUCCESS) w.driver().cuIpcCloseMemHandle(address);
+  }
+  if (result != CUDA_SUCCESS) {
+    w.ipc().opened(0, record);
+    w.ipc().closed(0);
+    return result;
+  }
+  w.ipc().opened(address, record);
+  r.address = address;
+  r.base = base;
+  r.bytes = bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_close_memory_request& m, wire::cuda::ipc_close_memory_reply&) {
+  const CUresult result = w.driver().cuIpcCloseMemHandle(m.address);
+  if (result == CUDA_SUCCESS) w.ipc().closed(m.address);
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m, wire::cuda::ipc_get_event_reply& r) {
+  Scope s(w);
+  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
+  if (!s.ok()) return s.error();
+  CUipcEventHandle content = {};
+  CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
+  if (result != CUDA_SUCCESS) return result;
+  std::string token;
+  result = w.ipc().publish(key_of(event), record_of(w, ShareKind::kEvent, w.slot(), 0), content, &token);
+  put_token(s, token, &r);
+  return result != CUDA_SUCCESS ? result : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m, wire::cuda::ipc_open_event_reply&) {
+  wire::ShareRecord record;
+  base::Fd none;
+  CUresult result = w.ipc().fetch(ShareKind::kEvent, m.token, &record, &none);
+  if (result != CUDA_SUCCESS) return result;
+  CUipcEventHandle content;
+  std::memcpy(&content, record.content, sizeof content);
+  CUevent event = nullptr;
+  result = w.driver().cuIpcOpenEventHandle(&event, content);
+  if (result != CUDA_SUCCESS || w.objects().bind(Kind::kEvent, m.event, event)) return result;
+  w.driver().cuEventDestroy_v2(event);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_record_event_request& m, wire::cuda::ipc_record_event_reply&) {
+  wire::cuda::event_record_request record;
+  record.event = m.event;
+  record.stream = m.stream;
+  record.flags = m.flags;
+  return handle(w, record);
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_export_allocation_request& m,
+                wire::cuda::ipc_export_allocation_reply& r) {
+  Scope s(w);
+  const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
+  if (!s.ok()) return s.error();
+  if (w.driver().cuMemExportToShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  int raw = -1;
+  CUresult result = w.driver().cuMemExportToShareableHandle(&raw, handle, kDescriptor, 0);
+  if (result != CUDA_SUCCESS) return result;
+  const base::Fd fd(raw);
+  uint32_t slot = 0;
+  uint64_t bytes = 0;
+  w.virtual_memory().describe(handle, &slot, &bytes);
+  std::string token;
+  result = w.ipc().publish_descriptor(handle, record_of(w, ShareKind::kAllocation, slot, bytes), raw, &token);
+  if (result != CUDA_SUCCESS) return result;
+  w.virtual_memory().exported(handle);
+  put_token(s, token, &r);
+  r.bytes = bytes;
+  return s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
+                wire::cuda::ipc_import_allocation_reply& r) {
+  gpu::Driver& d = w.driver();
+  if (d.cuMemImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  wire::ShareRecord record;
+  base::Fd fd;
+  CUresult result = w.ipc().fetch(ShareKind::kAllocation, m.token, &record, &fd);
+  if (result != CUDA_SUCCESS) return result;
+  CUmemGenericAllocationHandle handle = 0;
+  result = find_slot(w, record, &r.slot)
+               ? d.cuMemImportFromShareableHandle(
+                     &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor)
+               : CUDA_ERROR_INVALID_DEVICE;
+  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
+    d.cuMemRelease(handle);
+    result = CUDA_ERROR_INVALID_HANDLE;
+  }
+  const uint64_t key = result == CUDA_SUCCESS ? handle : 0;
+  w.ipc().opened(key, record);
+  if (result != CUDA_SUCCESS) w.ipc().closed(key);
+  else w.virtual_memory().imported(handle, r.slot, record.bytes);
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m, wire::cuda::ipc_export_pool_reply& r) {
+  Scope s(w);
+  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
+  if (!s.ok()) return s.error();
+  if (w.driver().cuMemPoolExportToShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  int raw = -1;
+  CUresult result = w.driver().cuMemPoolExportToShareableHandle(&raw, pool, kDescriptor, 0);
+  if (result != CUDA_SUCCESS) return result;
+  const base::Fd fd(raw);
+  std::string token;
+  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ShareKind::kPool, w.slot(), 0), raw, &token);
+  put_token(s, token, &r);
+  return result != CUDA_SUCCESS ? result : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m, wire::cuda::ipc_import_pool_reply&) {
+  gpu::Driver& d = w.driver();
+  if (d.cuMemPoolImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  wire::ShareRecord record;
+  base::Fd fd;
+  CUresult result = w.ipc().fetch(ShareKind::kPool, m.token, &record, &fd);
+  if (result != CUDA_SUCCESS) return result;
+  CUmemoryPool pool = nullptr;
+  uint32_t slot = 0;
+  result = find_slot(w, record, &slot)
+               ? d.cuMemPoolImportFromShareableHandle(
+                     &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor, 0)
+               : CUDA_ERROR_INVALID_DEVICE;
+  if (result != CUDA_SUCCESS || w.objects().bind(Kind::kPool, m.pool, pool)) return result;
+  d.cuMemPoolDestroy(pool);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_pointer_request& m,
+                wire::cuda::ipc_export_pool_pointer_reply& r) {
+  gpu::Driver& d = w.driver();
+  if (d.cuMemPoolExportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  Scope s(w);
+  CUmemPoolPtrExportData content = {};
+  CUresult result = d.cuMemPoolExportPointer(&content, m.address);
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+  if (result == CUDA_SUCCESS) result = d.cuMemGetAddressRange_v2(&base, &bytes, m.address);
+  if (result != CUDA_SUCCESS) return result;
+  std::string token;
+  const uint64_t left = bytes - (m.address - base);
+  result = w.ipc().publish(m.address, record_of(w, ShareKind::kPoolPointer, w.slot(), left), content, &token);
+  put_token(s, token, &r);
+  r.bytes = left;
+  return result != CUDA_SUCCESS ? result : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& m,
+                wire::cuda::ipc_import_pool_pointer_reply& r) {
+  gpu::Driver& d = w.driver();
+  Scope s(w);
+  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
+  if (!s.ok()) return s.error();
+  if (d.cuMemPoolImportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  wire::ShareRecord record;
+  base::Fd none;
+  CUresult result = w.ipc().fetch(ShareKind::kPoolPointer, m.token, &record, &none);
+  if (result != CUDA_SUCCESS) return result;
+  CUmemPoolPtrExportData content;
+  std::memcpy(&content, record.content, sizeof content);
+  CUdeviceptr address = 0;
+  result = d.cuMemPoolImportPointer(&address, pool, &content);
+  if (result != CUDA_SUCCESS) return result;
+  r.address = address;
+  r.bytes = record.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::ipc_drop_request& m) {
+  ShareKind kind;
+  uint64_t key = 0;
+  if (w.ipc().drop(m.token, &kind, &key) && kind == ShareKind::kAllocation)
+    w.virtual_memory().descriptor_closed(w, key);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::worker::cuda
