@@ -160,6 +160,16 @@ CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda:
   return CUDA_SUCCESS;
 }
 
+CUresult handle(Executor& w, const wire::cuda::memory_pointer_attribute_request& m,
+                wire::cuda::memory_pointer_attribute_reply& r) {
+  // Only attributes of at most eight bytes are asked for this way; the buffer holds any of them.
+  uint64_t room[8] = {};
+  const CUresult result =
+      w.driver().cuPointerGetAttribute(room, static_cast<CUpointer_attribute>(m.attribute), m.address);
+  r.value = room[0];
+  return result;
+}
+
 CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
