@@ -71,6 +71,8 @@ CUresult usable_context(ContextPtr* out) {
 
 void Context::fail(CUresult code) {
   int none = CUDA_SUCCESS;
+  // Before the error shows: from then on calls answer it without coming to where text is shown.
+  flush_print();
   error_.compare_exchange_strong(none, code, std::memory_order_acq_rel);
 }
 
