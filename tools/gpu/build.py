@@ -19,6 +19,7 @@ import catalog
 FLAGS = ["-O2", "-std=c++17", "-arch=sm_90", "-w", "-Xcompiler", "-w"]
 PROGRAM_FLAGS = {
     "runtime_streams": ["-cudart", "shared"],
+    "per_thread_stream": ["--default-stream", "per-thread"],
     "driver_program": ["-lcuda"],
     "virtual_memory": ["-lcuda"],
     "nested_launch": ["-rdc=true"],

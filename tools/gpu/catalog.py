@@ -57,8 +57,12 @@ def test_programs():
 def own_programs(libraries_env):
     """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries are found by path."""
     groups = {
-        "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program"],
+        "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program", "ordering_program",
+                    "per_thread_stream", "host_memory", "pool_memory", "virtual_memory", "process_memory",
+                    "launch_kinds", "nested_launch", "graph_nodes", "array_memory", "jit_logs", "stream_memory",
+                    "tensor_map", "green_context", "peer_memory"],
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
+        "errors": ["sticky_errors"],
     }
     env = lambda group, name: libraries_env if group == "libraries" or name == "nvrtc_program" else {}
     return [Program(group, name, [f"{{built}}/programs/{name}"], env=env(group, name))

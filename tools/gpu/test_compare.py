@@ -17,7 +17,8 @@ def ran(out, status=0):
 
 
 def judged(native, remote, again=None):
-    results = {"program": PROGRAM, "label": "x", "lines": {}, "native": native, "tcp": remote, "shm": remote, "again": again}
+    results = {"program": PROGRAM, "label": "x", "lines": {}, "again": again}
+    results |= {"native": native, "tcp": remote, "shm": remote}
     return report.verdict(results, report.SIDES)
 
 
@@ -57,7 +58,8 @@ class Spread(unittest.TestCase):
 class Verdict(unittest.TestCase):
     def test_words(self):
         for expected, native, remote in (
-                ("yes", ran("a"), ran("a")), ("NO: tcp,shm", ran("a"), ran("b")), ("NO: tcp,shm", ran("a"), ran("a", 1)),
+                ("yes", ran("a"), ran("a")), ("NO: tcp,shm", ran("a"), ran("b")),
+                ("NO: tcp,shm", ran("a"), ran("a", 1)),
                 ("native fails", ran("a", 1), ran("a", 1)), ("not run", None, None),
                 ("skipped", ran("skip: no x", 77), ran("skip: no x", 77)), ("NO: tcp,shm", ran("skip", 77), ran("a")),
                 ("NO: tcp,shm", ran("a"), ran("skip", 77))):
