@@ -58,9 +58,9 @@ def own_programs(libraries_env):
     """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries are found by path."""
     groups = {
         "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program", "ordering_program",
-                    "per_thread_stream", "host_memory", "pool_memory", "virtual_memory", "process_memory",
-                    "launch_kinds", "nested_launch", "graph_nodes", "array_memory", "jit_logs", "stream_memory",
-                    "tensor_map", "green_context", "peer_memory"],
+                    "per_thread_stream", "host_memory", "managed_variable", "pool_memory", "virtual_memory",
+                    "process_memory", "launch_kinds", "nested_launch", "graph_nodes", "array_memory", "jit_logs",
+                    "stream_memory", "tensor_map", "green_context", "peer_memory"],
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
         "errors": ["sticky_errors"],
     }
