@@ -217,7 +217,7 @@ void Sessions::charge_own(Lease* lease) {
     for (uint32_t before = 0; before < slice; ++before)
       first = first && lease->slices[before].gpu_index != gpu;
     for (const auto& [tally, session_id] : lease->sessions)
-      bytes += first ? shares_.orphaned_bytes(session_id, gpu) : 0;
+      bytes += first ? exports_.orphaned_bytes(session_id, gpu) : 0;
     lease->accounting->page()->used_bytes[slice][kDaemonTally] = bytes;
   }
 }
@@ -233,7 +233,7 @@ void Sessions::drop_session(Session* session) {
     charge_own(&lease);
     if (lease.implicit) lease.ending = true;
   }
-  if (shares_.end(session->id)) {
+  if (exports_.end(session->id)) {
     for (const auto& [id, lease] : leases_) charge_own(lease.get());
   }
   const uint64_t lease_id = session->lease_id;
@@ -502,37 +502,38 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   drop_session(session.get());
 }
 
-// Supervisor's thread. What the workers share with each other; see daemon/shares.h.
+// Supervisor's thread. What the workers share with each other; see daemon/exports.h.
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
   if (session == nullptr || session->worker == nullptr) return;
   const uint32_t user = pool_->user_of(*session->worker);
   wire::WorkerMessage message = {};
-  message.kind = wire::WorkerMessageKind::kShare;
-  message.share = request.record;
-  auto answer = [&](wire::ShareAnswer with, int descriptor) {
+  message.kind = wire::WorkerMessageKind::kExport;
+  message.exported = request.record;
+  auto answer = [&](wire::ExportAnswer with, int descriptor) {
     message.reserved = static_cast<uint32_t>(with);
     session->worker->answer(message, descriptor);
   };
   bool orphans = false;
-  int shared = -1;
+  int descriptor = -1;
   switch (request.kind) {
     case wire::WorkerRequestKind::kPublish:
-      answer(shares_.publish(session_id, user, &message.share, std::move(fd)), -1);
+      answer(exports_.publish(session_id, user, &message.exported, std::move(fd)), -1);
       break;
     case wire::WorkerRequestKind::kFetch: {
-      const wire::ShareAnswer found = shares_.fetch(session_id, user, &message.share, &shared);
-      answer(found, shared);
+      const wire::ExportAnswer found =
+          exports_.fetch(session_id, user, &message.exported, &descriptor);
+      answer(found, descriptor);
       break;
     }
     case wire::WorkerRequestKind::kWithdraw:
     case wire::WorkerRequestKind::kFreed:
-      orphans = shares_.withdraw(session_id, request.record,
-                                 request.kind == wire::WorkerRequestKind::kFreed);
+      orphans = exports_.withdraw(session_id, request.record,
+                                  request.kind == wire::WorkerRequestKind::kFreed);
       break;
     case wire::WorkerRequestKind::kRelease:
-      orphans = shares_.release(session_id, request.record);
+      orphans = exports_.release(session_id, request.record);
       break;
     case wire::WorkerRequestKind::kReady:
       break;

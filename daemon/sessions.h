@@ -18,8 +18,8 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "daemon/event_loop.h"
+#include "daemon/exports.h"
 #include "daemon/lease_book.h"
-#include "daemon/shares.h"
 #include "daemon/worker_pool.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
@@ -139,7 +139,7 @@ class Sessions {
   LeaseBook book_;                                         // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
-  Shares shares_;                                          // guarded by mutex_
+  Exports exports_;                                        // guarded by mutex_
   uint64_t next_id_ = 1;                                   // guarded by mutex_
   uint8_t server_id_[wire::kServerIdBytes] = {};
 };

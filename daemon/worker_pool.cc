@@ -146,8 +146,10 @@ void WorkerPool::start_one(uint32_t gpu, uint32_t slot) {
   {
     std::lock_guard<std::mutex> hold(mutex_);
     if (stopping_) return;
-    if (entries_.size() >= options_.workers_max) slot = kAnySlot;
-    else if (!by_order) slot = free_slot();
+    if (entries_.size() >= options_.workers_max)
+      slot = kAnySlot;
+    else if (!by_order)
+      slot = free_slot();
     if (slot != kAnySlot) ++slots_[slot];
   }
   if (slot == kAnySlot) {
@@ -198,8 +200,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
   entry.state = State::kIdle;
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
-    if (waiter.gpu != worker->gpu() ||
-        waiter.slot != (entry.by_order ? worker->slot() : kAnySlot))
+    if (waiter.gpu != worker->gpu() || waiter.slot != (entry.by_order ? worker->slot() : kAnySlot))
       continue;
     entry.state = State::kTaken;
     entry.uses = std::move(waiter.uses);

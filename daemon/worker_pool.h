@@ -44,8 +44,8 @@ class WorkerPool {
   // Kills every worker and waits until all are collected. Nothing is started afterwards.
   void stop();
 
-  // All on the supervisor's thread: `gone` once, when the worker has exited; `asked` for each of its
-  // requests.
+  // All on the supervisor's thread: `gone` once, when the worker has exited; `asked` for each of
+  // its requests.
   struct Uses {
     std::function<void(const std::string& how)> gone;
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;

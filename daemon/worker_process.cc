@@ -74,14 +74,14 @@ base::Status WorkerProcess::watch() {
 void WorkerProcess::read_control() {
   wire::WorkerRequest request = {};
   size_t bytes = 0;
-  auto received =
-      session::receive_descriptors(control_.get(), &request, sizeof request, &bytes);
+  auto received = session::receive_descriptors(control_.get(), &request, sizeof request, &bytes);
   std::vector<base::Fd> fds;
   if (received.ok()) {
     for (const int fd : *received) fds.emplace_back(fd);
   }
   if (!received.ok() || bytes != sizeof request) {
-    // It closed its end, and the exit follows; or it talks nonsense, and the exit had better follow.
+    // It closed its end, and the exit follows; or it talks nonsense, and the exit had better
+    // follow.
     loop_->unwatch(control_.get());
     if (bytes != 0) kill();
     return;
@@ -160,9 +160,9 @@ void WorkerProcess::answer(const wire::WorkerMessage& message, int fd) {
   // There is room for many messages in a socket that says that it has room.
   pollfd room = {control_.get(), POLLOUT, 0};
   const bool takes = poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0;
-  if (!takes || !session::send_descriptors(control_.get(), &message, sizeof message, &fd,
-                                           fd >= 0 ? 1 : 0)
-                     .ok())
+  if (!takes ||
+      !session::send_descriptors(control_.get(), &message, sizeof message, &fd, fd >= 0 ? 1 : 0)
+           .ok())
     kill_child(child_);
 }
 

@@ -15,7 +15,7 @@ enum class WorkerMessageKind : uint32_t {
   kChannel = 2,  // one more bulk channel; descriptor [0]
   kStart = 3,    // every channel is there: run the session
   kStop = 4,     // end the session now
-  kShare = 5,    // the answer to a ShareRequest; descriptor [0] where the thing shared has one
+  kExport = 5,    // the answer to a WorkerRequest; descriptor [0] where what was fetched has one
 };
 
 struct AssignedSlice {
@@ -36,16 +36,16 @@ struct Assignment {
 
 // Things of one worker that another one may open: tendrild keeps what the driver said of each under a token, which travels between the
 // programs. Whoever knows a token may open what it names, as with a descriptor or a handle of the driver.
-enum class ShareKind : uint32_t { kMemory = 1, kEvent = 2, kAllocation = 3, kPool = 4, kPoolPointer = 5 };
-inline constexpr uint32_t kShareTokenBytes = 16;
-inline constexpr uint32_t kShareContentBytes = 64;  // a handle of the driver
+enum class ExportKind : uint32_t { kMemory = 1, kEvent = 2, kAllocation = 3, kPool = 4, kPoolPointer = 5 };
+inline constexpr uint32_t kExportTokenBytes = 16;
+inline constexpr uint32_t kExportContentBytes = 64;  // a handle of the driver
 
-struct ShareRecord {
-  ShareKind kind;
+struct ExportRecord {
+  ExportKind kind;
   uint32_t gpu_index;
   uint64_t bytes;  // of GPU memory
-  uint8_t token[kShareTokenBytes];
-  uint8_t content[kShareContentBytes];
+  uint8_t token[kExportTokenBytes];
+  uint8_t content[kExportContentBytes];
 };
 
 // What a worker says to tendrild.
@@ -61,14 +61,14 @@ enum class WorkerRequestKind : uint32_t {
 struct WorkerRequest {
   WorkerRequestKind kind;
   uint32_t reserved;
-  ShareRecord record;
+  ExportRecord record;
 };
 
-// WorkerMessage::reserved of kShare.
-enum class ShareAnswer : uint32_t {
+// WorkerMessage::reserved of kExport.
+enum class ExportAnswer : uint32_t {
   kDone = 0,
   kUnknown = 1,    // no such token: its owner is gone, or it was freed
-  kFull = 2,       // the owner shares too many things already
+  kFull = 2,       // the owner has exported too many things already
   kOtherUser = 3,  // the driver shares this between processes of one user only, and the owner's worker has another
 };
 
@@ -76,7 +76,7 @@ struct WorkerMessage {
   WorkerMessageKind kind;
   uint32_t reserved;
   Assignment assignment;
-  ShareRecord share;
+  ExportRecord exported;
 };
 
 // Shared by tendrild and every worker of one lease: bytes of GPU memory charged per slice and worker. A worker writes its own column

@@ -43,8 +43,8 @@ class CudaWorker final : public Worker {
   }
 
   int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-          Shares* shares) override {
-    cuda::Executor executor(driver_.get(), service, assignment, accounting, shares);
+          Exports* exports) override {
+    cuda::Executor executor(driver_.get(), service, assignment, accounting, exports);
     return executor.run();
   }
 

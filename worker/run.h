@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "session/service.h"
 #include "wire/assignment.h"
-#include "worker/share.h"
+#include "worker/exports.h"
 
 namespace tendril::worker {
 
@@ -29,7 +29,7 @@ class Worker {
 
   // Runs the session until the client goes or the service ends. Returns the process' exit status.
   virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-                  Shares* shares) = 0;
+                  Exports* exports) = 0;
 };
 
 }  // namespace tendril::worker

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events shared between processes that use one GPU server: handles, descriptors (share.h), and what this
-// process has open of others. The worker opens and closes; what a handle names, and whether it still does, is the
+// Memory and events shared between processes that use one GPU server: handles, descriptors (export_handle.h), and what
+// this process has open of others. The worker opens and closes; what a handle names, and whether it still does, is the
 // server's to say.
 #include <unistd.h>
 
@@ -8,8 +8,8 @@
 
 #include "client/common/log.h"
 #include "client/cuda/capture.h"
+#include "client/cuda/export_handle.h"
 #include "client/cuda/memory.h"
-#include "client/cuda/share.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -58,7 +58,7 @@ void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* c
   if (!*collides) open_counts()[r.base] = again ? open_counts()[r.base] + 1 : 1;
 }
 
-CUresult open_memory(Context* c, const ShareHandle& handle, unsigned flags, uint64_t* address) {
+CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uint64_t* address) {
   uint64_t refused[kTriesMax], refused_bytes[kTriesMax];
   int refusals = 0;
   CUresult result = CUDA_SUCCESS;
@@ -76,8 +76,10 @@ CUresult open_memory(Context* c, const ShareHandle& handle, unsigned flags, uint
     // Opening it again would give the same addresses: they are made unavailable in the meantime.
     close_at(c, r.address);
     uint64_t got = 0;
-    if (refusals == kTriesMax) result = CUDA_ERROR_OUT_OF_MEMORY;
-    else result = reserve_at(c->session, r.bytes, 0, r.base, 0, &got);
+    if (refusals == kTriesMax)
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    else
+      result = reserve_at(c->session, r.bytes, 0, r.base, 0, &got);
     if (result != CUDA_SUCCESS) break;
     refused[refusals] = got;
     refused_bytes[refusals++] = r.bytes;
@@ -94,19 +96,19 @@ CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type, 
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-CUresult give_descriptor(Session* session, const ShareHandle& handle, void* into) {
-  const int fd = make_share_descriptor(session, handle);
+CUresult give_descriptor(Session* session, const ExportHandle& handle, void* into) {
+  const int fd = make_export_descriptor(session, handle);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   memcpy(into, &fd, sizeof fd);
   return CUDA_SUCCESS;
 }
 
-CUresult take_descriptor(void* given, SharedKind kind, const char* call, Session** session, ShareHandle* out) {
-  ShareHandle raw;
+CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session** session, ExportHandle* out) {
+  ExportHandle raw;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(given));
-  if (!read_share_descriptor(fd, &raw)) return CUDA_ERROR_INVALID_VALUE;
+  if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_INVALID_VALUE;
   const Context* c = current_context();
-  return read_share(&raw, kind, call, c != nullptr ? c->session : nullptr, session, out);
+  return read_export(&raw, kind, call, c != nullptr ? c->session : nullptr, session, out);
 }
 
 }  // namespace
@@ -120,9 +122,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   wire::cuda::ipc_get_memory_request m;
   wire::cuda::ipc_get_memory_reply r;
   m.address = dptr;
-  ShareHandle handle;
+  ExportHandle handle;
   TENDRIL_TRY(range.session->call(range.context, m, r));
-  TENDRIL_TRY(make_share(range.session, SharedKind::kMemory, r.token, r.bytes, &handle));
+  TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, r.token, r.bytes, &handle));
   memcpy(pHandle, &handle, sizeof handle);
   memory_is_shared();
   return CUDA_SUCCESS;
@@ -133,12 +135,12 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   TENDRIL_TRY(require_context(&c));
   if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
-  ShareHandle share;
+  ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_share(&handle, SharedKind::kMemory, "cuIpcOpenMemHandle", c->session, &session, &share));
+  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session, &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
   uint64_t address = 0;
-  TENDRIL_TRY(explain("cuIpcOpenMemHandle", open_memory(c, share, Flags, &address)));
+  TENDRIL_TRY(explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address)));
   *pdptr = address;
   memory_is_shared();
   return CUDA_SUCCESS;
@@ -173,9 +175,9 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
   wire::cuda::ipc_get_event_request m;
   wire::cuda::ipc_get_event_reply r;
   m.event = e->wire_id;
-  ShareHandle handle;
+  ExportHandle handle;
   TENDRIL_TRY(e->session->call(e->context, m, r));
-  TENDRIL_TRY(make_share(e->session, SharedKind::kEvent, r.token, 0, &handle));
+  TENDRIL_TRY(make_export(e->session, ExportKind::kEvent, r.token, 0, &handle));
   memcpy(pHandle, &handle, sizeof handle);
   return CUDA_SUCCESS;
 }
@@ -184,9 +186,9 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  ShareHandle share;
+  ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_share(&handle, SharedKind::kEvent, "cuIpcOpenEventHandle", c->session, &session, &share));
+  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", c->session, &session, &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;
   Event* e = process()->events.create(Kind::kEvent, session, c, session->index);
   if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -196,10 +198,12 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   wire::cuda::ipc_open_event_request m;
   wire::cuda::ipc_open_event_reply r;
   m.event = e->wire_id;
-  m.token = {share.token, sizeof share.token};
+  m.token = {exported.token, sizeof exported.token};
   const CUresult result = explain("cuIpcOpenEventHandle", session->call(c, m, r));
-  if (result == CUDA_SUCCESS) *phEvent = handle_cast<CUevent>(e);
-  else process()->events.destroy(e);
+  if (result == CUDA_SUCCESS)
+    *phEvent = handle_cast<CUevent>(e);
+  else
+    process()->events.destroy(e);
   return result;
 }
 
@@ -209,15 +213,15 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   Object* object = held_allocation(handle);
   if (shareableHandle == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(need_descriptor_type("cuMemExportToShareableHandle", handleType, flags));
-  drop_closed_shares();
+  drop_closed_exports();
   wire::cuda::ipc_export_allocation_request m;
   wire::cuda::ipc_export_allocation_reply r;
   m.handle = object->wire_id;
-  ShareHandle share;
+  ExportHandle exported;
   TENDRIL_TRY(object->session->call(kNoContext, m, r));
-  TENDRIL_TRY(make_share(object->session, SharedKind::kAllocation, r.token, r.bytes, &share));
+  TENDRIL_TRY(make_export(object->session, ExportKind::kAllocation, r.token, r.bytes, &exported));
   memory_is_shared();
-  return give_descriptor(object->session, share, shareableHandle);
+  return give_descriptor(object->session, exported, shareableHandle);
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
@@ -226,15 +230,15 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   constexpr char kCall[] = "cuMemImportFromShareableHandle";
   TENDRIL_TRY(need_descriptor_type(kCall, shHandleType, 0));
-  ShareHandle share;
+  ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(take_descriptor(osHandle, SharedKind::kAllocation, kCall, &session, &share));
+  TENDRIL_TRY(take_descriptor(osHandle, ExportKind::kAllocation, kCall, &session, &exported));
   Object* object = create_object(Kind::kAllocation, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::ipc_import_allocation_request m;
   wire::cuda::ipc_import_allocation_reply r;
   m.handle = object->wire_id;
-  m.token = {share.token, sizeof share.token};
+  m.token = {exported.token, sizeof exported.token};
   CUresult result = session->call(kNoContext, m, r);
   if (result == CUDA_SUCCESS && r.slot >= session->devices.size()) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS) {
@@ -253,15 +257,15 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
   Object* object = find_object(Kind::kPool, handle_value(pool));
   if (handle_out == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(need_descriptor_type("cuMemPoolExportToShareableHandle", handleType, flags));
-  drop_closed_shares();
+  drop_closed_exports();
   wire::cuda::ipc_export_pool_request m;
   wire::cuda::ipc_export_pool_reply r;
   m.pool = object->wire_id;
-  ShareHandle share;
+  ExportHandle exported;
   TENDRIL_TRY(object->session->call(kNoContext, m, r));
-  TENDRIL_TRY(make_share(object->session, SharedKind::kPool, r.token, 0, &share));
+  TENDRIL_TRY(make_export(object->session, ExportKind::kPool, r.token, 0, &exported));
   memory_is_shared();
-  return give_descriptor(object->session, share, handle_out);
+  return give_descriptor(object->session, exported, handle_out);
 }
 
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
@@ -270,18 +274,20 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   constexpr char kCall[] = "cuMemPoolImportFromShareableHandle";
   TENDRIL_TRY(need_descriptor_type(kCall, handleType, flags));
-  ShareHandle share;
+  ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(take_descriptor(handle, SharedKind::kPool, kCall, &session, &share));
+  TENDRIL_TRY(take_descriptor(handle, ExportKind::kPool, kCall, &session, &exported));
   Object* object = create_object(Kind::kPool, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::ipc_import_pool_request m;
   wire::cuda::ipc_import_pool_reply r;
   m.pool = object->wire_id;
-  m.token = {share.token, sizeof share.token};
+  m.token = {exported.token, sizeof exported.token};
   const CUresult result = session->call(kNoContext, m, r);
-  if (result == CUDA_SUCCESS) *pool_out = handle_cast<CUmemoryPool>(object);
-  else destroy_object(Kind::kPool, object);
+  if (result == CUDA_SUCCESS)
+    *pool_out = handle_cast<CUmemoryPool>(object);
+  else
+    destroy_object(Kind::kPool, object);
   return result;
 }
 
@@ -293,10 +299,10 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   wire::cuda::ipc_export_pool_pointer_request m;
   wire::cuda::ipc_export_pool_pointer_reply r;
   m.address = ptr;
-  ShareHandle share;
+  ExportHandle exported;
   TENDRIL_TRY(range.session->call(range.context, m, r));
-  TENDRIL_TRY(make_share(range.session, SharedKind::kPoolPointer, r.token, r.bytes, &share));
-  memcpy(shareData_out, &share, sizeof share);
+  TENDRIL_TRY(make_export(range.session, ExportKind::kPoolPointer, r.token, r.bytes, &exported));
+  memcpy(shareData_out, &exported, sizeof exported);
   return CUDA_SUCCESS;
 }
 
@@ -306,14 +312,15 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
   Object* object = find_object(Kind::kPool, handle_value(pool));
   if (ptr_out == nullptr || shareData == nullptr || object == nullptr || object->session != c->session)
     return CUDA_ERROR_INVALID_VALUE;
-  ShareHandle share;
+  ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_share(shareData, SharedKind::kPoolPointer, "cuMemPoolImportPointer", c->session, &session, &share));
+  TENDRIL_TRY(
+      read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer", c->session, &session, &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::ipc_import_pool_pointer_request m;
   wire::cuda::ipc_import_pool_pointer_reply r;
   m.pool = object->wire_id;
-  m.token = {share.token, sizeof share.token};
+  m.token = {exported.token, sizeof exported.token};
   TENDRIL_TRY(session->call(c, m, r));
   bool collides = false;
   TENDRIL_TRY(register_pool_range(c, r.address, r.bytes, handle_value(pool), &collides));

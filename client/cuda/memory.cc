@@ -10,7 +10,7 @@
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
-#include "client/cuda/share.h"
+#include "client/cuda/export_handle.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -155,7 +155,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  drop_closed_shares();
+  drop_closed_exports();
   wire::cuda::memory_info_request m;
   wire::cuda::memory_info_reply r;
   TENDRIL_TRY(c->session->call(c, m, r));

@@ -67,7 +67,7 @@ class Session final : public session::LaneEvents {
   std::vector<Device*> devices;
   int driver_version = 0;
   bool keep_ptx = false;            // the server executes PTX itself (software GPU)
-  uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/share.cc)
+  uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/export_handle.cc)
   std::atomic<bool> server_known{false};
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
 

@@ -9,7 +9,7 @@
 
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
-#include "client/cuda/share.h"
+#include "client/cuda/export_handle.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -185,7 +185,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
   Device* d = device_of(prop->location.id);
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   TENDRIL_TRY(check_unsafe_call());
-  drop_closed_shares();
+  drop_closed_exports();
   Object* object = create_object(Kind::kAllocation, d->session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemAllocationProp there = *prop;
@@ -210,7 +210,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   TENDRIL_TRY(need_process());
-  drop_closed_shares();
+  drop_closed_exports();
   Locked lock;
   Physical* physical = find_physical(handle);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -262,7 +262,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   TENDRIL_TRY(need_process());
-  drop_closed_shares();
+  drop_closed_exports();
   std::vector<Range> pieces;
   if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < pieces.size();) {

@@ -34,9 +34,7 @@ std::map<OpenKey, Opened>& opened() {
   return all;
 }
 
-OpenKey key_of(const PeerToken& token) {
-  return {token.pid, token.nonce, token.object, token.id};
-}
+OpenKey key_of(const PeerToken& token) { return {token.pid, token.nonce, token.object, token.id}; }
 
 bool is_import(uint64_t address, CUmemoryPool pool) {
   auto found = MemoryMap::instance().find(address);

@@ -19,8 +19,8 @@ enum class PeerKind : uint32_t { kMemory = 1, kEvent, kPool };
 struct PeerToken {
   uint64_t magic;
   PeerKind kind;
-  int32_t pid;     // of the exporter
-  uint64_t nonce;  // of its socket, so that no other process of the same number answers
+  int32_t pid;      // of the exporter
+  uint64_t nonce;   // of its socket, so that no other process of the same number answers
   uint64_t object;  // an address, an event, a pool
   uint64_t id;      // kMemory: tells allocations at one address apart
   uint64_t bytes;

@@ -33,9 +33,9 @@ struct Address {
 Address address_of(int32_t pid, uint64_t nonce) {
   Address out;
   out.name.sun_family = AF_UNIX;
-  const int length = snprintf(out.name.sun_path + 1, sizeof out.name.sun_path - 1,
-                              "tendril-softgpu-test-%d-%016llx", pid,
-                              static_cast<unsigned long long>(nonce));
+  const int length =
+      snprintf(out.name.sun_path + 1, sizeof out.name.sun_path - 1,
+               "tendril-softgpu-test-%d-%016llx", pid, static_cast<unsigned long long>(nonce));
   out.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
   return out;
 }

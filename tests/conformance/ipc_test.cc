@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events shared between two processes: by 64-byte handles, and by descriptors of physical memory and pools.
-// The other process is this program again, at the other end of a socket over which both tell each other how far they
-// are and pass handles and descriptors.
+// Memory and events shared between two processes: by 64-byte handles, and by descriptors of
+// physical memory and pools. The other process is this program again, at the other end of a socket
+// over which both tell each other how far they are and pass handles and descriptors.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,7 +20,8 @@ namespace {
 constexpr char kSocketVariable[] = "TENDRIL_CONFORMANCE_SOCKET";
 constexpr uint32_t kWords = 256;
 
-// One end of the socket between the two processes. Every receive fails the test when the other one does not answer.
+// One end of the socket between the two processes. Every receive fails the test when the other one
+// does not answer.
 class Talk {
  public:
   explicit Talk(int fd) : fd_(fd) {}
@@ -106,18 +107,19 @@ void with_child(Parent parent, int exit_code) {
   EXPECT_EQ(result.exit_code, exit_code) << result.output;
 }
 
-// A test with two sides, which follow it: name_child(talk) and name_parent(talk). The child ends with `exit_code`.
-#define TWO_PROCESSES_ENDING(name, exit_code)  \
-  static void name##_child(Talk&);             \
-  static void name##_parent(Talk&);            \
-  TEST(IpcProcess, name) {                     \
-    attach();                                  \
-    if (!in_child()) {                         \
-      with_child(name##_parent, exit_code);    \
-    } else {                                   \
-      Talk talk(inherited_socket());           \
-      name##_child(talk);                      \
-    }                                          \
+// A test with two sides, which follow it: name_child(talk) and name_parent(talk). The child ends
+// with `exit_code`.
+#define TWO_PROCESSES_ENDING(name, exit_code) \
+  static void name##_child(Talk&);            \
+  static void name##_parent(Talk&);           \
+  TEST(IpcProcess, name) {                    \
+    attach();                                 \
+    if (!in_child()) {                        \
+      with_child(name##_parent, exit_code);   \
+    } else {                                  \
+      Talk talk(inherited_socket());          \
+      name##_child(talk);                     \
+    }                                         \
   }
 #define TWO_PROCESSES(name) TWO_PROCESSES_ENDING(name, 0)
 
@@ -144,17 +146,19 @@ TEST_F(IpcTest, HandleErrors) {
   CUipcMemHandle handle = {};
   INVALID(cuIpcGetMemHandle(nullptr, data));
   int local = 0;
-  EXPECT_CU(cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(&local)), CUDA_ERROR_INVALID_VALUE,
-            CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_CU(cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(&local)),
+            CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
   CUdeviceptr opened = 0;
   INVALID(cuIpcOpenMemHandle_v2(nullptr, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   INVALID(cuIpcOpenMemHandle_v2(&opened, export_memory(data), 0));
-  EXPECT_CU(cuIpcCloseMemHandle(data), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_MAP_FAILED);
+  EXPECT_CU(cuIpcCloseMemHandle(data), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
+            CUDA_ERROR_MAP_FAILED);
 }
 
 TEST_F(IpcTest, OneAllocationHasOneHandle) {
   Buffer data(1 << 21), other(1 << 21);
-  const CUipcMemHandle first = export_memory(data), again = export_memory(data), second = export_memory(other);
+  const CUipcMemHandle first = export_memory(data), again = export_memory(data),
+                       second = export_memory(other);
   EXPECT_EQ(memcmp(&first, &again, sizeof first), 0);
   EXPECT_NE(memcmp(&first, &second, sizeof first), 0);
 }
@@ -169,7 +173,8 @@ TEST_F(IpcTest, OwnHandleCannotBeOpened) {
 TEST_F(IpcTest, OnlyInterprocessEventsHaveHandles) {
   Event plain(CU_EVENT_DISABLE_TIMING), shared(CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING);
   CUipcEventHandle handle = {};
-  EXPECT_CU(cuIpcGetEventHandle(&handle, plain), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuIpcGetEventHandle(&handle, plain), CUDA_ERROR_INVALID_HANDLE,
+            CUDA_ERROR_INVALID_VALUE);
   INVALID(cuIpcGetEventHandle(nullptr, shared));
   OK(cuIpcGetEventHandle(&handle, shared));
   CUevent timed = nullptr;
@@ -188,7 +193,8 @@ TEST_F(IpcTest, DescriptorErrors) {
   CUmemGenericAllocationHandle handle = 0;
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
-  EXPECT_CU(cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(ends[0])),
+  EXPECT_CU(cuMemImportFromShareableHandle(&handle,
+                                           reinterpret_cast<void*>(static_cast<intptr_t>(ends[0])),
                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
             CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_DEVICE,
             CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN);
@@ -205,7 +211,8 @@ void ChildReadsAndWritesTheMemory_child(Talk& talk) {
   OK(launch(basic("affine"), {1}, {kWords}, 0, nullptr, shared, 2u, 1u, kWords));
   OK(cuCtxSynchronize());
   OK(cuIpcCloseMemHandle(shared));
-  EXPECT_CU(cuIpcCloseMemHandle(shared), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_MAP_FAILED);
+  EXPECT_CU(cuIpcCloseMemHandle(shared), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
+            CUDA_ERROR_MAP_FAILED);
   talk.tell();
 }
 
@@ -251,7 +258,8 @@ void OpenedTwiceIsOpenUntilClosedTwice_child(Talk& talk) {
   const auto handle = talk.receive<CUipcMemHandle>();
   const CUdeviceptr first = open_memory(handle);
   CUdeviceptr second = 0;
-  const CUresult result = cuIpcOpenMemHandle_v2(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  const CUresult result =
+      cuIpcOpenMemHandle_v2(&second, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   EXPECT_TRUE(check("the second opening", result, {CUDA_SUCCESS, CUDA_ERROR_ALREADY_MAPPED}));
   if (result == CUDA_SUCCESS) {
     EXPECT_EQ(second, first);
@@ -411,7 +419,8 @@ CUmemAllocationProp shareable_on_device() {
 class Mapping {
  public:
   Mapping(CUmemGenericAllocationHandle handle, size_t bytes) : bytes_(bytes) {
-    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device()}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device()},
+                                    CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     OK(cuMemAddressReserve(&address_, bytes, 0, 0, 0));
     OK(cuMemMap(address_, bytes, 0, handle, 0));
     OK(cuMemSetAccess(address_, bytes, &access, 1));
@@ -428,7 +437,9 @@ class Mapping {
   size_t bytes_;
 };
 
-void* as_handle(int descriptor) { return reinterpret_cast<void*>(static_cast<intptr_t>(descriptor)); }
+void* as_handle(int descriptor) {
+  return reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+}
 
 size_t granularity() {
   size_t bytes = 0;
@@ -445,8 +456,10 @@ void PhysicalMemoryTravelsAsDescriptor_child(Talk& talk) {
   const auto bytes = talk.receive<size_t>(&descriptor);
   ASSERT_GE(descriptor, 0);
   CUmemGenericAllocationHandle handle = 0, again = 0;
-  MUST(cuMemImportFromShareableHandle(&handle, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-  MUST(cuMemImportFromShareableHandle(&again, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  MUST(cuMemImportFromShareableHandle(&handle, as_handle(descriptor),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  MUST(cuMemImportFromShareableHandle(&again, as_handle(descriptor),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(descriptor);
   CUmemAllocationProp prop = {};
   OK(cuMemGetAllocationPropertiesFromHandle(&prop, handle));
@@ -471,11 +484,14 @@ void PhysicalMemoryTravelsAsDescriptor_parent(Talk& talk) {
   CUmemGenericAllocationHandle handle = 0;
   MUST(cuMemCreate(&handle, bytes, &prop, 0));
   int descriptor = -1;
-  INVALID(cuMemExportToShareableHandle(nullptr, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  INVALID(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
-  EXPECT_CU(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0), CUDA_ERROR_NOT_SUPPORTED,
-            CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_PERMITTED);
-  MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  INVALID(
+      cuMemExportToShareableHandle(nullptr, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  INVALID(cuMemExportToShareableHandle(&descriptor, handle,
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
+  EXPECT_CU(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0),
+            CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_PERMITTED);
+  MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    0));
   {
     Mapping mine(handle, bytes);
     OK(cuMemRelease(handle));
@@ -503,7 +519,8 @@ void DescriptorAloneKeepsTheMemory_child(Talk& talk) {
   const auto bytes = talk.receive<size_t>(&descriptor);
   ASSERT_GE(descriptor, 0);
   CUmemGenericAllocationHandle handle = 0;
-  MUST(cuMemImportFromShareableHandle(&handle, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  MUST(cuMemImportFromShareableHandle(&handle, as_handle(descriptor),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(descriptor);
   {
     Mapping shared(handle, bytes);
@@ -525,7 +542,8 @@ void DescriptorAloneKeepsTheMemory_parent(Talk& talk) {
     OK(cuCtxSynchronize());
   }
   int descriptor = -1;
-  MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    0));
   OK(cuMemRelease(handle));
   talk.send(bytes, descriptor);
   talk.await();
@@ -540,7 +558,8 @@ void PoolsShareTheirAllocations_child(Talk& talk) {
   talk.receive<char>(&descriptor);
   ASSERT_GE(descriptor, 0);
   CUmemoryPool pool = nullptr;
-  MUST(cuMemPoolImportFromShareableHandle(&pool, as_handle(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  MUST(cuMemPoolImportFromShareableHandle(&pool, as_handle(descriptor),
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   close(descriptor);
   auto data = talk.receive<CUmemPoolPtrExportData>();
   CUdeviceptr shared = 0, refused = 0;
@@ -565,7 +584,8 @@ void PoolsShareTheirAllocations_parent(Talk& talk) {
   CUmemoryPool pool = nullptr;
   MUST(cuMemPoolCreate(&pool, &props));
   int descriptor = -1;
-  MUST(cuMemPoolExportToShareableHandle(&descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  MUST(cuMemPoolExportToShareableHandle(&descriptor, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                        0));
   CUdeviceptr data = 0;
   MUST(cuMemAllocFromPoolAsync(&data, 1 << 20, pool, nullptr));
   OK(cuMemsetD32_v2(data, 51, kWords));

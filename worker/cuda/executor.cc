@@ -34,7 +34,7 @@ std::string store_directory() {
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-                   wire::AccountingPage* accounting, Shares* shares)
+                   wire::AccountingPage* accounting, Exports* exports)
     : driver_(driver),
       service_(service),
       assignment_(assignment),
@@ -47,7 +47,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>()),
       virtual_memory_(std::make_unique<VirtualMemory>()),
-      ipc_(std::make_unique<Ipc>(shares)) {}
+      ipc_(std::make_unique<Ipc>(exports)) {}
 
 Executor::~Executor() = default;
 

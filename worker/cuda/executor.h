@@ -21,7 +21,7 @@
 #include "worker/cuda/objects.h"
 
 namespace tendril::worker {
-class Shares;
+class Exports;
 }
 
 namespace tendril::worker::cuda {
@@ -56,7 +56,7 @@ class Ipc;
 class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-           wire::AccountingPage* accounting, Shares* shares);
+           wire::AccountingPage* accounting, Exports* exports);
   ~Executor();
 
   // Until the client goes. Returns the exit status.

@@ -11,30 +11,30 @@
 namespace tendril::worker::cuda {
 namespace {
 
-using wire::ShareKind;
+using wire::ExportKind;
 
 constexpr auto kDescriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
-CUresult result_of(wire::ShareAnswer answer) {
+CUresult result_of(wire::ExportAnswer answer) {
   switch (answer) {
-    case wire::ShareAnswer::kDone:
+    case wire::ExportAnswer::kDone:
       return CUDA_SUCCESS;
-    case wire::ShareAnswer::kFull:
+    case wire::ExportAnswer::kFull:
       return CUDA_ERROR_OUT_OF_MEMORY;
-    case wire::ShareAnswer::kOtherUser:
+    case wire::ExportAnswer::kOtherUser:
       return CUDA_ERROR_NOT_PERMITTED;
-    case wire::ShareAnswer::kUnknown:
+    case wire::ExportAnswer::kUnknown:
       break;
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-bool same_token(const wire::ShareRecord& record, const wire::Bytes& token) {
+bool same_token(const wire::ExportRecord& record, const wire::Bytes& token) {
   return token.count == sizeof record.token && std::memcmp(record.token, token.data, sizeof record.token) == 0;
 }
 
-wire::ShareRecord record_of(Executor& w, ShareKind kind, uint32_t slot, uint64_t bytes) {
-  wire::ShareRecord record = {};
+wire::ExportRecord record_of(Executor& w, ExportKind kind, uint32_t slot, uint64_t bytes) {
+  wire::ExportRecord record = {};
   record.kind = kind;
   record.gpu_index = slot < w.assignment().slice_count ? w.assignment().slices[slot].gpu_index : 0;
   record.bytes = bytes;
@@ -42,7 +42,7 @@ wire::ShareRecord record_of(Executor& w, ShareKind kind, uint32_t slot, uint64_t
 }
 
 // The slot of the session on the GPU where a shared thing lies; false: the session has none.
-bool find_slot(Executor& w, const wire::ShareRecord& record, uint32_t* slot) {
+bool find_slot(Executor& w, const wire::ExportRecord& record, uint32_t* slot) {
   for (uint32_t i = 0; i < w.assignment().slice_count; ++i) {
     if (w.assignment().slices[i].gpu_index != record.gpu_index) continue;
     *slot = i;
@@ -63,74 +63,74 @@ uint64_t key_of(const void* object) { return reinterpret_cast<uint64_t>(object);
 
 }  // namespace
 
-CUresult Ipc::publish(uint64_t key, const wire::ShareRecord& wanted, std::string* token) {
-  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, std::string* token) {
+  if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   auto range = published_.equal_range(key);
   for (auto it = range.first; it != range.second; ++it) {
-    const wire::ShareRecord& known = it->second.record;
+    const wire::ExportRecord& known = it->second.record;
     if (known.kind != wanted.kind) continue;
     if (std::memcmp(known.content, wanted.content, sizeof known.content) == 0) {
       token->assign(reinterpret_cast<const char*>(known.token), sizeof known.token);
       return CUDA_SUCCESS;
     }
-    shares_->withdraw(known, true);  // it went with its context, unseen
+    exports_->withdraw(known, true);  // it went with its context, unseen
     published_.erase(it);
     break;
   }
   return publish_descriptor(key, wanted, -1, token);
 }
 
-CUresult Ipc::publish_descriptor(uint64_t key, wire::ShareRecord record, int fd, std::string* token) {
-  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result = result_of(shares_->publish(&record, fd));
+CUresult Ipc::publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token) {
+  if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = result_of(exports_->publish(&record, fd));
   if (result != CUDA_SUCCESS) return result;
   published_.emplace(key, Published{record});
   token->assign(reinterpret_cast<const char*>(record.token), sizeof record.token);
   return CUDA_SUCCESS;
 }
 
-CUresult Ipc::fetch(ShareKind kind, const wire::Bytes& token, wire::ShareRecord* record, base::Fd* fd) {
-  if (shares_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult Ipc::fetch(ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record, base::Fd* fd) {
+  if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (token.count != sizeof record->token) return CUDA_ERROR_INVALID_VALUE;
   *record = {};
   record->kind = kind;
   std::memcpy(record->token, token.data, sizeof record->token);
-  return result_of(shares_->fetch(record, fd));
+  return result_of(exports_->fetch(record, fd));
 }
 
 void Ipc::withdraw_all(uint64_t key) {
   auto range = published_.equal_range(key);
-  for (auto it = range.first; it != range.second; ++it) shares_->withdraw(it->second.record, true);
+  for (auto it = range.first; it != range.second; ++it) exports_->withdraw(it->second.record, true);
   published_.erase(range.first, range.second);
 }
 
-bool Ipc::drop(const wire::Bytes& token, ShareKind* kind, uint64_t* key) {
+bool Ipc::drop(const wire::Bytes& token, ExportKind* kind, uint64_t* key) {
   for (auto it = published_.begin(); it != published_.end(); ++it) {
     Published& published = it->second;
     if (!same_token(published.record, token)) continue;
     *key = it->first;
     *kind = published.record.kind;
-    if (published.dropped || (*kind != ShareKind::kAllocation && *kind != ShareKind::kPool)) return false;
+    if (published.dropped || (*kind != ExportKind::kAllocation && *kind != ExportKind::kPool)) return false;
     published.dropped = true;
-    shares_->withdraw(published.record, false);
+    exports_->withdraw(published.record, false);
     // An allocation may live on in mappings, here or elsewhere: its record stays, so that its end can be told.
-    if (*kind == ShareKind::kPool) published_.erase(it);
+    if (*kind == ExportKind::kPool) published_.erase(it);
     return true;
   }
   return false;
 }
 
-void Ipc::opened(uint64_t key, const wire::ShareRecord& record) {
+void Ipc::opened(uint64_t key, const wire::ExportRecord& record) {
   auto [it, fresh] = opened_.try_emplace(key, Opened{record, 0});
   ++it->second.count;
   // tendrild counts every fetch; one is enough for us.
-  if (!fresh) shares_->release(record);
+  if (!fresh) exports_->release(record);
 }
 
 void Ipc::closed(uint64_t key) {
   auto it = opened_.find(key);
   if (it == opened_.end() || --it->second.count != 0) return;
-  shares_->release(it->second.record);
+  exports_->release(it->second.record);
   opened_.erase(it);
 }
 
@@ -149,7 +149,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m, wire::
   if (result == CUDA_SUCCESS) result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, m.address);
   if (result != CUDA_SUCCESS) return result;
   std::string token;
-  result = w.ipc().publish(base, record_of(w, ShareKind::kMemory, w.slot(), bytes), content, &token);
+  result = w.ipc().publish(base, record_of(w, ExportKind::kMemory, w.slot(), bytes), content, &token);
   put_token(s, token, &r);
   r.bytes = bytes;
   return result != CUDA_SUCCESS ? result : s.error();
@@ -157,9 +157,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m, wire::
 
 CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire::cuda::ipc_open_memory_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  wire::ShareRecord record;
+  wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ShareKind::kMemory, m.token, &record, &none);
+  CUresult result = w.ipc().fetch(ExportKind::kMemory, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   uint32_t slot = 0;
   CUipcMemHandle content;
@@ -198,15 +198,15 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m, wire::c
   CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
   if (result != CUDA_SUCCESS) return result;
   std::string token;
-  result = w.ipc().publish(key_of(event), record_of(w, ShareKind::kEvent, w.slot(), 0), content, &token);
+  result = w.ipc().publish(key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content, &token);
   put_token(s, token, &r);
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m, wire::cuda::ipc_open_event_reply&) {
-  wire::ShareRecord record;
+  wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ShareKind::kEvent, m.token, &record, &none);
+  CUresult result = w.ipc().fetch(ExportKind::kEvent, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   CUipcEventHandle content;
   std::memcpy(&content, record.content, sizeof content);
@@ -239,7 +239,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_allocation_request& m,
   uint64_t bytes = 0;
   w.virtual_memory().describe(handle, &slot, &bytes);
   std::string token;
-  result = w.ipc().publish_descriptor(handle, record_of(w, ShareKind::kAllocation, slot, bytes), raw, &token);
+  result = w.ipc().publish_descriptor(handle, record_of(w, ExportKind::kAllocation, slot, bytes), raw, &token);
   if (result != CUDA_SUCCESS) return result;
   w.virtual_memory().exported(handle);
   put_token(s, token, &r);
@@ -251,14 +251,14 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
                 wire::cuda::ipc_import_allocation_reply& r) {
   gpu::Driver& d = w.driver();
   if (d.cuMemImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  wire::ShareRecord record;
+  wire::ExportRecord record;
   base::Fd fd;
-  CUresult result = w.ipc().fetch(ShareKind::kAllocation, m.token, &record, &fd);
+  CUresult result = w.ipc().fetch(ExportKind::kAllocation, m.token, &record, &fd);
   if (result != CUDA_SUCCESS) return result;
   CUmemGenericAllocationHandle handle = 0;
   result = find_slot(w, record, &r.slot)
-               ? d.cuMemImportFromShareableHandle(
-                     &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor)
+               ? d.cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
+                                                  kDescriptor)
                : CUDA_ERROR_INVALID_DEVICE;
   if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
     d.cuMemRelease(handle);
@@ -266,8 +266,10 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
   }
   const uint64_t key = result == CUDA_SUCCESS ? handle : 0;
   w.ipc().opened(key, record);
-  if (result != CUDA_SUCCESS) w.ipc().closed(key);
-  else w.virtual_memory().imported(handle, r.slot, record.bytes);
+  if (result != CUDA_SUCCESS)
+    w.ipc().closed(key);
+  else
+    w.virtual_memory().imported(handle, r.slot, record.bytes);
   return result;
 }
 
@@ -281,7 +283,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m, wire:
   if (result != CUDA_SUCCESS) return result;
   const base::Fd fd(raw);
   std::string token;
-  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ShareKind::kPool, w.slot(), 0), raw, &token);
+  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ExportKind::kPool, w.slot(), 0), raw, &token);
   put_token(s, token, &r);
   return result != CUDA_SUCCESS ? result : s.error();
 }
@@ -289,15 +291,15 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m, wire:
 CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m, wire::cuda::ipc_import_pool_reply&) {
   gpu::Driver& d = w.driver();
   if (d.cuMemPoolImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  wire::ShareRecord record;
+  wire::ExportRecord record;
   base::Fd fd;
-  CUresult result = w.ipc().fetch(ShareKind::kPool, m.token, &record, &fd);
+  CUresult result = w.ipc().fetch(ExportKind::kPool, m.token, &record, &fd);
   if (result != CUDA_SUCCESS) return result;
   CUmemoryPool pool = nullptr;
   uint32_t slot = 0;
   result = find_slot(w, record, &slot)
-               ? d.cuMemPoolImportFromShareableHandle(
-                     &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor, 0)
+               ? d.cuMemPoolImportFromShareableHandle(&pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
+                                                      kDescriptor, 0)
                : CUDA_ERROR_INVALID_DEVICE;
   if (result != CUDA_SUCCESS || w.objects().bind(Kind::kPool, m.pool, pool)) return result;
   d.cuMemPoolDestroy(pool);
@@ -317,7 +319,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_pointer_request& 
   if (result != CUDA_SUCCESS) return result;
   std::string token;
   const uint64_t left = bytes - (m.address - base);
-  result = w.ipc().publish(m.address, record_of(w, ShareKind::kPoolPointer, w.slot(), left), content, &token);
+  result = w.ipc().publish(m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), left), content, &token);
   put_token(s, token, &r);
   r.bytes = left;
   return result != CUDA_SUCCESS ? result : s.error();
@@ -330,9 +332,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& 
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
   if (d.cuMemPoolImportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  wire::ShareRecord record;
+  wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ShareKind::kPoolPointer, m.token, &record, &none);
+  CUresult result = w.ipc().fetch(ExportKind::kPoolPointer, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   CUmemPoolPtrExportData content;
   std::memcpy(&content, record.content, sizeof content);
@@ -345,9 +347,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& 
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_drop_request& m) {
-  ShareKind kind;
+  ExportKind kind;
   uint64_t key = 0;
-  if (w.ipc().drop(m.token, &kind, &key) && kind == ShareKind::kAllocation)
+  if (w.ipc().drop(m.token, &kind, &key) && kind == ExportKind::kAllocation)
     w.virtual_memory().descriptor_closed(w, key);
   return CUDA_SUCCESS;
 }

@@ -10,53 +10,53 @@
 #include <unordered_map>
 
 #include "worker/cuda/executor.h"
-#include "worker/share.h"
+#include "worker/exports.h"
 
 namespace tendril::worker::cuda {
 
 class Ipc {
  public:
-  // `shares` may be null (tests): then nothing can be shared.
-  explicit Ipc(Shares* shares) : shares_(shares) {}
+  // `exports` may be null (tests): then nothing can be shared.
+  explicit Ipc(Exports* exports) : exports_(exports) {}
 
   // The token of what `key` names here (an address, a driver's object), published if it is not yet. `content` is the
   // driver's handle; another one under the same key replaces what was published before.
   template <typename Handle>
-  CUresult publish(uint64_t key, wire::ShareRecord record, const Handle& content, std::string* token) {
-    static_assert(sizeof(Handle) <= wire::kShareContentBytes);
+  CUresult publish(uint64_t key, wire::ExportRecord record, const Handle& content, std::string* token) {
+    static_assert(sizeof(Handle) <= wire::kExportContentBytes);
     std::memcpy(record.content, &content, sizeof content);
     return publish(key, record, token);
   }
   // A descriptor: every export has a token of its own, since every descriptor is closed for itself.
-  CUresult publish_descriptor(uint64_t key, wire::ShareRecord record, int fd, std::string* token);
+  CUresult publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token);
   // CUDA_ERROR_INVALID_VALUE: there is no such thing (any more).
-  CUresult fetch(wire::ShareKind kind, const wire::Bytes& token, wire::ShareRecord* record, base::Fd* fd);
+  CUresult fetch(wire::ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record, base::Fd* fd);
 
   // The thing behind `key` is gone: its tokens mean nothing from now on.
   void gone(uint64_t key) {
     if (!published_.empty()) withdraw_all(key);
   }
   // Every copy of a descriptor is closed. False: there is no such token, or it was said before.
-  bool drop(const wire::Bytes& token, wire::ShareKind* kind, uint64_t* key);
+  bool drop(const wire::Bytes& token, wire::ExportKind* kind, uint64_t* key);
 
   // Memory of another session is open here, under `key`; opened again, it counts.
-  void opened(uint64_t key, const wire::ShareRecord& record);
+  void opened(uint64_t key, const wire::ExportRecord& record);
   // ... closed once.
   void closed(uint64_t key);
 
  private:
   struct Published {
-    wire::ShareRecord record;
+    wire::ExportRecord record;
     bool dropped = false;
   };
   struct Opened {
-    wire::ShareRecord record;
+    wire::ExportRecord record;
     uint32_t count;
   };
-  CUresult publish(uint64_t key, const wire::ShareRecord& record, std::string* token);
+  CUresult publish(uint64_t key, const wire::ExportRecord& record, std::string* token);
   void withdraw_all(uint64_t key);
 
-  Shares* shares_;
+  Exports* exports_;
   std::unordered_multimap<uint64_t, Published> published_;
   std::unordered_map<uint64_t, Opened> opened_;
 };

@@ -39,7 +39,7 @@ base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
 
 }  // namespace
 
-Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd) {
+Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd) {
   wire::WorkerRequest request = {};
   request.kind = kind;
   request.record = record;
@@ -79,7 +79,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
         return adopt(std::move(parts), std::move(command), std::move(more));
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
-      case wire::WorkerMessageKind::kShare:
+      case wire::WorkerMessageKind::kExport:
         break;
     }
     return Status(
@@ -104,7 +104,7 @@ void DaemonLink::take_messages(session::Service* service) {
     auto received = session::receive_descriptors(socket_, &message, sizeof message, &bytes);
     const bool told = received.ok() && bytes != 0;
     std::lock_guard<std::mutex> hold(mutex_);
-    if (!told || message.kind != wire::WorkerMessageKind::kShare) {
+    if (!told || message.kind != wire::WorkerMessageKind::kExport) {
       gone_ = true;
       answered_.notify_all();
       service->end(told ? "the server ended this session (its lease ended or was released)"
@@ -112,45 +112,44 @@ void DaemonLink::take_messages(session::Service* service) {
       return;
     }
     Answer& answer = answer_.emplace();
-    answer.answer = static_cast<wire::ShareAnswer>(message.reserved);
-    answer.record = message.share;
+    answer.answer = static_cast<wire::ExportAnswer>(message.reserved);
+    answer.record = message.exported;
     if (!received->empty()) answer.fd.reset(received->front());
     answered_.notify_all();
   }
 }
 
-DaemonLink::Answer DaemonLink::ask(wire::WorkerRequestKind kind, const wire::ShareRecord& record,
+DaemonLink::Answer DaemonLink::ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record,
                                    int fd) {
   std::unique_lock<std::mutex> hold(mutex_);
   answer_.reset();
   if (!gone_ && say(kind, record, fd).ok())
     answered_.wait(hold, [this] { return answer_.has_value() || gone_; });
-  if (!answer_.has_value()) return {wire::ShareAnswer::kUnknown, record, {}};
+  if (!answer_.has_value()) return {wire::ExportAnswer::kUnknown, record, {}};
   Answer answer = std::move(*answer_);
   answer_.reset();
   return answer;
 }
 
-wire::ShareAnswer DaemonLink::publish(wire::ShareRecord* record, int fd) {
+wire::ExportAnswer DaemonLink::publish(wire::ExportRecord* record, int fd) {
   const Answer answer = ask(wire::WorkerRequestKind::kPublish, *record, fd);
   *record = answer.record;
   return answer.answer;
 }
 
-wire::ShareAnswer DaemonLink::fetch(wire::ShareRecord* record, base::Fd* fd) {
+wire::ExportAnswer DaemonLink::fetch(wire::ExportRecord* record, base::Fd* fd) {
   Answer answer = ask(wire::WorkerRequestKind::kFetch, *record, -1);
   *record = answer.record;
   *fd = std::move(answer.fd);
   return answer.answer;
 }
 
-void DaemonLink::withdraw(const wire::ShareRecord& record, bool freed) {
-  const auto kind =
-      freed ? wire::WorkerRequestKind::kFreed : wire::WorkerRequestKind::kWithdraw;
+void DaemonLink::withdraw(const wire::ExportRecord& record, bool freed) {
+  const auto kind = freed ? wire::WorkerRequestKind::kFreed : wire::WorkerRequestKind::kWithdraw;
   (void)say(kind, record, -1);  // a daemon that is gone ends the session anyway
 }
 
-void DaemonLink::release(const wire::ShareRecord& record) {
+void DaemonLink::release(const wire::ExportRecord& record) {
   (void)say(wire::WorkerRequestKind::kRelease, record, -1);
 }
 

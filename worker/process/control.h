@@ -15,7 +15,7 @@
 #include "session/service.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"
-#include "worker/share.h"
+#include "worker/exports.h"
 
 namespace tendril::worker {
 
@@ -26,7 +26,7 @@ struct SessionParts {
   std::vector<std::unique_ptr<transport::Channel>> bulk;  // by channel number
 };
 
-class DaemonLink final : public Shares {
+class DaemonLink final : public Exports {
  public:
   explicit DaemonLink(int socket) : socket_(socket) {}
 
@@ -37,19 +37,19 @@ class DaemonLink final : public Shares {
   // as long as the process.
   void listen(session::Service* service);
 
-  wire::ShareAnswer publish(wire::ShareRecord* record, int fd) override;
-  wire::ShareAnswer fetch(wire::ShareRecord* record, base::Fd* fd) override;
-  void withdraw(const wire::ShareRecord& record, bool freed) override;
-  void release(const wire::ShareRecord& record) override;
+  wire::ExportAnswer publish(wire::ExportRecord* record, int fd) override;
+  wire::ExportAnswer fetch(wire::ExportRecord* record, base::Fd* fd) override;
+  void withdraw(const wire::ExportRecord& record, bool freed) override;
+  void release(const wire::ExportRecord& record) override;
 
  private:
   struct Answer {
-    wire::ShareAnswer answer;
-    wire::ShareRecord record;
+    wire::ExportAnswer answer;
+    wire::ExportRecord record;
     base::Fd fd;
   };
-  base::Status say(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd);
-  Answer ask(wire::WorkerRequestKind kind, const wire::ShareRecord& record, int fd);
+  base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
+  Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
   void take_messages(session::Service* service);
 
   const int socket_;

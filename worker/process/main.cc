@@ -93,7 +93,8 @@ int run_worker(const Arguments& arguments) {
   const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(),
                                               parts->bulk.size(), (*worker)->slot_pool());
   link.listen(service.get());
-  const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting, &link);
+  const int exit_status =
+      (*worker)->run(service.get(), parts->assignment, parts->accounting, &link);
   fflush(stdout);
   // No destructors: the stop watcher and the driver's threads still use what they would take down.
   _exit(exit_status);

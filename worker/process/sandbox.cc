@@ -45,8 +45,8 @@ constexpr const char* kDenied[] = {
     "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset",
     "personality"};
 
-// Sockets of any other family reach beyond this machine. Local ones stay whole, listening included: a driver's processes
-// hand each other descriptors over them, also after the session has begun.
+// Sockets of any other family reach beyond this machine. Local ones stay whole, listening included:
+// a driver's processes hand each other descriptors over them, also after the session has begun.
 constexpr int kAllowedFamilies[] = {AF_UNIX, AF_NETLINK};
 constexpr int kFamiliesMax = 64;  // more than the kernel knows
 

@@ -64,9 +64,11 @@ TEST(Sandbox, LetsLocalProcessesMeet) {
               sockaddr_un name = {};
               name.sun_family = AF_UNIX;  // bound to an abstract name of the kernel's choice
               socklen_t bytes = sizeof name;
-              const int listener = socket(AF_UNIX, SOCK_STREAM, 0), near = socket(AF_UNIX, SOCK_STREAM, 0);
+              const int listener = socket(AF_UNIX, SOCK_STREAM, 0),
+                        near = socket(AF_UNIX, SOCK_STREAM, 0);
               const auto* address = reinterpret_cast<const sockaddr*>(&name);
-              if (bind(listener, address, sizeof name.sun_family) != 0 || listen(listener, 1) != 0) return 1;
+              if (bind(listener, address, sizeof name.sun_family) != 0 || listen(listener, 1) != 0)
+                return 1;
               if (getsockname(listener, reinterpret_cast<sockaddr*>(&name), &bytes) != 0) return 2;
               if (connect(near, address, bytes) != 0) return 3;
               return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC) >= 0 ? 0 : 4;

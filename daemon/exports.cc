@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shares.h.
-#include "daemon/shares.h"
+// See exports.h.
+#include "daemon/exports.h"
 
 #include <iterator>
 
@@ -9,47 +9,47 @@
 namespace tendril::daemon {
 namespace {
 
-using wire::ShareAnswer;
-using wire::ShareKind;
+using wire::ExportAnswer;
+using wire::ExportKind;
 
-bool has_descriptor(ShareKind kind) {
-  return kind == ShareKind::kAllocation || kind == ShareKind::kPool;
+bool has_descriptor(ExportKind kind) {
+  return kind == ExportKind::kAllocation || kind == ExportKind::kPool;
 }
 
 // Their openers keep GPU memory alive. Pools pay for themselves: their owner's worker holds them.
-bool is_memory(ShareKind kind) {
-  return kind == ShareKind::kMemory || kind == ShareKind::kAllocation;
+bool is_memory(ExportKind kind) {
+  return kind == ExportKind::kMemory || kind == ExportKind::kAllocation;
 }
 
 // The driver lets processes of one user only open these; descriptors open themselves.
-bool is_for_one_user(ShareKind kind) {
-  return kind == ShareKind::kMemory || kind == ShareKind::kEvent;
+bool is_for_one_user(ExportKind kind) {
+  return kind == ExportKind::kMemory || kind == ExportKind::kEvent;
 }
 
-bool is_known(ShareKind kind) {
-  return kind >= ShareKind::kMemory && kind <= ShareKind::kPoolPointer;
+bool is_known(ExportKind kind) {
+  return kind >= ExportKind::kMemory && kind <= ExportKind::kPoolPointer;
 }
 
-std::string key_of(const wire::ShareRecord& record) {
+std::string key_of(const wire::ExportRecord& record) {
   return std::string(reinterpret_cast<const char*>(record.token), sizeof record.token);
 }
 
 }  // namespace
 
-Shares::Items::iterator Shares::find(const wire::ShareRecord& record) {
+Exports::Items::iterator Exports::find(const wire::ExportRecord& record) {
   return items_.find(key_of(record));
 }
 
-ShareAnswer Shares::publish(uint64_t session, uint32_t user, wire::ShareRecord* record,
-                            base::Fd fd) {
+ExportAnswer Exports::publish(uint64_t session, uint32_t user, wire::ExportRecord* record,
+                              base::Fd fd) {
   if (!is_known(record->kind) || has_descriptor(record->kind) != fd.valid())
-    return ShareAnswer::kUnknown;
+    return ExportAnswer::kUnknown;
   size_t& count = counts_[session];
-  if (count >= kSharesPerSessionMax || (fd.valid() && descriptors_ >= kSharedDescriptorsMax) ||
+  if (count >= kExportsPerSessionMax || (fd.valid() && descriptors_ >= kExportedDescriptorsMax) ||
       !base::random_bytes(record->token, sizeof record->token))
-    return ShareAnswer::kFull;
+    return ExportAnswer::kFull;
   const auto [at, fresh] = items_.try_emplace(key_of(*record));
-  if (!fresh) return ShareAnswer::kFull;  // 128 random bits twice
+  if (!fresh) return ExportAnswer::kFull;  // 128 random bits twice
   ++count;
   descriptors_ += fd.valid();
   Item& item = at->second;
@@ -57,29 +57,29 @@ ShareAnswer Shares::publish(uint64_t session, uint32_t user, wire::ShareRecord* 
   item.owner = session;
   item.user = user;
   item.fd = std::move(fd);
-  return ShareAnswer::kDone;
+  return ExportAnswer::kDone;
 }
 
-ShareAnswer Shares::fetch(uint64_t session, uint32_t user, wire::ShareRecord* record, int* fd) {
+ExportAnswer Exports::fetch(uint64_t session, uint32_t user, wire::ExportRecord* record, int* fd) {
   const auto at = find(*record);
   if (at == items_.end() || at->second.withdrawn || at->second.record.kind != record->kind)
-    return ShareAnswer::kUnknown;
+    return ExportAnswer::kUnknown;
   Item& item = at->second;
-  if (is_for_one_user(record->kind) && item.user != user) return ShareAnswer::kOtherUser;
+  if (is_for_one_user(record->kind) && item.user != user) return ExportAnswer::kOtherUser;
   if (is_memory(record->kind)) ++item.openers[session];
   *record = item.record;
   *fd = item.fd.get();
-  return ShareAnswer::kDone;
+  return ExportAnswer::kDone;
 }
 
-void Shares::close(Item* item, bool freed) {
+void Exports::close(Item* item, bool freed) {
   item->withdrawn = true;
   item->orphaned = item->orphaned || freed;
   descriptors_ -= item->fd.valid();
   item->fd.reset();
 }
 
-Shares::Items::iterator Shares::drop_if_done(Items::iterator at) {
+Exports::Items::iterator Exports::drop_if_done(Items::iterator at) {
   const Item& item = at->second;
   if (!item.withdrawn || !item.openers.empty()) return std::next(at);
   const auto count = counts_.find(item.owner);
@@ -87,7 +87,7 @@ Shares::Items::iterator Shares::drop_if_done(Items::iterator at) {
   return items_.erase(at);
 }
 
-bool Shares::withdraw(uint64_t session, const wire::ShareRecord& record, bool freed) {
+bool Exports::withdraw(uint64_t session, const wire::ExportRecord& record, bool freed) {
   const auto at = find(record);
   if (at == items_.end() || at->second.owner != session) return false;
   close(&at->second, freed);
@@ -96,7 +96,7 @@ bool Shares::withdraw(uint64_t session, const wire::ShareRecord& record, bool fr
   return orphaned;
 }
 
-bool Shares::release(uint64_t session, const wire::ShareRecord& record) {
+bool Exports::release(uint64_t session, const wire::ExportRecord& record) {
   const auto at = find(record);
   if (at == items_.end()) return false;
   auto& openers = at->second.openers;
@@ -108,7 +108,7 @@ bool Shares::release(uint64_t session, const wire::ShareRecord& record) {
   return orphaned;
 }
 
-bool Shares::end(uint64_t session) {
+bool Exports::end(uint64_t session) {
   bool orphans = false;
   for (auto at = items_.begin(); at != items_.end();) {
     Item& item = at->second;
@@ -120,7 +120,7 @@ bool Shares::end(uint64_t session) {
   return orphans;
 }
 
-uint64_t Shares::orphaned_bytes(uint64_t session, uint32_t gpu) const {
+uint64_t Exports::orphaned_bytes(uint64_t session, uint32_t gpu) const {
   uint64_t sum = 0;
   for (const auto& [token, item] : items_) {
     if (item.orphaned && item.record.gpu_index == gpu && !item.openers.empty() &&

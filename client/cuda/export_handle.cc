@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See share.h.
-#include "client/cuda/share.h"
+// See export_handle.h.
+#include "client/cuda/export_handle.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,13 +15,13 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'6572'6168'5374ull;  // "tShare1"
+constexpr uint64_t kMagic = 0x786c'6972'646e'6574ull;  // "tendrilx"
 
 // A descriptor that was given out: our end, and what the other one names.
 struct GivenOut {
   int fd;
   Session* session;
-  uint8_t token[kShareTokenBytes];
+  uint8_t token[kExportTokenBytes];
 };
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +46,7 @@ const uint8_t* server_of(Session* session) {
   return session->server_id;
 }
 
-bool is_on(const ShareHandle& handle, Session* session) {
+bool is_on(const ExportHandle& handle, Session* session) {
   const uint8_t* server = server_of(session);
   return server != nullptr && memcmp(server, handle.server, kServerIdBytes) == 0;
 }
@@ -58,21 +58,21 @@ bool is_closed(int fd) {
 
 }  // namespace
 
-CUresult make_share(Session* session, SharedKind kind, const wire::Bytes& token, uint64_t bytes, ShareHandle* out) {
-  if (token.count != kShareTokenBytes) return CUDA_ERROR_UNKNOWN;
+CUresult make_export(Session* session, ExportKind kind, const wire::Bytes& token, uint64_t bytes, ExportHandle* out) {
+  if (token.count != kExportTokenBytes) return CUDA_ERROR_UNKNOWN;
   *out = {};
   out->magic = kMagic;
   out->kind = kind;
   out->bytes = bytes;
-  memcpy(out->token, token.data, kShareTokenBytes);  // before another call uses the buffer it lies in
+  memcpy(out->token, token.data, kExportTokenBytes);  // before another call uses the buffer it lies in
   const uint8_t* server = server_of(session);
   if (server == nullptr) return Session::lost_result();
   memcpy(out->server, server, kServerIdBytes);
   return CUDA_SUCCESS;
 }
 
-CUresult read_share(const void* handle, SharedKind kind, const char* call, Session* preferred, Session** session,
-                    ShareHandle* out) {
+CUresult read_export(const void* handle, ExportKind kind, const char* call, Session* preferred, Session** session,
+                     ExportHandle* out) {
   memcpy(out, handle, sizeof *out);
   if (out->magic != kMagic || out->kind != kind) return CUDA_ERROR_INVALID_VALUE;
   if (preferred != nullptr && is_on(*out, preferred)) {
@@ -91,7 +91,7 @@ CUresult read_share(const void* handle, SharedKind kind, const char* call, Sessi
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-int make_share_descriptor(Session* session, const ShareHandle& handle) {
+int make_export_descriptor(Session* session, const ExportHandle& handle) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
   GivenOut given = {ends[0], session, {}};
@@ -110,7 +110,7 @@ int make_share_descriptor(Session* session, const ShareHandle& handle) {
   return ends[1];
 }
 
-bool read_share_descriptor(int fd, ShareHandle* out) {
+bool read_export_descriptor(int fd, ExportHandle* out) {
   uint8_t message[sizeof *out + 1];  // a longer one is none of ours
   const ssize_t got = recv(fd, message, sizeof message, MSG_PEEK | MSG_DONTWAIT);
   if (got != static_cast<ssize_t>(sizeof *out)) return false;
@@ -118,7 +118,7 @@ bool read_share_descriptor(int fd, ShareHandle* out) {
   return true;
 }
 
-void drop_closed_shares() {
+void drop_closed_exports() {
   if (g_given_out_count.load(std::memory_order_relaxed) == 0) return;
   std::vector<GivenOut> closed;
   pthread_mutex_lock(&g_mutex);

@@ -9,34 +9,34 @@
 
 namespace tendril::client::cuda {
 
-inline constexpr uint32_t kServerIdBytes = 16, kShareTokenBytes = 16;
+inline constexpr uint32_t kServerIdBytes = 16, kExportTokenBytes = 16;
 
-enum class SharedKind : uint32_t { kMemory = 1, kEvent, kAllocation, kPool, kPoolPointer };
+enum class ExportKind : uint32_t { kMemory = 1, kEvent, kAllocation, kPool, kPoolPointer };
 
-struct ShareHandle {
+struct ExportHandle {
   uint64_t magic;
-  SharedKind kind;
+  ExportKind kind;
   uint32_t reserved;
   uint8_t server[kServerIdBytes];
-  uint8_t token[kShareTokenBytes];
+  uint8_t token[kExportTokenBytes];
   uint64_t bytes;
   uint64_t more;
 };
-static_assert(sizeof(ShareHandle) == CU_IPC_HANDLE_SIZE);
-static_assert(sizeof(ShareHandle) == sizeof(CUmemPoolPtrExportData));
+static_assert(sizeof(ExportHandle) == CU_IPC_HANDLE_SIZE);
+static_assert(sizeof(ExportHandle) == sizeof(CUmemPoolPtrExportData));
 
 // The handle of what `token` names on the session's server; one round trip, the first time.
-CUresult make_share(Session* session, SharedKind kind, const wire::Bytes& token, uint64_t bytes, ShareHandle* out);
+CUresult make_export(Session* session, ExportKind kind, const wire::Bytes& token, uint64_t bytes, ExportHandle* out);
 // Checks what a program brought, and finds the session on its server: `preferred` if that is one, else any. Nothing on
 // that server is said aloud, once: `call` asked for it.
-CUresult read_share(const void* handle, SharedKind kind, const char* call, Session* preferred, Session** session,
-                    ShareHandle* out);
+CUresult read_export(const void* handle, ExportKind kind, const char* call, Session* preferred, Session** session,
+                     ExportHandle* out);
 
 // A descriptor for the program to pass on; -1 with errno set. When all its copies are closed, the server is told.
-int make_share_descriptor(Session* session, const ShareHandle& handle);
+int make_export_descriptor(Session* session, const ExportHandle& handle);
 // False: `fd` is not such a descriptor.
-bool read_share_descriptor(int fd, ShareHandle* out);
+bool read_export_descriptor(int fd, ExportHandle* out);
 // Tells the servers of descriptors that are closed by now: where memory is given back or counted.
-void drop_closed_shares();
+void drop_closed_exports();
 
 }  // namespace tendril::client::cuda

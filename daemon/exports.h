@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What workers let each other open: handles and descriptors of the driver under random tokens
 // (wire/assignment.h). A token is a capability, as a descriptor is: who knows it may open. Memory
-// that its owner has freed, or left behind by dying, lives on while somebody has it open; somebody's
-// slice must pay for it then, and this table knows whose. Bookkeeping only; called by Sessions under
-// its lock. The peers are workers, which may be hostile: everything is bounded.
+// that its owner has freed, or left behind by dying, lives on while somebody has it open;
+// somebody's slice must pay for it then, and this table knows whose. Bookkeeping only; called by
+// Sessions under its lock. The peers are workers, which may be hostile: everything is bounded.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace tendril::daemon {
 
-inline constexpr size_t kSharesPerSessionMax = 16'384;
-inline constexpr size_t kSharedDescriptorsMax = 8192;  // of all sessions
+inline constexpr size_t kExportsPerSessionMax = 16'384;
+inline constexpr size_t kExportedDescriptorsMax = 8192;  // of all sessions
 
-class Shares {
+class Exports {
  public:
   // `user`: what tells operating system users of workers apart. Fills in record->token.
-  wire::ShareAnswer publish(uint64_t session, uint32_t user, wire::ShareRecord* record,
-                            base::Fd fd);
+  wire::ExportAnswer publish(uint64_t session, uint32_t user, wire::ExportRecord* record,
+                             base::Fd fd);
   // By token and kind. *fd stays ours; -1: the thing has none.
-  wire::ShareAnswer fetch(uint64_t session, uint32_t user, wire::ShareRecord* record, int* fd);
+  wire::ExportAnswer fetch(uint64_t session, uint32_t user, wire::ExportRecord* record, int* fd);
   // These three answer whether orphaned_bytes may have changed. `freed`: the owner does not pay for
   // the memory any more.
-  bool withdraw(uint64_t session, const wire::ShareRecord& record, bool freed);
-  bool release(uint64_t session, const wire::ShareRecord& record);
+  bool withdraw(uint64_t session, const wire::ExportRecord& record, bool freed);
+  bool release(uint64_t session, const wire::ExportRecord& record);
   // The session's worker is gone, and with it what it had open.
   bool end(uint64_t session);
 
@@ -39,7 +39,7 @@ class Shares {
 
  private:
   struct Item {
-    wire::ShareRecord record = {};
+    wire::ExportRecord record = {};
     uint64_t owner = 0;
     uint32_t user = 0;
     base::Fd fd;
@@ -48,7 +48,7 @@ class Shares {
   };
   using Items = std::map<std::string, Item>;
 
-  Items::iterator find(const wire::ShareRecord& record);
+  Items::iterator find(const wire::ExportRecord& record);
   void close(Item* item, bool freed);
   Items::iterator drop_if_done(Items::iterator at);
 

@@ -9,17 +9,17 @@
 
 namespace tendril::worker {
 
-class Shares {
+class Exports {
  public:
-  virtual ~Shares() = default;
+  virtual ~Exports() = default;
   // `record` says what it is; its token is filled in. `fd`: what the driver exported, or -1; stays the caller's.
-  virtual wire::ShareAnswer publish(wire::ShareRecord* record, int fd) = 0;
+  virtual wire::ExportAnswer publish(wire::ExportRecord* record, int fd) = 0;
   // `record` names token and kind; the rest and `fd` are filled in.
-  virtual wire::ShareAnswer fetch(wire::ShareRecord* record, base::Fd* fd) = 0;
+  virtual wire::ExportAnswer fetch(wire::ExportRecord* record, base::Fd* fd) = 0;
   // Nobody may open it any more. `freed`: and its memory went back to the driver.
-  virtual void withdraw(const wire::ShareRecord& record, bool freed) = 0;
+  virtual void withdraw(const wire::ExportRecord& record, bool freed) = 0;
   // What was fetched is closed again.
-  virtual void release(const wire::ShareRecord& record) = 0;
+  virtual void release(const wire::ExportRecord& record) = 0;
 };
 
 }  // namespace tendril::worker

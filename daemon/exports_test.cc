@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of what workers share: who may open, and who pays when the owner does not.
+#include "daemon/exports.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+namespace tendril::daemon {
+namespace {
+
+using wire::ExportAnswer;
+using wire::ExportKind;
+
+constexpr uint32_t kGpu = 3, kUser = 7;
+
+wire::ExportRecord record_of(ExportKind kind, uint64_t bytes = 0) {
+  wire::ExportRecord record = {};
+  record.kind = kind;
+  record.gpu_index = kGpu;
+  record.bytes = bytes;
+  record.content[5] = 42;
+  return record;
+}
+
+base::Fd descriptor() { return base::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+class ExportsTest : public ::testing::Test {
+ protected:
+  wire::ExportRecord publish(uint64_t session, ExportKind kind, uint64_t bytes = 0) {
+    wire::ExportRecord record = record_of(kind, bytes);
+    base::Fd fd = kind == ExportKind::kAllocation ? descriptor() : base::Fd();
+    EXPECT_EQ(exports_.publish(session, kUser, &record, std::move(fd)), ExportAnswer::kDone);
+    return record;
+  }
+  ExportAnswer fetch(uint64_t session, wire::ExportRecord record, uint32_t user = kUser) {
+    fetched_ = record;
+    return exports_.fetch(session, user, &fetched_, &fd_);
+  }
+  Exports exports_;
+  wire::ExportRecord fetched_ = {};
+  int fd_ = -1;
+};
+
+TEST_F(ExportsTest, TokenOpensWhatItNames) {
+  const wire::ExportRecord memory = publish(1, ExportKind::kMemory, 100);
+  wire::ExportRecord asked = {};
+  asked.kind = ExportKind::kMemory;
+  memcpy(asked.token, memory.token, sizeof asked.token);
+  EXPECT_EQ(fetch(2, asked), ExportAnswer::kDone);
+  EXPECT_EQ(fetched_.content[5], 42);
+  EXPECT_EQ(fetched_.bytes, 100u);
+  EXPECT_EQ(fd_, -1);
+  asked.kind = ExportKind::kEvent;
+  EXPECT_EQ(fetch(2, asked), ExportAnswer::kUnknown) << "of another kind";
+  asked.kind = ExportKind::kMemory;
+  asked.token[0] ^= 1;
+  EXPECT_EQ(fetch(2, asked), ExportAnswer::kUnknown);
+}
+
+TEST_F(ExportsTest, HandlesAreForOneUserAndDescriptorsForAll) {
+  EXPECT_EQ(fetch(2, publish(1, ExportKind::kMemory), kUser + 1), ExportAnswer::kOtherUser);
+  EXPECT_EQ(fetch(2, publish(1, ExportKind::kEvent), kUser + 1), ExportAnswer::kOtherUser);
+  EXPECT_EQ(fetch(2, publish(1, ExportKind::kAllocation), kUser + 1), ExportAnswer::kDone);
+  EXPECT_GE(fd_, 0);
+}
+
+TEST_F(ExportsTest, OnlyTheOwnerWithdraws) {
+  const wire::ExportRecord event = publish(1, ExportKind::kEvent);
+  exports_.withdraw(2, event, true);
+  EXPECT_EQ(fetch(2, event), ExportAnswer::kDone);
+  exports_.withdraw(1, event, true);
+  EXPECT_EQ(fetch(2, event), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.size(), 0u);
+}
+
+TEST_F(ExportsTest, OpenersPayForMemoryThatItsOwnerFreed) {
+  const wire::ExportRecord memory = publish(1, ExportKind::kMemory, 100);
+  EXPECT_EQ(fetch(2, memory), ExportAnswer::kDone);
+  EXPECT_EQ(fetch(2, memory), ExportAnswer::kDone);
+  EXPECT_EQ(fetch(3, memory), ExportAnswer::kDone);
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 0u) << "the owner pays";
+  EXPECT_TRUE(exports_.withdraw(1, memory, true));
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u) << "once, however often it is open";
+  EXPECT_EQ(exports_.orphaned_bytes(3, kGpu), 0u);
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu + 1), 0u);
+  exports_.release(2, memory);
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
+  EXPECT_TRUE(exports_.release(2, memory));
+  EXPECT_EQ(exports_.orphaned_bytes(3, kGpu), 100u) << "the next one pays";
+  EXPECT_TRUE(exports_.end(3));
+  EXPECT_EQ(exports_.size(), 0u);
+}
+
+TEST_F(ExportsTest, ClosedDescriptorLeavesTheChargeWithTheOwner) {
+  const wire::ExportRecord allocation = publish(1, ExportKind::kAllocation, 100);
+  EXPECT_EQ(fetch(2, allocation), ExportAnswer::kDone);
+  EXPECT_FALSE(exports_.withdraw(1, allocation, false));
+  EXPECT_EQ(fetch(3, allocation), ExportAnswer::kUnknown);
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 0u);
+  EXPECT_TRUE(exports_.withdraw(1, allocation, true));
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
+}
+
+TEST_F(ExportsTest, EndOfTheOwnerLeavesOrphans) {
+  const wire::ExportRecord kept = publish(1, ExportKind::kMemory, 100);
+  publish(1, ExportKind::kMemory, 50);
+  EXPECT_EQ(fetch(2, kept), ExportAnswer::kDone);
+  EXPECT_TRUE(exports_.end(1));
+  EXPECT_EQ(exports_.size(), 1u);
+  EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
+  EXPECT_EQ(fetch(3, kept), ExportAnswer::kUnknown);
+}
+
+TEST_F(ExportsTest, IsBounded) {
+  wire::ExportRecord record = {};
+  ExportAnswer answer = ExportAnswer::kDone;
+  size_t count = 0;
+  for (; answer == ExportAnswer::kDone && count <= kExportsPerSessionMax; ++count) {
+    record = record_of(ExportKind::kEvent);
+    answer = exports_.publish(1, kUser, &record, {});
+  }
+  EXPECT_EQ(answer, ExportAnswer::kFull);
+  EXPECT_EQ(exports_.size(), kExportsPerSessionMax);
+  record = record_of(ExportKind::kEvent);
+  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kDone);
+  record = record_of(ExportKind::kMemory);
+  EXPECT_EQ(exports_.publish(2, kUser, &record, descriptor()), ExportAnswer::kUnknown);
+  record = record_of(ExportKind::kPool);
+  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kUnknown);
+  record = record_of(static_cast<ExportKind>(99));
+  EXPECT_EQ(exports_.publish(2, kUser, &record, {}), ExportAnswer::kUnknown);
+}
+
+}  // namespace
+}  // namespace tendril::daemon
