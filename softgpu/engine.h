@@ -114,6 +114,8 @@ struct LaunchRequest {
   const volatile bool* cancel = nullptr;
   // Device printf output, already formatted; called from engine threads, serialised by the engine.
   std::function<void(std::string_view)> print;
+  // The kernel set the value of a graph's condition; called from engine threads.
+  void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
 };
 
 struct LaunchResult {

@@ -205,9 +205,11 @@ void event_recorded(Event* event, Stream* stream, unsigned flags) {
 void stream_leaves(Stream* stream) {
   Capture* capture = stream->capture.load(std::memory_order_relaxed);
   if (capture == nullptr) return;
-  capture->invalid.store(true);
-  if (capture->origin == stream) close(capture);
-  stream->capture.store(nullptr);
+  if (capture->origin == stream) {
+    capture->invalid.store(true);
+    close(capture);
+  }
+  stream->capture.store(nullptr);  // whether its work was joined is told when the capture ends
 }
 
 CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
@@ -316,13 +318,14 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Capture* capture = s != nullptr ? s->capture.load() : nullptr;
-  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture == nullptr) return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+  // Who captures into a graph of its own need not be told which.
+  if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial())
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-  *phGraph = nullptr;
+  if (phGraph != nullptr) *phGraph = nullptr;
   Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
                                       : capture->shown.load();
   if (graph == nullptr) graph = create_object(Kind::kGraph, c->session, nullptr);
@@ -346,7 +349,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     if (!into_graph) destroy_object(Kind::kGraph, graph);
     return result;
   }
-  *phGraph = handle_cast<CUgraph>(graph);
+  if (phGraph != nullptr) *phGraph = handle_cast<CUgraph>(graph);
   return CUDA_SUCCESS;
 }
 

@@ -105,14 +105,11 @@ CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream 
 // A copy into a graph under construction. The node names host memory by its own address, where every launch finds it.
 CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   TENDRIL_TRY(check_work(c, on.stream, !on.async));
-  constexpr CUresult kPageable = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Range range;
-  if (!process()->ranges.find(source, &range) || range.host()) {
-    TENDRIL_TRY(mirror_for_node(c->session, c, source, bytes, kMirrorGraphReads, kPageable));
-  }
-  if (!process()->ranges.find(destination, &range) || range.host()) {
-    TENDRIL_TRY(mirror_for_node(c->session, c, destination, bytes, kMirrorGraphWrites, kPageable));
-  }
+  if (!process()->ranges.find(source, &range) || range.host())
+    TENDRIL_TRY(mirror_for_node(c->session, c, source, bytes, kMirrorGraphReads));
+  if (!process()->ranges.find(destination, &range) || range.host())
+    TENDRIL_TRY(mirror_for_node(c->session, c, destination, bytes, kMirrorGraphWrites));
   wire::cuda::copy_device_request m;
   m.destination = destination;
   m.source = source;

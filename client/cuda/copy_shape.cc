@@ -228,17 +228,20 @@ CUresult on_device(Context* at, const End& to, const End& from, const Extent& e,
   return at->session->enqueue(at, m);
 }
 
-// A copy into a graph under construction. The node names host memory by its own address, where every launch finds it.
+// Host memory as a node names it: by the address of its first byte, where every launch finds it.
+CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
+  const uint64_t first = end->at(0, 0);
+  TENDRIL_TRY(mirror_for_node(c->session, c, first, span(*end, e), use));
+  end->type = CU_MEMORYTYPE_UNIFIED;
+  end->address = first;
+  end->x = end->y = end->z = 0;
+  return CUDA_SUCCESS;
+}
+
+// A copy into a graph under construction.
 CUresult capture(Context* c, End to, End from, const Extent& e, CopyStream on) {
-  constexpr CUresult kPageable = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (from.host()) {
-    TENDRIL_TRY(mirror_for_node(c->session, c, from.at(0, 0), span(from, e), kMirrorGraphReads, kPageable));
-    from.type = CU_MEMORYTYPE_UNIFIED;
-  }
-  if (to.host()) {
-    TENDRIL_TRY(mirror_for_node(c->session, c, to.at(0, 0), span(to, e), kMirrorGraphWrites, kPageable));
-    to.type = CU_MEMORYTYPE_UNIFIED;
-  }
+  if (from.host()) TENDRIL_TRY(host_end_of_node(c, &from, e, kMirrorGraphReads));
+  if (to.host()) TENDRIL_TRY(host_end_of_node(c, &to, e, kMirrorGraphWrites));
   return on_device(c, to, from, e, on);
 }
 

@@ -41,6 +41,8 @@ CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphN
     return CUDA_SUCCESS;
   }
   const size_t room = *count, have = r.from.count;
+  for (size_t i = 0; edges == nullptr && i < r.edges.count; ++i)
+    if (r.edges.data[i] != 0) return CUDA_ERROR_LOSSY_QUERY;  // edges say more than the caller asks for
   for (size_t i = 0; i < room; ++i) {
     if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
     if (to != nullptr) to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
@@ -48,24 +50,31 @@ CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphN
     if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count)
       memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
   }
-  *count = have;
+  *count = room < have ? room : have;
   return room < have && what == List::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // Kernel node parameters of all ABI versions, as one.
 struct KernelNode {
   CUfunction function;
+  CUcontext context;  // null: the current one
   uint32_t geometry[8];
   void** params;
   void** extra;
 };
 
 template <typename Params>
-KernelNode kernel_node(const Params& p) {
-  return {p.func,
+KernelNode kernel_node(CUfunction function, CUcontext context, const Params& p) {
+  return {function,
+          context,
           {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0},
           p.kernelParams,
           p.extra};
+}
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& p) { return kernel_node(p.func, nullptr, p); }
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
+  if (p.func != nullptr) return kernel_node(p.func, nullptr, p);
+  return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx, p);  // a context is named for kernels only
 }
 
 CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<uint8_t>* packed) {
@@ -96,6 +105,8 @@ CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<
 CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
+  if (k.context != nullptr) c = process()->contexts.find(Kind::kContext, handle_value(k.context));
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Function* function = nullptr;
   std::vector<uint8_t> packed;
   TENDRIL_TRY(pack(c, k, &function, &packed));
@@ -200,10 +211,45 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   return CUDA_SUCCESS;
 }
 
+// `params` null: only flags were given.
+CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  Context* c = nullptr;
+  Stream* upload = nullptr;
+  Object* graph = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (params != nullptr) TENDRIL_TRY(require_stream(c, params->hUploadStream, &upload));
+  if (graph->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* exec = static_cast<Exec*>(create_object(Kind::kExec, graph->session, c));
+  if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::graph_instantiate_request m;
+  wire::cuda::graph_instantiate_reply r;
+  m.graph = graph->wire_id;
+  m.exec = exec->wire_id;
+  m.flags = flags;
+  m.with_params = params != nullptr;
+  m.upload = stream_wire_id(upload);
+  const CUresult result = c->session->call(c, m, r);
+  if (params != nullptr) {
+    params->result_out = static_cast<CUgraphInstantiateResult>(r.outcome);
+    params->hErrNode_out = node_handle(graph->session, r.node);
+  }
+  exec->has_memory = r.has_memory != 0;
+  if (result == CUDA_SUCCESS)
+    *out = handle_cast<CUgraphExec>(exec);
+  else
+    destroy_object(Kind::kExec, exec);
+  return result;
+}
+
 CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
-  if (error_node != nullptr) *error_node = nullptr;
   if (log != nullptr && bytes != 0) log[0] = 0;
-  return cuGraphInstantiateWithFlags(exec, graph, 0);
+  CUDA_GRAPH_INSTANTIATE_PARAMS params;
+  memset(&params, 0, sizeof params);
+  const CUresult result = instantiate(exec, graph, 0, &params);
+  if (error_node != nullptr) *error_node = params.hErrNode_out;
+  return result;
 }
 
 }  // namespace
@@ -212,7 +258,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
-  Object* exec = find_object(Kind::kExec, handle_value(hGraph));
+  const Exec* exec = process()->execs.find(Kind::kExec, handle_value(hGraph));
   if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
@@ -223,7 +269,8 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   wire::cuda::graph_launch_request m;
   m.exec = exec->wire_id;
   m.stream = stream_wire_id(s);
-  return c->session->enqueue(c, m);
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return exec->has_memory ? outcome_so_far(c) : CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
@@ -238,14 +285,10 @@ CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraph
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult result = cuGraphInstantiateWithFlags(
-      phGraphExec, hGraph, params->flags & ~cuuint64_t{CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD});
-  params->hErrNode_out = nullptr;
-  params->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-  if (result == CUDA_SUCCESS && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
-    return cuGraphUpload(*phGraphExec, params->hUploadStream);
-  }
-  return result;
+  return instantiate(phGraphExec, hGraph, params->flags, params);
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+  return instantiate(phGraphExec, hGraph, flags, nullptr);
 }
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
@@ -282,9 +325,7 @@ CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* depende
 CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                                  size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  KernelNode k = kernel_node(*nodeParams);
-  if (k.function == nullptr) k.function = reinterpret_cast<CUfunction>(nodeParams->kern);
-  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, k);
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, kernel_node(*nodeParams));
 }
 CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                               size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {

@@ -4,10 +4,13 @@
 // generic calls that take any kind of node.
 #include <string.h>
 
+#include <new>
+#include <unordered_map>
 #include <vector>
 
 #include "client/cuda/bodies.h"
 #include "client/cuda/callback.h"
+#include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
@@ -99,12 +102,10 @@ CUresult localize_end(Session* session, Context* c, CUmemorytype type, uint64_t 
   Object* object = nullptr;
   switch (type) {
     case CU_MEMORYTYPE_HOST:
-      return bytes == 0 ? CUDA_SUCCESS
-                        : mirror_for_node(session, c, host, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
+      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, host, bytes, use);
     case CU_MEMORYTYPE_UNIFIED:
       if (process()->ranges.find(device, &range) && !range.host()) return CUDA_SUCCESS;
-      return bytes == 0 ? CUDA_SUCCESS
-                        : mirror_for_node(session, c, device, bytes, use, CUDA_ERROR_NOT_SUPPORTED);
+      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, device, bytes, use);
     case CU_MEMORYTYPE_ARRAY:
       TENDRIL_TRY(need(Kind::kArray, handle_value(*array), &object));
       *array = reinterpret_cast<CUarray>(object->wire_id);
@@ -189,7 +190,59 @@ CUresult alloc_node(const Place& p, Params* params) {
   m.bytes = params->bytesize;
   TENDRIL_TRY(send(current_context(), p, &r, m, answer));
   params->dptr = answer.address;
+  register_graph_range(r.session, current_context(), answer.address, params->bytesize);
   return CUDA_SUCCESS;
+}
+
+// What the driver lends for as long as a node lives; here it stays until the program ends, as handles are small and
+// conditional nodes few.
+CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
+  CUgraph* graphs = new (std::nothrow) CUgraph[ids.count];
+  for (uint64_t i = 0; graphs != nullptr && i < ids.count; ++i) {
+    Object* body = known_object(Kind::kGraph, session, nullptr, ids[i]);
+    graphs[i] = body != nullptr ? handle_cast<CUgraph>(body) : nullptr;
+  }
+  return graphs;
+}
+
+// The context that a node's parameters name, or else the current one.
+CUresult context_of_node(CUcontext named, Context** out) {
+  *out = named != nullptr ? process()->contexts.find(Kind::kContext, handle_value(named)) : current_context();
+  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult conditional_node(const Place& p, CUDA_CONDITIONAL_NODE_PARAMS* params) {
+  Resolved r;
+  Context* c = nullptr;
+  TENDRIL_TRY(resolve(p, &r));
+  TENDRIL_TRY(context_of_node(params->ctx, &c));
+  if (params->size == 0) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_conditional_node_request m;
+  wire::cuda::graph_conditional_node_reply answer;
+  m.handle = params->handle;
+  m.type = static_cast<uint32_t>(params->type);
+  m.size = params->size;
+  TENDRIL_TRY(send(c, p, &r, m, answer));
+  params->phGraph_out = lend_graphs(r.session, answer.bodies);
+  return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// Works on both versions of the struct.
+template <typename Params>
+CUresult batch_node(const Place& p, const Params* params) {
+  Resolved r;
+  Context* c = nullptr;
+  TENDRIL_TRY(resolve(p, &r));
+  if (params == nullptr || (params->count != 0 && params->paramArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(context_of_node(params->ctx, &c));
+  wire::cuda::graph_batch_node_request m;
+  wire::cuda::graph_batch_node_reply answer;
+  m.what = r.what;
+  m.exec = r.exec;
+  m.operations = {reinterpret_cast<const uint8_t*>(params->paramArray),
+                  params->count * sizeof(CUstreamBatchMemOpParams)};
+  m.flags = params->flags;
+  return send(c, p, &r, m, answer);
 }
 
 // The generic call, for every kind that has one of its own.
@@ -213,8 +266,7 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
     }
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       CUDA_KERNEL_NODE_PARAMS params{};
-      params.func =
-          n->kernel.func != nullptr ? n->kernel.func : reinterpret_cast<CUfunction>(n->kernel.kern);
+      params.func = n->kernel.func;
       params.gridDimX = n->kernel.gridDimX;
       params.gridDimY = n->kernel.gridDimY;
       params.gridDimZ = n->kernel.gridDimZ;
@@ -224,6 +276,8 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
       params.sharedMemBytes = n->kernel.sharedMemBytes;
       params.kernelParams = n->kernel.kernelParams;
       params.extra = n->kernel.extra;
+      params.kern = n->kernel.kern;
+      params.ctx = n->kernel.ctx;
       if (p.exec != nullptr) return cuGraphExecKernelNodeSetParams_v2(p.exec, p.node, &params);
       if (p.node != nullptr) return cuGraphKernelNodeSetParams_v2(p.node, &params);
       return cuGraphAddKernelNode_v2(p.out, p.graph, p.dependencies, p.count, &params);
@@ -254,8 +308,12 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
       return p.node == nullptr
                  ? cuGraphAddMemFreeNode(p.out, p.graph, p.dependencies, p.count, n->free.dptr)
                  : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return p.node == nullptr ? conditional_node(p, &n->conditional) : CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return batch_node(p, &n->memOp);
     default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+      return CUDA_ERROR_NOT_SUPPORTED;  // semaphores of other processes
   }
 }
 
@@ -367,6 +425,55 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
     if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && r.slot == d->slot)
       location->id = d->ordinal;
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
+                                        unsigned int defaultLaunchValue, unsigned int flags) {
+  Object* graph = nullptr;
+  Context* c = nullptr;
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (pHandle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(context_of_node(ctx, &c));
+  wire::cuda::graph_conditional_handle_request m;
+  wire::cuda::graph_conditional_handle_reply r;
+  m.graph = graph->wire_id;
+  m.value = defaultLaunchValue;
+  m.flags = flags;
+  TENDRIL_TRY(graph->session->call(c, m, r));
+  *pHandle_out = r.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  return batch_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
+}
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return batch_node(change(hNode, nullptr), nodeParams);
+}
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+  if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return batch_node(change(hNode, hGraphExec), nodeParams);
+}
+
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+  Object* node = nullptr;
+  wire::cuda::graph_batch_node_get_reply r;
+  TENDRIL_TRY((ask<wire::cuda::graph_batch_node_get_request>(hNode, nodeParams_out, &node, &r)));
+  static auto* kept = new std::unordered_map<CUgraphNode, std::vector<CUstreamBatchMemOpParams>>;
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&mutex);
+  std::vector<CUstreamBatchMemOpParams>& operations = (*kept)[hNode];  // the program's to read until it asks again
+  operations.resize(r.operations.count / sizeof(CUstreamBatchMemOpParams));
+  if (!operations.empty()) memcpy(operations.data(), r.operations.data, operations.size() * sizeof operations[0]);
+  memset(nodeParams_out, 0, sizeof *nodeParams_out);
+  nodeParams_out->count = static_cast<unsigned>(operations.size());
+  nodeParams_out->paramArray = operations.data();
+  nodeParams_out->flags = r.flags;
+  pthread_mutex_unlock(&mutex);
   return CUDA_SUCCESS;
 }
 

@@ -11,6 +11,19 @@
 namespace tendril::client::cuda {
 namespace {
 
+enum class What : uint32_t { kGet, kReset, kTrim };
+
+CUresult ask(const Device* d, What what, CUgraphMem_attribute attr, uint64_t* value) {
+  wire::cuda::graph_memory_request m;
+  wire::cuda::graph_memory_reply r;
+  m.what = static_cast<uint32_t>(what);
+  m.slot = d->slot;
+  m.attribute = static_cast<uint32_t>(attr);
+  const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
+  *value = r.value;
+  return result;
+}
+
 CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* value, bool reset) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Device* d = device_of(device);
@@ -20,13 +33,9 @@ CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* valu
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (reset && *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_memory_request m;
-  wire::cuda::graph_memory_reply r;
-  m.slot = d->slot;
-  m.attribute = static_cast<uint32_t>(attr);
-  m.reset = reset;
-  TENDRIL_TRY(d->session->call(static_cast<const Context*>(nullptr), m, r));
-  if (!reset) *static_cast<cuuint64_t*>(value) = r.value;
+  uint64_t got = 0;
+  TENDRIL_TRY(ask(d, reset ? What::kReset : What::kGet, attr, &got));
+  if (!reset) *static_cast<cuuint64_t*>(value) = got;
   return CUDA_SUCCESS;
 }
 
@@ -65,6 +74,13 @@ CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr
 }
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   return memory_attribute(device, attr, value, true);
+}
+
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const Device* d = device_of(device);
+  uint64_t unused = 0;
+  return d != nullptr ? ask(d, What::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &unused) : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous
-// copies with it are asynchronous. It gets a mirror in the worker only when the program asks for its device address
-// or for managed memory.
+// copies with it are asynchronous. It gets a mirror in the worker only when the program asks for its device address,
+// gives it to a kernel, or asks for managed memory.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,6 +19,16 @@ namespace {
 constexpr uint64_t kWindowBase = 0x2000'0000'0000;
 constexpr uint64_t kWindowBytes = 0x1000'0000'0000;
 std::atomic<uint64_t> g_window_next{0};
+// What all registered memory lay between: tells most other values from its addresses.
+std::atomic<uint64_t> g_registered_low{UINT64_MAX}, g_registered_high{0};
+
+void widen_registered(uint64_t base, uint64_t end) {
+  uint64_t low = g_registered_low.load(), high = g_registered_high.load();
+  while (base < low && !g_registered_low.compare_exchange_weak(low, base)) {
+  }
+  while (end > high && !g_registered_high.compare_exchange_weak(high, end)) {
+  }
+}
 
 void* map_window(uint64_t bytes) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
@@ -61,24 +71,25 @@ CUresult host_range(void* p, Range* range) {
   return CUDA_SUCCESS;
 }
 
-// From now on kernels reach the range. Where the server cannot have the address they get a fault, and copies go on
-// working.
-CUresult map_range(Context* c, const Range& range) {
+}  // namespace
+
+CUresult map_host_range(Context* c, const Range& range) {
   if (range.mirrored) return CUDA_SUCCESS;
   TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
   process()->ranges.mark_mirrored(range.base);
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
 void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
+  const uint64_t low = g_registered_low.load(std::memory_order_relaxed);
+  const uint64_t high = g_registered_high.load(std::memory_order_relaxed);
   for (uint64_t at = 0; at + 8 <= bytes; at += 8) {
     uint64_t value;
     memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
     Range range;
-    if (value - kWindowBase >= kWindowBytes || !process()->ranges.find(value, &range)) continue;
-    if (range.host()) (void)map_range(c, range);
+    if (value - kWindowBase >= kWindowBytes && (value < low || value >= high)) continue;
+    // Where the server cannot have the address the kernel gets a fault, and copies go on working.
+    if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(c, range);
   }
 }
 
@@ -87,10 +98,10 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   TENDRIL_TRY(require_context(&c));
   constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no kernel ever sees, and a
+  // mirror costs at each launch.
   TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
   g_pinned_ranges.fetch_add(1);
-  Range range;
-  if ((Flags & CU_MEMHOSTALLOC_DEVICEMAP) != 0 && host_range(*pp, &range) == CUDA_SUCCESS) (void)map_range(c, range);
   return CUDA_SUCCESS;
 }
 
@@ -133,7 +144,8 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   range.flags = Flags;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  if ((Flags & CU_MEMHOSTREGISTER_DEVICEMAP) != 0) (void)map_range(c, range);
+  widen_registered(range.base, range.base + range.bytes);
+  g_pinned_ranges.fetch_add(1);
   return CUDA_SUCCESS;
 }
 
@@ -151,7 +163,7 @@ CUresult cuMemHostUnregister(void* p) {
   (void)range.session->call(range.context, m, r);
   forget_reads_of(range.context);
   mirror_forget(range.context, range.base);
-  process()->ranges.remove(range.base, &range);
+  if (process()->ranges.remove(range.base, &range)) g_pinned_ranges.fetch_sub(1);
   return CUDA_SUCCESS;
 }
 
@@ -161,7 +173,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   TENDRIL_TRY(host_range(p, &range));
-  TENDRIL_TRY(map_range(c, range));
+  TENDRIL_TRY(map_host_range(c, range));
   *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
   return CUDA_SUCCESS;
 }

@@ -78,8 +78,28 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
   range.session = c->session;
   range.pool = pool;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  process()->ranges.remove_graph(c->session, base, bytes);
   *collides = !hold(base, bytes) || !process()->ranges.insert(range);
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
+}
+
+// An allocation node cannot be taken back, so its addresses are not given back when something of the program's is there
+// already: kernels and copies of a stated direction do not mind.
+void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = RangeKind::kGraph;
+  range.context = c;
+  range.session = session;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  if (hold(base, bytes)) process()->ranges.insert_graph(range);
+}
+
+CUresult outcome_so_far(Context* c) {
+  wire::cuda::deferred_error_request m;
+  wire::cuda::deferred_error_reply r;
+  return c->session->call(c, m, r);
 }
 
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
@@ -144,6 +164,12 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   Range range;
   if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind == RangeKind::kManaged) return free_managed(range);
+  if (range.kind == RangeKind::kGraph) {  // the next launch of its graph allocates it again
+    TENDRIL_TRY(check_unsafe_call());
+    Context* at = range.context != nullptr ? range.context : c;
+    free_block(at, dptr);
+    return outcome_so_far(at);
+  }
   if (range.kind != RangeKind::kDevice && range.kind != RangeKind::kPool) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;

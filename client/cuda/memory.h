@@ -16,6 +16,11 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
                                bool* collides);
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch);
+// The memory of an allocation node, known from the moment when the node is made.
+void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes);
+// For calls that only the server can judge: the first error that what was enqueued has left behind, without waiting
+// for the GPU.
+CUresult outcome_so_far(Context* c);
 CUresult free_managed(const Range& range);
 // Addresses reserved by a server; `wished` 0: any.
 CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
@@ -35,8 +40,10 @@ inline void memory_is_shared() {
 // Occupies addresses of this process, for good. False: something else is there.
 bool hold_addresses(uint64_t base, uint64_t bytes);
 
-// Unified addressing: kernels may be given the address of any pinned memory. A launch looks for such addresses among
-// its parameters while there is pinned memory, and has the memory mirrored.
+// From now on GPUs reach the pinned, registered or managed range at its own address.
+CUresult map_host_range(Context* c, const Range& range);
+// Unified addressing: kernels may be given the address of any pinned or registered memory. A launch looks for such
+// addresses among its parameters while there is any, and has the memory mirrored.
 extern std::atomic<uint32_t> g_pinned_ranges;
 void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes);
 inline void map_pinned(Context* c, const void* parameters, uint64_t bytes) {

@@ -37,8 +37,13 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   m.height = shape.height;
   m.stream = async || s != nullptr ? stream_wire_id(s) : 0;
   Context* at = range.context != nullptr && range.session != c->session ? range.context : c;
+  if (range.host()) TENDRIL_TRY(map_host_range(at, range));
   mirror_before_work(at->session, at);
-  return at->session->enqueue(at, m);
+  TENDRIL_TRY(at->session->enqueue(at, m));
+  if (async || !range.host()) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(at, s));  // the program may look at once
+  mirror_after_wait(at->session, at);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

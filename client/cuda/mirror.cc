@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -29,6 +30,7 @@ struct Mirror {
   uint64_t base = 0, bytes = 0;
   uint8_t* shadow = nullptr;
   uint32_t uses = 0;
+  bool pageable = false;  // nobody tells us when it goes away
 };
 
 struct Mirrors {
@@ -86,6 +88,90 @@ const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uin
   return nullptr;
 }
 
+using Entry = std::map<std::pair<uint64_t, Session*>, Mirror>::iterator;
+
+// Caller holds the mutex, and counts afterwards.
+Entry drop(Mirrors* set, Context* context, Entry it) {
+  wire::cuda::mirror_destroy_request m;
+  m.address = it->second.base;
+  Session* session = it->second.session;
+  session->enqueue(context != nullptr && session == context->session ? context : nullptr, m);
+  munmap(it->second.shadow, it->second.bytes);
+  return set->all.erase(it);
+}
+
+// A program may unmap memory that a graph names, as long as it does not launch the graph any more.
+bool still_mapped(const Mirror& m) {
+  const uint64_t first = m.base & ~uint64_t{4095};
+  return msync(reinterpret_cast<void*>(first), m.base + m.bytes - first, MS_ASYNC) == 0;
+}
+
+bool overlaps(const Mirror& m, uint64_t base, uint64_t bytes) {
+  return m.base < base + bytes && base < m.base + m.bytes;
+}
+
+void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t base, uint64_t bytes) {
+  bool dropped = false;
+  for (auto it = set->all.begin(); it != set->all.end();) {
+    const Mirror& m = it->second;
+    const bool gone = m.session == session && m.pageable && overlaps(m, base, bytes);
+    it = gone ? drop(set, context, it) : std::next(it);
+    dropped |= gone;
+  }
+  if (dropped) count(*set);
+}
+
+// Pageable memory of a node. Several nodes may name parts of one buffer: ranges that overlap become one, and what both
+// ends had agreed on stays agreed.
+CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t use) {
+  Mirrors* set = mirrors();
+  if (base > UINT64_MAX - bytes) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t end = base + bytes;
+  Mirror made = {session, 0, 0, nullptr, use, true};
+  pthread_mutex_lock(&set->mutex);
+  for (const auto& entry : set->all) {  // in the order of addresses, and disjoint: one pass finds the union
+    const Mirror& m = entry.second;
+    if (m.session != session || !m.pageable || !overlaps(m, base, end - base)) continue;
+    base = m.base < base ? m.base : base;
+    end = m.base + m.bytes > end ? m.base + m.bytes : end;
+    made.uses |= m.uses;
+  }
+  made.base = base;
+  made.bytes = end - base;
+  const auto known = set->all.find({base, session});
+  if (known != set->all.end() && known->second.bytes == made.bytes && known->second.uses == made.uses) {
+    pthread_mutex_unlock(&set->mutex);
+    return CUDA_SUCCESS;
+  }
+  void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  wire::cuda::mirror_create_request m;
+  wire::cuda::mirror_create_reply r;
+  m.address = made.base;
+  m.bytes = made.bytes;
+  m.written = (made.uses & kWritten) != 0;
+  m.pageable = 1;
+  CUresult result = shadow == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : session->call(context, m, r);
+  if (result == CUDA_SUCCESS) {
+    made.shadow = static_cast<uint8_t*>(shadow);
+    for (auto it = set->all.begin(); it != set->all.end();) {
+      const Mirror& old = it->second;
+      if (old.session != session || !old.pageable || !overlaps(old, made.base, made.bytes)) {
+        ++it;
+        continue;
+      }
+      memcpy(made.shadow + (old.base - made.base), old.shadow, old.bytes);
+      munmap(old.shadow, old.bytes);
+      it = set->all.erase(it);  // the worker has done the same
+    }
+    set->all[{made.base, session}] = made;
+    count(*set);
+  } else if (shadow != MAP_FAILED) {
+    munmap(shadow, made.bytes);
+  }
+  pthread_mutex_unlock(&set->mutex);
+  return result;
+}
+
 }  // namespace
 
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
@@ -93,7 +179,8 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
   const auto known = set->all.find({base, session});
-  const bool enough = known != set->all.end() && (known->second.uses & uses) == uses;
+  const bool enough = known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses;
+  if (!enough) drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
   pthread_mutex_unlock(&set->mutex);
   if (enough) return CUDA_SUCCESS;
   wire::cuda::mirror_create_request m;
@@ -109,7 +196,7 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
     void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (shadow != MAP_FAILED)
-      mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0};
+      mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0, false};
     else
       result = CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -122,10 +209,9 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   return result;
 }
 
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
-                         uint32_t use, CUresult pageable) {
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use) {
   Range range;
-  if (!process()->ranges.find(address, &range)) return pageable;
+  if (!process()->ranges.find(address, &range)) return mirror_pageable(session, context, address, bytes, use);
   if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > range.bytes - (address - range.base)) return CUDA_ERROR_INVALID_VALUE;
   return mirror_create(session, context, range.base, range.bytes, use);
@@ -137,12 +223,7 @@ void mirror_forget(Context* context, uint64_t base) {
   pthread_mutex_lock(&set->mutex);
   for (auto it = set->all.lower_bound({base, nullptr});
        it != set->all.end() && it->second.base == base;) {
-    wire::cuda::mirror_destroy_request m;
-    m.address = base;
-    Session* session = it->second.session;
-    session->enqueue(session == context->session ? context : nullptr, m);
-    munmap(it->second.shadow, it->second.bytes);
-    it = set->all.erase(it);
+    it = drop(set, context, it);
   }
   count(*set);
   pthread_mutex_unlock(&set->mutex);
@@ -150,16 +231,27 @@ void mirror_forget(Context* context, uint64_t base) {
 
 void mirror_push_all(Session* session, Context* context, bool graphs) {
   Mirrors* set = mirrors();
+  bool dropped = false;
   pthread_mutex_lock(&set->mutex);
-  for (const auto& entry : set->all) {
-    const Mirror& m = entry.second;
-    if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) continue;
+  for (auto it = set->all.begin(); it != set->all.end();) {
+    const Mirror& m = it->second;
+    if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) {
+      ++it;
+      continue;
+    }
+    if (m.pageable && !still_mapped(m)) {
+      it = drop(set, context, it);
+      dropped = true;
+      continue;
+    }
     for (uint64_t at = 0; at < m.bytes; at += kRun) {
       const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
       if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, bytes) != 0)
         push_run(m, context, at, bytes);
     }
+    ++it;
   }
+  if (dropped) count(*set);
   pthread_mutex_unlock(&set->mutex);
 }
 

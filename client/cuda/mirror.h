@@ -23,9 +23,9 @@ extern std::atomic<uint32_t> g_written_mirrors;  // mirrors that a GPU may write
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses);
-// The same for the host memory that a copy node names; pageable memory is refused with `pageable`.
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
-                         uint32_t use, CUresult pageable);
+// The same for the host memory that a copy node names. Pageable memory gets a copy too, which only nodes reach; it is
+// forgotten once the program has unmapped it.
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use);
 // Every server's copy of it.
 void mirror_forget(Context* context, uint64_t base);
 

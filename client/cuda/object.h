@@ -61,6 +61,11 @@ struct Event : Object {
   }
 };
 
+// An instantiated graph.
+struct Exec : Object {
+  bool has_memory = false;  // allocation or free nodes: a launch may be refused, and the program is told at once
+};
+
 struct Library;
 struct Module;
 struct Function;

@@ -42,7 +42,8 @@ uint64_t ask_worker(const Range& r, CUpointer_attribute attribute, CUdeviceptr p
 
 CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
   if (r.kind == RangeKind::kReserved) return attribute_of_reserved(r, attribute, data);
-  const bool of_no_context = r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool;
+  const bool of_no_context =
+      r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool || r.kind == RangeKind::kGraph;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context) : CUcontext{});

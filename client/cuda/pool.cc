@@ -62,15 +62,6 @@ void give_back(Context* c, uint64_t address, Stream* s) {
   c->session->enqueue(c, m);
 }
 
-// Memory that a graph allocated and freed leaves no trace here when its addresses are used again: what the server
-// gives out is live, so an older range of a pool of this server at the same place is not.
-void forget_stale(Context* c, uint64_t address) {
-  Range range;
-  while (process()->ranges.find(address, &range) && range.kind == RangeKind::kPool && range.session == c->session) {
-    if (!process()->ranges.remove(range.base, &range)) return;
-  }
-}
-
 CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted, CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
@@ -97,6 +88,11 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
     wire::cuda::pool_allocate_reply r;
     result = c->session->call(c, m, r);
     if (result != CUDA_SUCCESS) break;
+    if (is_capturing(s)) {  // it is an allocation node
+      register_graph_range(c->session, c, r.address, bytes);
+      *dptr = r.address;
+      break;
+    }
     register_pool_range(c, r.address, bytes, handle, &collides);
     if (!collides) {
       *dptr = r.address;
@@ -141,7 +137,6 @@ CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute a
 }  // namespace
 
 CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool, bool* collides) {
-  forget_stale(c, base);
   return register_device_range(c, base, bytes, RangeKind::kPool, pool, collides);
 }
 
@@ -161,13 +156,16 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
   Range range;
-  if (!process()->ranges.find(dptr, &range) || range.base != dptr || range.kind != RangeKind::kPool)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (range.session != c->session)
     return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
-  if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  const bool of_graph = range.kind == RangeKind::kGraph;
+  // Memory of cuMemAlloc may be freed in the order of a stream too; only a graph's own may be freed in a graph.
+  if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  if (!of_graph && is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;
+  if (!of_graph && !process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   give_back(c, dptr, s);
-  return CUDA_SUCCESS;
+  return of_graph && !is_capturing(s) ? outcome_so_far(c) : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {

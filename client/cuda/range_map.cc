@@ -35,6 +35,31 @@ bool RangeMap::insert(const Range& range) {
   return free;
 }
 
+// Caller holds the lock.
+void RangeMap::erase_graph(const Session* session, uint64_t base, uint64_t bytes) {
+  auto it = ranges_.lower_bound(base);
+  if (it != ranges_.begin() && std::prev(it)->second.base + std::prev(it)->second.bytes > base) --it;
+  while (it != ranges_.end() && it->first < base + bytes) {
+    const bool stale = it->second.kind == RangeKind::kGraph && it->second.session == session;
+    it = stale ? ranges_.erase(it) : std::next(it);
+  }
+}
+
+bool RangeMap::insert_graph(const Range& range) {
+  pthread_rwlock_wrlock(&lock_);
+  erase_graph(range.session, range.base, range.bytes);
+  const bool free = !overlaps(ranges_, range.base, range.bytes) && !overlaps(reserved_, range.base, range.bytes);
+  if (free) ranges_.emplace(range.base, range);
+  pthread_rwlock_unlock(&lock_);
+  return free;
+}
+
+void RangeMap::remove_graph(const Session* session, uint64_t base, uint64_t bytes) {
+  pthread_rwlock_wrlock(&lock_);
+  erase_graph(session, base, bytes);
+  pthread_rwlock_unlock(&lock_);
+}
+
 bool RangeMap::find(uint64_t address, Range* out) const {
   pthread_rwlock_rdlock(&lock_);
   const Range* found = containing(ranges_, address);

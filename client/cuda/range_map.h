@@ -18,6 +18,7 @@ class Session;
 enum class RangeKind : uint8_t {
   kDevice,      // cuMemAlloc and friends, module globals
   kPool,        // stream-ordered allocation
+  kGraph,       // of an allocation node: there while a launch has allocated it, and again after the next launch
   kMapped,      // virtual memory with physical memory behind it
   kReserved,    // virtual memory without
   kPinned,      // cuMemHostAlloc
@@ -57,6 +58,11 @@ class RangeMap {
   bool find(uint64_t address, Range* out) const;
   // Removes the range that starts at `base`; false if none does. *out gets it. Never a reservation.
   bool remove(uint64_t base, Range* out);
+  // Inserts memory of a graph. Addresses that a graph of the same session had before are this range's now; false when
+  // something else is there.
+  bool insert_graph(const Range& range);
+  // The server gives out addresses of graphs again once nothing needs them there: what the map has of them is stale.
+  void remove_graph(const Session* session, uint64_t base, uint64_t bytes);
   // The reservation that contains [base, base + bytes).
   bool find_reserved(uint64_t base, uint64_t bytes, Range* out) const;
   // Removes the reservation that starts at `base`; false if there is none or something is mapped in it.
@@ -78,6 +84,7 @@ class RangeMap {
   }
 
  private:
+  void erase_graph(const Session* session, uint64_t base, uint64_t bytes);
   mutable pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
   std::map<uint64_t, Range> ranges_;
   std::map<uint64_t, Range> reserved_;

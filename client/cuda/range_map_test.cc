@@ -72,5 +72,27 @@ TEST(RangeMap, MappingsOutliveAContext) {
   EXPECT_EQ(found.context, primary);
 }
 
+// A driver uses addresses of graphs again, whole or in parts; what else lies in the way stays.
+TEST(RangeMap, MemoryOfGraphsGivesWay) {
+  RangeMap map;
+  Session* const session = reinterpret_cast<Session*>(16);
+  Range first = range(1000, 100, RangeKind::kGraph), second = range(1050, 20, RangeKind::kGraph);
+  first.session = second.session = session;
+  ASSERT_TRUE(map.insert_graph(first));
+  ASSERT_TRUE(map.insert_graph(second));
+  Range found;
+  EXPECT_FALSE(map.find(1000, &found));
+  ASSERT_TRUE(map.find(1060, &found));
+  EXPECT_EQ(found.base, 1050u);
+  ASSERT_TRUE(map.insert(range(1200, 10)));
+  first.base = 1150;
+  EXPECT_FALSE(map.insert_graph(first));
+  map.remove_graph(reinterpret_cast<Session*>(32), 0, 2000);  // of another server
+  EXPECT_TRUE(map.find(1060, &found));
+  map.remove_graph(session, 1065, 1);
+  EXPECT_FALSE(map.find(1060, &found));
+  EXPECT_TRUE(map.find(1205, &found));
+}
+
 }  // namespace
 }  // namespace tendril::client::cuda

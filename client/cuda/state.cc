@@ -178,6 +178,8 @@ Object* find_object(Kind kind, uint64_t handle) {
       return p->functions.find(kind, handle);
     case Kind::kKernel:
       return p->kernels.find(kind, handle);
+    case Kind::kExec:
+      return p->execs.find(kind, handle);
     default:
       return p->others[static_cast<int>(kind)].find(kind, handle);
   }
@@ -199,6 +201,8 @@ Object* create_object(Kind kind, Session* session, Context* context) {
       return p->functions.create(kind, session, context, server);
     case Kind::kKernel:
       return p->kernels.create(kind, session, context, server);
+    case Kind::kExec:
+      return p->execs.create(kind, session, context, server);
     default:
       return p->others[static_cast<int>(kind)].create(kind, session, context, server);
   }
@@ -221,6 +225,8 @@ void destroy_object(Kind kind, Object* object) {
       return p->functions.destroy(static_cast<Function*>(object));
     case Kind::kKernel:
       return p->kernels.destroy(static_cast<Function*>(object));
+    case Kind::kExec:
+      return p->execs.destroy(static_cast<Exec*>(object));
     default:
       break;
   }

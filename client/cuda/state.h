@@ -152,6 +152,7 @@ struct Process {
   Table<Library> libraries;
   Table<Function> functions;  // CUfunction
   Table<Function> kernels;    // CUkernel
+  Table<Exec> execs;
   Table<Object> others[static_cast<int>(Kind::kCount)];
 };
 

@@ -50,6 +50,8 @@ bool unjoined(const Capture& capture, const Stream& origin) {
     for (const NodePtr& node : stream->frontier)
       if (reached.count(node.get()) == 0) return true;
   }
+  for (const NodePtr& node : capture.left)
+    if (reached.count(node.get()) == 0) return true;
   return false;
 }
 
@@ -135,11 +137,12 @@ SOFT(cuStreamBeginCaptureToGraph)
 SOFT(cuStreamEndCapture)(CUstream hStream, CUgraph* phGraph) {
   StreamPtr stream;
   ContextPtr context;
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
   std::lock_guard guard(capture_lock());
   std::shared_ptr<Capture> capture = stream->capture;
-  *phGraph = nullptr;
+  // Who captures into a graph of its own need not be told which.
+  if (phGraph == nullptr && (!capture || capture->own_graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (phGraph != nullptr) *phGraph = nullptr;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (capture->origin.lock() != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
@@ -152,7 +155,7 @@ SOFT(cuStreamEndCapture)(CUstream hStream, CUgraph* phGraph) {
   }
   leave(*capture);
   if (result == CUDA_SUCCESS) {
-    *phGraph = capture->graph->handle;
+    if (phGraph != nullptr) *phGraph = capture->graph->handle;
   } else if (capture->own_graph) {
     graphs().remove(capture->graph->handle);
   }

@@ -74,6 +74,7 @@ GraphPtr Graph::clone(std::map<CUgraphNode, CUgraphNode>* mapping) const {
     made[node.get()] = twin;
     if (mapping != nullptr) (*mapping)[node->handle] = twin->handle;
   }
+  copy->conditions = conditions;
   for (const NodePtr& node : nodes)
     for (const auto& edge : node->dependencies)
       made[node.get()]->dependencies.push_back({made[edge.from.get()], edge.data});

@@ -15,6 +15,7 @@
 namespace tendril::softgpu {
 
 class Graph;
+struct Condition;
 
 struct GraphNode {
   CUgraphNode handle = nullptr;
@@ -47,6 +48,7 @@ class Graph : public std::enable_shared_from_this<Graph> {
   bool owned = false;          // a child graph or the body of a node: not the program's to destroy
   std::vector<NodePtr> nodes;  // in the order of adding
   std::map<CUuserObject, unsigned> user_objects;
+  std::vector<std::shared_ptr<Condition>> conditions;  // handles made for it
   ~Graph();
 
   NodePtr add(WorkPtr work, const std::vector<NodePtr>& dependencies);
@@ -82,6 +84,7 @@ struct GraphExec {
   CUgraphExec handle = nullptr;
   uint64_t flags = 0;
   std::vector<Item> items;
+  std::vector<std::shared_ptr<Condition>> conditions;
   GraphPtr kept;  // keeps user objects and child graphs alive
   Item* find(CUgraphNode node);
 };

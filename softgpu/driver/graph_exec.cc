@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softgpu/driver/conditional.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph_params.h"
 #include "softgpu/driver/module.h"
@@ -15,7 +16,9 @@ constexpr uint64_t kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
                             CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                             CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
+CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
+                     CUgraphInstantiateResult* outcome) {
+  *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphPtr graph = graphs().get(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
@@ -23,7 +26,16 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
   if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
   std::vector<NodePtr> order;
-  if (!graph->sorted(&order)) return CUDA_ERROR_INVALID_VALUE;
+  if (!graph->sorted(&order)) {
+    *outcome = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  bool unused = false;
+  std::vector<std::shared_ptr<Condition>> conditions = conditions_of(*graph, &unused);
+  if (unused) {
+    *outcome = CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   auto made = std::make_shared<GraphExec>();
   made->flags = flags;
   for (const NodePtr& node : order) {
@@ -34,9 +46,16 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
     for (const auto& edge : node->dependencies) item.dependencies.push_back(edge.from->handle);
     made->items.push_back(std::move(item));
   }
+  made->conditions = std::move(conditions);
   made->handle = graph_execs().add(made);
   *out = made->handle;
+  *outcome = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   return CUDA_SUCCESS;
+}
+
+CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
+  CUgraphInstantiateResult outcome;
+  return instantiate(out, handle, flags, &outcome);
 }
 
 template <typename Make>
@@ -94,11 +113,8 @@ SOFT(cuGraphInstantiate)
 SOFT(cuGraphInstantiateWithParams)
 (CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = instantiate(phGraphExec, hGraph, params->flags);
   params->hErrNode_out = nullptr;
-  params->result_out =
-      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
-  return result;
+  return instantiate(phGraphExec, hGraph, params->flags, &params->result_out);
 }
 
 SOFT(cuGraphExecDestroy)(CUgraphExec hGraphExec) {
@@ -121,8 +137,10 @@ SOFT(cuGraphLaunch)(CUgraphExec hGraph, CUstream hStream) {
     for (const GraphExec::Item& item : exec->items)
       if (item.enabled) works->push_back(item.work);
   }
+  if (CUresult bad = launch_graph_memory(*exec)) return bad;
   auto all = std::make_shared<CallWork>();
-  all->call = [works](Context& context) {
+  all->call = [works, conditions = exec->conditions](Context& context) {
+    start_conditions(conditions);
     for (const WorkPtr& work : *works) run_work(context, *work);
     return CUDA_SUCCESS;
   };

@@ -5,16 +5,10 @@
 
 #include "softgpu/driver/copy.h"
 #include "softgpu/driver/entry.h"
-#include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/memset.h"
 #include "softgpu/driver/module.h"
 
 namespace tendril::softgpu {
-
-GraphMemory::~GraphMemory() {
-  if (auto gone = MemoryMap::instance().remove(address, {MemoryKind::kPool}))
-    MemoryMap::instance().free(*gone);
-}
 
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2& p, WorkPtr* out) {
   ContextPtr context;
@@ -92,35 +86,6 @@ CUresult mem_op_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, WorkPtr* out) 
   return CUDA_SUCCESS;
 }
 
-CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out) {
-  if (params == nullptr || params->bytesize == 0 ||
-      params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_INVALID_VALUE;
-  SOFT_CONTEXT(context);
-  auto memory = std::make_shared<GraphMemory>();
-  memory->address = MemoryMap::instance().allocate_device(context->device, params->bytesize,
-                                                          MemoryKind::kPool, context->handle);
-  if (memory->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  params->dptr = memory->address;
-  auto work = std::make_shared<AllocWork>();
-  work->params = *params;
-  work->params.accessDescs = nullptr;
-  work->params.accessDescCount = 0;
-  work->memory = std::move(memory);
-  *out = std::move(work);
-  return CUDA_SUCCESS;
-}
-
-CUresult free_work(CUdeviceptr address, WorkPtr* out) {
-  auto found = MemoryMap::instance().find(address);
-  if (!found || found->base != address || found->kind != MemoryKind::kPool)
-    return CUDA_ERROR_INVALID_VALUE;
-  auto work = std::make_shared<FreeWork>();
-  work->address = address;
-  *out = std::move(work);
-  return CUDA_SUCCESS;
-}
-
 CUresult work_from(CUgraphNodeParams* p, WorkPtr* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (p->type) {
@@ -153,6 +118,8 @@ CUresult work_from(CUgraphNodeParams* p, WorkPtr* out) {
       return free_work(p->free.dptr, out);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
       return mem_op_work({p->memOp.ctx, p->memOp.count, p->memOp.paramArray, p->memOp.flags}, out);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return conditional_work(&p->conditional, out);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "softgpu/driver/graph.h"
+#include "softgpu/driver/graph_memory.h"
 
 namespace tendril::softgpu {
 
@@ -16,29 +17,7 @@ CUresult host_work(const CUDA_HOST_NODE_PARAMS& params, WorkPtr* out);
 CUresult event_work(CUevent event, bool record, WorkPtr* out);
 CUresult child_work(CUgraph graph, WorkPtr* out);
 CUresult mem_op_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, WorkPtr* out);
-CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out);
-CUresult free_work(CUdeviceptr address, WorkPtr* out);
+CUresult conditional_work(CUDA_CONDITIONAL_NODE_PARAMS* params, WorkPtr* out);
 CUresult work_from(CUgraphNodeParams* params, WorkPtr* out);
-
-// Memory of an allocation node: lives as long as some graph or instance has the node.
-struct GraphMemory {
-  CUdeviceptr address = 0;
-  ~GraphMemory();
-};
-
-struct AllocWork : Work {
-  CUDA_MEM_ALLOC_NODE_PARAMS params = {};
-  std::shared_ptr<GraphMemory> memory;
-  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
-  CUresult run(Context&) override { return CUDA_SUCCESS; }
-  WorkPtr clone() const override { return std::make_shared<AllocWork>(*this); }
-};
-
-struct FreeWork : Work {
-  CUdeviceptr address = 0;
-  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
-  CUresult run(Context&) override { return CUDA_SUCCESS; }
-  WorkPtr clone() const override { return std::make_shared<FreeWork>(*this); }
-};
 
 }  // namespace tendril::softgpu

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "softgpu/driver/conditional.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
@@ -149,6 +150,7 @@ CUresult KernelWork::run(Context& context) {
   request.sm_count = config().sm_count;
   request.step_budget = config().step_budget;
   request.cancel = context.cancel();
+  request.set_condition = &set_condition;
   request.print = [&context](std::string_view text) { context.print(text); };
   LaunchResult result;
   {
@@ -160,6 +162,7 @@ CUresult KernelWork::run(Context& context) {
   if (result.fault != Fault::kNone && result.fault != Fault::kCancelled)
     fprintf(stderr, "softgpu: kernel %s: %s\n", function->info().name.c_str(),
             result.message.c_str());
+  if (result.fault != Fault::kNone) context.flush_print();  // whoever only asks for the error sees the text too
   return code_of(result.fault);
 }
 

@@ -8,6 +8,7 @@
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/ipc.h"
+#include "softgpu/driver/graph_memory.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/stream.h"
 
@@ -70,6 +71,7 @@ SOFT(cuMemFree_v2)(CUdeviceptr dptr) {
   SOFT_CONTEXT(context);
   if (dptr == 0) return CUDA_SUCCESS;
   if (CUresult bad = refuse_during_capture()) return bad;
+  if (auto answer = free_graph_memory(dptr)) return *answer;
   auto found = map().find(dptr);
   if (found && found->base == dptr && found->kind == MemoryKind::kImported &&
       found->pool != nullptr) {

@@ -11,7 +11,7 @@
 
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
-#include "softgpu/driver/graph_params.h"
+#include "softgpu/driver/graph_memory.h"
 #include "softgpu/driver/ipc.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/work.h"
@@ -146,6 +146,7 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
       return submit_work(stream, context, std::move(work));
     }
   }
+  if (auto answer = free_graph_memory(dptr)) return *answer;
   // Runs after an error too: the memory must not stay charged.
   Op op;
   op.run = [dptr] {
@@ -380,25 +381,6 @@ SOFT(cuMemPoolImportPointer)
     return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
   return open_memory(token, context->handle, handle, ptr_out);
-}
-
-SOFT(cuDeviceGraphMemTrim)(CUdevice device) {
-  return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
-
-SOFT(cuDeviceGetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (value == nullptr || static_cast<unsigned>(attr) > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)
-    return CUDA_ERROR_INVALID_VALUE;
-  memset(value, 0, sizeof(uint64_t));  // memory of graphs is not counted apart
-  return CUDA_SUCCESS;
-}
-
-SOFT(cuDeviceSetGraphMemAttribute)(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  bool high =
-      attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
-  return value != nullptr && high ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace tendril::softgpu

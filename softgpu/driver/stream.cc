@@ -78,8 +78,9 @@ SOFT(cuStreamDestroy_v2)(CUstream hStream) {
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   {
     std::lock_guard guard(capture_lock());
-    if (stream->capture) {
-      stream->capture->invalidated = true;
+    if (Capture* capture = stream->capture.get()) {
+      if (capture->origin.lock() == stream) capture->invalidated = true;
+      for (auto& node : stream->frontier) capture->left.push_back(std::move(node));
     }
   }
   if (!streams().remove(hStream)) return CUDA_ERROR_INVALID_HANDLE;

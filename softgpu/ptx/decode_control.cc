@@ -124,6 +124,7 @@ bool Decoder::op_call() {
         {"vprintf", &run_printf},
         {"__assertfail", &run_assertfail},
         {"malloc", &run_malloc},
+        {"cudaGraphSetConditional", &run_set_conditional},
         {"free", &run_free}};
     op.fn = nullptr;
     for (auto& [name, h] : kBuiltins)

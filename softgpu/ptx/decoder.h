@@ -208,6 +208,7 @@ Event run_printf(const Op&, Warp&, uint32_t);
 Event run_assertfail(const Op&, Warp&, uint32_t);
 Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
+Event run_set_conditional(const Op&, Warp&, uint32_t);
 Event run_cvt_pack(const Op&, Warp&, uint32_t);
 Event run_cp_async(const Op&, Warp&, uint32_t);
 

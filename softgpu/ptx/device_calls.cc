@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free.
+// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free, and of the device runtime
+// cudaGraphSetConditional.
 // Arguments are read where the call instruction left them; nothing here trusts a pointer or a
 // format.
 #include <cstdio>
@@ -183,5 +184,13 @@ Event run_malloc(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 Event run_free(const Op&, Warp&, uint32_t) { return Event::kNext; }
+
+Event run_set_conditional(const Op& op, Warp& w, uint32_t m) {
+  const auto set = w.block->launch->request->set_condition;
+  each_active(m, [&](int i) {
+    if (set != nullptr) set(argument(op, w, 0, i), static_cast<uint32_t>(argument(op, w, 1, i)));
+  });
+  return Event::kNext;
+}
 
 }  // namespace tendril::softgpu

@@ -114,6 +114,41 @@ TEST_F(CaptureTest, CopiesReadPinnedMemoryAtLaunch) {
   OK(cuGraphDestroy(graph));
 }
 
+// Pageable memory is read and written when the graph runs, wherever it lies: on the heap, or on a stack.
+TEST_F(CaptureTest, CopiesOfPageableMemoryRunAtLaunch) {
+  Stream stream;
+  constexpr size_t kWords = 50000;
+  std::vector<uint32_t> host(kWords, 1), back(kWords, 0);
+  uint32_t last = 0;
+  Buffer data(kWords * 4);
+  begin(stream);
+  OK(cuMemcpyHtoDAsync_v2(data, host.data(), kWords * 4, stream));
+  OK(launch(basic("affine"), {kWords / 256 + 1}, {256}, 0, stream, CUdeviceptr{data}, 2u, 0u,
+            static_cast<uint32_t>(kWords)));
+  OK(cuMemcpyDtoHAsync_v2(back.data(), data, kWords * 4, stream));
+  OK(cuMemcpyDtoHAsync_v2(&last, data + (kWords - 1) * 4, 4, stream));
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (uint32_t round = 1; round <= 3; round++) {
+    host.assign(kWords, round * 100);
+    back.assign(kWords, 0);
+    last = 0;
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(back, std::vector<uint32_t>(kWords, round * 200));
+    EXPECT_EQ(last, round * 200);
+  }
+  // The same result again must arrive too.
+  back.assign(kWords, 0);
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(back, std::vector<uint32_t>(kWords, 600));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+}
+
 TEST_F(CaptureTest, ForkAndJoin) {
   Stream main_stream, side;
   Event fork, join;
@@ -131,6 +166,27 @@ TEST_F(CaptureTest, ForkAndJoin) {
   end_and_run(main_stream);
   EXPECT_EQ(status(side), CU_STREAM_CAPTURE_STATUS_NONE);
   EXPECT_EQ(read_words(b, 256), std::vector<uint32_t>(256, 62));
+}
+
+TEST_F(CaptureTest, JoinedStreamMayBeDestroyed) {
+  Stream main_stream;
+  Event fork, join;
+  Buffer data(1024);
+  CUstream side = nullptr;
+  MUST(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
+  begin(main_stream);
+  OK(cuEventRecord(fork, main_stream));
+  OK(cuStreamWaitEvent(side, fork, 0));
+  OK(cuMemsetD32Async(data, 4, 256, side));
+  OK(cuEventRecord(join, side));
+  OK(cuStreamWaitEvent(main_stream, join, 0));
+  OK(cuStreamDestroy_v2(side));
+  CUgraph graph = nullptr;
+  OK(cuStreamEndCapture(main_stream, &graph));
+  size_t nodes = 0;
+  OK(cuGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 1u);
+  OK(cuGraphDestroy(graph));
 }
 
 TEST_F(CaptureTest, UnjoinedForkIsAnError) {

@@ -2,8 +2,10 @@
 // Graphs built by hand: nodes, edges, instantiation, launch, update. Graphs from streams:
 // capture_test.cc.
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -160,6 +162,123 @@ TEST_F(GraphTest, MemcpyNodesReadHostMemoryAtEachLaunch) {
     run();
     EXPECT_EQ(back.words()[255], 255 * round * 2 + 1);
   }
+}
+
+// Nodes that name parts of one pageable buffer see each other's writes.
+TEST_F(GraphTest, MemcpyNodesOfPageableMemory) {
+  std::vector<uint32_t> host(512, 0);
+  Buffer data(1024), copy(1024);
+  CUDA_MEMCPY3D shape = {};
+  shape.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  shape.srcDevice = data;
+  shape.dstMemoryType = CU_MEMORYTYPE_HOST;
+  shape.dstHost = host.data() + 128;
+  shape.WidthInBytes = 1024;
+  shape.Height = shape.Depth = 1;
+  CUgraphNode out = nullptr, in = nullptr;
+  OK(cuGraphAddMemcpyNode(&out, graph_, nullptr, 0, &shape, context_));
+  CUDA_MEMCPY3D got = {};
+  OK(cuGraphMemcpyNodeGetParams(out, &got));
+  EXPECT_EQ(got.dstHost, host.data() + 128);
+  shape = {};
+  shape.srcMemoryType = CU_MEMORYTYPE_HOST;
+  shape.srcHost = host.data();
+  shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  shape.dstDevice = copy;
+  shape.WidthInBytes = 1024;
+  shape.Height = shape.Depth = 1;
+  OK(cuGraphAddMemcpyNode(&in, graph_, &out, 1, &shape, context_));
+  instantiate();
+  for (uint32_t round = 1; round <= 2; round++) {
+    host.assign(512, 7 * round);
+    OK(cuMemsetD32_v2(data, 40 + round, 256));
+    run();
+    std::vector<uint32_t> expected(512, 7 * round);
+    std::fill(expected.begin() + 128, expected.begin() + 384, 40 + round);
+    EXPECT_EQ(host, expected);
+    EXPECT_EQ(read_words(copy, 256), std::vector<uint32_t>(expected.begin(), expected.begin() + 256));
+  }
+}
+
+// A program may unmap memory that a node names, while it does not launch the graph.
+TEST_F(GraphTest, PageableMemoryOfAGraphMayGoAway) {
+  constexpr size_t kBytes = 64 << 10;
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  Buffer data(kBytes);
+  CUDA_MEMCPY3D shape = {};
+  shape.srcMemoryType = CU_MEMORYTYPE_HOST;
+  shape.srcHost = memory;
+  shape.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  shape.dstDevice = data;
+  shape.WidthInBytes = kBytes;
+  shape.Height = shape.Depth = 1;
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddMemcpyNode(&node, graph_, nullptr, 0, &shape, context_));
+  ASSERT_EQ(munmap(memory, kBytes), 0);
+  CUgraph other = nullptr;
+  MUST(cuGraphCreate(&other, 0));
+  uint32_t word = 12;
+  shape.srcHost = &word;
+  shape.WidthInBytes = 4;
+  OK(cuGraphAddMemcpyNode(&node, other, nullptr, 0, &shape, context_));
+  OK(cuGraphInstantiateWithFlags(&exec_, other, 0));
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 12u);
+  OK(cuGraphDestroy(other));
+}
+
+TEST_F(GraphTest, BatchMemOpNode) {
+  Buffer data(8);
+  OK(cuMemsetD32_v2(data, 0, 2));
+  CUstreamBatchMemOpParams operations[2] = {};
+  for (int i = 0; i < 2; i++) {
+    operations[i].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    operations[i].writeValue.address = data + 4 * static_cast<unsigned>(i);
+    operations[i].writeValue.value = 50 + static_cast<unsigned>(i);
+  }
+  CUDA_BATCH_MEM_OP_NODE_PARAMS params = {context_, 2, operations, 0}, got = {};
+  CUgraphNode node = nullptr;
+  MUST(cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, &params));
+  OK(cuGraphBatchMemOpNodeGetParams(node, &got));
+  ASSERT_EQ(got.count, 2u);
+  EXPECT_EQ(got.paramArray[1].writeValue.value, 51u);
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(data, 2), (std::vector<uint32_t>{50, 51}));
+  operations[0].writeValue.value = 60;
+  OK(cuGraphExecBatchMemOpNodeSetParams(exec_, node, &params));
+  run();
+  EXPECT_EQ(read_words(data, 2), (std::vector<uint32_t>{60, 51}));
+  params.count = 1;
+  OK(cuGraphBatchMemOpNodeSetParams(node, &params));
+  OK(cuGraphBatchMemOpNodeGetParams(node, &got));
+  EXPECT_EQ(got.count, 1u);
+  INVALID(cuGraphAddBatchMemOpNode(&node, graph_, nullptr, 0, nullptr));
+}
+
+// CUDA's runtime names the kernels of a program by CUkernel.
+TEST_F(GraphTest, ExecKernelNodeSetParamsByKernel) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  MUST(cuLibraryLoadData(&library, basic_ptx(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  MUST(cuLibraryGetKernel(&kernel, library, "affine"));
+  Buffer data(1024);
+  OK(cuMemsetD32_v2(data, 1, 256));
+  AffineNode first(data, 2, 0, 256), second(data, 3, 0, 256);
+  CUgraphNode node = nullptr;
+  for (AffineNode* one : {&first, &second}) {
+    one->params.func = nullptr;
+    one->params.kern = kernel;
+    one->params.ctx = context_;
+  }
+  OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &first.params));
+  instantiate();
+  run();
+  OK(cuGraphExecKernelNodeSetParams_v2(exec_, node, &second.params));
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 6u);
+  OK(cuLibraryUnload(library));
 }
 
 TEST_F(GraphTest, HostNode) {

@@ -174,6 +174,31 @@ TEST_F(HostMemoryTest, KernelUsesRegisteredMemory) {
   OK(cuMemHostUnregister(pages.data()));
 }
 
+// Unified addressing: the program need not ask for the device address.
+TEST_F(HostMemoryTest, KernelUsesRegisteredMemoryByItsHostAddress) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM);
+  for (unsigned flags : {0u, static_cast<unsigned>(CU_MEMHOSTREGISTER_DEVICEMAP)}) {
+    Pages pages(8192);
+    for (uint32_t i = 0; i < 2048; i++) pages.words()[i] = i;
+    OK(cuMemHostRegister_v2(pages.data(), 8192, flags));
+    const CUdeviceptr address = reinterpret_cast<CUdeviceptr>(pages.data());
+    OK(launch(basic("affine"), {8}, {256}, 0, nullptr, address, 2u, 1u, 2048u));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(pages.words()[2047], 4095u);
+    OK(cuMemHostUnregister(pages.data()));
+  }
+}
+
+TEST_F(HostMemoryTest, MemsetOfPinnedMemory) {
+  Pinned host(4096);
+  memset(host.data(), 1, 4096);
+  OK(cuMemsetD32_v2(host.device_address(), 9, 512));
+  EXPECT_EQ(host.words()[0], 9u);  // a synchronous call is over
+  EXPECT_EQ(host.words()[511], 9u);
+  EXPECT_EQ(host.words()[512], 0x01010101u);
+}
+
 TEST_F(HostMemoryTest, ContentsSurviveRegistration) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED);
   Pages pages(8192);

@@ -233,5 +233,16 @@ TEST_F(PoolTest, AccessFromItsOwnDevice) {
   EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
+// The order of a stream is for all device memory; only the pools' own allocation is asynchronous.
+TEST_F(PoolTest, FreesOrdinaryMemoryInTheOrderOfAStream) {
+  CUdeviceptr memory = 0;
+  Stream stream;
+  MUST(cuMemAlloc_v2(&memory, 1024));
+  OK(cuMemsetD8Async(memory, 1, 1024, stream));
+  OK(cuMemFreeAsync(memory, stream));
+  OK(cuStreamSynchronize(stream));
+  INVALID(cuMemFreeAsync(memory, stream));
+}
+
 }  // namespace
 }  // namespace tendril::conformance

@@ -58,13 +58,15 @@ CUresult handle(Executor& w, const wire::cuda::capture_info_request& m, wire::cu
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
   const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  const CUresult result = w.driver().cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, &nodes, &count);
+  const CUresult result = w.driver().cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, &nodes, &edges, &count);
   if (result != CUDA_SUCCESS) return result;
   r.status = static_cast<uint32_t>(status);
   r.id = id;
   r.graph = s.id(Kind::kGraph, graph);
   r.dependencies = s.ids(Kind::kNode, nodes, count);
+  if (edges != nullptr) r.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof *edges};
   return s.ok() ? CUDA_SUCCESS : s.error();
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
 
@@ -151,6 +152,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
   p.reserved1 = nullptr;
   resolve_source(s, &p);
   resolve_destination(s, &p);
+  if (p.srcMemoryType == CU_MEMORYTYPE_UNIFIED) p.srcDevice = w.mirrors().place_of(p.srcDevice);
+  if (p.dstMemoryType == CU_MEMORYTYPE_UNIFIED) p.dstDevice = w.mirrors().place_of(p.dstDevice);
   if (!s.ok()) return s.error();
   return w.driver().cuMemcpy3DAsync_v2(&p, stream);
 }

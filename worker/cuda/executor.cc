@@ -13,6 +13,7 @@
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/graph_memory.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/module_store.h"
@@ -47,7 +48,8 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       layouts_(std::make_unique<Layouts>()),
       mirrors_(std::make_unique<Mirrors>()),
       virtual_memory_(std::make_unique<VirtualMemory>()),
-      ipc_(std::make_unique<Ipc>(exports)) {}
+      ipc_(std::make_unique<Ipc>(exports)),
+      graph_memory_(std::make_unique<GraphMemory>()) {}
 
 Executor::~Executor() = default;
 

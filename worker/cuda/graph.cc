@@ -4,6 +4,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/graph_memory.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
@@ -11,16 +12,37 @@ namespace {
 
 constexpr size_t kNodesMax = 1u << 20;
 
+wire::Bytes data_of(const CUgraphEdgeData* data, size_t count) {
+  return {reinterpret_cast<const uint8_t*>(data), count * sizeof *data};
+}
+
 CUresult list_edges(Executor& w, Scope& s, CUgraph graph, wire::cuda::graph_list_reply& r) {
   size_t count = 0;
-  CUresult result = w.driver().cuGraphGetEdges(graph, nullptr, nullptr, &count);
+  CUresult result = w.driver().cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &count);
   if (result != CUDA_SUCCESS || count > kNodesMax) return result;
   CUgraphNode* from = s.scratch<CUgraphNode>(count);
   CUgraphNode* to = s.scratch<CUgraphNode>(count);
+  CUgraphEdgeData* data = s.scratch<CUgraphEdgeData>(count);
   if (!s.ok()) return s.error();
-  if (count != 0) result = w.driver().cuGraphGetEdges(graph, from, to, &count);
+  if (count != 0) result = w.driver().cuGraphGetEdges_v2(graph, from, to, data, &count);
   r.from = s.ids(Kind::kNode, from, count);
   r.to = s.ids(Kind::kNode, to, count);
+  r.edges = data_of(data, count);
+  return result;
+}
+
+// Dependencies or dependents of a node, with their edges.
+template <typename Ask>
+CUresult list_neighbours(Scope& s, wire::cuda::graph_list_reply& r, Ask ask) {
+  size_t count = 0;
+  CUresult result = ask(nullptr, nullptr, &count);
+  if (result != CUDA_SUCCESS || count > kNodesMax) return result;
+  CUgraphNode* nodes = s.scratch<CUgraphNode>(count);
+  CUgraphEdgeData* data = s.scratch<CUgraphEdgeData>(count);
+  if (!s.ok()) return s.error();
+  if (count != 0) result = ask(nodes, data, &count);
+  r.from = s.ids(Kind::kNode, nodes, count);
+  r.edges = data_of(data, count);
   return result;
 }
 
@@ -44,7 +66,12 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  return w.driver().cuGraphLaunch(exec, stream);
+  GraphMemory& memory = w.graph_memory();
+  if (!memory.used()) return w.driver().cuGraphLaunch(exec, stream);
+  if (!memory.before_launch(w, exec)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = w.driver().cuGraphLaunch(exec, stream);
+  memory.settle(w, w.slot());
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda::graph_list_reply& r) {
@@ -60,10 +87,35 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
   if (!s.ok()) return s.error();
-  return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-    return m.what == 3 ? d.cuGraphNodeGetDependencies(node, nodes, count)
-                       : d.cuGraphNodeGetDependentNodes(node, nodes, count);
+  return list_neighbours(s, r, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
+    return m.what == 3 ? d.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
+                       : d.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
   });
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wire::cuda::graph_instantiate_reply& r) {
+  Scope s(w);
+  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+  CUstream upload = s.stream(m.upload);
+  if (!s.ok()) return s.error();
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUgraphExec exec = nullptr;
+  CUDA_GRAPH_INSTANTIATE_PARAMS params;
+  std::memset(&params, 0, sizeof params);
+  params.flags = m.flags;
+  params.hUploadStream = upload;
+  const CUresult result = m.with_params != 0 ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
+                                             : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
+  r.outcome = static_cast<uint32_t>(params.result_out);
+  r.node = s.id(Kind::kNode, params.hErrNode_out);
+  w.reply_with_body_anyway();
+  if (result != CUDA_SUCCESS) return result;
+  if (!w.objects().bind(Kind::kExec, m.exec, exec)) {
+    w.driver().cuGraphExecDestroy(exec);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  r.has_memory = w.graph_memory().instantiated(w.driver(), exec, graph);
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wire::cuda::graph_kernel_node_reply&) {

@@ -10,6 +10,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/callbacks.h"
+#include "worker/cuda/graph_memory.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 
@@ -31,37 +32,34 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
   return ((z + s.Depth - 1) * height + y + s.Height - 1) * pitch + x + s.WidthInBytes;
 }
 
-void resolve_end(Executor& w, Scope& s, CUmemorytype type, const void* host, CUarray* array,
+// One end of a copy: `host` and `device` become places in this process, an id an array.
+template <typename Host>
+void resolve_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device, CUarray* array,
                  uint64_t bytes) {
-  if (type == CU_MEMORYTYPE_HOST && bytes != 0 && !is_mirror(w, host, bytes))
-    s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (type == CU_MEMORYTYPE_HOST && bytes != 0 && !is_mirror(w, *host, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (type == CU_MEMORYTYPE_HOST)
+    *host = reinterpret_cast<Host*>(w.mirrors().place_of(reinterpret_cast<uint64_t>(*host)));
+  if (type == CU_MEMORYTYPE_UNIFIED) *device = w.mirrors().place_of(*device);
   if (type == CU_MEMORYTYPE_ARRAY)
     *array = s.get<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(*array));
 }
 
-bool resolve_copy(Executor& w, Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
-  if (!s.image(image, p)) return false;
-  resolve_end(w, s, p->srcMemoryType, p->srcHost, &p->srcArray,
-              bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p));
-  resolve_end(w, s, p->dstMemoryType, p->dstHost, &p->dstArray,
-              bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p));
-  return s.ok();
+// The same end as the client knows it.
+template <typename Host>
+void present_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device, CUarray* array) {
+  if (type == CU_MEMORYTYPE_HOST)
+    *host = reinterpret_cast<Host*>(w.mirrors().address_of(reinterpret_cast<uint64_t>(*host)));
+  if (type == CU_MEMORYTYPE_UNIFIED) *device = w.mirrors().address_of(*device);
+  *array = reinterpret_cast<CUarray>(s.id(Kind::kArray, type == CU_MEMORYTYPE_ARRAY ? *array : nullptr));
 }
 
-// The driver takes memory for graphs when they run and keeps it beyond them. What it holds and
-// `bytes` more, for the node to be added, are charged as one item of the slot; the next node
-// corrects it.
-bool charge_graph_memory(Executor& w, uint64_t bytes) {
-  const uint32_t slot = w.slot();
-  const uint64_t key = ~uint64_t{slot};  // no address and no handle
-  cuuint64_t held = 0;
-  w.driver().cuDeviceGetGraphMemAttribute(w.device_of(slot), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT,
-                                          &held);
-  w.charge().release(key);
-  const bool room = w.charge().take(slot, held + bytes);
-  if (room || w.charge().take(slot, held))
-    w.charge().remember(key, slot, room ? held + bytes : held, nullptr);
-  return room;
+bool resolve_copy(Executor& w, Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
+  if (!s.image(image, p)) return false;
+  resolve_end(w, s, p->srcMemoryType, &p->srcHost, &p->srcDevice, &p->srcArray,
+              bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p));
+  resolve_end(w, s, p->dstMemoryType, &p->dstHost, &p->dstDevice, &p->dstArray,
+              bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p));
+  return s.ok();
 }
 
 // After a node was added: it gets the client's name.
@@ -104,10 +102,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_get_request& m,
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuGraphMemcpyNodeGetParams(node, p);
   if (result != CUDA_SUCCESS) return result;
-  p->srcArray = reinterpret_cast<CUarray>(
-      s.id(Kind::kArray, p->srcMemoryType == CU_MEMORYTYPE_ARRAY ? p->srcArray : nullptr));
-  p->dstArray = reinterpret_cast<CUarray>(
-      s.id(Kind::kArray, p->dstMemoryType == CU_MEMORYTYPE_ARRAY ? p->dstArray : nullptr));
+  present_end(w, s, p->srcMemoryType, &p->srcHost, &p->srcDevice, &p->srcArray);
+  present_end(w, s, p->dstMemoryType, &p->dstHost, &p->dstDevice, &p->dstArray);
   r.image = {reinterpret_cast<const uint8_t*>(p), sizeof *p};
   return CUDA_SUCCESS;
 }
@@ -161,7 +157,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m,
   p.accessDescCount = count;
   p.bytesize = m.bytes;
   if (!s.ok()) return s.error();
-  if (!charge_graph_memory(w, m.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever have it
+  w.graph_memory().use();
   CUgraphNode node = nullptr;
   const CUresult result =
       w.driver().cuGraphAddMemAllocNode(&node, graph, dependencies, m.dependencies.count, &p);
@@ -184,6 +181,75 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_get_request& m,
   r.pool = {reinterpret_cast<const uint8_t*>(&p->poolProps), sizeof p->poolProps};
   r.bytes = p->bytesize;
   r.address = p->dptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_conditional_handle_request& m,
+                wire::cuda::graph_conditional_handle_reply& r) {
+  Scope s(w);
+  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+  if (!s.ok()) return s.error();
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (w.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphConditionalHandle handle = 0;
+  const CUresult result =
+      w.driver().cuGraphConditionalHandleCreate(&handle, graph, w.context()->context, m.value, m.flags);
+  r.handle = handle;  // kernels are given it: the driver's own value
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_conditional_node_request& m,
+                wire::cuda::graph_conditional_node_reply& r) {
+  Scope s(w);
+  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+  CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
+  if (!s.ok()) return s.error();
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUgraphNodeParams p;
+  std::memset(&p, 0, sizeof p);
+  p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  p.conditional.handle = m.handle;
+  p.conditional.type = static_cast<CUgraphConditionalNodeType>(m.type);
+  p.conditional.size = m.size;
+  p.conditional.ctx = w.context()->context;
+  CUgraphNode node = nullptr;
+  const CUresult added =
+      w.driver().cuGraphAddNode_v2(&node, graph, dependencies, nullptr, m.dependencies.count, &p);
+  const CUresult result = named(w, added, m.node, node);
+  if (result == CUDA_SUCCESS && p.conditional.phGraph_out != nullptr)
+    r.bodies = s.ids(Kind::kGraph, p.conditional.phGraph_out, m.size);
+  return result != CUDA_SUCCESS ? result : s.error();
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m, wire::cuda::graph_batch_node_reply&) {
+  Scope s(w);
+  CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
+  CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
+  CUgraphExec exec = m.what == 2 ? s.get<CUgraphExec>(Kind::kExec, m.exec) : nullptr;
+  CUgraphNode node = m.what != 0 ? s.get<CUgraphNode>(Kind::kNode, m.node) : nullptr;
+  const size_t count = m.operations.count / sizeof(CUstreamBatchMemOpParams);
+  auto* operations = s.scratch<CUstreamBatchMemOpParams>(count);
+  if (m.operations.count % sizeof *operations != 0) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (!s.ok()) return s.error();
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (count != 0) std::memcpy(operations, m.operations.data, m.operations.count);
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS p{w.context()->context, static_cast<unsigned>(count), operations, m.flags};
+  if (m.what == 1) return w.driver().cuGraphBatchMemOpNodeSetParams(node, &p);
+  if (m.what == 2) return w.driver().cuGraphExecBatchMemOpNodeSetParams(exec, node, &p);
+  return named(w, w.driver().cuGraphAddBatchMemOpNode(&node, graph, dependencies, m.dependencies.count, &p), m.node,
+               node);
+}
+
+CUresult handle(Executor& w, const wire::cuda::graph_batch_node_get_request& m,
+                wire::cuda::graph_batch_node_get_reply& r) {
+  Scope s(w);
+  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
+  if (!s.ok()) return s.error();
+  CUDA_BATCH_MEM_OP_NODE_PARAMS p{};
+  const CUresult result = w.driver().cuGraphBatchMemOpNodeGetParams(node, &p);
+  if (result != CUDA_SUCCESS) return result;
+  r.operations = {reinterpret_cast<const uint8_t*>(p.paramArray), p.count * sizeof *p.paramArray};
+  r.flags = p.flags;
   return CUDA_SUCCESS;
 }
 
@@ -219,9 +285,13 @@ CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m,
   if (!s.ok()) return s.error();
   cuuint64_t value = 0;
   const auto attribute = static_cast<CUgraphMem_attribute>(m.attribute);
-  const CUresult result = m.reset != 0
-                              ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
-                              : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
+  if (m.what == 2) {
+    const CUresult trimmed = w.driver().cuDeviceGraphMemTrim(device);
+    if (w.graph_memory().used()) w.graph_memory().settle(w, m.slot);
+    return trimmed;
+  }
+  const CUresult result = m.what == 1 ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
+                                      : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
   r.value = value;
   return result;
 }

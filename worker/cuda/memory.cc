@@ -4,6 +4,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
 
@@ -238,7 +239,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
   Scope s(w);
   CUstream stream = copy_stream(s, m.stream);
   if (!s.ok()) return s.error();
-  return w.driver().cuMemcpyAsync(m.destination, m.source, m.bytes, stream);
+  const Mirrors& mirrors = w.mirrors();
+  return w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source), m.bytes, stream);
 }
 
 CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {

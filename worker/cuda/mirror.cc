@@ -44,17 +44,86 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
   total_ += bytes;
-  all_[base] = {base, bytes, first, end - first, static_cast<uint8_t*>(shadow), written};
+  all_[base] = {base,  bytes, first, end - first, reinterpret_cast<uint8_t*>(base), static_cast<uint8_t*>(shadow),
+                written, false};
   return CUDA_SUCCESS;
+}
+
+// The place of part `base / kPart`, or null: too many parts, or a range over the edge of one.
+uint8_t* Mirrors::part_of(uint64_t base, uint64_t bytes) {
+  const uint64_t number = base / kPart;
+  if ((base + bytes - 1) / kPart != number) return nullptr;
+  auto it = parts_.find(number);
+  if (it != parts_.end()) return it->second;
+  if (parts_.size() == kPartsMax) return nullptr;
+  void* part = mmap(nullptr, kPart, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (part == MAP_FAILED) return nullptr;
+  parts_[number] = static_cast<uint8_t*>(part);
+  return static_cast<uint8_t*>(part);
+}
+
+CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
+  if (bytes == 0 || base + bytes < base || bytes > kTotalMax) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t taken_in = 0;
+  for (auto& [at, old] : all_) {
+    if (at >= base + bytes || at + old.bytes <= base) continue;
+    if (!old.pageable || at < base || at + old.bytes > base + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    taken_in += old.bytes;
+  }
+  if (bytes - taken_in > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint8_t* part = part_of(base, bytes);
+  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  uint8_t* memory = part + base % kPart;
+  const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (mprotect(part + first % kPart, end - first, PROT_READ | PROT_WRITE) != 0) {
+    munmap(shadow, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true};
+  uint64_t done = base;  // what was not mirrored before is zero on both sides
+  for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes; it = all_.erase(it)) {
+    const Mirror& old = it->second;
+    std::memset(memory + (done - base), 0, old.base - done);
+    std::memcpy(made.shadow + (old.base - base), old.shadow, old.bytes);
+    munmap(old.shadow, old.bytes);
+    made.written |= old.written;
+    done = old.base + old.bytes;
+  }
+  std::memset(memory + (done - base), 0, base + bytes - done);
+  total_ += bytes - taken_in;
+  all_[base] = made;
+  return CUDA_SUCCESS;
+}
+
+uint64_t Mirrors::place_of(uint64_t address) const {
+  auto after = all_.upper_bound(address);
+  if (after == all_.begin()) return address;
+  const Mirror& mirror = std::prev(after)->second;
+  const uint64_t offset = address - mirror.base;
+  return offset < mirror.bytes ? reinterpret_cast<uint64_t>(mirror.memory) + offset : address;
+}
+
+uint64_t Mirrors::address_of(uint64_t place) const {
+  for (const auto& [number, part] : parts_) {
+    const uint64_t offset = place - reinterpret_cast<uint64_t>(part);
+    if (offset < kPart) return number * kPart + offset;
+  }
+  return place;
 }
 
 void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
   if (it == all_.end()) return;
-  driver->cuMemHostUnregister(reinterpret_cast<void*>(it->second.mapped));
-  munmap(reinterpret_cast<void*>(it->second.mapped), it->second.mapped_bytes);
   munmap(it->second.shadow, it->second.bytes);
   total_ -= it->second.bytes;
+  if (it->second.pageable) {  // it stays mapped: nodes may still name it, and other ranges share its first and last page
+    all_.erase(it);
+    return;
+  }
+  driver->cuMemHostUnregister(reinterpret_cast<void*>(it->second.mapped));
+  munmap(reinterpret_cast<void*>(it->second.mapped), it->second.mapped_bytes);
   all_.erase(it);
 }
 
@@ -67,6 +136,7 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
                 wire::cuda::mirror_create_reply&) {
+  if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
@@ -82,7 +152,7 @@ CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
   if (mirror == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base))
     return CUDA_ERROR_INVALID_VALUE;
   const uint64_t offset = m.address - mirror->base;
-  uint8_t* memory = reinterpret_cast<uint8_t*>(m.address);
+  uint8_t* memory = mirror->memory + offset;
   for (uint64_t i = 0; i < m.data.count;
        ++i) {  // only what the client wrote; the GPU's own words stay
     if (m.data[i] == mirror->shadow[offset + i]) continue;
@@ -103,7 +173,7 @@ CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
   r.more = w.mirrors().scan([&](Mirrors::Mirror& mirror, uint64_t at, uint64_t bytes) {
     if (pairs == kPairs || bytes > kReplyMax - used) return false;
     // First the shadow, then the reply from it: the GPU may go on writing.
-    std::memcpy(mirror.shadow + at, reinterpret_cast<const void*>(mirror.base + at), bytes);
+    std::memcpy(mirror.shadow + at, mirror.memory + at, bytes);
     std::memcpy(data + used, mirror.shadow + at, bytes);
     offsets[pairs * 2] = mirror.base + at;
     offsets[pairs * 2 + 1] = bytes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the client's host memory at the client's addresses, registered with the GPU, so that
-// kernels reach them by the same pointer. Addresses must lie in the part of the address space that
-// is set aside for this; a hostile client cannot map over the worker.
+// Copies of the client's host memory at the client's addresses, registered with the GPU, so that kernels reach them by the same
+// pointer. Addresses must lie in the part of the address space that is set aside for this; a hostile client cannot map
+// over the worker. Pageable memory (a stack, a heap) that only copies in graphs name cannot have its own address here, where
+// the worker has a stack and a heap: its copy lies elsewhere, and copies are given that place instead.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,21 @@ class Mirrors {
   struct Mirror {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
+    uint8_t* memory = nullptr;              // the copy of base
     uint8_t* shadow = nullptr;
     bool written = false;  // GPUs may write it
+    bool pageable = false;
   };
   // For a range that has a copy already, `written` is all that may be new.
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
+  // Takes in the pageable ranges that lie within the new one; to overlap another one is an error.
+  CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
   void destroy(gpu::Driver* driver, uint64_t base);
   Mirror* find(uint64_t address);
+  // Where the copy of a client's address lies; the address itself when it is none of pageable memory.
+  uint64_t place_of(uint64_t address) const;
+  // The client's address of a place that place_of gave.
+  uint64_t address_of(uint64_t place) const;
   // Where GPUs have written since the last look: calls `changed(mirror, offset, bytes)` page by
   // page until it returns false. True: there may be more, the next call goes on from there.
   template <typename Changed>
@@ -32,8 +41,7 @@ class Mirrors {
       if (!mirror.written || base + mirror.bytes <= resume_) continue;
       for (uint64_t at = resume_ > base ? resume_ - base : 0; at < mirror.bytes; at += kPage) {
         const uint64_t bytes = mirror.bytes - at < kPage ? mirror.bytes - at : kPage;
-        const void* memory = reinterpret_cast<const void*>(base + at);
-        if (std::memcmp(memory, mirror.shadow + at, bytes) == 0 || changed(mirror, at, bytes))
+        if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 || changed(mirror, at, bytes))
           continue;
         resume_ = base + at;
         return true;
@@ -45,8 +53,15 @@ class Mirrors {
 
  private:
   static constexpr uint64_t kPage = 4096;
+  // The client's address space in parts of this size: pageable memory of one part keeps its distances here, so that ranges
+  // may grow together.
+  static constexpr uint64_t kPart = uint64_t{1} << 40;
+  static constexpr size_t kPartsMax = 16;
+  uint8_t* part_of(uint64_t base, uint64_t bytes);
+
   uint64_t resume_ = 0;
   std::map<uint64_t, Mirror> all_;
+  std::map<uint64_t, uint8_t*> parts_;  // by number; reserved addresses, memory where there are mirrors
   uint64_t total_ = 0;
 };
 

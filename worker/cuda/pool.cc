@@ -3,6 +3,7 @@
 // enqueued: from then on the driver may hand the same bytes to the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/graph_memory.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
@@ -53,6 +54,16 @@ CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::c
   if (!s.ok()) return s.error();
   gpu::Driver& d = w.driver();
   uint32_t slot = w.slot();
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (stream != CU_STREAM_LEGACY) d.cuStreamIsCapturing(stream, &capturing);
+  if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // an allocation node: launches pay
+    if (m.bytes > w.charge().quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
+    w.graph_memory().use();
+    CUdeviceptr address = 0;
+    const CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
+    r.address = address;
+    return result;
+  }
   if (!w.charge().take(slot, m.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
@@ -71,8 +82,6 @@ CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::c
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  // A graph's memory may be given out again without a free that we saw.
-  w.charge().release(address);
   w.charge().remember(address, slot, m.bytes, w.context());
   r.address = address;
   return CUDA_SUCCESS;
