@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "client/common/log.h"
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
@@ -65,15 +66,19 @@ void push_run(const Mirror& m, Context* c, uint64_t offset, uint64_t bytes) {
   m.session->enqueue(c, request);
 }
 
-// A page from the GPU: words that differ from the shadow were written there.
-void merge(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
+// A page from the GPU: words that differ from the shadow were written there. True: the program has written one of them too,
+// to another value.
+bool merge(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
   uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
   uint8_t* shadow = m.shadow + offset;
+  bool both = false;
   for (uint64_t i = 0; i < bytes; ++i) {
     if (from[i] == shadow[i]) continue;
+    both |= memory[i] != shadow[i] && memory[i] != from[i];
     memory[i] = from[i];
     shadow[i] = from[i];
   }
+  return both;
 }
 
 // The mirror of `session` that holds all of the range, or null. Caller holds the mutex.
@@ -257,6 +262,7 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
 
 void mirror_fetch_all(Session* session, Context* context) {
   Mirrors* set = mirrors();
+  uint64_t both = 0;
   pthread_mutex_lock(&set->mutex);
   for (bool more = true; more;) {
     wire::cuda::mirror_fetch_request request;
@@ -266,13 +272,20 @@ void mirror_fetch_all(Session* session, Context* context) {
     for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
       const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
       if (bytes > r.data.count - used) break;
-      if (const Mirror* m = holder(*set, session, address, bytes))
-        merge(*m, address - m->base, r.data.data + used, bytes);
+      const Mirror* m = holder(*set, session, address, bytes);
+      if (m != nullptr && merge(*m, address - m->base, r.data.data + used, bytes)) both = address;
       used += bytes;
     }
     more = r.more != 0;
   }
   pthread_mutex_unlock(&set->mutex);
+  static std::atomic<bool> told{false};
+  if (both != 0 && !told.exchange(true)) {
+    log(LogLevel::kWarning,
+        "the program and a GPU of %s have both written the host memory near %p between a launch and the wait for it: "
+        "over a network they cannot share it at once (atomics for the whole system included); the GPU's values stay",
+        session->endpoint.c_str(), reinterpret_cast<void*>(both));
+  }
 }
 
 void mirror_graph_writes(Session* session,

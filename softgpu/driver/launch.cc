@@ -162,7 +162,6 @@ CUresult KernelWork::run(Context& context) {
   if (result.fault != Fault::kNone && result.fault != Fault::kCancelled)
     fprintf(stderr, "softgpu: kernel %s: %s\n", function->info().name.c_str(),
             result.message.c_str());
-  if (result.fault != Fault::kNone) context.flush_print();  // whoever only asks for the error sees the text too
   return code_of(result.fault);
 }
 

@@ -4,11 +4,26 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
 import harness
 from harness import MIB, PROGRAMS, Server, eventually, start, tendril
+
+
+# The beginning of a Python program that calls the driver's API: device 0's primary context is current.
+DRIVER_CALLS = """
+from ctypes import CDLL, byref, c_int, c_ubyte, c_uint64, c_void_p
+cuda = CDLL("libcuda.so.1")
+def must(code):
+    assert code == 0, code
+device, context, memory = c_int(), c_void_p(), c_uint64()
+must(cuda.cuInit(0))
+must(cuda.cuDeviceGet(byref(device), 0))
+must(cuda.cuDevicePrimaryCtxRetain(byref(context), device))
+must(cuda.cuCtxSetCurrent(context))
+"""
 
 
 def program(name, *arguments):
@@ -40,6 +55,48 @@ class Programs(unittest.TestCase):
                                      ("histogram", 10000), ("streams_overlap",)):
                 with self.subTest(transport=transport, program=name):
                     self.passes("-p", "0.5", "--", *program(name, *arguments), TENDRIL_TRANSPORT=transport)
+
+    def python(self, text, *arguments):
+        command = (sys.executable, "-c", DRIVER_CALLS + text)
+        status, out, err = tendril("run", *arguments, "--", *command, server=self.server)
+        self.assertEqual(status, 0, out + err)
+        return err
+
+    def test_memory_written_on_both_sides_is_told(self):
+        race = """
+must(cuda.cuMemAllocManaged(byref(memory), 4096, 1))
+seen = (c_ubyte * 4096).from_address(memory.value)
+must(cuda.cuMemsetD8Async(memory, 1, 4096, None))
+seen[%d] = %d
+must(cuda.cuCtxSynchronize())
+assert seen[0] == 1 and seen[4095] == 1
+"""
+        self.assertIn("have both written the host memory", self.python(race % (0, 7)))
+        self.assertNotIn("both written", self.python(race % (0, 1)))  # the same value is no conflict
+
+    def test_memory_of_graphs_is_charged(self):
+        # Half a GPU of 1 GiB; each round of the graph needs 300 MiB that nobody frees.
+        self.python("""
+stream, graph, run, other = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+must(cuda.cuStreamCreate(byref(stream), 1))
+runs = []
+for _ in range(2):
+    must(cuda.cuStreamBeginCapture_v2(stream, 0))
+    must(cuda.cuMemAllocAsync(byref(memory), 300 << 20, stream))
+    must(cuda.cuStreamEndCapture(stream, byref(graph)))
+    must(cuda.cuGraphInstantiateWithFlags(byref(run), graph, 0))
+    runs.append((c_void_p(run.value), memory.value))
+must(cuda.cuGraphLaunch(runs[0][0], stream))
+assert cuda.cuGraphLaunch(runs[1][0], stream) == 2, "passed the quota"
+must(cuda.cuMemFreeAsync(c_uint64(runs[0][1]), stream))
+must(cuda.cuStreamSynchronize(stream))
+assert cuda.cuMemAlloc_v2(byref(other), 300 << 20) == 2, "the driver still holds the graph's memory"
+must(cuda.cuDeviceGraphMemTrim(0))
+must(cuda.cuMemAlloc_v2(byref(other), 300 << 20))
+must(cuda.cuMemFree_v2(other))
+must(cuda.cuGraphLaunch(runs[1][0], stream))
+must(cuda.cuStreamSynchronize(stream))
+""", "-p", "0.5")
 
     def test_without_dashes(self):
         self.passes("-p", "0.5", *program("vector_add", 1000))

@@ -118,7 +118,7 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   if (it == all_.end()) return;
   munmap(it->second.shadow, it->second.bytes);
   total_ -= it->second.bytes;
-  if (it->second.pageable) {  // it stays mapped: nodes may still name it, and other ranges share its first and last page
+  if (it->second.pageable) {  // stays mapped: nodes may still name it, and other ranges share its first and last page
     all_.erase(it);
     return;
   }
