@@ -60,6 +60,14 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What workers export takes descriptors too, and must leave enough for connections.
+size_t exported_descriptors_max() {
+  constexpr size_t kMost = 65'536;
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return std::min<size_t>(limit.rlim_cur / 4, kMost);
+}
+
 Status write_port_file(const std::string& path, uint16_t port) {
   const std::string text = std::to_string(port) + "\n", fresh = path + ".new";
   const base::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -203,7 +211,8 @@ Status DaemonImpl::prepare() {
   loop_->start();
   pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
                                        static_cast<uint32_t>(inventory_.devices.size()));
-  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), make_book());
+  sessions_ =
+      std::make_unique<Sessions>(loop_.get(), pool_.get(), make_book(), exported_descriptors_max());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.hello.schema_digest = options_.schema_digest;

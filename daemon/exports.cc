@@ -12,6 +12,9 @@ namespace {
 using wire::ExportAnswer;
 using wire::ExportKind;
 
+constexpr uint64_t kBytesMax = uint64_t{1}
+                               << 48;  // no GPU has as much; sums stay far from wrapping
+
 bool has_descriptor(ExportKind kind) {
   return kind == ExportKind::kAllocation || kind == ExportKind::kPool;
 }
@@ -42,15 +45,18 @@ Exports::Items::iterator Exports::find(const wire::ExportRecord& record) {
 
 ExportAnswer Exports::publish(uint64_t session, uint32_t user, wire::ExportRecord* record,
                               base::Fd fd) {
-  if (!is_known(record->kind) || has_descriptor(record->kind) != fd.valid())
+  if (!is_known(record->kind) || has_descriptor(record->kind) != fd.valid() ||
+      record->bytes > kBytesMax)
     return ExportAnswer::kUnknown;
-  size_t& count = counts_[session];
-  if (count >= kExportsPerSessionMax || (fd.valid() && descriptors_ >= kExportedDescriptorsMax) ||
-      !base::random_bytes(record->token, sizeof record->token))
-    return ExportAnswer::kFull;
+  Owner& owner = owners_[session];
+  const bool full = owner.items >= kExportsPerSessionMax ||
+                    (fd.valid() && (descriptors_ >= descriptors_max_ ||
+                                    owner.descriptors >= descriptors_max_ / 4));
+  if (full || !base::random_bytes(record->token, sizeof record->token)) return ExportAnswer::kFull;
   const auto [at, fresh] = items_.try_emplace(key_of(*record));
   if (!fresh) return ExportAnswer::kFull;  // 128 random bits twice
-  ++count;
+  ++owner.items;
+  owner.descriptors += fd.valid();
   descriptors_ += fd.valid();
   Item& item = at->second;
   item.record = *record;
@@ -75,15 +81,36 @@ ExportAnswer Exports::fetch(uint64_t session, uint32_t user, wire::ExportRecord*
 void Exports::close(Item* item, bool freed) {
   item->withdrawn = true;
   item->orphaned = item->orphaned || freed;
-  descriptors_ -= item->fd.valid();
+  if (!item->fd.valid()) return;
   item->fd.reset();
+  --descriptors_;
+  --owners_[item->owner].descriptors;
+}
+
+bool Exports::settle(Item* item) {
+  const bool orphan = item->orphaned && !item->openers.empty();
+  const uint64_t payer = orphan ? item->openers.begin()->first : 0;
+  if (payer == item->payer) return false;
+  const uint32_t gpu = item->record.gpu_index;
+  if (item->payer != 0) {
+    const auto before = orphans_.find({item->payer, gpu});
+    before->second.bytes -= item->record.bytes;
+    if (--before->second.items == 0) orphans_.erase(before);
+  }
+  if (payer != 0) {
+    Orphans& now = orphans_[{payer, gpu}];
+    now.bytes += item->record.bytes;
+    ++now.items;
+  }
+  item->payer = payer;
+  return true;
 }
 
 Exports::Items::iterator Exports::drop_if_done(Items::iterator at) {
   const Item& item = at->second;
   if (!item.withdrawn || !item.openers.empty()) return std::next(at);
-  const auto count = counts_.find(item.owner);
-  if (count != counts_.end() && --count->second == 0) counts_.erase(count);
+  const auto owner = owners_.find(item.owner);
+  if (--owner->second.items == 0) owners_.erase(owner);
   return items_.erase(at);
 }
 
@@ -91,9 +118,9 @@ bool Exports::withdraw(uint64_t session, const wire::ExportRecord& record, bool 
   const auto at = find(record);
   if (at == items_.end() || at->second.owner != session) return false;
   close(&at->second, freed);
-  const bool orphaned = freed && !at->second.openers.empty();
+  const bool changed = settle(&at->second);
   drop_if_done(at);
-  return orphaned;
+  return changed;
 }
 
 bool Exports::release(uint64_t session, const wire::ExportRecord& record) {
@@ -103,31 +130,28 @@ bool Exports::release(uint64_t session, const wire::ExportRecord& record) {
   const auto opener = openers.find(session);
   if (opener == openers.end()) return false;
   if (--opener->second == 0) openers.erase(opener);
-  const bool orphaned = at->second.orphaned;
+  const bool changed = settle(&at->second);
   drop_if_done(at);
-  return orphaned;
+  return changed;
 }
 
 bool Exports::end(uint64_t session) {
-  bool orphans = false;
+  bool changed = false;
   for (auto at = items_.begin(); at != items_.end();) {
     Item& item = at->second;
-    const bool opener = item.openers.erase(session) != 0;
+    item.openers.erase(session);
     if (item.owner == session) close(&item, true);
-    orphans = orphans || (item.orphaned && (opener || !item.openers.empty()));
+    changed = settle(&item) || changed;
     at = drop_if_done(at);
   }
-  return orphans;
+  const auto owner = owners_.find(session);
+  if (owner != owners_.end() && owner->second.items == 0) owners_.erase(owner);
+  return changed;
 }
 
 uint64_t Exports::orphaned_bytes(uint64_t session, uint32_t gpu) const {
-  uint64_t sum = 0;
-  for (const auto& [token, item] : items_) {
-    if (item.orphaned && item.record.gpu_index == gpu && !item.openers.empty() &&
-        item.openers.begin()->first == session)
-      sum += item.record.bytes;
-  }
-  return sum;
+  const auto found = orphans_.find({session, gpu});
+  return found == orphans_.end() ? 0 : found->second.bytes;
 }
 
 }  // namespace tendril::daemon

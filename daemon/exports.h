@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/fd.h"
 #include "wire/assignment.h"
@@ -16,10 +17,12 @@
 namespace tendril::daemon {
 
 inline constexpr size_t kExportsPerSessionMax = 16'384;
-inline constexpr size_t kExportedDescriptorsMax = 8192;  // of all sessions
 
 class Exports {
  public:
+  // How many descriptors it may hold; one session gets a quarter of them.
+  explicit Exports(size_t descriptors_max) : descriptors_max_(descriptors_max) {}
+
   // `user`: what tells operating system users of workers apart. Fills in record->token.
   wire::ExportAnswer publish(uint64_t session, uint32_t user, wire::ExportRecord* record,
                              base::Fd fd);
@@ -45,15 +48,27 @@ class Exports {
     base::Fd fd;
     bool withdrawn = false, orphaned = false;
     std::map<uint64_t, uint32_t> openers;  // how often, by session
+    uint64_t payer = 0;                    // the session that pays for the orphan
   };
   using Items = std::map<std::string, Item>;
+  struct Owner {
+    size_t items = 0, descriptors = 0;
+  };
+  struct Orphans {
+    uint64_t bytes = 0;
+    size_t items = 0;
+  };
 
   Items::iterator find(const wire::ExportRecord& record);
   void close(Item* item, bool freed);
+  // Finds who pays now; whether that changed.
+  bool settle(Item* item);
   Items::iterator drop_if_done(Items::iterator at);
 
-  Items items_;                        // by token
-  std::map<uint64_t, size_t> counts_;  // by owner
+  const size_t descriptors_max_;
+  Items items_;                                               // by token
+  std::map<uint64_t, Owner> owners_;                          // by session
+  std::map<std::pair<uint64_t, uint32_t>, Orphans> orphans_;  // by payer and GPU
   size_t descriptors_ = 0;
 };
 

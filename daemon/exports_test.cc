@@ -36,7 +36,7 @@ class ExportsTest : public ::testing::Test {
     fetched_ = record;
     return exports_.fetch(session, user, &fetched_, &fd_);
   }
-  Exports exports_;
+  Exports exports_{16};
   wire::ExportRecord fetched_ = {};
   int fd_ = -1;
 };
@@ -109,6 +109,38 @@ TEST_F(ExportsTest, EndOfTheOwnerLeavesOrphans) {
   EXPECT_EQ(exports_.size(), 1u);
   EXPECT_EQ(exports_.orphaned_bytes(2, kGpu), 100u);
   EXPECT_EQ(fetch(3, kept), ExportAnswer::kUnknown);
+}
+
+TEST_F(ExportsTest, DescriptorsAreFewForEachSession) {
+  wire::ExportRecord first = {};
+  for (int i = 0; i < 4; ++i) first = publish(1, ExportKind::kAllocation);
+  wire::ExportRecord record = record_of(ExportKind::kAllocation);
+  EXPECT_EQ(exports_.publish(1, kUser, &record, descriptor()), ExportAnswer::kFull);
+  publish(2, ExportKind::kAllocation);
+  exports_.withdraw(1, first, false);
+  publish(1, ExportKind::kAllocation);
+  for (uint64_t session = 3; session <= 5; ++session) {
+    for (int i = 0; i < 4 && (session != 5 || i < 3); ++i)
+      publish(session, ExportKind::kAllocation);
+  }
+  EXPECT_EQ(exports_.publish(6, kUser, &record, descriptor()), ExportAnswer::kFull)
+      << "all 16 in use";
+  exports_.end(1);
+  EXPECT_EQ(exports_.publish(6, kUser, &record, descriptor()), ExportAnswer::kDone);
+}
+
+// A hostile worker may claim any size for what it exports.
+TEST_F(ExportsTest, SizesThatAreNoneDoNoHarm) {
+  const wire::ExportRecord one = publish(1, ExportKind::kMemory),
+                           two = publish(1, ExportKind::kMemory);
+  EXPECT_EQ(fetch(2, one), ExportAnswer::kDone);
+  EXPECT_EQ(fetch(2, two), ExportAnswer::kDone);
+  exports_.end(1);
+  exports_.release(2, one);
+  exports_.release(2, two);
+  EXPECT_EQ(exports_.size(), 0u);
+  wire::ExportRecord record = record_of(ExportKind::kMemory, UINT64_MAX);
+  EXPECT_EQ(exports_.publish(1, kUser, &record, {}), ExportAnswer::kUnknown);
 }
 
 TEST_F(ExportsTest, IsBounded) {

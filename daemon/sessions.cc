@@ -80,8 +80,8 @@ uint64_t AccountingMemory::used_bytes(uint32_t slice) const {
   return sum;
 }
 
-Sessions::Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book)
-    : loop_(loop), pool_(pool), book_(std::move(book)) {
+Sessions::Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book, size_t descriptors_max)
+    : loop_(loop), pool_(pool), book_(std::move(book)), exports_(descriptors_max) {
   base::random_bytes(server_id_, sizeof server_id_);
 }
 
@@ -276,7 +276,10 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
       for (const auto& [tally, other] : lease->sessions) {
         const std::shared_ptr<Session> sibling = find_session(other);
-        if (like == nullptr && sibling != nullptr) like = sibling->worker;
+        // With one that is on its way out nothing can be shared any more, and a warm worker is
+        // quicker: programs often run one after another.
+        const bool lives = sibling != nullptr && !sibling->ending && !sibling->client_gone;
+        if (like == nullptr && lives) like = sibling->worker;
       }
       lease->choosing_user = like == nullptr;
     }

@@ -54,7 +54,8 @@ class AccountingMemory {
 
 class Sessions {
  public:
-  Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book);
+  // `descriptors_max`: how many of this process' descriptors what workers export may take.
+  Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book, size_t descriptors_max);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.

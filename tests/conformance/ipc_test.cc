@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <future>
@@ -148,7 +149,10 @@ TEST_F(IpcTest, HandleErrors) {
   int local = 0;
   EXPECT_CU(cuIpcGetMemHandle(&handle, reinterpret_cast<CUdeviceptr>(&local)),
             CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
-  CUdeviceptr opened = 0;
+  CUdeviceptr opened = 0, pooled = 0;
+  OK(cuMemAllocAsync(&pooled, 1 << 21, nullptr));
+  INVALID(cuIpcGetMemHandle(&handle, pooled));  // pools have ways of their own
+  OK(cuMemFreeAsync(pooled, nullptr));
   INVALID(cuIpcOpenMemHandle_v2(nullptr, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   INVALID(cuIpcOpenMemHandle_v2(&opened, export_memory(data), 0));
   EXPECT_CU(cuIpcCloseMemHandle(data), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
@@ -403,6 +407,33 @@ void ParentWaitsForTheChildsRecord_parent(Talk& talk) {
   OK(cuEventSynchronize(event));
   OK(cuEventQuery(event));
   talk.tell();
+}
+
+// As programs do that fork their helpers first and let each make its own first call.
+PROCESS_TEST(IpcProcess, ForkedBeforeTheFirstCall) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const pid_t helper = fork();
+  if (helper == 0) {
+    close(ends[0]);
+    alarm(30);  // only ends a hang
+    attach();
+    Talk talk(ends[1]);
+    const CUdeviceptr shared = open_memory(talk.receive<CUipcMemHandle>());
+    OK(cuMemsetD32_v2(shared, 61, kWords));
+    OK(cuCtxSynchronize());
+    OK(cuIpcCloseMemHandle(shared));
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  close(ends[1]);
+  attach();
+  Buffer data(1 << 21);
+  Talk talk(ends[0]);
+  talk.send(export_memory(data));
+  int status = 0;
+  ASSERT_EQ(waitpid(helper, &status, 0), helper);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(read_words(data, kWords), std::vector<uint32_t>(kWords, 61));
 }
 
 // ---- Descriptors ----

@@ -63,6 +63,7 @@ class Run:
                                       if b"sleep" in harness.command_line(c)], 10, "the program")[0]
         words = pathlib.Path(f"/proc/{sleeper}/environ").read_bytes().split(b"\0")
         self.environment = {k.decode(): v.decode() for k, _, v in (word.partition(b"=") for word in words if word)}
+        self.lease = int(self.environment["TENDRIL_LEASES"].split("=")[1].split(":")[0])
         test.addCleanup(os.kill, sleeper, signal.SIGKILL)
 
     def shells(self, count):
@@ -78,6 +79,9 @@ class Sharing(unittest.TestCase):
     def setUp(self):
         self.server = Server(gpus=2)
         self.addCleanup(self.server.stop)
+
+    def processes(self, run):
+        return next(lease["processes"] for lease in self.server.leases() if lease["lease"] == run.lease)
 
     def each_transport(self):
         for transport in ("tcp", "shm"):
@@ -147,6 +151,8 @@ class Sharing(unittest.TestCase):
             opener.must("open", exporter.must("export"))
             opener.must("add", 50)
             opener.kill()
+            # Until then its kernels may still run, as on any GPU.
+            eventually(lambda: self.processes(run) == 1, 5, "the end of the other one's session")
             exporter.must("fill", 5)
             exporter.must("free")
             exporter.must("alloc", 2)
@@ -202,6 +208,24 @@ class Sharing(unittest.TestCase):
             one.must("alloc", 2)
             self.assertEqual(other.do("open", one.must("export")).strip(), "CUDA_ERROR_INVALID_VALUE")
             self.assertIn("of a GPU server that this process has no GPU of", other.end())
+
+    def test_two_servers_whose_addresses_are_equal(self):
+        with Server() as elsewhere:
+            owner, opener = Run(self, [self.server, elsewhere], "-n", "2", "-p", "0.9").shells(2)
+            # Both servers would open the memory at the same address.
+            for device in (0, 1):
+                owner.must("device", device)
+                owner.must("alloc", 2)
+                owner.must("fill", 70 + device)
+                opener.must("device", device)
+                opener.must("open", owner.must("export"))
+            for device in (0, 1):
+                opener.must("device", device)
+                self.assertEqual(opener.must("read"), str(70 + device))
+                opener.must("fill", 80 + device)
+                opener.must("close")
+                owner.must("device", device)
+                self.assertEqual(owner.must("read"), str(80 + device))
 
     def test_handles_that_are_none(self):
         exporter, opener = Run(self, self.server, "-p", "0.5").shells(2)

@@ -6,8 +6,9 @@
 //   export, open HANDLE, close                  as a 64-byte handle in hexadecimal
 //   event, export_event, open_event HANDLE      an interprocess event
 //   record, query, wait                         our own; the one opened, if one is
-//   add TIMES                                   adds 1 to each word, TIMES kernels, without waiting
-//   for them info                                        free bytes of the slice
+//   add TIMES                                   adds 1 to each word, TIMES kernels, nobody waits
+//   info                                        free bytes of the slice
+//   device ORDINAL                              another device, with memory and event of its own
 #include <string>
 
 #include "kernels.ptx.gen.h"
@@ -16,6 +17,7 @@
 namespace {
 
 constexpr uint32_t kWords = 1024;
+constexpr long kDevices = 2;
 
 struct State {
   CUfunction affine = nullptr;
@@ -107,14 +109,21 @@ CUresult on_event(State* s, const std::string& verb, const std::string& word, st
   return on_memory(s, verb, word, value);
 }
 
+State* use(State* states, long ordinal) {
+  State* state = &states[ordinal];
+  program::use_device(static_cast<int>(ordinal));
+  if (state->stream != nullptr) return state;
+  state->affine = program::load(kKernelsPtx, "affine");
+  CHECK(cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING));
+  return state;
+}
+
 }  // namespace
 
 int main() {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  State state;
-  program::use_device(0);
-  state.affine = program::load(kKernelsPtx, "affine");
-  CHECK(cuStreamCreate(&state.stream, CU_STREAM_NON_BLOCKING));
+  State states[kDevices];
+  State* state = use(states, 0);
   std::printf("ok\n");
   char line[512];
   while (std::fgets(line, sizeof line, stdin) != nullptr) {
@@ -124,11 +133,16 @@ int main() {
       word = verb.substr(space + 1);
       verb.erase(space);
     }
-    const CUresult result = on_event(&state, verb, word, &value);
+    CUresult result = CUDA_SUCCESS;
+    if (verb == "device") {
+      state = use(states, std::strtol(word.c_str(), nullptr, 0) % kDevices);
+    } else {
+      result = on_event(state, verb, word, &value);
+    }
     const char* name = "ok";
     if (result != CUDA_SUCCESS) cuGetErrorName(result, &name);
     if (result != CUDA_SUCCESS) value.clear();
     std::printf("%s%s%s\n", name, value.empty() ? "" : " ", value.c_str());
   }
-  return program::finish(cuStreamSynchronize(state.stream) == CUDA_SUCCESS);
+  return program::finish(cuStreamSynchronize(state->stream) == CUDA_SUCCESS);
 }
