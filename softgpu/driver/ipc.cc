@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
 #include <tuple>
 
 #include "softgpu/driver/context.h"
@@ -23,6 +24,7 @@ namespace {
 // Memory that is open, by what its handle says; opening it again counts.
 struct Opened {
   CUdeviceptr address = 0;
+  uint64_t id = 0;  // of the allocation there
   CUcontext context = nullptr;
   unsigned count = 0;
 };
@@ -36,10 +38,18 @@ std::map<OpenKey, Opened>& opened() {
 
 OpenKey key_of(const PeerToken& token) { return {token.pid, token.nonce, token.object, token.id}; }
 
-bool is_import(uint64_t address, CUmemoryPool pool) {
+// The import that begins at `address`, outside of pools.
+std::optional<Allocation> import_at(uint64_t address) {
   auto found = MemoryMap::instance().find(address);
-  return found && found->base == address && found->kind == MemoryKind::kImported &&
-         found->pool == pool;
+  const bool is_one = found && found->base == address && found->pool == nullptr &&
+                      found->kind == MemoryKind::kImported;
+  return is_one ? found : std::nullopt;
+}
+
+// Whether it is still there: contexts take with them what is open in them.
+bool is_open(const Opened& open) {
+  auto found = import_at(open.address);
+  return open.count != 0 && found && found->id == open.id;
 }
 
 template <typename Handle>
@@ -109,16 +119,17 @@ SOFT(cuIpcOpenMemHandle_v2)(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned 
     return CUDA_ERROR_INVALID_CONTEXT;  // a process cannot open its own handles
   std::lock_guard guard(g_opened_lock);
   Opened& open = opened()[key_of(token)];
-  if (open.count != 0 && open.context == context->handle && is_import(open.address, nullptr)) {
+  if (open.context == context->handle && is_open(open)) {
     ++open.count;
     *pdptr = open.address;
     return CUDA_SUCCESS;
   }
-  open = {0, context->handle, 0};
+  open = {0, 0, context->handle, 0};
   if (CUresult bad = open_memory(token, context->handle, nullptr, &open.address)) {
     opened().erase(key_of(token));
     return bad;
   }
+  open.id = import_at(open.address)->id;
   open.count = 1;
   *pdptr = open.address;
   return CUDA_SUCCESS;
@@ -130,11 +141,12 @@ SOFT(cuIpcOpenMemHandle)(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int
 
 SOFT(cuIpcCloseMemHandle)(CUdeviceptr dptr) {
   SOFT_CONTEXT(context);
-  if (!is_import(dptr, nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  auto import = import_at(dptr);
+  if (!import) return CUDA_ERROR_INVALID_VALUE;
   {
     std::lock_guard guard(g_opened_lock);
     auto found = std::find_if(opened().begin(), opened().end(),
-                              [&](const auto& entry) { return entry.second.address == dptr; });
+                              [&](const auto& entry) { return entry.second.id == import->id; });
     if (found == opened().end()) return CUDA_ERROR_INVALID_VALUE;
     if (--found->second.count != 0) return CUDA_SUCCESS;
     opened().erase(found);

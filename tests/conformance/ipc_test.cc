@@ -285,6 +285,37 @@ void OpenedTwiceIsOpenUntilClosedTwice_parent(Talk& talk) {
   talk.await();
 }
 
+// A context takes with it what is open in it; then everything can be opened again.
+TWO_PROCESSES(ResetClosesWhatIsOpen)
+
+void ResetClosesWhatIsOpen_child(Talk& talk) {
+  const auto first = talk.receive<CUipcMemHandle>(), second = talk.receive<CUipcMemHandle>();
+  open_memory(first);
+  OK(cuDevicePrimaryCtxReset_v2(device()));
+  CUcontext context = nullptr;
+  MUST(cuDevicePrimaryCtxRetain(&context, device()));
+  MUST(cuCtxSetCurrent(context));
+  const CUdeviceptr other = open_memory(second), again = open_memory(first);
+  EXPECT_NE(other, again);
+  EXPECT_EQ(read_words(again, kWords), std::vector<uint32_t>(kWords, 41));
+  EXPECT_EQ(read_words(other, kWords), std::vector<uint32_t>(kWords, 42));
+  OK(cuIpcCloseMemHandle(again));
+  OK(cuIpcCloseMemHandle(other));
+  EXPECT_CU(cuIpcCloseMemHandle(again), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE,
+            CUDA_ERROR_MAP_FAILED);
+  talk.tell();
+}
+
+void ResetClosesWhatIsOpen_parent(Talk& talk) {
+  Buffer first(1 << 21), second(1 << 21);
+  OK(cuMemsetD32_v2(first, 41, kWords));
+  OK(cuMemsetD32_v2(second, 42, kWords));
+  OK(cuCtxSynchronize());
+  talk.send(export_memory(first));
+  talk.send(export_memory(second));
+  talk.await();
+}
+
 TWO_PROCESSES(FreedMemoryCannotBeOpened)
 
 void FreedMemoryCannotBeOpened_child(Talk& talk) {

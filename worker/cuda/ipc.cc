@@ -121,10 +121,15 @@ bool Ipc::drop(const wire::Bytes& token, ExportKind* kind, uint64_t* key) {
 }
 
 void Ipc::opened(uint64_t key, const wire::ExportRecord& record) {
-  auto [it, fresh] = opened_.try_emplace(key, Opened{record, 0});
-  ++it->second.count;
+  auto [it, fresh] = opened_.try_emplace(key, Opened{record, 1});
+  if (fresh) return;
+  const bool again = std::memcmp(it->second.record.token, record.token, sizeof record.token) == 0;
+  // What was there went with its context, unseen.
+  if (!again) it->second.count = 0;
   // tendrild counts every fetch; one is enough for us.
-  if (!fresh) exports_->release(record);
+  exports_->release(it->second.record);
+  it->second.record = record;
+  ++it->second.count;
 }
 
 void Ipc::closed(uint64_t key) {
