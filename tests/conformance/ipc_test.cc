@@ -140,6 +140,25 @@ CUipcMemHandle export_memory(CUdeviceptr address) {
 #define GONE(call) \
   EXPECT_CU(call, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_MAP_FAILED)
 
+CUmemAllocationProp shareable_on_device() {
+  CUmemAllocationProp prop = {};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, device()};
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return prop;
+}
+
+void* as_handle(int descriptor) {
+  return reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+}
+
+size_t granularity() {
+  size_t bytes = 0;
+  const CUmemAllocationProp prop = shareable_on_device();
+  OK(cuMemGetAllocationGranularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  return bytes;
+}
+
 class IpcTest : public CudaTest {};
 
 TEST_F(IpcTest, HandleErrors) {
@@ -192,18 +211,40 @@ TEST_F(IpcTest, PointerAttributes) {
   EXPECT_EQ(capable, 1u);
 }
 
+// Descriptors of other things, and none at all.
 TEST_F(IpcTest, DescriptorErrors) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  int pipe_ends[2], ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  const std::vector<uint8_t> noise = pattern_bytes(65, 3);
+  ASSERT_EQ(send(ends[0], noise.data(), noise.size(), 0), 65);
+  for (const int descriptor : {pipe_ends[0], ends[0], ends[1], -1}) {
+    CUmemGenericAllocationHandle handle = 0;
+    EXPECT_CU(cuMemImportFromShareableHandle(&handle, as_handle(descriptor),
+                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_DEVICE,
+              CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN);
+  }
+  for (const int descriptor : {pipe_ends[0], pipe_ends[1], ends[0], ends[1]}) close(descriptor);
+}
+
+// Exported memory goes back when its last descriptor is closed.
+TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  const CUmemAllocationProp prop = shareable_on_device();
+  size_t before = 0, after = 0, total = 0;
+  OK(cuMemGetInfo_v2(&before, &total));
   CUmemGenericAllocationHandle handle = 0;
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  EXPECT_CU(cuMemImportFromShareableHandle(&handle,
-                                           reinterpret_cast<void*>(static_cast<intptr_t>(ends[0])),
-                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-            CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_DEVICE,
-            CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN);
-  close(ends[0]);
-  close(ends[1]);
+  MUST(cuMemCreate(&handle, 8 * granularity(), &prop, 0));
+  int descriptors[2] = {-1, -1};
+  for (int& descriptor : descriptors)
+    OK(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    0));
+  OK(cuMemRelease(handle));
+  for (const int descriptor : descriptors) close(descriptor);
+  OK(cuMemGetInfo_v2(&after, &total));
+  EXPECT_GE(after, before);
 }
 
 TWO_PROCESSES(ChildReadsAndWritesTheMemory)
@@ -469,14 +510,6 @@ PROCESS_TEST(IpcProcess, ForkedBeforeTheFirstCall) {
 
 // ---- Descriptors ----
 
-CUmemAllocationProp shareable_on_device() {
-  CUmemAllocationProp prop = {};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, device()};
-  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  return prop;
-}
-
 // Physical memory mapped somewhere, for the life of the object.
 class Mapping {
  public:
@@ -498,17 +531,6 @@ class Mapping {
   CUdeviceptr address_ = 0;
   size_t bytes_;
 };
-
-void* as_handle(int descriptor) {
-  return reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
-}
-
-size_t granularity() {
-  size_t bytes = 0;
-  const CUmemAllocationProp prop = shareable_on_device();
-  OK(cuMemGetAllocationGranularity(&bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-  return bytes;
-}
 
 TWO_PROCESSES(PhysicalMemoryTravelsAsDescriptor)
 
