@@ -13,7 +13,7 @@ class GraphMemoryTest : public CudaTest {
     CudaTest::SetUp();
     REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
     ASSERT_EQ(cuGraphCreate(&graph_, 0), CUDA_SUCCESS);
-    ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamCreate(&stream_, CU_STREAM_DEFAULT), CUDA_SUCCESS);
   }
   void TearDown() override {
     for (CUgraphExec exec : execs_) cuGraphExecDestroy(exec);
