@@ -3,6 +3,7 @@
 // limits ask the worker.
 #include <string.h>
 
+#include "client/cuda/context.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
@@ -40,7 +41,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (pctx == nullptr || (flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
   Device* d = device_of(dev);
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  Context* c = p->contexts.create(Kind::kContext, d->session, nullptr, d->session->index);
+  Context* c = new_context(d);
   if (c == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::context_create_request m;
   wire::cuda::context_create_reply r;
@@ -52,22 +53,31 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     p->contexts.destroy(c);
     return result;
   }
-  c->device = d;
-  c->context = c;
-  c->primary = false;
   c->flags = flags;
-  c->sticky = 0;
-  c->retains = 1;
-  c->id = p->next_context_id.fetch_add(1);
-  c->thread_streams.clear();
-  memcpy(c->limits, d->limits, sizeof c->limits);
   c->active.store(1, std::memory_order_release);
   *pctx = handle_cast<CUcontext>(c);
   return push(c);
 }
 
-// Forgets what lived in a context that is gone. Its objects' handles become invalid.
-void sweep(Context* context) {
+}  // namespace
+
+Context* new_context(Device* device) {
+  Process* p = process();
+  Context* c = p->contexts.create(Kind::kContext, device->session, nullptr, device->session->index);
+  if (c == nullptr) return nullptr;
+  c->device = device;
+  c->context = c;
+  c->primary = false;
+  c->flags = 0;
+  c->sticky = 0;
+  c->retains = 1;
+  c->id = p->next_context_id.fetch_add(1);
+  c->thread_streams.clear();
+  memcpy(c->limits, device->limits, sizeof c->limits);
+  return c;
+}
+
+void sweep_context(Context* context) {
   Process* p = process();
   storage_end(context);
   context->active.store(0);
@@ -84,6 +94,8 @@ void sweep(Context* context) {
   pthread_mutex_unlock(&context->mutex);
 }
 
+namespace {
+
 CUresult primary_of(CUdevice dev, Context** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Device* d = device_of(dev);
@@ -96,7 +108,7 @@ CUresult reset_primary(Context* c) {
   wire::cuda::primary_reset_request m;
   wire::cuda::primary_reset_reply r;
   m.slot = c->device->slot;
-  sweep(c);
+  sweep_context(c);
   c->sticky = 0;
   return c->session->call(static_cast<const Context*>(nullptr), m, r);
 }
@@ -185,7 +197,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   wire::cuda::context_destroy_reply r;
   m.context = c->wire_id;
   Session* session = c->session;
-  sweep(c);
+  sweep_context(c);
   ThreadState& t = thread_state();
   if (t.depth != 0 && t.stack[t.depth - 1] == c) --t.depth;
   const CUresult result = session->call(static_cast<const Context*>(nullptr), m, r);

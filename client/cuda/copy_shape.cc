@@ -371,6 +371,57 @@ CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* p) {
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
+uint64_t format_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// Batches count in elements: those of the array that takes part, or else bytes.
+CUresult element_bytes(const CUmemcpy3DOperand& operand, uint64_t* bytes) {
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor;
+  TENDRIL_TRY(cuArray3DGetDescriptor_v2(&descriptor, operand.op.array.array));
+  *bytes = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  return *bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;  // compressed and planar formats
+}
+
+CUresult end_of_batch(const CUmemcpy3DOperand& operand, uint64_t element, End* end) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+    *end = linear_end(CU_MEMORYTYPE_UNIFIED, operand.op.ptr.ptr);
+    end->pitch = operand.op.ptr.rowLength * element;
+    end->height = operand.op.ptr.layerHeight;
+    return CUDA_SUCCESS;
+  }
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  *end = array_end(operand.op.array.array, operand.op.array.offset.x * element);
+  end->y = operand.op.array.offset.y;
+  end->z = operand.op.array.offset.z;
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_of_batch(Context* c, const CUDA_MEMCPY3D_BATCH_OP& op, CopyStream on) {
+  uint64_t element = 1;
+  End to, from;
+  TENDRIL_TRY(element_bytes(op.src, &element));
+  TENDRIL_TRY(element_bytes(op.dst, &element));
+  TENDRIL_TRY(end_of_batch(op.src, element, &from));
+  TENDRIL_TRY(end_of_batch(op.dst, element, &to));
+  return start(c, to, from, {op.extent.width * element, op.extent.height, op.extent.depth}, on);
+}
+
 }  // namespace
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
@@ -397,6 +448,22 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   TENDRIL_TRY(contexts_exist(pCopy));
   return copy_3d(pCopy, true, hStream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
+                                 CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, true, &c, &on));
+  if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Copies of a batch have no order among themselves; the order of the list is as good as any.
+  for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(c, opList[i], on));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
 
 CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {

@@ -188,6 +188,16 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
   return CUDA_SUCCESS;
 }
 
+// Host memory is a network away: no atomic operation of a GPU reaches it while the program looks.
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
+                                           unsigned int count, CUdevice dev) {
+  Device* d = nullptr;
+  TENDRIL_TRY(need_device(dev, &d));
+  if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  memset(capabilities, 0, count * sizeof *capabilities);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }

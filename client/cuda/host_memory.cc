@@ -242,6 +242,39 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, 
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return cuMemPrefetchAsync(devPtr, count, 0, hStream);
 }
+namespace {
+
+// Lists of managed ranges that are prefetched or whose contents are no longer wanted.
+CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags, CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    TENDRIL_TRY(cuMemAdvise(dptrs[i], sizes[i], CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* prefetchLocs,
+                                 size_t* prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+                                 CUstream hStream) {
+  if (prefetchLocs == nullptr || prefetchLocIdxs == nullptr || numPrefetchLocs == 0 || numPrefetchLocs > count)
+    return CUDA_ERROR_INVALID_VALUE;
+  return hint_batch(dptrs, sizes, count, flags, hStream);
+}
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
+                                CUstream hStream) {
+  return hint_batch(dptrs, sizes, count, flags, hStream);
+}
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                           CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
+                                           size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+  return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+}
+
 CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute, CUdeviceptr devPtr,
                                 size_t count) {
   TENDRIL_TRY(cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));

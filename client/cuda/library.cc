@@ -367,6 +367,14 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return get_symbol(dptr, bytes, library, name, LoadKind::kLibrary);
 }
 
+// Addresses that are functions on GPU and host alike exist on no device that a slice can be of.
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return find_object(Kind::kLibrary, handle_value(library)) != nullptr ? CUDA_ERROR_NOT_FOUND
+                                                                       : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
                              const char* name) {
   return get_symbol(dptr, bytes, library, name, LoadKind::kManaged);

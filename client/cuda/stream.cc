@@ -4,6 +4,7 @@
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
+#include "client/cuda/stream.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -12,14 +13,8 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  Stream* s = process()->streams.create(Kind::kStream, c->session, c, c->session->index);
+  Stream* s = new_stream(c, flags, priority);
   if (s == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Priorities outside the device's range are clamped, as the driver does.
-  const int least = c->device->least_priority, greatest = c->device->greatest_priority;
-  s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
-  s->flags = flags;
-  s->id = process()->next_stream_id.fetch_add(1);
-  s->capture.store(nullptr);
   wire::cuda::stream_create_request m;
   m.stream = s->wire_id;
   m.flags = flags;
@@ -37,7 +32,48 @@ CUresult stream_of(CUstream handle, Context** context, Stream** stream) {
   return CUDA_SUCCESS;
 }
 
+// The first version of the memory operations is off in drivers unless an administrator turned it on.
+CUresult first_version_allowed(CUdevice_attribute which) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  return c->device->attributes[which] != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 }  // namespace
+
+Stream* new_stream(Context* context, unsigned flags, int priority) {
+  Stream* s = process()->streams.create(Kind::kStream, context->session, context, context->session->index);
+  if (s == nullptr) return nullptr;
+  // Priorities outside the device's range are clamped, as the driver does.
+  const int least = context->device->least_priority, greatest = context->device->greatest_priority;
+  s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
+  s->flags = flags;
+  s->id = process()->next_stream_id.fetch_add(1);
+  s->capture.store(nullptr);
+  return s;
+}
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+  TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
+  return cuStreamWaitValue32_v2(stream, addr, value, flags);
+}
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+  TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1));
+  return cuStreamWaitValue64_v2(stream, addr, value, flags);
+}
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+  TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
+  return cuStreamWriteValue32_v2(stream, addr, value, flags);
+}
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+  TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1));
+  return cuStreamWriteValue64_v2(stream, addr, value, flags);
+}
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
+                            unsigned int flags) {
+  TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
+  return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
+}
 
 CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return create(phStream, Flags, 0); }
 

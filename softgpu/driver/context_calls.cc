@@ -8,6 +8,7 @@
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/stream.h"
+#include "softgpu/driver/work.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -36,6 +37,14 @@ CUresult named_context(CUcontext handle, ContextPtr* out) {
   if (handle == nullptr) return bare_context(out);
   *out = contexts().get(handle);
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+// Orders the legacy stream after everything in the context so far, and everything later after that.
+CUresult join_streams(const ContextPtr& context) {
+  SubmitOptions options;
+  options.contexts = {context};
+  options.every_stream = true;
+  return submit_work(context->legacy_stream(), context, std::make_shared<EmptyWork>(), options);
 }
 
 }  // namespace
@@ -267,6 +276,7 @@ SOFT(cuCtxRecordEvent)(CUcontext hCtx, CUevent hEvent) {
   if (CUresult bad = named_context(hCtx, &context)) return bad;
   EventPtr event = events().get(hEvent);
   if (!event || event->context_handle != context->handle) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult bad = join_streams(context)) return bad;
   return record_event(event, context->legacy_stream(), context, 0);
 }
 
@@ -275,7 +285,8 @@ SOFT(cuCtxWaitEvent)(CUcontext hCtx, CUevent hEvent) {
   if (CUresult bad = named_context(hCtx, &context)) return bad;
   EventPtr event = events().get(hEvent);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  return wait_event(event, context->legacy_stream(), context, 0);
+  if (CUresult bad = wait_event(event, context->legacy_stream(), context, 0)) return bad;
+  return join_streams(context);
 }
 
 }  // namespace tendril::softgpu

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The cuMemcpy* calls: each says only where its operands are and whether the caller waits.
 
+#include "softgpu/driver/array.h"
 #include "softgpu/driver/copy.h"
 #include "softgpu/driver/entry.h"
 
@@ -96,6 +97,49 @@ CUresult peer3d(CUstream stream, bool wait, const CUDA_MEMCPY3D_PEER* shape) {
   if (shape == nullptr || shape->srcLOD != 0 || shape->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
   return submit_copy(stream, widen3d(*shape), wait,
                      {contexts().get(shape->srcContext), contexts().get(shape->dstContext)});
+}
+
+// Batches count in elements: those of the array that takes part, or else bytes.
+CUresult element_of(const CUmemcpy3DOperand& operand, size_t* bytes) {
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
+  ArrayPtr array = arrays().get(operand.op.array.array);
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  *bytes = array->pitch / array->descriptor.Width;
+  return CUDA_SUCCESS;
+}
+
+CUresult shape_of(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* shape) {
+  size_t element = 1;
+  if (CUresult bad = element_of(op.src, &element)) return bad;
+  if (CUresult bad = element_of(op.dst, &element)) return bad;
+  if (op.src.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    shape->srcMemoryType = kArray;
+    shape->srcArray = op.src.op.array.array;
+    shape->srcXInBytes = op.src.op.array.offset.x * element;
+    shape->srcY = op.src.op.array.offset.y;
+    shape->srcZ = op.src.op.array.offset.z;
+  } else {
+    shape->srcMemoryType = kAny;
+    shape->srcDevice = op.src.op.ptr.ptr;
+    shape->srcPitch = op.src.op.ptr.rowLength * element;
+    shape->srcHeight = op.src.op.ptr.layerHeight;
+  }
+  if (op.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
+    shape->dstMemoryType = kArray;
+    shape->dstArray = op.dst.op.array.array;
+    shape->dstXInBytes = op.dst.op.array.offset.x * element;
+    shape->dstY = op.dst.op.array.offset.y;
+    shape->dstZ = op.dst.op.array.offset.z;
+  } else {
+    shape->dstMemoryType = kAny;
+    shape->dstDevice = op.dst.op.ptr.ptr;
+    shape->dstPitch = op.dst.op.ptr.rowLength * element;
+    shape->dstHeight = op.dst.op.ptr.layerHeight;
+  }
+  shape->WidthInBytes = op.extent.width * element;
+  shape->Height = op.extent.height;
+  shape->Depth = op.extent.depth;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -218,6 +262,23 @@ SOFT(cuMemcpyBatchAsync_v2)
     if (CUresult bad = copy(hStream, false, kAny, at(dsts[i]), kAny, at(srcs[i]), sizes[i]))
       return bad;
   return CUDA_SUCCESS;
+}
+
+SOFT(cuMemcpy3DBatchAsync_v2)
+(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream) {
+  if (numOps == 0 || opList == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numOps; ++i) {
+    CUDA_MEMCPY3D shape = {};
+    if (CUresult bad = shape_of(opList[i], &shape)) return bad;
+    if (CUresult bad = submit_copy(hStream, shape, false)) return bad;
+  }
+  return CUDA_SUCCESS;
+}
+SOFT(cuMemcpy3DBatchAsync)
+(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
+ CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return soft_cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
 
 SOFT(cuMemcpyBatchAsync)

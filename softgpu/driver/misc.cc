@@ -86,6 +86,45 @@ SOFT(cuMemAdvise)(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevic
   return soft_cuMemAdvise_v2(devPtr, count, advice, location_of(device));
 }
 
+SOFT(cuMemDiscardBatchAsync)
+(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags, CUstream hStream) {
+  StreamPtr stream;
+  ContextPtr context;
+  if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
+  if (count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0 || stream->is_legacy)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    if (CUresult bad = managed_range(dptrs[i], sizes[i])) return bad;
+  return CUDA_SUCCESS;
+}
+SOFT(cuMemPrefetchBatchAsync)
+(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* locations, size_t* indices,
+ size_t locationCount, unsigned long long flags, CUstream hStream) {
+  if (locations == nullptr || indices == nullptr || locationCount == 0 || locationCount > count)
+    return CUDA_ERROR_INVALID_VALUE;
+  return soft_cuMemDiscardBatchAsync(dptrs, sizes, count, flags, hStream);
+}
+SOFT(cuMemDiscardAndPrefetchBatchAsync)
+(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* locations, size_t* indices,
+ size_t locationCount, unsigned long long flags, CUstream hStream) {
+  return soft_cuMemPrefetchBatchAsync(dptrs, sizes, count, locations, indices, locationCount, flags,
+                                      hStream);
+}
+
+SOFT(cuLogsCurrent)(CUlogIterator* iterator_out, unsigned int flags) {
+  if (iterator_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *iterator_out = 0;
+  return CUDA_SUCCESS;
+}
+SOFT(cuLogsDumpToMemory)
+(CUlogIterator* iterator, char* buffer, size_t* size, unsigned int flags) {
+  if (buffer == nullptr || size == nullptr || *size == 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  buffer[0] = '\0';
+  *size = 0;
+  return CUDA_SUCCESS;
+}
+
 SOFT(cuMemRangeGetAttribute)
 (void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
   if (data == nullptr || dataSize == 0 || dataSize % 4 != 0) return CUDA_ERROR_INVALID_VALUE;

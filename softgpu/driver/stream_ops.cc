@@ -65,10 +65,6 @@ SOFT(cuStreamBatchMemOp_v2)
   return submit_work(stream, std::move(work));
 }
 
-SOFT(cuStreamBatchMemOp)
-(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* params, unsigned int flags) {
-  return soft_cuStreamBatchMemOp_v2(stream, count, params, flags);
-}
 SOFT(cuStreamWaitValue32_v2)
 (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
   return one_op(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, addr, value, flags);
@@ -85,19 +81,21 @@ SOFT(cuStreamWriteValue64_v2)
 (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
   return one_op(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
 }
-SOFT(cuStreamWaitValue32)(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return soft_cuStreamWaitValue32_v2(stream, addr, value, flags);
+// The first version is switched off, as drivers have it, and as the device's attribute says.
+SOFT(cuStreamWaitValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
-SOFT(cuStreamWaitValue64)(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return soft_cuStreamWaitValue64_v2(stream, addr, value, flags);
+SOFT(cuStreamWaitValue64)(CUstream, CUdeviceptr, cuuint64_t, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
-SOFT(cuStreamWriteValue32)
-(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
-  return soft_cuStreamWriteValue32_v2(stream, addr, value, flags);
+SOFT(cuStreamWriteValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
-SOFT(cuStreamWriteValue64)
-(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
-  return soft_cuStreamWriteValue64_v2(stream, addr, value, flags);
+SOFT(cuStreamWriteValue64)(CUstream, CUdeviceptr, cuuint64_t, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+SOFT(cuStreamBatchMemOp)(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int) {
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 SOFT(cuLaunchHostFunc)(CUstream hStream, CUhostFn fn, void* userData) {
