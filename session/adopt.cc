@@ -41,15 +41,21 @@ Result<base::Fd> create_shared_memory(uint16_t bulk_channels) {
   return transport::create_shm(sizes);
 }
 
-Result<Adopted> adopt_shared_memory(base::Fd connection, std::shared_ptr<transport::ShmMemory> memory) {
-  return split(transport::shm_channels(std::move(memory), transport::ShmSide::kClient, std::move(connection)));
+Adopted adopt_shared_memory(base::Fd connection, std::shared_ptr<transport::ShmMemory> memory,
+                            transport::HostWindow window) {
+  Adopted adopted =
+      split(transport::shm_channels(std::move(memory), transport::ShmSide::kClient, std::move(connection)));
+  adopted.window = std::move(window);
+  return adopted;
 }
 
 Result<Adopted> adopt_channels(base::Fd command, std::vector<base::Fd> more) {
   if (more.size() == 1 && is_memory(more[0])) {
     Result<std::shared_ptr<transport::ShmMemory>> memory = transport::map_shm(more[0]);
     if (!memory.ok()) return memory.status();
-    return split(transport::shm_channels(memory.take(), transport::ShmSide::kWorker, std::move(command)));
+    Adopted adopted = split(transport::shm_channels(memory.take(), transport::ShmSide::kWorker, std::move(command)));
+    adopted.window = transport::host_window(std::move(more[0]));
+    return adopted;
   }
   Adopted adopted;
   adopted.command = transport::socket_channel(std::move(command));

@@ -27,7 +27,7 @@ constexpr uint16_t kBulkChannelsMax = 64;
 
 // Fetches the session's memory over the server's unix socket and has the session moved to it.
 Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions& options,
-                           std::shared_ptr<transport::ShmMemory>* memory) {
+                           std::shared_ptr<transport::ShmMemory>* memory, transport::HostWindow* window) {
   Endpoint endpoint;
   endpoint.unix_path = reply.shared_memory_socket;
   endpoint.text = "unix:" + reply.shared_memory_socket;
@@ -62,6 +62,7 @@ Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions&
   Result<std::shared_ptr<transport::ShmMemory>> mapped = transport::map_shm(owned[0]);
   if (!mapped.ok()) return mapped.status();
   *memory = mapped.take();
+  *window = transport::host_window(std::move(owned[0]));
   return (*client)->ask(wire::Request::kShared, body, options.timeout_ms).status();
 }
 
@@ -107,18 +108,18 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
     return false;
   }
   std::shared_ptr<transport::ShmMemory> memory;
-  Status fetched = fetch_shared_memory(attached->reply, options, &memory);
+  transport::HostWindow window;
+  Status fetched = fetch_shared_memory(attached->reply, options, &memory, &window);
   if (!fetched.ok()) {
     attached->reason = "same host, but shared memory could not be had: " + fetched.message();
     return false;
   }
-  Result<Adopted> adopted = adopt_shared_memory(std::move(*connection), std::move(memory));
-  if (adopted.ok()) {
-    attached->command = std::move(adopted->command);
-    attached->bulk = std::move(adopted->bulk);
-  }
+  Adopted adopted = adopt_shared_memory(std::move(*connection), std::move(memory), std::move(window));
+  attached->command = std::move(adopted.command);
+  attached->bulk = std::move(adopted.bulk);
+  attached->window = std::move(adopted.window);
   attached->transport = "shm";
-  attached->reason = adopted.ok() ? "client and server are on one host" : adopted.status().message();
+  attached->reason = "client and server are on one host";
   return true;
 }
 
@@ -145,11 +146,7 @@ Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
   }
   base::Fd connection = (*client)->take_fd();
   allow_stalls(connection.get());
-  if (try_shared_memory(options, same_host, &connection, &attached)) {
-    if (attached.command == nullptr)
-      return Status(Code::kExhausted, "cannot use shared memory: " + attached.reason);
-    return attached;
-  }
+  if (try_shared_memory(options, same_host, &connection, &attached)) return attached;
   Status joined = join_bulk(endpoint, options, &attached);
   if (!joined.ok()) return joined;
   attached.command = transport::socket_channel(std::move(connection));

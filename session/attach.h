@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "transport/host_window.h"
 #include "transport/transport.h"
 #include "wire/control.h"
 
@@ -51,8 +52,9 @@ struct Attached {
   wire::AttachReply reply;
   std::unique_ptr<transport::Channel> command;
   std::vector<std::unique_ptr<transport::Channel>> bulk;
-  std::string transport;  // "tcp" or "shm"
-  std::string reason;     // why this one, for doctor
+  transport::HostWindow window;  // valid over shared memory
+  std::string transport;         // "tcp" or "shm"
+  std::string reason;            // why this one, for doctor
 };
 base::Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
                               const wire::AttachRequest& request);

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "transport/host_window.h"
 #include "transport/parts.h"
 
 #ifndef MFD_CLOEXEC
@@ -67,9 +68,10 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 bool good_size(uint64_t bytes) { return bytes >= kPage && bytes <= kRingBytesMax && (bytes & (bytes - 1)) == 0; }
 uint64_t ring_bytes(const Facts& facts, uint32_t ring) { return ring < 2 ? facts.command_bytes : facts.bulk_bytes; }
-uint64_t total_bytes(const Facts& facts) {
+uint64_t rings_end(const Facts& facts) {
   return kPage + facts.channels * 2 * kPage + 2 * facts.command_bytes + (facts.channels - 1) * 2 * facts.bulk_bytes;
 }
+uint64_t total_bytes(const Facts& facts) { return rings_end(facts) + kHostWindowBytes; }
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One suite for every transport: bytes arrive whole and in order, limits and time-outs hold, shutdown wakes everybody. Then what is
 // particular to shaping, faults and shared memory. A watchdog ends the process when a test hangs.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "transport/host_window.h"
 #include "transport/test_channels.h"
 
 namespace tendril::transport {
@@ -294,6 +296,30 @@ TEST(Shm, HostileIndices) {
     munmap(raw, 3 * 4096);
   }
   alarm(0);
+}
+
+// Two windows of one object; in one process only one of them can have the addresses, so the other looks into the object.
+TEST(Shm, HostWindowIsOneMemory) {
+  base::Fd memory = create_shm({2, 1u << 16, 1u << 16}).take();
+  ASSERT_TRUE(map_shm(memory).ok());
+  const int raw = memory.get();
+  HostWindow window = host_window(base::Fd(dup(raw)));
+  ASSERT_TRUE(window.valid());
+  const uint64_t at = kHostWindowBase + (uint64_t{3} << 40), bytes = 1u << 20;
+  ASSERT_TRUE(window.map(at, bytes));
+  EXPECT_FALSE(window.map(at + bytes - 4096, 8192)) << "over what is there";
+  memcpy(reinterpret_cast<void*>(at + bytes - 8), "last one", 8);
+  char seen[8];
+  const off_t last = off_t(window.offset + (uint64_t{3} << 40) + bytes - 8);
+  ASSERT_EQ(pread(raw, seen, 8, last), 8);
+  EXPECT_EQ(memcmp(seen, "last one", 8), 0);
+  window.unmap(at, bytes, true);
+  ASSERT_EQ(pread(raw, seen, 8, last), 8);
+  EXPECT_EQ(memcmp(seen, "\0\0\0\0\0\0\0\0", 8), 0) << "the pages were given back";
+  EXPECT_FALSE(window.map(kHostWindowBase - 4096, 4096));
+  EXPECT_FALSE(window.map(kHostWindowBase + kHostWindowBytes - 4096, 8192));
+  EXPECT_FALSE(window.map(kHostWindowBase, 0));
+  EXPECT_FALSE(host_window(base::Fd(open("/dev/null", O_RDWR))).valid());
 }
 
 TEST(Shm, DeathOfThePeerIsNoticed) {

@@ -43,8 +43,8 @@ class CudaWorker final : public Worker {
   }
 
   int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-          Exports* exports) override {
-    cuda::Executor executor(driver_.get(), service, assignment, accounting, exports);
+          transport::HostWindow window, Exports* exports) override {
+    cuda::Executor executor(driver_.get(), service, assignment, accounting, std::move(window), exports);
     return executor.run();
   }
 

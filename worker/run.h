@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "session/service.h"
+#include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/exports.h"
 
@@ -29,7 +30,7 @@ class Worker {
 
   // Runs the session until the client goes or the service ends. Returns the process' exit status.
   virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-                  Exports* exports) = 0;
+                  transport::HostWindow window, Exports* exports) = 0;
 };
 
 }  // namespace tendril::worker

@@ -131,6 +131,7 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   Session* session = new Session;
   session->index = static_cast<uint32_t>(p->sessions.size());
   session->endpoint = server.endpoint;
+  session->window = std::move(attached->window);
   session->lane =
       session::Lane::open(std::move(attached->command), attached->bulk.data(), attached->bulk.size(), session);
   if (session->lane == nullptr || !take_snapshot(p, session)) {

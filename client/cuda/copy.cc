@@ -122,6 +122,9 @@ CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_
 // write it (an asynchronous read-back, a host function) must be over before we take our snapshot.
 CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
   Range range;
+  // GPUs write there without our knowing: what comes before the copy must be over.
+  if (process()->ranges.find(reinterpret_cast<uint64_t>(source), &range) && range.shared)
+    return synchronize_stream(c, on.stream);
   TENDRIL_TRY(settle_mirror(c, source, bytes, on));
   if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
   if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
@@ -132,6 +135,22 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
 
 uint64_t wire_stream(CopyStream on) {
   return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
+}
+
+// Host memory that the GPU reaches itself: the copy is one more piece of work in its stream, and no data passes here.
+bool gpu_reaches(Context* c, const void* host, uint64_t bytes) {
+  Range range;
+  return is_host_range(reinterpret_cast<uint64_t>(host), bytes, &range) && range.shared_with(c->session);
+}
+
+CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  wire::cuda::copy_device_request m;
+  m.destination = destination;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return on.async ? CUDA_SUCCESS : synchronize_stream(c, on.stream);
 }
 
 CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
@@ -200,6 +219,8 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   if (bytes == 0) return CUDA_SUCCESS;
   if (source == nullptr || destination == 0 || !fits(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(c, destination, reinterpret_cast<uint64_t>(source), bytes, on);
+  if (Context* to = context_for(c, destination); gpu_reaches(to, source, bytes))
+    return copy_directly(to, destination, reinterpret_cast<uint64_t>(source), bytes, on);
   TENDRIL_TRY(settle_source(c, source, bytes, on));
   c = context_for(c, destination);
   wire::cuda::copy_to_device_request m;
@@ -224,6 +245,8 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   if (destination == nullptr || source == 0 || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (is_capturing(on.stream)) return capture_copy(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
   c = context_for(c, source);
+  if (gpu_reaches(c, destination, bytes))
+    return copy_directly(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
   session::Lane* lane = c->session->lane.get();
   Range range;
   TENDRIL_TRY(settle_mirror(c, destination, bytes, on));

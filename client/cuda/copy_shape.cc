@@ -238,6 +238,16 @@ CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
   return CUDA_SUCCESS;
 }
 
+// Host memory that the GPU of `at` reaches itself is an end like any other.
+End reached(Context* at, End end, const Extent& e) {
+  Range range;
+  if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) || !range.shared_with(at->session)) return end;
+  if (span(end, e) > range.bytes - (end.at(0, 0) - range.base)) return end;
+  end.type = CU_MEMORYTYPE_UNIFIED;
+  end.home = at;
+  return end;
+}
+
 // A copy into a graph under construction.
 CUresult capture(Context* c, End to, End from, const Extent& e, CopyStream on) {
   if (from.host()) TENDRIL_TRY(host_end_of_node(c, &from, e, kMirrorGraphReads));
@@ -251,6 +261,14 @@ CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopySt
   if (gapless(to, e) && gapless(from, e)) return linear(c, to, from, e.bytes(), on);
   if (!to.host() && !from.host() && to.home->session == from.home->session)
     return on_device(to.home, to, from, e, on);
+  if (to.host() != from.host()) {
+    Context* at = to.host() ? from.home : to.home;
+    const End there = reached(at, to, e), here = reached(at, from, e);
+    if (!there.host() && !here.host()) {
+      TENDRIL_TRY(on_device(at, there, here, e, on));
+      return on.async ? CUDA_SUCCESS : synchronize_stream(at, on.stream);
+    }
+  }
   std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
   if (from.host()) {
     TENDRIL_TRY(settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned, registered and managed host memory. It is ordinary memory of this process: "pinned" means that asynchronous
-// copies with it are asynchronous. It gets a mirror in the worker only when the program asks for its device address,
-// gives it to a kernel, or asks for managed memory.
+// Pinned, registered and managed host memory. With a server on this host, pinned and managed memory are pages that the
+// worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is ordinary memory of this process: "pinned"
+// means that asynchronous copies with it are asynchronous, and it gets a mirror in the worker only when the program asks
+// for its device address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
 #include <string.h>
 #include <sys/mman.h>
 
@@ -14,10 +15,8 @@ std::atomic<uint32_t> g_pinned_ranges{0};
 
 namespace {
 
-// Where memory that a GPU may address is put: a part of the address space that neither drivers nor allocators use, so
-// that the worker can have the same addresses.
-constexpr uint64_t kWindowBase = 0x2000'0000'0000;
-constexpr uint64_t kWindowBytes = 0x1000'0000'0000;
+using transport::kHostWindowBase;
+using transport::kHostWindowBytes;
 std::atomic<uint64_t> g_window_next{0};
 // What all registered memory lay between: tells most other values from its addresses.
 std::atomic<uint64_t> g_registered_low{UINT64_MAX}, g_registered_high{0};
@@ -30,25 +29,67 @@ void widen_registered(uint64_t base, uint64_t end) {
   }
 }
 
-void* map_window(uint64_t bytes) {
+uint64_t whole_pages(uint64_t bytes) {
+  return (bytes + 4095) & ~uint64_t{4095};
+}
+
+// The next free addresses for `map(address)` to fill; null when it cannot. Addresses are used once: 16 TiB last.
+template <typename Map>
+void* place(uint64_t bytes, Map&& map) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
   for (int tries = 0; tries < 64; ++tries) {
     const uint64_t offset = g_window_next.fetch_add(room);
-    if (offset + room > kWindowBytes) break;
-    // The process id spreads the windows of several clients, so that one worker could serve what fork left behind.
-    const uint64_t at = kWindowBase + offset;
-    void* got = mmap(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got != MAP_FAILED && reinterpret_cast<uint64_t>(got) == at) return got;
-    if (got != MAP_FAILED) munmap(got, bytes);
+    if (offset > kHostWindowBytes || room > kHostWindowBytes - offset) break;
+    if (map(kHostWindowBase + offset)) return reinterpret_cast<void*>(kHostWindowBase + offset);
   }
   return nullptr;
 }
 
+void* place_private(uint64_t bytes) {
+  return place(bytes, [bytes](uint64_t at) {
+    void* wanted = reinterpret_cast<void*>(at);
+    void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
+    return got == wanted;
+  });
+}
+
+// Pages that the worker has at the same addresses; null where it cannot be.
+void* place_shared(Context* c, uint64_t bytes) {
+  const transport::HostWindow& window = c->session->window;
+  if (!window.valid()) return nullptr;
+  bytes = whole_pages(bytes);
+  void* memory = place(bytes, [&](uint64_t at) { return window.map(at, bytes); });
+  if (memory == nullptr) return nullptr;
+  wire::cuda::mirror_share_request m;
+  wire::cuda::mirror_share_reply r;
+  m.address = reinterpret_cast<uint64_t>(memory);
+  m.bytes = bytes;
+  if (c->session->call(static_cast<const Context*>(c), m, r) == CUDA_SUCCESS) return memory;
+  window.unmap(m.address, bytes, true);
+  return nullptr;
+}
+
+// Gives up what `allocate` made, after the last use of it.
+void unmap_host(const Range& range) {
+  if (!range.shared) {
+    munmap(reinterpret_cast<void*>(range.base), range.bytes);
+    return;
+  }
+  wire::cuda::mirror_destroy_request m;
+  m.address = range.base;
+  range.session->enqueue(range.context, m);
+  range.session->window.unmap(range.base, whole_pages(range.bytes), true);
+}
+
 CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* c) {
-  void* memory = map_window(bytes);
-  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
+  void* memory = place_shared(c, bytes);
+  range.shared = memory != nullptr;
+  if (memory == nullptr) memory = place_private(bytes);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   range.base = reinterpret_cast<uint64_t>(memory);
   range.bytes = bytes;
   range.kind = kind;
@@ -57,9 +98,10 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
   range.flags = flags;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (!process()->ranges.insert(range)) {
-    munmap(memory, bytes);
+    unmap_host(range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (kind == RangeKind::kPinned && !range.shared) g_pinned_ranges.fetch_add(1);
   *pp = memory;
   return CUDA_SUCCESS;
 }
@@ -74,7 +116,7 @@ CUresult host_range(void* p, Range* range) {
 }  // namespace
 
 CUresult map_host_range(Context* c, const Range& range) {
-  if (range.mirrored) return CUDA_SUCCESS;
+  if (range.mirrored || range.shared_with(c->session)) return CUDA_SUCCESS;
   TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
   process()->ranges.mark_mirrored(range.base);
   return CUDA_SUCCESS;
@@ -87,7 +129,7 @@ void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
     uint64_t value;
     memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
     Range range;
-    if (value - kWindowBase >= kWindowBytes && (value < low || value >= high)) continue;
+    if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
     // Where the server cannot have the address the kernel gets a fault, and copies go on working.
     if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(c, range);
   }
@@ -101,7 +143,6 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no kernel ever sees, and a
   // mirror costs at each launch.
   TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
-  g_pinned_ranges.fetch_add(1);
   return CUDA_SUCCESS;
 }
 
@@ -123,8 +164,8 @@ CUresult cuMemFreeHost(void* p) {
   forget_reads_of(range.context);
   mirror_forget(range.context, range.base);
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
-  g_pinned_ranges.fetch_sub(1);
-  munmap(p, range.bytes);
+  if (!range.shared) g_pinned_ranges.fetch_sub(1);
+  unmap_host(range);
   return CUDA_SUCCESS;
 }
 
@@ -196,14 +237,14 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
   void* memory = nullptr;
   TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, c));
   const uint64_t base = reinterpret_cast<uint64_t>(memory);
-  const CUresult result = mirror_create(c->session, c, base, bytesize, kMirrorKernels);
+  Range range;
+  process()->ranges.find(base, &range);
+  const CUresult result = map_host_range(c, range);
   if (result != CUDA_SUCCESS) {
-    Range range;
     process()->ranges.remove(base, &range);
-    munmap(memory, bytesize);
+    unmap_host(range);
     return result;
   }
-  process()->ranges.mark_mirrored(base);
   *dptr = base;
   return CUDA_SUCCESS;
 }
@@ -215,7 +256,7 @@ CUresult free_managed(const Range& managed) {
   (void)managed.session->call(managed.context, m, r);
   mirror_forget(managed.context, managed.base);
   if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
-  munmap(reinterpret_cast<void*>(range.base), range.bytes);
+  unmap_host(range);
   return CUDA_SUCCESS;
 }
 

@@ -219,6 +219,7 @@ CUresult mirror_for_node(Session* session, Context* context, uint64_t address, u
   if (!process()->ranges.find(address, &range)) return mirror_pageable(session, context, address, bytes, use);
   if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > range.bytes - (address - range.base)) return CUDA_ERROR_INVALID_VALUE;
+  if (range.shared_with(session)) return CUDA_SUCCESS;
   return mirror_create(session, context, range.base, range.bytes, use);
 }
 

@@ -39,11 +39,14 @@ struct Range {
   uint64_t allocation = 0;  // handle of the physical memory, for kMapped
   uint64_t sessions = 0;    // for kReserved: a bit for each session where the addresses are reserved
   bool mirrored = false;    // host memory that GPUs read at the same address (client/cuda/mirror.cc)
+  bool shared = false;      // host memory whose very pages the worker of `session` has at the same address
   bool held = false;        // the client holds the addresses with an inaccessible mapping
 
   bool host() const {
     return kind == RangeKind::kPinned || kind == RangeKind::kRegistered || kind == RangeKind::kManaged;
   }
+  // The GPUs of `to` reach this host memory without our help.
+  bool shared_with(const Session* to) const { return shared && session == to; }
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 

@@ -17,6 +17,7 @@
 #include "client/cuda/object.h"
 #include "client/cuda/range_map.h"
 #include "session/lane.h"
+#include "transport/host_window.h"
 
 namespace tendril::client::cuda {
 
@@ -64,6 +65,7 @@ class Session final : public session::LaneEvents {
   uint32_t index = 0;
   std::string endpoint;
   std::unique_ptr<session::Lane> lane;
+  transport::HostWindow window;  // valid when the server is on this host
   std::vector<Device*> devices;
   int driver_version = 0;
   bool keep_ptx = false;            // the server executes PTX itself (software GPU)

@@ -98,6 +98,9 @@ must(cuda.cuGraphLaunch(runs[1][0], stream))
 must(cuda.cuStreamSynchronize(stream))
 """, "-p", "0.5")
 
+    def test_kernel_and_program_share_pages_on_one_host(self):
+        self.passes("--", *program("shared_page", 20, 20_000_000), TENDRIL_TRANSPORT="shm")
+
     def test_without_dashes(self):
         self.passes("-p", "0.5", *program("vector_add", 1000))
 

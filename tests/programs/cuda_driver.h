@@ -21,6 +21,7 @@ TENDRIL_CUDA_FUNCTIONS(TENDRIL_PROTOTYPE)
 #define cuMemAllocHost cuMemAllocHost_v2
 #define cuMemFree cuMemFree_v2
 #define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemHostGetDevicePointer cuMemHostGetDevicePointer_v2
 #define cuMemcpyDtoD cuMemcpyDtoD_v2
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2

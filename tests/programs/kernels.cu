@@ -57,3 +57,15 @@ KERNEL affine(uint32* data, uint32 factor, uint32 addend, uint32 n) {
 KERNEL nothing() {}
 
 KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }
+
+// Plays `rounds` turns with the host through one word that both see: the host writes odd numbers, this thread the even ones. Gives up,
+// leaving the word as it is, after `patience` looks without a turn.
+KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
+  for (uint32 turn = 0; turn < rounds; turn++) {
+    uint32 looks = 0;
+    while (*word != 2 * turn + 1) {
+      if (++looks == patience) return;
+    }
+    *word = 2 * turn + 2;
+  }
+}

@@ -35,7 +35,7 @@ std::string store_directory() {
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-                   wire::AccountingPage* accounting, Exports* exports)
+                   wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports)
     : driver_(driver),
       service_(service),
       assignment_(assignment),
@@ -46,7 +46,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       output_(std::make_unique<Output>()),
       store_(std::make_unique<ModuleStore>(store_directory())),
       layouts_(std::make_unique<Layouts>()),
-      mirrors_(std::make_unique<Mirrors>()),
+      mirrors_(std::make_unique<Mirrors>(std::move(window))),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
       graph_memory_(std::make_unique<GraphMemory>()) {}

@@ -16,6 +16,7 @@
 #include "api/cuda_messages.gen.h"
 #include "gpu/driver.h"
 #include "session/service.h"
+#include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/cuda/charge.h"
 #include "worker/cuda/objects.h"
@@ -58,7 +59,7 @@ class GraphMemory;
 class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-           wire::AccountingPage* accounting, Exports* exports);
+           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports);
   ~Executor();
 
   // Until the client goes. Returns the exit status.

@@ -2,6 +2,7 @@
 // See mirror.h, and handlers of the mirror lines of api/cuda/memory.spec.
 #include "worker/cuda/mirror.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include <iterator>
@@ -19,7 +20,7 @@ constexpr uint64_t kReplyMax = 512u << 10;
 
 CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
   Mirror* known = find(base);
-  if (known != nullptr && known->base == base && known->bytes == bytes) {
+  if (known != nullptr && known->shadow != nullptr && known->base == base && known->bytes == bytes) {
     known->written |= written;
     return CUDA_SUCCESS;
   }
@@ -113,17 +114,31 @@ uint64_t Mirrors::address_of(uint64_t place) const {
   return place;
 }
 
+CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
+  if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!window_.map(base, bytes)) return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
+                                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result == CUDA_SUCCESS)
+    all_[base] = {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false};
+  else
+    window_.unmap(base, bytes, false);
+  return result;
+}
+
 void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
   if (it == all_.end()) return;
-  munmap(it->second.shadow, it->second.bytes);
-  total_ -= it->second.bytes;
-  if (it->second.pageable) {  // stays mapped: nodes may still name it, and other ranges share its first and last page
-    all_.erase(it);
-    return;
+  const Mirror& mirror = it->second;
+  if (mirror.shadow != nullptr) {
+    munmap(mirror.shadow, mirror.bytes);
+    total_ -= mirror.bytes;
   }
-  driver->cuMemHostUnregister(reinterpret_cast<void*>(it->second.mapped));
-  munmap(reinterpret_cast<void*>(it->second.mapped), it->second.mapped_bytes);
+  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
+  if (!mirror.pageable) {
+    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    munmap(reinterpret_cast<void*>(mirror.mapped), mirror.mapped_bytes);
+  }
   all_.erase(it);
 }
 
@@ -140,6 +155,10 @@ CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
+CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
+  return w.mirrors().share(&w.driver(), m.address, m.bytes);
+}
+
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
   // The client has waited for the work that used it; waiting here would keep its host functions
   // from being answered.
@@ -149,7 +168,7 @@ CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
 
 CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
   Mirrors::Mirror* mirror = w.mirrors().find(m.address);
-  if (mirror == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base))
+  if (mirror == nullptr || mirror->shadow == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base))
     return CUDA_ERROR_INVALID_VALUE;
   const uint64_t offset = m.address - mirror->base;
   uint8_t* memory = mirror->memory + offset;

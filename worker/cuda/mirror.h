@@ -15,11 +15,12 @@ namespace tendril::worker::cuda {
 
 class Mirrors {
  public:
+  explicit Mirrors(transport::HostWindow window) : window_(std::move(window)) {}
   struct Mirror {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
     uint8_t* memory = nullptr;              // the copy of base
-    uint8_t* shadow = nullptr;
+    uint8_t* shadow = nullptr;              // none: the client's own pages
     bool written = false;  // GPUs may write it
     bool pageable = false;
   };
@@ -27,6 +28,8 @@ class Mirrors {
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
   // Takes in the pageable ranges that lie within the new one; to overlap another one is an error.
   CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
+  // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but for the keeping in step.
+  CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
   void destroy(gpu::Driver* driver, uint64_t base);
   Mirror* find(uint64_t address);
   // Where the copy of a client's address lies; the address itself when it is none of pageable memory.
@@ -52,6 +55,7 @@ class Mirrors {
   }
 
  private:
+  transport::HostWindow window_;
   static constexpr uint64_t kPage = 4096;
   // The client's address space in parts of this size: pageable memory of one part keeps its distances here, so that ranges
   // may grow together.

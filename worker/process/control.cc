@@ -34,6 +34,7 @@ base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
   if (!adopted.ok()) return adopted.status();
   parts.command = std::move(adopted->command);
   parts.bulk = std::move(adopted->bulk);
+  parts.window = std::move(adopted->window);
   return parts;
 }
 

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "session/service.h"
+#include "transport/host_window.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"
 #include "worker/exports.h"
@@ -24,6 +25,7 @@ struct SessionParts {
   wire::AccountingPage* accounting = nullptr;  // mapped for the life of the process
   std::unique_ptr<transport::Channel> command;
   std::vector<std::unique_ptr<transport::Channel>> bulk;  // by channel number
+  transport::HostWindow window;                           // valid over shared memory
 };
 
 class DaemonLink final : public Exports {

@@ -94,7 +94,7 @@ int run_worker(const Arguments& arguments) {
                                               parts->bulk.size(), (*worker)->slot_pool());
   link.listen(service.get());
   const int exit_status =
-      (*worker)->run(service.get(), parts->assignment, parts->accounting, &link);
+      (*worker)->run(service.get(), parts->assignment, parts->accounting, std::move(parts->window), &link);
   fflush(stdout);
   // No destructors: the stop watcher and the driver's threads still use what they would take down.
   _exit(exit_status);
