@@ -39,7 +39,7 @@ struct EnvOptions : CommonOptions {
 struct ServeOptions {
   std::vector<std::string> listen, unix_paths;
   uint16_t port = 7433;
-  std::string port_file, token_file, driver, worker, worker_user = "auto", context_memory;
+  std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
   uint32_t warm = 1, warm_max = 4, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false;
 };

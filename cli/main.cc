@@ -117,6 +117,9 @@ void CommandLine::add_serve() {
   sub->add_option("--token-file", o.token_file,
                   "Secret that clients must know (or TENDRIL_TOKEN_FILE, TENDRIL_TOKEN)")
       ->type_name("FILE");
+  sub->add_option("--monitor", o.monitor,
+                  "Monitoring library (default: the system's libnvidia-ml.so.1)")
+      ->type_name("LIBRARY");
   sub->add_option("--driver", o.driver, "GPU driver library (default: the system's libcuda.so.1)")
       ->type_name("LIBRARY");
   sub->add_option("--worker", o.worker, "Worker executable (default: beside this one)")

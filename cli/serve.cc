@@ -26,7 +26,7 @@ void pass_log_on(base::LogLevel level, const char* line) {
 
 // Workers start in another directory, perhaps as another user: a file is named by its full path. A
 // bare soname stays one.
-std::string driver_path(const std::string& asked) {
+std::string library_path(const std::string& asked) {
   char resolved[PATH_MAX];
   if (asked.find('/') == std::string::npos || realpath(asked.c_str(), resolved) == nullptr)
     return asked;
@@ -42,7 +42,8 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.token_file = options.token_file;
   out.worker_user = options.worker_user;
   out.worker.executable = options.worker;
-  out.worker.driver = driver_path(options.driver);
+  out.worker.driver = library_path(options.driver);
+  out.worker.monitor = library_path(options.monitor);
   out.worker.warm_per_gpu = options.warm;
   out.worker.warm_total_max = options.warm_max;
   out.worker.workers_max = options.workers_max;

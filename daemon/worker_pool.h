@@ -24,7 +24,8 @@ namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
-  std::string driver;  // empty: the system's
+  std::string driver;   // empty: the system's
+  std::string monitor;  // the monitoring library; empty: the system's
   std::string user;    // "auto", "none" or the first of a range of user ids; resolved by the daemon
   uint32_t uid_base = 0;  // 0: workers keep the daemon's user
   uint32_t warm_per_gpu = 1;

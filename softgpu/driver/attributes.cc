@@ -49,6 +49,11 @@ constexpr int kValues[] = {
 bool device_attribute(const Device& device, int attribute, int* value) {
   if (attribute < 1 || attribute > static_cast<int>(sizeof kValues / sizeof kValues[0]))
     return false;
+  for (const auto& [number, claimed] : faults().attributes) {
+    if (number != attribute) continue;
+    *value = claimed;
+    return true;
+  }
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = static_cast<int>(config().sm_count);

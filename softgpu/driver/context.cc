@@ -10,7 +10,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "softgpu/board/board.h"
+#include "softgpu/driver/clock.h"
+#include "softgpu/driver/config.h"
 #include "softgpu/driver/device.h"
+#include "softgpu/driver/device_work.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/stream.h"
@@ -54,6 +58,8 @@ ContextPtr make_context(int device, unsigned flags, CUcontext handle) {
   made->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
   made->handle = handle != nullptr ? handle : contexts().mint();
   contexts().put(made->handle, made);
+  board().count_contexts(device, 1);
+  Clock::instance().sleep(faults().context_ns);
   return made;
 }
 
@@ -66,7 +72,9 @@ CUresult bare_context(ContextPtr* out) {
 
 CUresult usable_context(ContextPtr* out) {
   CUresult found = bare_context(out);
-  return found != CUDA_SUCCESS ? found : (*out)->error();
+  if (found != CUDA_SUCCESS) return found;
+  (*out)->notice_loss();
+  return (*out)->error();
 }
 
 void Context::fail(CUresult code) {
@@ -74,6 +82,10 @@ void Context::fail(CUresult code) {
   // Before the error shows: from then on calls answer it without coming to where text is shown.
   flush_print();
   error_.compare_exchange_strong(none, code, std::memory_order_acq_rel);
+}
+
+void Context::notice_loss() {
+  if (faults().device[device].lost) fail(CUDA_ERROR_UNKNOWN);
 }
 
 StreamPtr Context::legacy_stream() {
@@ -188,10 +200,12 @@ void Context::destroy() {
     if (last->wait_ms(left)) continue;
     fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);  // what is still queued does nothing
     cancel_ = true;
+    Clock::instance().cancel(board_key(*this));
     last->wait_ms(kDestroyGraceMs);
   }
   flush_print();
   fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  board().count_contexts(device, -1);
   for (auto& [handle_of, stream] : tendril::softgpu::streams().all())
     if (stream->context.lock().get() == this) tendril::softgpu::streams().remove(handle_of);
   for (auto& [handle_of, event] : events().all())

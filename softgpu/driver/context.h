@@ -38,6 +38,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // First error of executed work; it never goes away.
   CUresult error() const { return static_cast<CUresult>(error_.load(std::memory_order_acquire)); }
   void fail(CUresult code);
+  // A device that the knobs call lost fails every context on it, for good.
+  void notice_loss();
   bool destroyed() const { return destroyed_; }
   const volatile bool* cancel() const { return &cancel_; }
 

@@ -26,6 +26,7 @@ bool valid_flags(unsigned flags) {
 CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
   if (out == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (faults().device[device].lost) return CUDA_ERROR_UNKNOWN;
   ContextPtr made = make_context(device, flags, nullptr);
   context_stack().push_back(made->handle);
   *out = made->handle;

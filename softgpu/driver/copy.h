@@ -18,8 +18,9 @@ struct CopyWork : Work {
   CUDA_MEMCPY3D params = {};
   std::shared_ptr<Array> source_array, target_array;
   std::shared_ptr<std::vector<uint8_t>> staged;  // snapshot of a pageable source
+  CUresult execute() const;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMCPY; }
-  CUresult run(Context&) override;
+  CUresult run(Context& context) override;
   WorkPtr clone() const override { return std::make_shared<CopyWork>(*this); }
 };
 

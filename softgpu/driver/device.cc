@@ -10,13 +10,12 @@
 #include <cstring>
 #include <vector>
 
+#include "softgpu/board/identity.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/entry.h"
 
 namespace tendril::softgpu {
 namespace {
-
-constexpr char kName[] = "Tendril Test Device (software)";
 
 std::vector<Device*>& all_devices() {
   static auto& list = *[] {
@@ -24,10 +23,8 @@ std::vector<Device*>& all_devices() {
     for (unsigned i = 0; i < config().devices; ++i) {
       auto* device = new Device;
       device->index = static_cast<int>(i);
-      device->bus = i + 1;
-      memcpy(device->uuid.bytes, "TENDRIL-TEST-\0\0", 16);
-      device->uuid.bytes[14] = static_cast<char>(i >> 8);
-      device->uuid.bytes[15] = static_cast<char>(i);
+      device->bus = device_bus(i);
+      device_uuid(i, device->uuid.bytes);
       made->push_back(device);
     }
     return made;
@@ -59,7 +56,8 @@ SOFT(cuInit)(unsigned int Flags) { return Flags != 0 ? CUDA_ERROR_INVALID_VALUE 
 
 SOFT(cuDriverGetVersion)(int* driverVersion) {
   if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = CUDA_VERSION;
+  const int claimed = faults().driver_version;
+  *driverVersion = claimed != 0 ? claimed : CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
@@ -79,7 +77,7 @@ SOFT(cuDeviceGet)(CUdevice* device, int ordinal) {
 SOFT(cuDeviceGetName)(char* name, int len, CUdevice dev) {
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  copy_text(name, len, kName);
+  copy_text(name, len, device_name(config(), static_cast<unsigned>(dev)).c_str());
   return CUDA_SUCCESS;
 }
 
@@ -111,14 +109,14 @@ SOFT(cuDeviceComputeCapability)(int* major, int* minor, CUdevice dev) {
 SOFT(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = config().memory_bytes;
+  *bytes = config().device[dev].memory_bytes;
   return CUDA_SUCCESS;
 }
 
 SOFT(cuDeviceTotalMem)(unsigned int* bytes, CUdevice dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = static_cast<unsigned>(std::min<uint64_t>(config().memory_bytes, 0xffffffffu));
+  *bytes = static_cast<unsigned>(std::min<uint64_t>(config().device[dev].memory_bytes, 0xffffffffu));
   return CUDA_SUCCESS;
 }
 

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "softgpu/board/board.h"
 #include "softgpu/driver/config.h"
 
 namespace tendril::softgpu {
@@ -64,7 +65,7 @@ void trace(const char* name, CUresult result, const uint64_t* values, size_t cou
   fwrite(line, 1, used, stderr);
 }
 
-bool tracing() { return config().trace; }
+bool tracing() { return faults().trace; }
 
 CUresult unsupported(const char* name) {
   static std::mutex& lock = *new std::mutex;
@@ -78,10 +79,8 @@ CUresult unsupported(const char* name) {
 
 // Refuses a call that may not run now; CUDA_SUCCESS lets it through.
 CUresult admit(const char* name, bool free_of_init) {
-  if (config().has_faults) {
-    CUresult injected = injected_fault(name);
-    if (injected != CUDA_SUCCESS) return injected;
-  }
+  CUresult injected = injected_fault(name);
+  if (injected != CUDA_SUCCESS) return injected;
   if (free_of_init) return CUDA_SUCCESS;
   if (g_state.load(std::memory_order_acquire) != kReady) return CUDA_ERROR_NOT_INITIALIZED;
   return in_host_function() ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
@@ -115,6 +114,7 @@ CUresult guarded(const char* name, bool present, Body body) {
 
 void after_fork_in_child() {
   if (g_state.load(std::memory_order_relaxed) == kReady) g_state.store(kForked);
+  board().abandon_after_fork();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "softgpu/driver/clock.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/shared_event.h"
 #include "softgpu/driver/stream.h"
@@ -26,7 +27,10 @@ struct Pending {
 
   bool done() const { return shared ? shared->complete(number) : !token || token->done(); }
   void wait(const volatile bool* cancel) const {
-    if (shared) return shared->wait(number, cancel);
+    if (shared) {
+      const Clock::Pause pause;
+      return shared->wait(number, cancel);
+    }
     if (token) token->wait();
   }
 };
@@ -62,7 +66,7 @@ CUresult RecordWork::run(Context&) {
   std::lock_guard guard(event->lock);
   auto record = std::make_shared<Record>();
   record->token = std::make_shared<Token>();
-  record->time_ns = now_ns();
+  record->time_ns = Clock::instance().now_ns();
   announce(event->shared, record->token);
   record->token->complete();
   event->record = record;
@@ -96,7 +100,7 @@ CUresult record_event(const EventPtr& event, const StreamPtr& stream, const Cont
   record->token = std::make_shared<Token>();
   Op op;
   op.token = record->token;
-  op.run = [record] { record->time_ns = now_ns(); };
+  op.run = [record] { record->time_ns = Clock::instance().now_ns(); };
   {
     std::lock_guard guard(event->lock);
     event->record = record;
@@ -212,7 +216,10 @@ SOFT(cuEventQuery)(CUevent hEvent) {
   if (context->error() != CUDA_SUCCESS) return context->error();
   std::shared_ptr<Record> record = event->current();
   if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
-  if (!pending_of(event).done()) return CUDA_ERROR_NOT_READY;
+  if (!pending_of(event).done()) {
+    Clock::instance().asked_in_vain();
+    return CUDA_ERROR_NOT_READY;
+  }
   return context->error();
 }
 

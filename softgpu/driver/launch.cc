@@ -8,6 +8,7 @@
 #include "softgpu/driver/conditional.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device.h"
+#include "softgpu/driver/device_work.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/module.h"
@@ -136,7 +137,8 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
   return CUDA_SUCCESS;
 }
 
-CUresult KernelWork::run(Context& context) {
+// Runs the grid on this machine's processors.
+LaunchResult KernelWork::execute(Context& context) {
   const Module& module = *function->module;
   LaunchRequest request;
   request.program = module.program.get();
@@ -148,20 +150,26 @@ CUresult KernelWork::run(Context& context) {
   request.global_addresses = module.global_addresses.data();
   request.cooperative = cooperative;
   request.sm_count = config().sm_count;
-  request.step_budget = config().step_budget;
+  request.step_budget = faults().step_budget;
   request.cancel = context.cancel();
   request.set_condition = &set_condition;
   request.print = [&context](std::string_view text) { context.print(text); };
+  std::shared_lock running(MemoryMap::instance().execution());
+  std::shared_ptr<const MemoryView> view = MemoryMap::instance().view(context.device);
+  request.memory = view.get();
+  return run_grid(request);
+}
+
+CUresult KernelWork::run(Context& context) {
+  const std::string& name = function->info().name;
+  DeviceWork device(context, Engine::kCompute);
+  if (device.refusal() != CUDA_SUCCESS) return device.refusal();
+  if (device.hangs(name)) return device.hang();
   LaunchResult result;
-  {
-    std::shared_lock running(MemoryMap::instance().execution());
-    std::shared_ptr<const MemoryView> view = MemoryMap::instance().view(context.device);
-    request.memory = view.get();
-    result = run_grid(request);
-  }
+  if (device.executes()) result = execute(context);
+  device.took_kernel(name, grid, result);
   if (result.fault != Fault::kNone && result.fault != Fault::kCancelled)
-    fprintf(stderr, "softgpu: kernel %s: %s\n", function->info().name.c_str(),
-            result.message.c_str());
+    fprintf(stderr, "softgpu: kernel %s: %s\n", name.c_str(), result.message.c_str());
   return code_of(result.fault);
 }
 

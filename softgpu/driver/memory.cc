@@ -61,7 +61,7 @@ SOFT(cuMemAllocPitch_v2)
     return CUDA_ERROR_INVALID_VALUE;
   if (WidthInBytes > 0x7fffffff) return CUDA_ERROR_INVALID_VALUE;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
   size_t pitch = round_up(WidthInBytes, kPitchAlign);
-  if (Height > config().memory_bytes / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (Height > config().device[context->device].memory_bytes / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(dptr, pitch * Height);
   if (result == CUDA_SUCCESS) *pPitch = pitch;
   return result;
@@ -93,8 +93,9 @@ SOFT(cuMemFree_v2)(CUdeviceptr dptr) {
 SOFT(cuMemGetInfo_v2)(size_t* free, size_t* total) {
   SOFT_CONTEXT(context);
   uint64_t used = map().used(context->device);
-  if (free != nullptr) *free = config().memory_bytes - used;
-  if (total != nullptr) *total = config().memory_bytes;
+  uint64_t all = config().device[context->device].memory_bytes;
+  if (free != nullptr) *free = all - used;
+  if (total != nullptr) *total = all;
   return CUDA_SUCCESS;
 }
 

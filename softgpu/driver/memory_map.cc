@@ -5,12 +5,17 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
+#include "softgpu/board/board.h"
 #include "softgpu/driver/config.h"
 
 namespace tendril::softgpu {
 namespace {
 
 constexpr uint64_t kHostWindow = 64ull << 30;      // addresses only; memory is taken when touched
+// A device has more addresses than memory, as a page table gives it: holes between allocations cost nothing.
+constexpr uint64_t kSpareAddresses = 4;
 constexpr uint64_t kSmallHostWindow = 1ull << 30;  // where the system refuses the big one
 
 }  // namespace
@@ -29,7 +34,8 @@ MemoryMap::MemoryMap() {
 Arena& MemoryMap::arena_locked(int device) {
   auto& slot = arenas_[device];
   if (!slot) {
-    slot = std::make_unique<Arena>(kDeviceBase + device * kDeviceStride, config().memory_bytes);
+    const uint64_t addresses = std::min(config().device[device].memory_bytes * kSpareAddresses, kDeviceStride);
+    slot = std::make_unique<Arena>(kDeviceBase + device * kDeviceStride, addresses);
     changed();
   }
   return *slot;
@@ -52,32 +58,26 @@ MemoryMap::Table::const_iterator MemoryMap::locate(uint64_t address) const {
 }
 
 bool MemoryMap::charge(int device, uint64_t bytes) {
-  std::unique_lock guard(lock_);
-  if (bytes > config().memory_bytes || used_[device] > config().memory_bytes - bytes) return false;
-  used_[device] += bytes;
-  return true;
+  return board().charge(device, bytes, faults().device[device].oom_after_bytes);
 }
 
 void MemoryMap::discharge(int device, uint64_t bytes) {
-  std::unique_lock guard(lock_);
-  used_[device] -= bytes;
+  board().discharge(device, bytes);
 }
 
 uint64_t MemoryMap::used(int device) const {
-  std::shared_lock guard(lock_);
-  auto found = used_.find(device);
-  return found == used_.end() ? 0 : found->second;
+  return board().memory_used(device);
 }
 
 uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
                                     CUmemoryPool pool) {
-  if (bytes > config().memory_bytes) return 0;
+  if (bytes > config().device[device].memory_bytes) return 0;
   uint64_t reserved = round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
   if (!charge(device, reserved)) return 0;
   std::unique_lock guard(lock_);
   uint64_t address = arena_locked(device).allocate(reserved);
   if (address == 0) {
-    used_[device] -= reserved;
+    discharge(device, reserved);
     return 0;
   }
   changed();
@@ -151,7 +151,7 @@ void MemoryMap::free(const Allocation& gone) {
     case MemoryKind::kPool:
     case MemoryKind::kModule:
       arena_locked(gone.device).free(gone.base, gone.reserved);
-      used_[gone.device] -= gone.reserved;
+      discharge(gone.device, gone.reserved);
       break;
     case MemoryKind::kHost:
     case MemoryKind::kManaged:

@@ -99,7 +99,7 @@ class MemoryMap {
   // Whether the address is one that this library gave out or knows of.
   bool known(uint64_t address) const { return find(address).has_value(); }
 
-  // Memory of a device: charge fails when it would pass the total.
+  // Memory of a device, whoever uses it: charge fails when the sum over all processes would pass the total.
   bool charge(int device, uint64_t bytes);
   void discharge(int device, uint64_t bytes);
   uint64_t used(int device) const;
@@ -144,7 +144,6 @@ class MemoryMap {
   std::map<int, std::unique_ptr<Arena>> arenas_;
   std::unique_ptr<Arena> host_arena_;
   std::map<uint64_t, std::shared_ptr<Reservation>> reservations_;
-  std::map<int, uint64_t> used_;
   std::map<std::pair<int, int>, int> peers_;
   std::map<int, std::shared_ptr<const MemoryView>> views_;
   uint64_t next_id_ = 1;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "softgpu/driver/device_work.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory_map.h"
 
@@ -53,8 +54,12 @@ CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS& p) {
   return CUDA_SUCCESS;
 }
 
-CUresult MemsetWork::run(Context&) {
+CUresult MemsetWork::run(Context& context) {
   if (params.width == 0 || params.height == 0) return CUDA_SUCCESS;
+  DeviceWork device(context, Engine::kCompute);
+  if (device.refusal() != CUDA_SUCCESS) return device.refusal();
+  device.took_bytes(params.width * params.elementSize * params.height);
+  if (!device.executes()) return CUDA_SUCCESS;
   std::shared_lock running(MemoryMap::instance().execution());
   uint64_t bytes = (params.height - 1) * params.pitch + params.width * params.elementSize;
   uint8_t* at = MemoryMap::instance().resolve(params.dst, bytes);

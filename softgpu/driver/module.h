@@ -123,6 +123,7 @@ struct KernelWork : Work {
   std::vector<uint8_t> params;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
   CUresult run(Context& context) override;
+  LaunchResult execute(Context& context);
   WorkPtr clone() const override { return std::make_shared<KernelWork>(*this); }
 };
 // Checks everything that a launch checks and packs the parameters.

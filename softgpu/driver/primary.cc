@@ -21,6 +21,7 @@ SOFT(cuDevicePrimaryCtxRetain)(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (faults().device[dev].lost) return CUDA_ERROR_UNKNOWN;
   std::lock_guard guard(device->primary_lock);
   if (device->primary_uses++ == 0) {
     ContextPtr made = make_context(dev, device->primary_flags, device->primary_handle);

@@ -9,8 +9,12 @@
 #include <chrono>
 #include <thread>
 
+#include "softgpu/driver/clock.h"
+
 namespace tendril::softgpu {
 namespace {
+
+std::atomic<uint64_t> g_orders{0};
 
 constexpr auto kIdleTime = std::chrono::seconds(2);  // a thread without work leaves after this
 
@@ -28,6 +32,7 @@ Pool& pool() {
 }
 
 void pool_thread() {
+  Clock::on_pool_thread();
   Pool& p = pool();
   std::unique_lock guard(p.lock);
   for (;;) {
@@ -42,6 +47,7 @@ void pool_thread() {
     guard.unlock();
     task();
     task = nullptr;
+    Clock::instance().task_ends();
     guard.lock();
   }
   p.threads.fetch_sub(1);
@@ -55,7 +61,10 @@ int64_t now_ns() {
       .count();
 }
 
+uint64_t next_order() { return g_orders.fetch_add(1, std::memory_order_relaxed) + 1; }
+
 void run_on_pool(std::function<void()> what) {
+  Clock::instance().task_begins();
   Pool& p = pool();
   bool start;
   {
@@ -76,12 +85,22 @@ unsigned pool_threads() { return pool().threads.load(); }
 void Token::wait() {
   if (done()) return;
   std::unique_lock guard(lock_);
+  if (done()) return;
+  ++(Clock::is_pool_thread() ? pool_waiters_ : program_waiters_);
+  Clock::instance().blocks();
   changed_.wait(guard, [&] { return done(); });
 }
 
 bool Token::wait_ms(int64_t timeout_ms) {
   std::unique_lock guard(lock_);
-  return changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), [&] { return done(); });
+  if (done()) return true;
+  uint32_t& waiters = Clock::is_pool_thread() ? pool_waiters_ : program_waiters_;
+  ++waiters;
+  Clock::instance().blocks();
+  if (changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), [&] { return done(); })) return true;
+  --waiters;
+  Clock::instance().resumes(Clock::is_pool_thread() ? 0 : 1, Clock::is_pool_thread() ? 1 : 0);
+  return false;
 }
 
 void Token::then(std::function<void()> what) {
@@ -99,8 +118,9 @@ void Token::complete() {
   std::vector<std::function<void()>> ready;
   {
     std::lock_guard guard(lock_);
-    finished_ns_ = now_ns();
     done_.store(true, std::memory_order_release);
+    // Who waited runs from here on, though the host may let it wait longer: the clock must not move meanwhile.
+    Clock::instance().resumes(program_waiters_, pool_waiters_);
     ready.swap(waiting_);
     changed_.notify_all();
   }
@@ -108,6 +128,8 @@ void Token::complete() {
 }
 
 TokenPtr Queue::push(Op op) {
+  Clock::instance().submits();
+  op.order = next_order();
   if (!op.token) op.token = std::make_shared<Token>();
   TokenPtr token = op.token;
   TokenPtr missing;
@@ -131,6 +153,12 @@ TokenPtr Queue::push(Op op) {
 }
 
 TokenPtr Queue::push_inline(Op op, std::unique_lock<std::mutex>& order) {
+  if (Clock::instance().timed()) {  // it may have to wait for its time
+    TokenPtr token = push(std::move(op));
+    order.unlock();
+    return token;
+  }
+  charge().order = op.order = next_order();
   if (!op.token) op.token = std::make_shared<Token>();
   TokenPtr token = op.token;
   {
@@ -181,11 +209,32 @@ void Queue::drain() {
       missing->then([self = shared_from_this()] { run_on_pool([self] { self->drain(); }); });
       return;
     }
+    charge() = {};
+    charge().order = op.order;
     op.run();
     op.run = nullptr;  // what it holds goes before anyone is told
     op.after.clear();
+    if (Clock::instance().timed() && charge().ns > 0) {
+      const Charge used = charge();
+      charge() = {};
+      Clock::instance().submit(used, [self = shared_from_this(), token = op.token] {
+        token->complete();
+        self->go_on();
+      });
+      return;
+    }
     op.token->complete();
   }
+}
+
+// After an operation whose time is over.
+void Queue::go_on() {
+  {
+    std::lock_guard guard(lock_);
+    active_ = !ops_.empty();
+    if (!active_) return;
+  }
+  run_on_pool([self = shared_from_this()] { self->drain(); });
 }
 
 }  // namespace tendril::softgpu

@@ -27,11 +27,10 @@ class Token {
   // Runs `what` when done: at once on this thread, or later on the thread that completes.
   void then(std::function<void()> what);
   void complete();
-  int64_t finished_ns() const { return finished_ns_; }
 
  private:
   std::atomic<bool> done_{false};
-  int64_t finished_ns_ = 0;
+  uint32_t program_waiters_ = 0, pool_waiters_ = 0;  // for the clock
   std::mutex lock_;
   std::condition_variable changed_;
   std::vector<std::function<void()>> waiting_;
@@ -44,11 +43,15 @@ void run_on_pool(std::function<void()> what);
 // Threads alive now. For tests.
 unsigned pool_threads();
 
+// Numbers what programs ask for, in the order in which they ask.
+uint64_t next_order();
+
 struct Op {
   std::function<void()> run;
   std::vector<TokenPtr>
       after;       // of other queues; all earlier than this op, so waiting cannot form a circle
-  TokenPtr token;  // made by push when empty
+  TokenPtr token;      // made by push when empty
+  uint64_t order = 0;  // given by push
 };
 
 class Queue : public std::enable_shared_from_this<Queue> {
@@ -64,6 +67,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
  private:
   void drain();
+  void go_on();
 
   mutable std::mutex lock_;
   std::deque<Op> ops_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "softgpu/driver/clock.h"
 #include "softgpu/driver/entry.h"
 
 namespace tendril::softgpu {
@@ -46,6 +47,7 @@ CUresult find_stream(CUstream handle, StreamPtr* stream, ContextPtr* context) {
   if (!*stream) return CUDA_ERROR_INVALID_HANDLE;
   *context = (*stream)->context.lock();
   if (!*context || (*context)->destroyed()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  (*context)->notice_loss();
   return (*context)->error();
 }
 
@@ -121,7 +123,10 @@ SOFT(cuStreamQuery)(CUstream hStream) {
   if (stream->is_legacy)
     for (const StreamPtr& other : context->streams())
       idle = idle && (!other->blocking() || other->queue->idle());
-  if (!idle) return CUDA_ERROR_NOT_READY;
+  if (!idle) {
+    Clock::instance().asked_in_vain();
+    return CUDA_ERROR_NOT_READY;
+  }
   context->flush_print();
   return context->error();
 }

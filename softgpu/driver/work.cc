@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "softgpu/driver/clock.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph.h"
 #include "softgpu/driver/memory_map.h"
@@ -64,6 +65,7 @@ CUresult wait_value(Context& context, uint64_t address, uint64_t want, unsigned 
                : __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
       if (value_matches(have, want, flags, wide)) return CUDA_SUCCESS;
     }
+    const Clock::Pause pause;  // whoever writes the value may need the clock to move
     std::this_thread::sleep_for(std::chrono::microseconds(turn < 100 ? 10 : 200));
   }
   return CUDA_SUCCESS;

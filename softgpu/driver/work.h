@@ -79,7 +79,7 @@ struct MemOpWork : Work {
 struct MemsetWork : Work {
   CUDA_MEMSET_NODE_PARAMS params = {};
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEMSET; }
-  CUresult run(Context&) override;
+  CUresult run(Context& context) override;
   WorkPtr clone() const override { return std::make_shared<MemsetWork>(*this); }
 };
 

@@ -26,7 +26,7 @@ constexpr unsigned kSampleSeconds = 2;
 
 struct Arguments {
   bool probe = false, monitor = false;
-  std::string driver;
+  std::string driver, monitor_library;
   pid_t parent = 0;
   uint32_t user = 0, gpu = 0;
 };
@@ -42,6 +42,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       return false;
     } else if (name == "--driver") {
       out->driver = argv[++i];
+    } else if (name == "--monitor-library") {
+      out->monitor_library = argv[++i];
     } else if (name == "--parent") {
       out->parent = static_cast<pid_t>(strtol(argv[++i], nullptr, 10));
     } else if (name == "--user") {
@@ -67,8 +69,8 @@ int run_probe(const Arguments& arguments) {
   return fflush(stdout) == 0 ? 0 : 1;
 }
 
-int run_monitor() {
-  auto monitor = gpu::Monitor::open("");
+int run_monitor(const Arguments& arguments) {
+  auto monitor = gpu::Monitor::open(arguments.monitor_library);
   if (!monitor.ok()) return 0;
   for (;;) {
     for (const gpu::Sample& sample : (*monitor)->sample())
@@ -110,7 +112,7 @@ int run(int argc, char** argv) {
   const base::Status entered = enter_sandbox(arguments.parent, arguments.user);
   if (!entered.ok()) return fail(entered);
   if (arguments.probe) return run_probe(arguments);
-  if (arguments.monitor) return run_monitor();
+  if (arguments.monitor) return run_monitor(arguments);
   return run_worker(arguments);
 }
 
