@@ -112,6 +112,9 @@ struct LaunchRequest {
   uint32_t sm_count = 1;            // value of %nsmid; blocks are spread over this many virtual SMs
   uint64_t step_budget = 0;         // warp instructions before kTimeout; 0 = unlimited
   const volatile bool* cancel = nullptr;
+  // What %clock and %globaltimer read when the grid starts; from there on they count a nanosecond per warp instruction of their
+  // block. 0: they read the host's clock.
+  uint64_t clock_ns = 0;
   // Device printf output, already formatted; called from engine threads, serialised by the engine.
   std::function<void(std::string_view)> print;
   // The kernel set the value of a graph's condition; called from engine threads.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "softgpu/driver/clock.h"
 #include "softgpu/driver/conditional.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device.h"
@@ -153,6 +154,8 @@ LaunchResult KernelWork::execute(Context& context) {
   request.step_budget = faults().step_budget;
   request.cancel = context.cancel();
   request.set_condition = &set_condition;
+  if (config().mode != TimeMode::kReal)
+    request.clock_ns = static_cast<uint64_t>(Clock::instance().now_ns());
   request.print = [&context](std::string_view text) { context.print(text); };
   std::shared_lock running(MemoryMap::instance().execution());
   std::shared_ptr<const MemoryView> view = MemoryMap::instance().view(context.device);

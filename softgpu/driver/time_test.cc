@@ -35,6 +35,17 @@ constexpr char kPtx[] = R"(
     ret;
   }
   .visible .entry hour() { ret; }
+  .visible .entry timers(.param .u64 out)
+  {
+    .reg .b64 %rd<4>; .reg .b32 %r<2>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [out];
+    mov.u64 %rd2, %globaltimer; st.global.u64 [%rd1], %rd2;
+    mov.u32 %r1, 0;
+  AGAIN: add.u32 %r1, %r1, 1;
+    setp.lt.u32 %p1, %r1, 1000; @%p1 bra AGAIN;
+    mov.u64 %rd3, %globaltimer; st.global.u64 [%rd1+8], %rd3;
+    ret;
+  }
 )";
 
 double host_seconds() {
@@ -181,6 +192,22 @@ TEST_F(Simulated, SlownessAndDelaysAreTheSameEachTime) {
   for (int i = 0; i < 8; ++i) first.push_back(timed_ms([&] { OK(spin(1000)); }));
   for (double one : first) EXPECT_LT(one, 1.1);
   EXPECT_NE(first[0], first[1]);
+}
+
+TEST_F(Simulated, KernelsReadTheClock) {
+  CUfunction timers = nullptr;
+  CUdeviceptr memory = 0;
+  uint64_t seen[2] = {};
+  OK(cuModuleGetFunction(&timers, module_, "timers"));
+  OK(cuMemAlloc_v2(&memory, sizeof seen));
+  Clock::instance().sleep(1'000'000'000);
+  const int64_t now = Clock::instance().now_ns();
+  void* params[] = {&memory};
+  OK(cuLaunchKernel(timers, 1, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  OK(cuMemcpyDtoH_v2(seen, memory, sizeof seen));
+  EXPECT_GE(seen[0], static_cast<uint64_t>(now));
+  EXPECT_LT(seen[0], static_cast<uint64_t>(now) + 1000);
+  EXPECT_NEAR(3000, static_cast<double>(seen[1] - seen[0]), 30);
 }
 
 TEST_F(Simulated, HostsWaitOnTheClock) {

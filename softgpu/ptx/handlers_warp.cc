@@ -17,6 +17,12 @@ uint64_t now_ns() {
                                    .count());
 }
 
+// What the timers read.
+uint64_t timer_ns(const Warp& w) {
+  const uint64_t start = w.block->launch->request->clock_ns;
+  return start == 0 ? now_ns() : start + w.block->warp_instructions;
+}
+
 uint64_t uniform_special(uint32_t s, const Warp& w) {
   const Block& b = *w.block;
   const LaunchRequest& r = *b.launch->request;
@@ -46,15 +52,15 @@ uint64_t uniform_special(uint32_t s, const Warp& w) {
     case kNsmid:
       return r.sm_count;
     case kClock:
-      return static_cast<uint32_t>(now_ns());
+      return static_cast<uint32_t>(timer_ns(w));
     case kClockHi:
     case kGlobaltimerHi:
-      return now_ns() >> 32;
+      return timer_ns(w) >> 32;
     case kClock64:
     case kGlobaltimer:
-      return now_ns();
+      return timer_ns(w);
     case kGlobaltimerLo:
-      return static_cast<uint32_t>(now_ns());
+      return static_cast<uint32_t>(timer_ns(w));
     case kDynamicSmem:
       return r.dynamic_shared_bytes;
     case kTotalSmem:
