@@ -17,18 +17,25 @@ CUarray array_in(Scope& s, CUarray field) {
   return s.get<CUarray>(Kind::kArray, Scope::id_in(field));
 }
 
-void resolve_source(Scope& s, CUDA_MEMCPY3D* p) {
+// An address without a kind must be one of the client's: a GPU's, or a mirror's.
+bool is_clients(Executor& w, CUmemorytype type, CUdeviceptr address, uint64_t bytes) {
+  return type == CU_MEMORYTYPE_DEVICE || (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(w, address, bytes));
+}
+
+void resolve_source(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
   if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
     p->srcArray = array_in(s, p->srcArray);
-  else if (p->srcMemoryType != CU_MEMORYTYPE_DEVICE && p->srcMemoryType != CU_MEMORYTYPE_UNIFIED)
+  else if (!is_clients(w, p->srcMemoryType, p->srcDevice,
+                       bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p)))
     s.fail(CUDA_ERROR_INVALID_VALUE);
   p->srcHost = nullptr;
 }
 
-void resolve_destination(Scope& s, CUDA_MEMCPY3D* p) {
+void resolve_destination(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
   if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
     p->dstArray = array_in(s, p->dstArray);
-  else if (p->dstMemoryType != CU_MEMORYTYPE_DEVICE && p->dstMemoryType != CU_MEMORYTYPE_UNIFIED)
+  else if (!is_clients(w, p->dstMemoryType, p->dstDevice,
+                       bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p)))
     s.fail(CUDA_ERROR_INVALID_VALUE);
   p->dstHost = nullptr;
 }
@@ -94,7 +101,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
   CUstream stream = s.stream(m.stream);
   CUDA_MEMCPY3D p;
   const uint64_t bytes = read_shape(s, m.shape, &p);
-  if (s.ok()) resolve_destination(s, &p);
+  if (s.ok()) resolve_destination(w, s, &p);
   if (s.ok() && m.transfer == 0 && m.data.count != bytes) s.fail(CUDA_ERROR_INVALID_VALUE);
   Block block;
   if (s.ok()) block = w.waiters().staging().take(bytes);
@@ -124,7 +131,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m
   CUstream stream = s.stream(m.stream);
   CUDA_MEMCPY3D p;
   const uint64_t bytes = read_shape(s, m.shape, &p);
-  if (s.ok()) resolve_source(s, &p);
+  if (s.ok()) resolve_source(w, s, &p);
   if (s.ok() && m.transfer == 0 && bytes > wire::kInlineBytesMax) s.fail(CUDA_ERROR_INVALID_VALUE);
   if (!s.ok()) return s.error();
   Staging& staging = w.waiters().staging();
@@ -150,8 +157,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
   if (!s.image(m.shape, &p)) return s.error();
   p.reserved0 = nullptr;
   p.reserved1 = nullptr;
-  resolve_source(s, &p);
-  resolve_destination(s, &p);
+  resolve_source(w, s, &p);
+  resolve_destination(w, s, &p);
   if (p.srcMemoryType == CU_MEMORYTYPE_UNIFIED) p.srcDevice = w.mirrors().place_of(p.srcDevice);
   if (p.dstMemoryType == CU_MEMORYTYPE_UNIFIED) p.dstDevice = w.mirrors().place_of(p.dstDevice);
   if (!s.ok()) return s.error();

@@ -17,29 +17,18 @@
 namespace tendril::worker::cuda {
 namespace {
 
-// Host memory of a copy must be a mirror: the client does not get to read the worker.
-bool is_mirror(Executor& w, const void* host, uint64_t bytes) {
-  const uint64_t address = reinterpret_cast<uint64_t>(host);
-  const Mirrors::Mirror* mirror = w.mirrors().find(address);
-  return mirror != nullptr && bytes <= mirror->bytes - (address - mirror->base);
-}
-
-uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
-                       const CUDA_MEMCPY3D& s) {
-  if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
-  if (pitch == 0) pitch = s.WidthInBytes + x;
-  if (height == 0) height = s.Height + y;
-  return ((z + s.Depth - 1) * height + y + s.Height - 1) * pitch + x + s.WidthInBytes;
-}
-
-// One end of a copy: `host` and `device` become places in this process, an id an array.
+// One end of a copy: `host` and `device` become places in this process, an id an array. Host memory must be a mirror: the client does
+// not get to read the worker. An address without a kind may be the driver's.
 template <typename Host>
 void resolve_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device, CUarray* array,
                  uint64_t bytes) {
-  if (type == CU_MEMORYTYPE_HOST && bytes != 0 && !is_mirror(w, *host, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
-  if (type == CU_MEMORYTYPE_HOST)
-    *host = reinterpret_cast<Host*>(w.mirrors().place_of(reinterpret_cast<uint64_t>(*host)));
-  if (type == CU_MEMORYTYPE_UNIFIED) *device = w.mirrors().place_of(*device);
+  const bool unified = type == CU_MEMORYTYPE_UNIFIED;
+  const uint64_t at = unified ? uint64_t{*device} : reinterpret_cast<uint64_t>(*host);
+  const bool in_host = type == CU_MEMORYTYPE_HOST || (unified && w.mirrors().find(at) != nullptr);
+  if (in_host && bytes != 0 && !w.mirrors().name_in_graph(at, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (unified && bytes != 0 && is_workers_own(w, at, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (type == CU_MEMORYTYPE_HOST) *host = reinterpret_cast<Host*>(w.mirrors().place_of(at));
+  if (unified) *device = w.mirrors().place_of(at);
   if (type == CU_MEMORYTYPE_ARRAY)
     *array = s.get<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(*array));
 }

@@ -239,6 +239,9 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
   Scope s(w);
   CUstream stream = copy_stream(s, m.stream);
   if (!s.ok()) return s.error();
+  if (is_workers_own(w, m.destination, m.bytes) || is_workers_own(w, m.source, m.bytes)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const Mirrors& mirrors = w.mirrors();
   return w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source), m.bytes, stream);
 }

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "api/cuda_handlers.gen.h"
@@ -15,6 +17,14 @@ namespace {
 
 constexpr uint64_t kTotalMax = uint64_t{16} << 30;  // of one session
 constexpr uint64_t kReplyMax = 512u << 10;
+
+// Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in this process and cannot be read.
+bool is_reserved(uint64_t address) {
+  static const int file = memfd_create("tendril-probe", MFD_CLOEXEC);
+  unsigned char resident = 0;
+  if (file < 0 || mincore(reinterpret_cast<void*>(address & ~uint64_t{4095}), 1, &resident) != 0) return false;
+  return pwrite(file, reinterpret_cast<const void*>(address), 1, 0) < 0;
+}
 
 }  // namespace
 
@@ -27,6 +37,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   if (bytes == 0 || end <= first || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  unmap_left(first, end);
   // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -46,7 +57,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   }
   total_ += bytes;
   all_[base] = {base,  bytes, first, end - first, reinterpret_cast<uint8_t*>(base), static_cast<uint8_t*>(shadow),
-                written, false};
+                written, false, false};
   return CUDA_SUCCESS;
 }
 
@@ -82,7 +93,7 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
     munmap(shadow, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true};
+  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true, false};
   uint64_t done = base;  // what was not mirrored before is zero on both sides
   for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes; it = all_.erase(it)) {
     const Mirror& old = it->second;
@@ -116,11 +127,12 @@ uint64_t Mirrors::address_of(uint64_t place) const {
 
 CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  unmap_left(base, base + bytes);
   if (!window_.map(base, bytes)) return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
                                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS)
-    all_[base] = {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false};
+    all_[base] = {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false, false};
   else
     window_.unmap(base, bytes, false);
   return result;
@@ -137,9 +149,39 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
   if (!mirror.pageable) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
-    munmap(reinterpret_cast<void*>(mirror.mapped), mirror.mapped_bytes);
+    left_[mirror.mapped] = mirror.mapped_bytes;
+    if (!mirror.in_graph) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
   all_.erase(it);
+}
+
+void Mirrors::unmap_left(uint64_t first, uint64_t end) {
+  const std::map<uint64_t, uint64_t> before = std::move(left_);
+  left_.clear();
+  for (const auto& [begin, bytes] : before) {
+    const uint64_t from = std::max(first, begin), to = std::min(end, begin + bytes);
+    if (from >= to) {
+      left_[begin] = bytes;
+      continue;
+    }
+    munmap(reinterpret_cast<void*>(from), to - from);
+    if (begin < from) left_[begin] = from - begin;
+    if (to < begin + bytes) left_[to] = begin + bytes - to;
+  }
+}
+
+void Mirrors::destroy_all(gpu::Driver* driver) {
+  while (!all_.empty()) destroy(driver, all_.begin()->first);
+  unmap_left(0, UINT64_MAX);
+  for (const auto& [number, part] : parts_) munmap(part, kPart);
+  parts_.clear();
+}
+
+bool Mirrors::name_in_graph(uint64_t address, uint64_t bytes) {
+  Mirror* mirror = find(address);
+  if (mirror == nullptr || bytes > mirror->bytes - (address - mirror->base)) return false;
+  mirror->in_graph = true;
+  return true;
 }
 
 Mirrors::Mirror* Mirrors::find(uint64_t address) {
@@ -147,6 +189,32 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
   if (after == all_.begin()) return nullptr;
   Mirror& mirror = std::prev(after)->second;
   return address - mirror.base < mirror.bytes ? &mirror : nullptr;
+}
+
+uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
+                       const CUDA_MEMCPY3D& s) {
+  if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
+  using Wide = unsigned __int128;
+  const Wide row = Wide{x} + s.WidthInBytes, rows = Wide{y} + s.Height, slices = Wide{z} + s.Depth;
+  const Wide pitch_used = pitch != 0 ? Wide{pitch} : row, height_used = height != 0 ? Wide{height} : rows;
+  constexpr Wide kSane = Wide{1} << 48;  // beyond any address; products of three need 144 bits
+  if (row > kSane || rows > kSane || slices > kSane || pitch_used > kSane || height_used > kSane)
+    return UINT64_MAX;
+  const Wide rows_spanned = (slices - 1) * height_used + rows - 1;
+  if (rows_spanned > kSane) return UINT64_MAX;
+  const Wide bytes = rows_spanned * pitch_used + row;
+  return bytes > kSane ? UINT64_MAX : static_cast<uint64_t>(bytes);
+}
+
+bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
+  if (const Mirrors::Mirror* mirror = w.mirrors().find(address))
+    return bytes > mirror->bytes - (address - mirror->base);
+  uint32_t type = 0, managed = 0;
+  gpu::Driver& d = w.driver();
+  const CUresult known = d.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  if (known != CUDA_SUCCESS) return !is_reserved(address);
+  if (type == CU_MEMORYTYPE_DEVICE) return false;
+  return d.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS || managed == 0;
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,

@@ -23,6 +23,7 @@ class Mirrors {
     uint8_t* shadow = nullptr;              // none: the client's own pages
     bool written = false;  // GPUs may write it
     bool pageable = false;
+    bool in_graph = false;  // nodes of graphs name it
   };
   // For a range that has a copy already, `written` is all that may be new.
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
@@ -30,8 +31,12 @@ class Mirrors {
   CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
   // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but for the keeping in step.
   CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
+  // A mirror that graphs name stays mapped, as their nodes keep its address, until another one takes its place.
   void destroy(gpu::Driver* driver, uint64_t base);
+  void destroy_all(gpu::Driver* driver);
   Mirror* find(uint64_t address);
+  // All of [address, address + bytes) is in one mirror, which a graph is going to name.
+  bool name_in_graph(uint64_t address, uint64_t bytes);
   // Where the copy of a client's address lies; the address itself when it is none of pageable memory.
   uint64_t place_of(uint64_t address) const;
   // The client's address of a place that place_of gave.
@@ -62,11 +67,20 @@ class Mirrors {
   static constexpr uint64_t kPart = uint64_t{1} << 40;
   static constexpr size_t kPartsMax = 16;
   uint8_t* part_of(uint64_t base, uint64_t bytes);
+  void unmap_left(uint64_t first, uint64_t end);
 
   uint64_t resume_ = 0;
   std::map<uint64_t, Mirror> all_;
   std::map<uint64_t, uint8_t*> parts_;  // by number; reserved addresses, memory where there are mirrors
+  std::map<uint64_t, uint64_t> left_;   // pages of destroyed mirrors that graphs named: first byte, bytes
   uint64_t total_ = 0;
 };
+
+// What one end of a copy spans from its address on; as much as no mirror has when the client's numbers do not fit 64 bits.
+uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height, const CUDA_MEMCPY3D& copy);
+
+// The driver takes any host address where it is not told the kind of memory: such addresses of the client's are asked about first. True:
+// this is memory of the worker itself, which no client may read or write. Costs a call of the driver.
+bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes);
 
 }  // namespace tendril::worker::cuda
