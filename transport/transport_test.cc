@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "transport/host_window.h"
+#include "transport/recording.h"
 #include "transport/test_channels.h"
 
 namespace tendril::transport {
@@ -263,6 +264,45 @@ TEST(Faulty, FlipsOneBit) {
   char got[9] = {};
   ASSERT_TRUE(worker.command->receive(got, 8, 8, {0, 5000}).ok());
   EXPECT_STREQ(got, "000 0000");
+}
+
+std::string content(int file) {
+  char text[256];
+  const ssize_t bytes = pread(file, text, sizeof text, 0);
+  return bytes > 0 ? std::string(text, size_t(bytes)) : std::string();
+}
+
+TEST(Recording, KeepsWhatPassedBothWays) {
+  ChannelSet client, worker;
+  make_channels("shm", 0, &client, &worker);
+  const base::Fd calls(memfd_create("calls", 0)), frames(memfd_create("frames", 0));
+  auto recorded = recording(std::move(worker.command), base::Fd(dup(calls.get())), base::Fd(dup(frames.get())));
+  EXPECT_EQ(recorded->ring(), nullptr);  // nothing may pass beside it
+  char word[] = "hello", more[] = "you";
+  iovec parts[2] = {{word, 5}, {more, 3}};
+  ASSERT_TRUE(client.command->send(parts, 2).ok());
+  char got[8];
+  ASSERT_TRUE(recorded->receive(got, 8, 8, {0, 1000}).ok());
+  ASSERT_TRUE(recorded->send(parts, 1).ok());
+  auto some = recorded->send_some(parts, 2, 1000);
+  ASSERT_TRUE(some.ok());
+  EXPECT_EQ(content(calls.get()), "helloyou");
+  EXPECT_EQ(content(frames.get()), std::string("hellohelloyou").substr(0, 5 + *some));
+}
+
+TEST(Recording, AFullFileDisturbsNobody) {
+  ChannelSet client, worker;
+  make_channels("unix", 0, &client, &worker);
+  auto recorded = recording(std::move(worker.command), base::Fd(open("/dev/full", O_WRONLY)), base::Fd());
+  char word[] = "hello";
+  iovec part{word, 5};
+  for (int i = 0; i < 2; ++i) {
+    char got[5];
+    ASSERT_TRUE(client.command->send(&part, 1).ok());
+    ASSERT_TRUE(recorded->receive(got, 5, 5, {0, 1000}).ok());
+    EXPECT_EQ(std::string(got, 5), "hello");
+    ASSERT_TRUE(recorded->send(&part, 1).ok());
+  }
 }
 
 TEST(Shm, RefusesStrangersMemory) {

@@ -3,6 +3,8 @@
 // daemon only. Modes: --probe prints the inventory, --monitor prints samples of utilisation until
 // killed, otherwise it warms up on --gpu, says so on descriptor 3 and waits there for its session.
 // It leaves with _exit: the driver's own exit handlers only delay what the kernel does at once.
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include "gpu/inventory.h"
 #include "gpu/monitor.h"
 #include "session/service.h"
+#include "transport/recording.h"
 #include "worker/process/control.h"
 #include "worker/process/sandbox.h"
 #include "worker/run.h"
@@ -80,11 +83,31 @@ int run_monitor(const Arguments& arguments) {
   }
 }
 
+// With TENDRIL_RECORD=FOLDER the bytes of the command lane go to files there, as docs/operating.md
+// says. Opened before the sandbox closes.
+struct Recording {
+  base::Fd calls, frames;
+};
+
+base::Fd open_recording(const std::string& folder, const char* suffix) {
+  const std::string path = folder + "/" + std::to_string(getpid()) + suffix;
+  base::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) fprintf(stderr, "cannot record to %s: %s\n", path.c_str(), strerror(errno));
+  return file;
+}
+
+Recording open_recordings() {
+  const char* folder = getenv("TENDRIL_RECORD");
+  if (folder == nullptr || *folder == 0) return {};
+  return {open_recording(folder, ".calls"), open_recording(folder, ".frames")};
+}
+
 int run_worker(const Arguments& arguments) {
   auto worker = Worker::create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);
   if (!status.ok()) return fail(status);
+  Recording recording = open_recordings();
   status = lock_down();
   if (!status.ok()) return fail(status);
   DaemonLink link(kControlDescriptor);
@@ -92,6 +115,10 @@ int run_worker(const Arguments& arguments) {
   if (!status.ok()) return fail(status);
   auto parts = link.receive_session();
   if (!parts.ok()) return parts.status().code() == base::Code::kClosed ? 0 : fail(parts.status());
+  if (recording.calls.valid() && recording.frames.valid()) {
+    parts->command = transport::recording(std::move(parts->command), std::move(recording.calls),
+                                          std::move(recording.frames));
+  }
   const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(),
                                               parts->bulk.size(), (*worker)->slot_pool());
   link.listen(service.get());
