@@ -4,7 +4,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -77,5 +80,36 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
     client->bulk.push_back(one(&worker->bulk.back()));
   }
 }
+
+// A client that has said everything on its command lane and reads whatever is answered, until the worker's end closes. For fuzzing.
+class SpentClient {
+ public:
+  // `said` must fit a socket's buffer: 100,000 bytes do.
+  SpentClient(const uint8_t* said, size_t bytes) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) abort();
+    end_ = base::Fd(ends[0]);
+    worker_ = socket_channel(base::Fd(ends[1]));
+    if (bytes != 0 && ::send(end_.get(), said, bytes, MSG_NOSIGNAL) != ssize_t(bytes)) abort();
+    ::shutdown(end_.get(), SHUT_WR);
+    if (pthread_create(&reader_, nullptr, read_all, &end_) != 0) abort();
+  }
+  ~SpentClient() {
+    worker_.reset();
+    pthread_join(reader_, nullptr);
+  }
+  std::unique_ptr<Channel> take_worker_end() { return std::move(worker_); }
+
+ private:
+  static void* read_all(void* end) {
+    char bytes[4096];
+    while (read(static_cast<base::Fd*>(end)->get(), bytes, sizeof bytes) > 0) {
+    }
+    return nullptr;
+  }
+  base::Fd end_;
+  std::unique_ptr<Channel> worker_;
+  pthread_t reader_{};
+};
 
 }  // namespace tendril::transport

@@ -44,8 +44,10 @@ class CudaWorker final : public Worker {
 
   int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
           transport::HostWindow window, Exports* exports) override {
-    cuda::Executor executor(driver_.get(), service, assignment, accounting, std::move(window), exports);
-    return executor.run();
+    // Kept: the driver's threads and those that wait may use it until the process is gone.
+    executor_ =
+        std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting, std::move(window), exports);
+    return executor_->run();
   }
 
  private:
@@ -59,6 +61,7 @@ class CudaWorker final : public Worker {
   }
 
   std::unique_ptr<gpu::Driver> driver_;
+  std::unique_ptr<cuda::Executor> executor_;
   uint8_t* slots_ = nullptr;
   bool pinned_ = false;
 };

@@ -51,7 +51,10 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       ipc_(std::make_unique<Ipc>(exports)),
       graph_memory_(std::make_unique<GraphMemory>()) {}
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  waiters_.reset();  // their threads use the rest
+  mirrors_->destroy_all(driver_);
+}
 
 int Executor::run() {
   for (;;) {

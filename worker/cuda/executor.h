@@ -60,6 +60,7 @@ class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
            wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports);
+  // Only when the driver runs nothing of this session any more: its threads call back. A worker process leaves without.
   ~Executor();
 
   // Until the client goes. Returns the exit status.

@@ -16,6 +16,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kTotalMax = uint64_t{16} << 30;  // of one session
+constexpr uint64_t kLeftMax = uint64_t{1} << 30;    // of destroyed mirrors that graphs may name
 constexpr uint64_t kReplyMax = 512u << 10;
 
 // Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in this process and cannot be read.
@@ -150,7 +151,9 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   if (!mirror.pageable) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
     left_[mirror.mapped] = mirror.mapped_bytes;
-    if (!mirror.in_graph) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+    uint64_t left_bytes = 0;
+    for (const auto& [begin, bytes] : left_) left_bytes += bytes;
+    if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
   all_.erase(it);
 }

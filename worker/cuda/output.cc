@@ -16,6 +16,13 @@ Output::Output() {
   redirect(&error_, STDERR_FILENO, true);
 }
 
+Output::~Output() {
+  for (const Stream* stream : {&out_, &error_}) {
+    if (stream->file >= 0) close(stream->file);
+    if (stream->original >= 0) close(stream->original);
+  }
+}
+
 void Output::redirect(Stream* stream, int descriptor, bool keep_original) {
   const int file = memfd_create("tendril-output", MFD_CLOEXEC);
   if (file < 0) return;

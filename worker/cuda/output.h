@@ -17,6 +17,7 @@ class Output {
  public:
   // Redirects both outputs of the process. Harmless if it fails: text then goes where the process' output goes.
   Output();
+  ~Output();
   void send(session::Service* service);
   // Where the worker's own messages go that the client need not see: the daemon's log.
   int log_descriptor() const { return error_.original >= 0 ? error_.original : STDERR_FILENO; }

@@ -22,6 +22,14 @@ uint64_t now_ns() {
 
 Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->driver()) {}
 
+Waiters::~Waiters() {
+  pthread_mutex_lock(&mutex_);
+  ending_ = true;
+  pthread_cond_broadcast(&handed_over_);
+  while (threads_ != 0) pthread_cond_wait(&thread_ended_, &mutex_);
+  pthread_mutex_unlock(&mutex_);
+}
+
 CUresult Waiters::query(const Wait& wait) {
   gpu::Driver& d = executor_->driver();
   switch (wait.kind) {
@@ -51,11 +59,13 @@ void Waiters::add(const Wait& wait) {
 void Waiters::hand_over(const Wait& wait) {
   pthread_mutex_lock(&mutex_);
   sleeping_.push_back(wait);
-  const bool start = sleeping_.size() > idle_threads_;
+  pthread_t thread;
+  if (sleeping_.size() > idle_threads_ && pthread_create(&thread, nullptr, thread_main, this) == 0) {
+    pthread_detach(thread);
+    ++threads_;
+  }
   pthread_cond_signal(&handed_over_);
   pthread_mutex_unlock(&mutex_);
-  pthread_t thread;
-  if (start && pthread_create(&thread, nullptr, thread_main, this) == 0) pthread_detach(thread);
 }
 
 void Waiters::deliver_from_callback() {
@@ -95,13 +105,17 @@ void* Waiters::thread_main(void* self) {
   for (;;) {
     pthread_mutex_lock(&w->mutex_);
     ++w->idle_threads_;
-    while (w->sleeping_.empty()) pthread_cond_wait(&w->handed_over_, &w->mutex_);
+    while (w->sleeping_.empty() && !w->ending_) pthread_cond_wait(&w->handed_over_, &w->mutex_);
     --w->idle_threads_;
+    if (w->sleeping_.empty()) break;
     const Wait wait = w->sleeping_.front();
     w->sleeping_.pop_front();
     pthread_mutex_unlock(&w->mutex_);
     w->sleep_until_done(wait);
   }
+  --w->threads_;
+  pthread_cond_signal(&w->thread_ended_);
+  pthread_mutex_unlock(&w->mutex_);
   return nullptr;
 }
 

@@ -52,6 +52,8 @@ struct InFlight {
 class Waiters {
  public:
   explicit Waiters(Executor* executor);
+  // Ends the threads once everything handed over is over. Not for a worker that leaves: work of a client that died may never end.
+  ~Waiters();
 
   void add(const Wait& wait);
   bool polling() const { return !polled_.empty(); }
@@ -86,8 +88,10 @@ class Waiters {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
   pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
+  pthread_cond_t thread_ended_ = PTHREAD_COND_INITIALIZER;
   std::deque<Wait> sleeping_;
-  unsigned idle_threads_ = 0;
+  unsigned threads_ = 0, idle_threads_ = 0;
+  bool ending_ = false;
   pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::deque<Delivery> deliveries_;
   std::atomic<size_t> delivery_count_{0};

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// libFuzzer target: arbitrary bytes as a client's command lane, through the service, the generated decoders and dispatcher, every
+// handler and the software GPU in this process. A hostile client may end its session; it must not crash its worker, make it hang or
+// make it hand the driver what is not there.
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "api/handle.h"
+#include "gpu/driver.h"
+#include "session/service.h"
+#include "transport/test_channels.h"
+#include "worker/cuda/callbacks.h"
+#include "worker/cuda/executor.h"
+
+using namespace tendril;  // NOLINT: a program
+using worker::cuda::Executor;
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t bytes, size_t bytes_max);
+extern "C" void __sanitizer_set_report_fd(void* descriptor);
+// What the driver keeps between inputs is no leak; a size that a client made up may be refused.
+extern "C" const char* __asan_default_options() { return "detect_leaks=0:allocator_may_return_null=1"; }
+
+namespace {
+
+constexpr uint32_t kSlots = 2;
+constexpr size_t kBytesMax = 100'000;
+
+gpu::Driver* g_driver;
+cuMemcpyAsync_t* g_copy;
+int g_output, g_error, g_nowhere, g_memory_file;
+
+template <typename Object, typename Destroy>
+void destroy_each(Executor& executor, api::Kind kind, Destroy* destroy) {
+  executor.objects().for_each(kind, [&](uint64_t, void* object) {
+    if (destroy != nullptr) destroy(static_cast<Object>(object));
+  });
+}
+
+// Leaves the driver as it was before the session, with nothing running. A worker's end does this for the real one.
+void clear(Executor& executor) {
+  gpu::Driver& d = *g_driver;
+  for (uint32_t i = 1; i < 4096; ++i) {
+    worker::cuda::WorkerContext* context = executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+    if (context == nullptr) continue;
+    d.cuCtxSetCurrent(context->context);
+    d.cuCtxSynchronize();
+  }
+  destroy_each<CUgraphExec>(executor, api::Kind::kExec, d.cuGraphExecDestroy);
+  destroy_each<CUgraph>(executor, api::Kind::kGraph, d.cuGraphDestroy);
+  destroy_each<CUlinkState>(executor, api::Kind::kLink, d.cuLinkDestroy);
+  destroy_each<CUlibrary>(executor, api::Kind::kLibrary, d.cuLibraryUnload);
+  for (uint32_t i = 1; i < 4096; ++i) {
+    worker::cuda::WorkerContext* context = executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+    if (context != nullptr && !context->primary) d.cuCtxDestroy_v2(context->context);
+  }
+  for (int device = 0; device < static_cast<int>(kSlots); ++device) d.cuDevicePrimaryCtxReset_v2(device);
+  d.cuCtxSetCurrent(nullptr);
+}
+
+// What the worker lets through is memory that the driver knows, or addresses that it would refuse, having only reserved them; the
+// software GPU takes those for host memory. A readable one would be the worker's own: the very thing that must not happen.
+CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
+  for (const CUdeviceptr address : {destination, source}) {
+    uint32_t type = 0;
+    if (g_driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS) continue;
+    if (pwrite(g_memory_file, reinterpret_cast<const void*>(address), 1, 0) == 1) abort();
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return g_copy(destination, source, bytes, stream);
+}
+
+wire::Assignment assignment() {
+  wire::Assignment a{};
+  a.slice_count = kSlots;
+  for (uint32_t i = 0; i < kSlots; ++i) a.slices[i] = {i, 500'000, 64u << 20};
+  return a;
+}
+
+void run_session(std::unique_ptr<transport::Channel> command) {
+  static wire::AccountingPage page;
+  std::memset(static_cast<void*>(&page), 0, sizeof page);
+  dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
+  auto service = session::Service::open(std::move(command), nullptr, 0, {});
+  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr);  // shares nothing
+  executor.callbacks().end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
+  executor.run();
+  dup2(g_output, STDOUT_FILENO);  // the executor redirects both
+  dup2(g_error, STDERR_FILENO);
+  clear(executor);
+}
+
+// ---- mutations that leave a lane a lane, so that most of them reach a handler ----
+
+using Bytes = std::vector<uint8_t>;
+
+// One call each; what is no call at the end is dropped.
+std::vector<Bytes> split(const uint8_t* data, size_t bytes) {
+  std::vector<Bytes> calls;
+  wire::CallHeader header;
+  while (bytes >= sizeof header) {
+    std::memcpy(&header, data, sizeof header);
+    if (header.bytes < sizeof header || header.bytes > bytes) break;
+    calls.emplace_back(data, data + header.bytes);
+    data += header.bytes;
+    bytes -= header.bytes;
+  }
+  return calls;
+}
+
+void mutate_body(Bytes& call) {
+  wire::CallHeader header;
+  std::memcpy(&header, call.data(), sizeof header);
+  Bytes body(call.begin() + sizeof header, call.end());
+  const size_t before = body.size();
+  body.resize(before + 64);
+  body.resize(LLVMFuzzerMutate(body.data(), before, body.size()));
+  const size_t pad = (8 - body.size() % 8) % 8;
+  header.bytes = static_cast<uint32_t>(sizeof header + body.size() + pad);
+  header.flags = static_cast<uint16_t>((header.flags & ~wire::kFlagPadMask) | pad);
+  call.resize(header.bytes);
+  std::memcpy(call.data(), &header, sizeof header);
+  if (!body.empty()) std::memcpy(call.data() + sizeof header, body.data(), body.size());
+}
+
+// A word of one call, an id perhaps, in the place of another call's.
+void borrow_word(Bytes& into, const Bytes& from, uint32_t where) {
+  const size_t words_into = into.size() / 8, words_from = from.size() / 8;
+  if (words_into <= 2 || words_from <= 2) return;
+  const size_t to = 2 + where % (words_into - 2), at = 2 + where / 64 % (words_from - 2);
+  std::memcpy(into.data() + to * 8, from.data() + at * 8, 8);
+}
+
+}  // namespace
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t bytes, size_t bytes_max, unsigned seed) {
+  std::minstd_rand random(seed);
+  std::vector<Bytes> calls = split(data, bytes);
+  if (calls.empty() || random() % 16 == 0) return LLVMFuzzerMutate(data, bytes, bytes_max);
+  const size_t one = random() % calls.size(), other = random() % calls.size();
+  switch (random() % 8) {
+    case 0:
+      calls.insert(calls.begin() + static_cast<long>(one), Bytes(calls[other]));
+      break;
+    case 1:
+      calls.erase(calls.begin() + static_cast<long>(one));
+      break;
+    case 2:
+      std::swap(calls[one], calls[other]);
+      break;
+    case 3: {
+      const auto opcode = static_cast<uint16_t>(1 + random() % wire::cuda::kOpMax);
+      std::memcpy(calls[one].data() + offsetof(wire::CallHeader, opcode), &opcode, sizeof opcode);
+      break;
+    }
+    case 4:
+    case 5:
+      borrow_word(calls[one], Bytes(calls[other]), static_cast<uint32_t>(random()));
+      break;
+    default:
+      mutate_body(calls[one]);
+  }
+  size_t used = 0;
+  for (const Bytes& call : calls) {
+    if (call.size() > bytes_max - used) break;
+    std::memcpy(data + used, call.data(), call.size());
+    used += call.size();
+  }
+  return used;
+}
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
+  setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);
+  setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
+  setenv("TENDRIL_WORKER_TRACE", "1", 1);
+  g_nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  g_output = dup(STDOUT_FILENO);
+  g_error = dup(STDERR_FILENO);
+  __sanitizer_set_report_fd(reinterpret_cast<void*>(static_cast<intptr_t>(g_error)));
+  auto driver = gpu::Driver::open(TENDRIL_FUZZ_DRIVER);
+  if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) abort();
+  static std::unique_ptr<gpu::Driver> kept;
+  kept = driver.take();
+  g_driver = kept.get();
+  g_memory_file = memfd_create("checked_copy", MFD_CLOEXEC);
+  g_copy = g_driver->cuMemcpyAsync;
+  g_driver->cuMemcpyAsync = checked_copy;
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  if (bytes > kBytesMax) return 0;
+  transport::SpentClient client(data, bytes);
+  run_session(client.take_worker_end());
+  return 0;
+}
