@@ -216,5 +216,29 @@ TEST(Knobs, SayWhatIsWrong) {
   EXPECT_TRUE(faults.kernel_times[1].per_block);
 }
 
+TEST(Knobs, ComeFromAFileAndThenTheEnvironment) {
+  char path[] = "/tmp/softgpu-knobs-XXXXXX";
+  const int file = mkstemp(path);
+  ASSERT_GE(file, 0);
+  const std::string content = "devices = 5  # of the file\nsms = 7\ndevice.2.slow = 3\n";
+  ASSERT_EQ(static_cast<ssize_t>(content.size()), write(file, content.data(), content.size()));
+  close(file);
+  setenv("TENDRIL_SOFTGPU_FILE", path, 1);
+  setenv("TENDRIL_SOFTGPU_SMS", "9", 1);
+  Settings settings;
+  Faults faults;
+  std::string complaints;
+  apply_knobs(knobs_of_environment(&complaints), false, &settings, &faults, &complaints);
+  unlink(path);
+  EXPECT_EQ("", complaints);
+  EXPECT_EQ(5u, settings.devices);
+  EXPECT_EQ(9u, settings.sm_count);
+  EXPECT_EQ(3, faults.device[2].slow);
+  knobs_of_environment(&complaints);
+  EXPECT_NE("", complaints);  // the file is not there any more
+  unsetenv("TENDRIL_SOFTGPU_FILE");
+  unsetenv("TENDRIL_SOFTGPU_SMS");
+}
+
 }  // namespace
 }  // namespace tendril::softgpu

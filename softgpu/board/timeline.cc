@@ -19,11 +19,13 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr int64_t kHorizonNs = kForEverNs / 2;  // what ends later than this from now never ends
-constexpr int64_t kTaskPatience =
-    5;  // work that is executed may be silent so many times as long as a program
-constexpr int64_t kStuckNs =
-    20'000'000;  // how often somebody who waits looks for the dead and the silent
+// What ends later than this from now never ends.
+constexpr int64_t kHorizonNs = kForEverNs / 2;
+// Work that is executed may be silent so many times as long as a program.
+constexpr int64_t kTaskPatience = 5;
+// How often somebody who waits looks for the dead and the silent; where nobody holds the clock the doorbell is enough.
+constexpr int64_t kStuckNs = 20'000'000;
+constexpr int64_t kIdleNs = 500'000'000;
 
 void ring_doorbell(ProcessRecord& process) {
   process.doorbell.fetch_add(1, std::memory_order_release);
@@ -403,10 +405,9 @@ void Timeline::cancel(uint64_t context) {
 void Timeline::advance() { advance_locked(board_.data()); }
 
 int64_t Timeline::wait_ns() {
-  if (simulated()) return kStuckNs;
+  if (simulated()) return board_.data().holds == 0 ? kIdleNs : kStuckNs;
   const int64_t next = find_next(board_.data()).at_ns;
-  return next == kNever ? kStuckNs
-                        : std::clamp<int64_t>(next - clock_now(board_.data()), 0, kStuckNs);
+  return next == kNever ? kIdleNs : std::clamp<int64_t>(next - clock_now(board_.data()), 0, kIdleNs);
 }
 
 // Somebody waits and the clock stands still: is whoever holds it dead, or silent?

@@ -237,5 +237,36 @@ TEST_F(Together, OneThatDiesHoldsNobodyUp) {
   EXPECT_EQ(40, std::count(seen[2].begin(), seen[2].end(), '\n'));
 }
 
+TEST_F(Together, OneThatIsSilentHoldsNobodyUpForLong) {
+  Settings settings = simulated();
+  settings.patience_ms = 100;
+  const std::string path = folder_ + "/board";
+  Program silent(path, settings), busy(path, settings);
+  silent.submit(3 * kMs);  // and then it computes for itself
+  busy.submit(kMs);
+  const int64_t start = host_now_ns();
+  EXPECT_EQ(1u, busy.wait());
+  EXPECT_GE(host_now_ns() - start, 80 * kMs);
+  EXPECT_LT(host_now_ns() - start, 3000 * kMs);
+  unlink(path.c_str());
+}
+
+TEST_F(Together, WorkThatSpinsHoldsNobodyUpForLong) {
+  Settings settings = simulated();
+  settings.patience_ms = 50;
+  const std::string path = folder_ + "/board";
+  Program spinning(path, settings), busy(path, settings);
+  spinning.timeline().task_begins();
+  busy.submit(kMs);
+  const int64_t start = host_now_ns();
+  EXPECT_EQ(1u, busy.wait());
+  EXPECT_GE(host_now_ns() - start,
+            200 * kMs);             // more patience than with a program: it may just be long
+  spinning.timeline().task_ends();  // and the sums are right again
+  busy.submit(kMs);
+  EXPECT_EQ(2u, busy.wait());
+  unlink(path.c_str());
+}
+
 }  // namespace
 }  // namespace tendril::softgpu
