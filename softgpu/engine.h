@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +32,7 @@ struct KernelInfo {
   uint32_t registers = 0;              // a plausible count, at least 1
   uint32_t max_threads_per_block = 0;  // from .maxntid / .reqntid; 0 = no limit stated
   uint32_t line = 0;                   // of its .entry
+  bool uses_heap = false;              // may call device malloc
 };
 
 // One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty without initialiser) and the rest is
@@ -79,8 +82,29 @@ struct MemoryRegion {
 };
 inline constexpr uint64_t kPageBytes = 2u << 20;
 
+// What the program was given, for exact checking and for the text of a fault.
+struct MemoryBlock {
+  uint64_t base = 0, bytes = 0;
+};
+
 struct MemoryView {
   std::vector<MemoryRegion> regions;  // [0] is the device's own big arena; the engine checks it first
+  // With `exact` an address is valid only inside a block, and no access may cross its end. `blocks` is sorted by base; `freed` holds
+  // what was given back lately, newest last, so that a fault can name it.
+  bool exact = false;
+  std::vector<MemoryBlock> blocks, freed;
+};
+
+// Device memory for malloc and free inside kernels. Lives as long as its context; kernels of several streams may use it at once.
+class DeviceHeap {
+ public:
+  DeviceHeap(uint64_t base, uint64_t bytes);
+  uint64_t allocate(uint64_t bytes);  // 16-byte aligned; 0 when nothing fits
+  bool release(uint64_t address);     // false when nothing begins there
+
+ private:
+  std::mutex lock_;
+  std::map<uint64_t, uint64_t> free_, used_;  // base to bytes
 };
 
 struct Dim3 {
@@ -108,7 +132,10 @@ struct LaunchRequest {
   // Device addresses of Program::globals(), same order.
   const uint64_t* global_addresses = nullptr;
   const MemoryView* memory = nullptr;
+  DeviceHeap* heap = nullptr;       // null: device malloc answers null
   bool cooperative = false;         // grid-wide barriers may be used
+  // Not 0: blocks, warps and diverged lanes run in an order that this number decides, to find programs that rely on one.
+  uint64_t shuffle_seed = 0;
   uint32_t sm_count = 1;            // value of %nsmid; blocks are spread over this many virtual SMs
   uint64_t step_budget = 0;         // warp instructions before kTimeout; 0 = unlimited
   const volatile bool* cancel = nullptr;

@@ -185,6 +185,14 @@ constexpr Knob kKnobs[] = {
 }
 , "how long a silent process holds a simulated clock up"
 }
+, {"check", false, false, SET{return t.settings->check_exact = v == "exact", v == "exact" || v == "page";
+}
+, "page, or exact: kernels may touch allocations only, and a fault names the one that is near"
+}
+, {"shuffle", true, false, SET{return read_count(v, &t.faults->shuffle_seed);
+}
+, "a seed: blocks, warps and diverged lanes run in an order that it decides; 0 is none"
+}
 , {"rate", false, true, EACH(positive(v, &d.rate)), "warp instructions per ns and processor"},
     {"bandwidth_gbs", false, true, EACH(positive(v, &d.bandwidth)), "device memory, GB/s"},
     {"link_gbs", false, true, EACH(positive(v, &d.link)), "between host and device, GB/s"},

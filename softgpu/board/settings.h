@@ -42,6 +42,7 @@ struct Settings {
   TimeMode mode = TimeMode::kReal;
   uint32_t quorum = 1;         // processes that must have joined before a simulated clock moves
   int64_t patience_ms = 1000;  // a process silent for longer does not hold a simulated clock up
+  bool check_exact = false;    // kernels may touch allocations only, not whole pages
   DeviceSettings device[kMaxDevices];
 };
 
@@ -74,6 +75,7 @@ struct Faults {
   uint64_t flip_copy = 0;    // the n-th copy has one bit flipped; 0: none
   int64_t context_ns = 0;    // what creating a context takes
   int driver_version = 0;    // 0: as built
+  uint64_t shuffle_seed = 0;  // decides the order of blocks, warps and lanes; 0: none does
   uint64_t step_budget = 0;  // warp instructions per launch; 0: no limit
   bool trace = false;
   std::vector<std::pair<int, int>> attributes;

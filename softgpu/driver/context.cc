@@ -190,6 +190,16 @@ CUresult Context::synchronise() {
   return error();
 }
 
+DeviceHeap* Context::heap() {
+  std::lock_guard guard(lock);
+  if (heap_) return heap_.get();
+  const uint64_t bytes = limits[CU_LIMIT_MALLOC_HEAP_SIZE];
+  const uint64_t base =
+      MemoryMap::instance().allocate_device(device, bytes, MemoryKind::kModule, handle);
+  if (base != 0) heap_ = std::make_unique<DeviceHeap>(base, bytes);
+  return heap_.get();
+}
+
 void Context::destroy() {
   destroyed_ = true;
   int64_t deadline = now_ns() + kDestroyGraceMs * 1000000;

@@ -16,6 +16,7 @@
 #include "api/cuda_abi.gen.h"
 #include "softgpu/driver/handle.h"
 #include "softgpu/driver/scheduler.h"
+#include "softgpu/engine.h"
 
 namespace tendril::softgpu {
 
@@ -62,6 +63,10 @@ class Context : public std::enable_shared_from_this<Context> {
   // Ends the context: pending work gets a moment, then is cancelled; memory and objects go.
   void destroy();
 
+  // Where malloc inside kernels takes memory, made at the first launch that may need it; null when
+  // the device is full.
+  DeviceHeap* heap();
+
   // Device printf text, shown at synchronisation.
   void print(std::string_view text);
   void flush_print();
@@ -74,6 +79,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::shared_ptr<Stream> legacy_;
   std::map<uint64_t, std::shared_ptr<Stream>> per_thread_;
   std::vector<std::shared_ptr<Stream>> streams_;
+  std::unique_ptr<DeviceHeap> heap_;  // guarded by `lock`
   std::mutex print_lock_;
   std::string printed_;
 };

@@ -152,11 +152,13 @@ LaunchResult KernelWork::execute(Context& context) {
   request.cooperative = cooperative;
   request.sm_count = config().sm_count;
   request.step_budget = faults().step_budget;
+  request.shuffle_seed = faults().shuffle_seed;
   request.cancel = context.cancel();
   request.set_condition = &set_condition;
   if (config().mode != TimeMode::kReal)
     request.clock_ns = static_cast<uint64_t>(Clock::instance().now_ns());
   request.print = [&context](std::string_view text) { context.print(text); };
+  if (function->info().uses_heap) request.heap = context.heap();
   std::shared_lock running(MemoryMap::instance().execution());
   std::shared_ptr<const MemoryView> view = MemoryMap::instance().view(context.device);
   request.memory = view.get();

@@ -14,6 +14,7 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr uint64_t kHostWindow = 64ull << 30;      // addresses only; memory is taken when touched
+constexpr size_t kFreedKept = 64;
 // A device has more addresses than memory, as a page table gives it: holes between allocations cost nothing.
 constexpr uint64_t kSpareAddresses = 4;
 constexpr uint64_t kSmallHostWindow = 1ull << 30;  // where the system refuses the big one
@@ -138,6 +139,10 @@ std::optional<Allocation> MemoryMap::remove(uint64_t address,
     if (found->second.kind != kind) continue;
     Allocation gone = found->second;
     allocations_.erase(found);
+    if (config().check_exact) {
+      freed_.push_back({gone.base, gone.bytes});
+      if (freed_.size() > kFreedKept) freed_.erase(freed_.begin());
+    }
     changed();
     return gone;
   }
@@ -252,6 +257,11 @@ std::shared_ptr<const MemoryView> MemoryMap::view(int device) {
     if (each.kind == MemoryKind::kRegistered)
       made->regions.push_back(
           {each.base, each.bytes, reinterpret_cast<uint8_t*>(each.host), nullptr});
+  made->exact = config().check_exact;
+  if (made->exact) {
+    for (const auto& [base, each] : allocations_) made->blocks.push_back({each.base, each.bytes});
+    made->freed = freed_;
+  }
   views_[device] = made;
   return made;
 }

@@ -146,6 +146,7 @@ class MemoryMap {
   std::map<uint64_t, std::shared_ptr<Reservation>> reservations_;
   std::map<std::pair<int, int>, int> peers_;
   std::map<int, std::shared_ptr<const MemoryView>> views_;
+  std::vector<MemoryBlock> freed_;  // lately, for the text of a fault; only with exact checking
   uint64_t next_id_ = 1;
 };
 

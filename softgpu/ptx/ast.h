@@ -24,6 +24,8 @@ enum class Type : uint8_t {
   kB32,
   kB64,
   kB128,
+  kU16x2,
+  kS16x2,
   kU8,
   kU16,
   kU32,
@@ -36,6 +38,10 @@ enum class Type : uint8_t {
   kF16x2,
   kBF16,
   kBF16x2,
+  kE4M3,
+  kE5M2,
+  kE4M3x2,
+  kE5M2x2,
   kTF32,
   kF32,
   kF64,
@@ -92,6 +98,7 @@ struct Operand {
   };
   Kind kind = Kind::kNone;
   bool negated = false;  // !p
+  bool minus = false;    // -r, in vmad only
   bool address = false;  // written in brackets
   uint8_t special = 0;   // SpecialReg
   uint32_t id = 0;     // register id; function index; kVector: first element in Function::elements
@@ -101,6 +108,7 @@ struct Operand {
   int64_t offset = 0;      // address or symbol offset
   const Variable* var = nullptr;
   std::string_view name;  // kName: label, or something declared later
+  std::string_view selector;  // r.b3, r.h1, r.b7531: parts of a register, in video instructions
 };
 
 struct Instruction {

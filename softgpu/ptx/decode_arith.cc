@@ -133,9 +133,9 @@ bool Decoder::op_mul24() {
 bool Decoder::op_mad24() {
   Type t = next_type();
   if (!need(4, 4)) return false;
-  bool hi = has("hi");
+  bool hi = has("hi"), sat = hi && has("sat");
   has("lo");
-  Op op = make(isa_.alu(hi ? Alu::kMad24Hi : Alu::kMad24Lo, t));
+  Op op = make(isa_.alu(sat ? Alu::kMad24HiSat : hi ? Alu::kMad24Hi : Alu::kMad24Lo, t));
   op.d = dest(at(0), 4);
   op.a = source(at(1), t), op.b = source(at(2), t), op.c = source(at(3), t);
   return emit_checked(op);
@@ -428,10 +428,11 @@ bool Decoder::op_selp() {
 
 bool Decoder::op_slct() {
   if (!need(4, 4)) return false;
-  has("ftz");
+  const bool ftz = has("ftz");
   Type t = next_type(), tc = next_type();
   Type storage = unsigned_of(type_bytes(t));
-  Op op = make(isa_.alu(tc == Type::kF32 ? Alu::kSlctF : Alu::kSlct, storage));
+  Alu alu = tc != Type::kF32 ? Alu::kSlct : ftz ? Alu::kSlctFtz : Alu::kSlctF;
+  Op op = make(isa_.alu(alu, storage));
   op.d = dest(at(0), type_bytes(t));
   op.a = source(at(1), t), op.b = source(at(2), t), op.c = source(at(3), tc);
   return emit_checked(op);

@@ -56,19 +56,27 @@ bool Decoder::op_brx() {
 
 bool Decoder::call_value(const Operand& o, std::vector<uint32_t>& list, bool is_return) {
   if (o.kind == Operand::Kind::kVar && o.var->space == Space::kParam && !o.var->is_kernel_param) {
-    list.insert(list.end(), {0, o.var->offset, static_cast<uint32_t>(o.var->bytes)});
-  } else if (o.kind == Operand::Kind::kReg && is_pred(o)) {
-    return fail("predicates cannot be passed to functions");
+    list.insert(list.end(), {kInBlock, o.var->offset, static_cast<uint32_t>(o.var->bytes)});
   } else if (o.kind == Operand::Kind::kReg) {
-    list.insert(list.end(), {1, reg_offset(o.id), reg_bytes(o.id)});
+    const PassedAs kind = is_pred(o) ? kInPredicate : kInRegister;
+    list.insert(list.end(), {kind, reg_offset(o.id), reg_bytes(o.id)});
   } else if (is_return) {
     if (o.kind != Operand::Kind::kSink) return fail("bad return operand");
-    list.insert(list.end(), {1, temp(8), 8});
+    list.insert(list.end(), {kInRegister, temp(8), 8});
   } else {
-    list.insert(list.end(), {1, source_any(o, 8, Type::kB64), 8});
+    list.insert(list.end(), {kInRegister, source_any(o, 8, Type::kB64), 8});
   }
   return error_.empty();
 }
+
+namespace {
+// Registers that are vectors are passed element by element.
+uint32_t passed_values(const std::vector<const Variable*>& variables) {
+  uint32_t n = 0;
+  for (const Variable* v : variables) n += v->space == Space::kReg ? v->vec : 1;
+  return n;
+}
+}  // namespace
 
 // list: number of arguments, then (is register, offset, bytes) each; number of returns, then the
 // same.
@@ -76,21 +84,25 @@ bool Decoder::call_operands(const Operand* returns, const Operand* arguments,
                             const Function* callee, std::vector<uint32_t>& list) {
   for (const Operand* group : {arguments, returns}) {
     bool is_return = group == returns;
-    uint32_t n = group ? group->count : 0;
-    list.push_back(n);
-    for (uint32_t i = 0; i < n; ++i) {
+    const size_t head = list.size();
+    list.push_back(0);
+    for (uint32_t i = 0; group && i < group->count; ++i) {
       const Operand& o = *element(*group, i);
       bool literal =
           !is_return && (o.kind == Operand::Kind::kInt || o.kind == Operand::Kind::kFloat);
       if (literal && callee && i < callee->params.size()) {
         Type t = callee->params[i]->type;
         uint32_t bytes = std::max(type_bytes(t), 2u);
-        list.insert(list.end(), {1, source_any(o, bytes, t), bytes});
+        list.insert(list.end(), {kInRegister, source_any(o, bytes, t), bytes});
+      } else if (o.kind == Operand::Kind::kVector) {
+        for (uint32_t k = 0; k < o.count; ++k)
+          if (!call_value(*element(o, k), list, is_return)) return false;
       } else if (!call_value(o, list, is_return)) {
         return false;
       }
     }
-    if (callee && n != (is_return ? callee->returns.size() : callee->params.size()))
+    const uint32_t n = list[head] = static_cast<uint32_t>((list.size() - head - 1) / 3);
+    if (callee && n != passed_values(is_return ? callee->returns : callee->params))
       return fail("call of '" + std::string(callee->name) + "' with a wrong number of operands");
   }
   return true;

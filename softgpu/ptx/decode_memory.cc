@@ -32,8 +32,27 @@ bool Decoder::move_vector(Type t) {
   return emit_checked(op);
 }
 
+// mov.v4.u16 {d...}, {a...}: through temporaries, because both sides may name the same registers.
+bool Decoder::move_elements(uint32_t n) {
+  Type t = next_type();
+  const uint32_t bytes = std::max(type_bytes(t), 2u);
+  if (at(0).count != n || at(1).count != n) return fail("vector of wrong length");
+  std::vector<uint32_t> between;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (uint32_t i = 0; i < n; ++i) {
+      Op op = make(isa_.mov(bytes));
+      if (!pass) between.push_back(temp(bytes));
+      op.d = pass ? dest(*element(at(0), i), bytes) : between[i];
+      op.a = pass ? between[i] : source_any(*element(at(1), i), bytes, t);
+      if (!emit_checked(op)) return false;
+    }
+  }
+  return true;
+}
+
 bool Decoder::op_mov() {
   if (!need(2, 2)) return false;
+  if (const uint32_t n = has("v2") ? 2 : has("v4") ? 4 : has("v8") ? 8 : 0) return move_elements(n);
   Type t = next_type();
   const Operand &d = at(0), &s = at(1);
   Op op;
@@ -191,6 +210,21 @@ bool Decoder::op_st() {
   return error_.empty() && address(at(0), op, space) && emit_checked(op);
 }
 
+namespace {
+bool is_pair(Type t) {
+  return t == Type::kF16x2 || t == Type::kBF16x2 || t == Type::kE4M3x2 || t == Type::kE5M2x2;
+}
+}  // namespace
+
+// Two numbers in, two out, as between f16x2 and the eight-bit floats.
+bool Decoder::convert_pair(CvtMode m) {
+  if (!need(2, 2)) return false;
+  Op op = make(isa_.cvt(m));
+  op.imm = static_cast<int64_t>(encode_cvt(m));
+  op.d = dest(at(0), type_bytes(m.to)), op.a = source(at(1), m.from);
+  return emit_checked(op);
+}
+
 bool Decoder::op_cvt() {
   if (parts_.size() > 1 && parts_[1] == "pack") return op_cvt_pack();
   if (!need(2, 3)) return false;
@@ -204,12 +238,12 @@ bool Decoder::op_cvt() {
     m.round = round;
   }
   if (!m.integral) m.round = take_round();
-  m.ftz = has("ftz"), m.sat = has("sat") || has("satfinite"), m.relu = has("relu");
+  m.ftz = has("ftz"), m.sat = has("sat"), m.finite = has("satfinite"), m.relu = has("relu");
   m.to = next_type(), m.from = next_type();
   if (m.to == Type::kNone || m.from == Type::kNone) return unsupported();
-  bool two = m.to == Type::kF16x2 || m.to == Type::kBF16x2;
+  if (is_pair(m.to) && is_pair(m.from)) return convert_pair(m);
+  const bool two = is_pair(m.to);
   if (!need(two ? 3 : 2, two ? 3 : 2)) return false;
-  if (two) m.sat = false;  // satfinite only limits infinities, which our tests do not rely on
   // A literal or a special register has the source type's own width.
   uint32_t source_width =
       std::max(source_bytes(at(1)) ? source_bytes(at(1)) : type_bytes(m.from), 2u);
@@ -234,13 +268,14 @@ bool Decoder::op_cvt() {
 bool Decoder::op_cvt_pack() {
   has("pack");
   if (!has("sat") || !need(3, 4)) return unsupported();
-  Type to = next_type(), from = next_type();
-  bool has_c = has("b32");
-  if (from != Type::kS32 ||
-      (to != Type::kU16 && to != Type::kS16 && to != Type::kU8 && to != Type::kS8))
-    return unsupported();
   Op op = make(&run_cvt_pack);
-  op.imm = static_cast<int64_t>(to);
+  static constexpr std::pair<std::string_view, uint8_t> kTypes[] = {
+      {"s16", 16}, {"u16", 16}, {"s8", 8}, {"u8", 8}, {"s4", 4}, {"u4", 4}, {"s2", 2}, {"u2", 2}};
+  for (auto [name, bits] : kTypes)
+    if (!op.size && has(name)) op.size = bits, op.n = name[0] == 's';
+  const Type from = next_type();
+  bool has_c = has("b32");
+  if (from != Type::kS32 || !op.size) return unsupported();
   op.d = dest(at(0), 4), op.a = source(at(1), Type::kS32), op.b = source(at(2), Type::kS32);
   if (has_c && !need(4, 4)) return false;
   if (has_c) op.c = source(at(3), Type::kB32);

@@ -107,6 +107,8 @@ const std::vector<Decoder::Entry>& Decoder::entries() {
       {"elect", &D::op_elect},
       {"mma", &D::op_mma},
       {"ldmatrix", &D::op_ldmatrix},
+      {"stmatrix", &D::op_ldmatrix},
+      {"movmatrix", &D::op_movmatrix},
       {"mbarrier", &D::op_mbarrier},
       {"griddepcontrol", &D::op_griddep},
       {"setmaxnreg", &D::op_nothing},
@@ -306,6 +308,15 @@ uint32_t Decoder::source_bytes(const Operand& o) const {
   return 0;
 }
 
+// `register + constant`, which the assembler accepts wherever a value may stand.
+uint32_t Decoder::sum(const Operand& o, uint32_t bytes) {
+  Op op = make(isa_.alu(Alu::kAdd, bytes == 8 ? Type::kU64 : bytes == 4 ? Type::kU32 : Type::kU16));
+  op.d = temp(bytes), op.a = reg_offset(o.id);
+  op.b = constant(static_cast<uint64_t>(o.offset), bytes);
+  emit(op);
+  return op.d;
+}
+
 // `bytes` is the width the handler reads.
 uint32_t Decoder::source_any(const Operand& in, uint32_t bytes, Type t) {
   Operand o = in;
@@ -318,7 +329,7 @@ uint32_t Decoder::source_any(const Operand& in, uint32_t bytes, Type t) {
         return fail("operand '" + std::string(o.name) + "' of '" + std::string(current_->opcode) +
                     "' has the wrong size"),
                0;
-      return reg_offset(o.id);
+      return o.offset ? sum(o, bytes) : reg_offset(o.id);
     case Operand::Kind::kInt:
     case Operand::Kind::kFloat:
       return constant(literal_bits(o, t), bytes);
@@ -397,9 +408,12 @@ bool Decoder::emit_checked(Op op) {
 bool Decoder::instruction(const Instruction& i) {
   current_ = &i;
   split(i.opcode);
+  for (uint32_t k = 0; k < i.count && parts_[0][0] != 'v'; ++k)
+    if (at(k).minus || !at(k).selector.empty())
+      return fail("only video instructions take parts of a register");
   for (const Entry& e : entries())
     if (e.name == parts_[0]) return (this->*e.method)() && error_.empty();
-  return unsupported();
+  return parts_[0][0] == 'v' ? op_video() : unsupported();
 }
 
 void Decoder::finish() {
@@ -411,15 +425,16 @@ void Decoder::finish() {
   out_.param_base = top_;
   out_.param_stride = (f_.param_bytes + 15) & ~15u;
   out_.frame_bytes = align64(top_ + 32 * out_.param_stride);
-  auto formal = [&](const Variable* v) {
-    bool reg = v->space == Space::kReg;
-    return Formal{reg, reg ? reg_offset(v->reg_base) : v->offset,
-                  reg ? reg_bytes(v->reg_base) : static_cast<uint32_t>(v->bytes)};
+  auto formals = [&](const std::vector<const Variable*>& from, std::vector<Formal>& to) {
+    for (const Variable* v : from) {
+      if (v->space != Space::kReg)
+        to.push_back({kInBlock, v->offset, static_cast<uint32_t>(v->bytes)});
+      for (uint32_t i = 0; v->space == Space::kReg && i < v->vec; ++i)
+        to.push_back({v->type == Type::kPred ? kInPredicate : kInRegister,
+                      reg_offset(v->reg_base + i), reg_bytes(v->reg_base + i)});
+    }
   };
-  if (!f_.is_entry) {
-    for (const Variable* v : f_.params) out_.params.push_back(formal(v));
-    for (const Variable* v : f_.returns) out_.returns.push_back(formal(v));
-  }
+  if (!f_.is_entry) formals(f_.params, out_.params), formals(f_.returns, out_.returns);
 }
 
 bool Decoder::decode() {

@@ -62,6 +62,7 @@ class Decoder {
   uint32_t temp(uint32_t bytes);
   uint32_t source(const Operand& o, Type t);
   uint32_t source_bytes(const Operand& o) const;
+  uint32_t sum(const Operand& o, uint32_t bytes);
   uint32_t source_any(const Operand& o, uint32_t bytes, Type t);
   uint32_t symbol_address(const Operand& o, uint32_t bytes);
   uint32_t pred_source(const Operand& o, bool* negated);
@@ -123,9 +124,11 @@ class Decoder {
   bool op_atom();
   bool op_nothing();
   bool op_cvt_pack();
+  bool convert_pair(CvtMode m);
   bool op_cp_async();
   bool op_mapa();
   bool move_vector(Type t);
+  bool move_elements(uint32_t n);
   bool address(const Operand& o, Op& op, MemSpace space);
   bool load_param_constant(const Operand& a, Type t, const std::vector<const Operand*>& regs);
   bool take_space(MemSpace* s, const Operand* address);
@@ -150,6 +153,10 @@ class Decoder {
   bool op_mma();
   bool op_wmma();
   bool op_ldmatrix();
+  bool op_movmatrix();
+  bool op_video();
+  bool fragment_registers(const Operand& o, uint32_t n, bool wide, bool is_dest, std::vector<uint32_t>& list);
+  bool fragment_access(bool store, uint32_t shape_index);
   bool op_mbarrier();
   bool op_griddep();
   bool find_label(std::string_view name, uint32_t scope, uint32_t* index);
@@ -209,7 +216,7 @@ Event run_assertfail(const Op&, Warp&, uint32_t);
 Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
 Event run_set_conditional(const Op&, Warp&, uint32_t);
-Event run_cvt_pack(const Op&, Warp&, uint32_t);
+Event run_cvt_pack(const Op&, Warp&, uint32_t);  // size: bits, n: signed
 Event run_cp_async(const Op&, Warp&, uint32_t);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };

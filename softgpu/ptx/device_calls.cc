@@ -27,16 +27,23 @@ uint64_t argument(const Op& op, Warp& w, uint32_t index, int lane) {
   return v;
 }
 
-void give_back(const Op& op, Warp& w, uint32_t m, uint64_t value) {
+// Where lane i's result goes, or null when the call ignores it.
+uint8_t* result_place(const Op& op, Warp& w, int lane, uint32_t* bytes) {
   const uint32_t* item = op.list + 1 + 3 * op.list[0];
-  if (!item[0]) return;
+  if (!item[0]) return nullptr;
   ++item;
+  *bytes = item[2] < 8 ? item[2] : 8;
   const DecodedFunction& f = *w.frame->function;
+  return item[0] ? w.regs + item[1] + static_cast<size_t>(lane) * item[2]
+                 : w.regs + f.param_base + static_cast<size_t>(lane) * f.param_stride + item[1];
+}
+
+template <class F>
+void give_back(const Op& op, Warp& w, uint32_t m, F value_of) {
   each_active(m, [&](int i) {
-    uint8_t* p = item[0]
-                     ? w.regs + item[1] + static_cast<size_t>(i) * item[2]
-                     : w.regs + f.param_base + static_cast<size_t>(i) * f.param_stride + item[1];
-    std::memcpy(p, &value, item[2] < 8 ? item[2] : 8);
+    const uint64_t value = value_of(i);
+    uint32_t bytes = 0;
+    if (uint8_t* p = result_place(op, w, i, &bytes)) std::memcpy(p, &value, bytes);
   });
 }
 
@@ -159,7 +166,7 @@ Event run_printf(const Op& op, Warp& w, uint32_t m) {
     std::string f = read_text(w, argument(op, w, 0, i), i);
     print(w, format_text(f, Arguments{w, argument(op, w, 1, i), i}));
   });
-  give_back(op, w, m, 1);
+  give_back(op, w, m, [](int) { return 1; });
   return Event::kNext;
 }
 
@@ -178,12 +185,23 @@ Event run_assertfail(const Op& op, Warp& w, uint32_t m) {
   return raise(w, Fault::kAssert, "assertion failed");
 }
 
-// There is no device heap; the ISA lets an allocation fail.
 Event run_malloc(const Op& op, Warp& w, uint32_t m) {
-  give_back(op, w, m, 0);
+  DeviceHeap* heap = w.block->launch->request->heap;
+  give_back(op, w, m, [&](int i) { return heap ? heap->allocate(argument(op, w, 0, i)) : 0; });
   return Event::kNext;
 }
-Event run_free(const Op&, Warp&, uint32_t) { return Event::kNext; }
+
+// Freeing what was never allocated is an error of the program that hardware reports as a trap.
+Event run_free(const Op& op, Warp& w, uint32_t m) {
+  DeviceHeap* heap = w.block->launch->request->heap;
+  for (uint32_t left = m; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    const uint64_t address = argument(op, w, 0, lane);
+    if (address && !(heap && heap->release(address)))
+      return raise(w, Fault::kTrap, "free of an address that malloc did not give", address, lane);
+  }
+  return Event::kNext;
+}
 
 Event run_set_conditional(const Op& op, Warp& w, uint32_t m) {
   const auto set = w.block->launch->request->set_condition;

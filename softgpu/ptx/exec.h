@@ -51,8 +51,10 @@ struct alignas(64) Op {
   uint16_t aux = 0;
 };
 
+// How a value is handed to or from a function; also the first word of a call's item in Op::list.
+enum PassedAs : uint32_t { kInBlock, kInRegister, kInPredicate };
 struct Formal {
-  bool is_reg;
+  PassedAs kind;
   uint32_t offset;  // register: frame offset; otherwise offset in the frame's parameter block
   uint32_t bytes;
 };
@@ -101,6 +103,7 @@ struct LaunchState {
   std::vector<uint8_t> params;
   uint32_t threads = 0, warps = 0, shared_bytes = 0, dynamic_offset = 0, local_bytes = 0;
   uint64_t blocks = 0;
+  uint64_t shuffle_seed = 0;
   std::atomic<uint64_t> next_block{0}, steps{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;  // result and print
@@ -153,6 +156,20 @@ struct Warp {
   alignas(64) uint32_t tid[3][32];
 };
 
+// Decides the order of everything when an order is asked for; small and repeatable, no more.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed = 0) : state_(seed) {}
+  bool on() const { return state_ != 0; }
+  uint32_t below(uint32_t n) {
+    state_ ^= state_ << 13, state_ ^= state_ >> 7, state_ ^= state_ << 17;
+    return static_cast<uint32_t>((state_ >> 32) * n >> 32);
+  }
+
+ private:
+  uint64_t state_;
+};
+
 struct BarrierState {
   uint32_t arrived = 0, expected = 0;  // expected 0: every live thread
   uint32_t popc = 0;
@@ -168,15 +185,20 @@ struct Block {
   std::vector<uint8_t> shared_store;
   uint8_t* shared = nullptr;
   std::vector<Warp> warps;
+  std::vector<uint32_t> order;  // of the warps, when it is shuffled
+  Dice dice;
   BarrierState barriers[16];
   uint64_t warp_instructions = 0, thread_instructions = 0, bytes_read = 0, bytes_written = 0;
+  uint64_t unreported = 0;  // steps not yet added to the launch's
   Fault fault = Fault::kNone;
   uint64_t fault_address = 0;
+  int fault_lane = -1;
   const char* fault_text = "";
 };
 
 // Called from handlers: records a fault and returns Event::kFault.
-Event raise(Warp& w, Fault f, const char* text, uint64_t address = 0);
+// `lane` is the one to blame; without it, the first of those that run.
+Event raise(Warp& w, Fault f, const char* text, uint64_t address = 0, int lane = -1);
 // Scheduler services for control handlers.
 void drop_frame(Warp& w, Frame* f);
 void add_split(Warp& w, const Op* pc, Frame* frame, uint32_t mask);
@@ -186,6 +208,7 @@ void remove_split(Warp& w, uint32_t index);
 bool meet(const Op& op, Warp& w, uint32_t m, const uint32_t* member_masks);
 void arrive(const Op& op, Warp& w, uint32_t m, uint32_t id, uint32_t count, bool wait);
 void check_barriers(Block& b);
+void check_barrier(Block& b, uint32_t id);
 
 // One handler table per instruction set; see handlers_isa.h.
 struct IsaTable;

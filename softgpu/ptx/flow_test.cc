@@ -261,5 +261,43 @@ TEST_F(Flow, ThreeDimensionalBlock) {
   for (uint32_t i = 0; i < 60; ++i) EXPECT_EQ(at(i), i % 5 + i / 5 % 3 * 10 + i / 15 * 100);
 }
 
+// Which block and warp comes first shows in who gets which ticket; the sum does not.
+TEST_F(Flow, ShuffleChangesTheOrderAndNothingElse) {
+  const std::string text = kernel(
+      "and.b32 %r1, %t, 7; setp.lt.u32 %p0, %r1, 3; @%p0 bra LOW; mul.lo.u32 %r2, %t, 3; bra "
+      "JOIN;\n"
+      "LOW: add.u32 %r2, %t, 100;\nJOIN: bar.sync 0; atom.global.add.u32 %r3, [%q2], 1; "
+      "atom.global.add.u32 %r4, [%q2+4], %r2; mov.u32 %r0, %r3;");
+  set_engine_threads(1);
+  std::vector<uint32_t> tickets[4];
+  uint32_t sums[4];
+  const uint64_t seeds[4] = {0, 1, 1, 99};
+  for (int k = 0; k < 4; ++k) {
+    gpu.request.shuffle_seed = seeds[k];
+    go(text, {6, 1, 1}, {96, 1, 1});
+    for (uint32_t i = 0; i < 6 * 96; ++i) tickets[k].push_back(at(i));
+    sums[k] = gpu.at<uint32_t>(in)[1];
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+  EXPECT_EQ(sums[0], sums[3]);
+  EXPECT_NE(tickets[0], tickets[1]);
+  EXPECT_EQ(tickets[1], tickets[2]) << "the same seed gives the same run";
+  EXPECT_NE(tickets[1], tickets[3]);
+}
+
+TEST_F(Flow, VectorsAndPredicatesAreParameters) {
+  go(
+      kernel("mov.u32 %r1, %t; mov.u32 %r2, 5; .reg .v2 .u32 pair; mov.v2.u32 pair, {%r1, %r2};\n"
+             "call (%r3, %p1), f, (pair); selp.b32 %r0, %r3, 1000, %p1;",
+             ".func (.reg .u32 sum, .reg .pred small) f(.reg .v2 .u32 x) {\n"
+             "add.u32 sum, x.x, x.y; setp.lt.u32 small, x.x, 7; ret;\n}\n"));
+  for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(at(t), t < 7 ? t + 5 : 1000u);
+}
+
+TEST_F(Flow, RegisterPlusConstantIsAValue) {
+  go(kernel("mov.u32 %r1, %t; add.u32 %r0, %r1 + 3, 4;"));
+  for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(at(t), t + 7);
+}
+
 }  // namespace
 }  // namespace tendril::softgpu

@@ -100,9 +100,9 @@ Event atomic(const Op& op, Warp& w, uint32_t m) {
     const uint64_t address = lane_address(op, w, i);
     bool global = false;
     if (address & (sizeof(S) - 1))
-      return raise(w, Fault::kMisaligned, "misaligned address", address);
+      return raise(w, Fault::kMisaligned, "misaligned address", address, i);
     S* p = reinterpret_cast<S*>(translate(w, space, address, sizeof(S), i, &global));
-    if (!p) return raise(w, Fault::kIllegalAddress, "illegal address", address);
+    if (!p) return raise(w, Fault::kIllegalAddress, "illegal address", address, i);
     S old;
     if (global) {
       old = __atomic_load_n(p, __ATOMIC_RELAXED);

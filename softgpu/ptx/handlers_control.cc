@@ -29,16 +29,22 @@ Split& carve(Warp& w, uint32_t m, const Op* rest) {
 struct Place {
   uint8_t* base;
   uint32_t stride, bytes;
+  bool predicate;
 };
-Place actual(const Frame& f, const uint32_t* item) {
-  if (item[0]) return {f.regs + item[1], item[2], item[2]};
-  return {f.regs + f.function->param_base + item[1], f.function->param_stride, item[2]};
+Place place(const Frame& f, uint32_t kind, uint32_t offset, uint32_t bytes) {
+  if (kind == kInBlock)
+    return {f.regs + f.function->param_base + offset, f.function->param_stride, bytes, false};
+  return {f.regs + offset, bytes, bytes, kind == kInPredicate};
 }
-Place formal(const Frame& f, const Formal& p) {
-  if (p.is_reg) return {f.regs + p.offset, p.bytes, p.bytes};
-  return {f.regs + f.function->param_base + p.offset, f.function->param_stride, p.bytes};
-}
+Place actual(const Frame& f, const uint32_t* item) { return place(f, item[0], item[1], item[2]); }
+Place formal(const Frame& f, const Formal& p) { return place(f, p.kind, p.offset, p.bytes); }
 void copy_lanes(const Place& to, const Place& from, uint32_t m) {
+  if (to.predicate || from.predicate) {
+    if (!to.predicate || !from.predicate) return;  // only an indirect call can disagree
+    uint32_t& d = *reinterpret_cast<uint32_t*>(to.base);
+    d = (d & ~m) | (*reinterpret_cast<const uint32_t*>(from.base) & m);
+    return;
+  }
   const uint32_t n = std::min(to.bytes, from.bytes);
   each_active(m, [&](int i) {
     std::memcpy(to.base + static_cast<size_t>(i) * to.stride,
@@ -93,9 +99,9 @@ void release(Block& b, uint32_t id) {
 
 }  // namespace
 
-Event raise(Warp& w, Fault f, const char* text, uint64_t address) {
+Event raise(Warp& w, Fault f, const char* text, uint64_t address, int lane) {
   Block& b = *w.block;
-  b.fault = f, b.fault_text = text, b.fault_address = address;
+  b.fault = f, b.fault_text = text, b.fault_address = address, b.fault_lane = lane;
   return Event::kFault;
 }
 
@@ -131,14 +137,14 @@ bool meet(const Op& op, Warp& w, uint32_t m, const uint32_t* member_masks) {
   return false;
 }
 
+void check_barrier(Block& b, uint32_t id) {
+  const BarrierState& s = b.barriers[id];
+  const uint32_t needed = s.expected ? std::min(s.expected, b.launch->threads) : b.live_threads;
+  if (s.arrived && s.arrived >= needed) release(b, id);
+}
+
 void check_barriers(Block& b) {
-  const uint32_t threads = b.launch->threads;
-  for (uint32_t id = 0; id < 16; ++id) {
-    BarrierState& s = b.barriers[id];
-    if (!s.arrived) continue;
-    uint32_t needed = s.expected ? std::min(s.expected, threads) : b.live_threads;
-    if (s.arrived >= needed) release(b, id);
-  }
+  for (uint32_t id = 0; id < 16; ++id) check_barrier(b, id);
 }
 
 bool release_stuck_barrier(Block& b) {
@@ -254,7 +260,7 @@ Event run_bar(const Op& op, Warp& w, uint32_t m) {
     s.any |= p != 0;
   }
   if (op.aux == 1) {
-    check_barriers(b);
+    check_barrier(b, id);
     w.pc = &op + 1;
     w.splits[w.current].pc = w.pc;
     return Event::kSplits;
@@ -264,7 +270,7 @@ Event run_bar(const Op& op, Warp& w, uint32_t m) {
   parked.state = SplitState::kBarrier;
   parked.barrier = static_cast<uint8_t>(id);
   parked.waiting = &op;
-  check_barriers(b);
+  check_barrier(b, id);
   return Event::kSplits;
 }
 

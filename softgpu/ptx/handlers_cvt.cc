@@ -25,13 +25,15 @@ struct General {  // unpacked from Op::imm
   return static_cast<uint64_t>(m.to) | static_cast<uint64_t>(m.from) << 8 |
          static_cast<uint64_t>(m.round) << 16 | static_cast<uint64_t>(m.integral) << 24 |
          static_cast<uint64_t>(m.sat) << 25 | static_cast<uint64_t>(m.ftz) << 26 |
-         static_cast<uint64_t>(m.relu) << 27 | static_cast<uint64_t>(m.dest_bytes) << 32;
+         static_cast<uint64_t>(m.relu) << 27 | static_cast<uint64_t>(m.finite) << 28 |
+         static_cast<uint64_t>(m.dest_bytes) << 32;
 }
 inline CvtMode unpack(uint64_t v) {
   CvtMode m;
   m.to = static_cast<Type>(v & 0xFF), m.from = static_cast<Type>(v >> 8 & 0xFF),
   m.round = static_cast<Round>(v >> 16 & 0xFF);
   m.integral = v >> 24 & 1, m.sat = v >> 25 & 1, m.ftz = v >> 26 & 1, m.relu = v >> 27 & 1;
+  m.finite = v >> 28 & 1;
   m.dest_bytes = static_cast<uint32_t>(v >> 32);
   return m;
 }
@@ -92,6 +94,12 @@ Value read(Type t, bool ftz, uint64_t bits) {
     case Type::kF64:
       v.number = bit_cast_to<double>(bits);
       break;
+    case Type::kE4M3:
+      v.number = e4m3_to_float(static_cast<uint8_t>(bits));
+      break;
+    case Type::kE5M2:
+      v.number = half_to_float(static_cast<uint16_t>(bits << 8));
+      break;
     default:
       break;
   }
@@ -110,14 +118,11 @@ uint64_t clamp_integer(bool negative, uint64_t magnitude, Type to) {
                   : (magnitude > top ? top : magnitude);
 }
 
-// Float to integer always clamps; NaN gives 0 for narrow types and what hardware gives for the wide
-// ones.
+// Float to integer always clamps; NaN gives 0, or the top bit alone when a 64-bit type takes part.
 uint64_t to_integer(double v, const CvtMode& m) {
   if (v != v) {
-    if (type_bytes(m.to) == 8) return 0x8000000000000000ull;
-    return type_bytes(m.to) == 4 && type_bytes(m.from) == 8
-               ? (is_signed(m.to) ? 0x80000000u : 0x80000000u)
-               : 0;
+    const bool wide = type_bytes(m.to) == 8 || type_bytes(m.from) == 8;
+    return wide ? 1ull << (8 * type_bytes(m.to) - 1) : 0;
   }
   double r = round_integral(v, m.round);
   bool negative = r < 0;
@@ -131,8 +136,9 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
               : m.to == Type::kF32  ? 23
               : m.to == Type::kTF32 ? 10
               : m.to == Type::kF16  ? 10
+              : m.to == Type::kE5M2 ? 2
                                     : 7;
-  int ebits = m.to == Type::kF64 ? 11 : m.to == Type::kF16 ? 5 : 8;
+  int ebits = m.to == Type::kF64 ? 11 : m.to == Type::kF16 || m.to == Type::kE5M2 ? 5 : 8;
   if (v.integer) {
     uint64_t r = narrow_parts(v.negative, v.magnitude, 0, mbits, ebits, m.round);
     if (m.sat && v.negative) r = 0;
@@ -143,8 +149,12 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
   if (m.integral) x = round_integral(x, m.round);
   if (m.sat) x = x > 0 ? (x < 1 ? x : 1.0) : 0.0;
   if (m.relu && !(x != x)) x = x > 0 ? x : 0.0;
+  if (m.finite && std::isinf(x)) x = std::copysign(1e300, x);
   if (m.to == Type::kF64) return bit_cast_to<uint64_t>(x);
+  if (m.to == Type::kE4M3) return double_to_e4m3(x);
   uint64_t r = narrow_double(x, mbits, ebits, m.integral ? kRoundNearest : m.round);
+  const uint64_t infinity = ((1ull << ebits) - 1) << mbits, sign = 1ull << (mbits + ebits);
+  if (m.finite && (r & (sign - 1)) == infinity) --r;
   if (m.to == Type::kF32 && m.ftz)
     r = bit_cast_to<uint32_t>(flush(bit_cast_to<float>(static_cast<uint32_t>(r))));
   return m.to == Type::kTF32 ? r << 13 : r;
@@ -182,15 +192,40 @@ Event general(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a is the upper half. Op::n bytes per source.
+Type half_of(Type pair) {
+  return pair == Type::kF16x2    ? Type::kF16
+         : pair == Type::kBF16x2 ? Type::kBF16
+         : pair == Type::kE4M3x2 ? Type::kE4M3
+         : pair == Type::kE5M2x2 ? Type::kE5M2
+                                 : pair;
+}
+
+// cvt.rn.f16x2.f32 d, a, b: a is the upper half. D: the register that holds both.
+template <class D>
 Event pack_two(const Op& op, Warp& w, uint32_t m) {
   CvtMode mode = unpack(static_cast<uint64_t>(op.imm));
-  mode.to = mode.to == Type::kF16x2 ? Type::kF16 : Type::kBF16;
-  uint32_t* d = lanes<uint32_t>(w, op.d);
+  mode.to = half_of(mode.to);
+  const unsigned bits = 4 * sizeof(D);
+  D* d = lanes<D>(w, op.d);
   const uint32_t *a = lanes<uint32_t>(w, op.a), *b = lanes<uint32_t>(w, op.b);
   each_active(m, [&](int i) {
-    d[i] = static_cast<uint32_t>(convert(a[i], mode)) << 16 |
-           (static_cast<uint32_t>(convert(b[i], mode)) & 0xFFFF);
+    const uint64_t low = convert(b[i], mode) & ((1ull << bits) - 1);
+    d[i] = static_cast<D>(convert(a[i], mode) << bits | low);
+  });
+  return Event::kNext;
+}
+
+// cvt.rn.f16x2.e4m3x2 d, a and its like.
+template <class D, class S>
+Event pair_to_pair(const Op& op, Warp& w, uint32_t m) {
+  CvtMode mode = unpack(static_cast<uint64_t>(op.imm));
+  mode.to = half_of(mode.to), mode.from = half_of(mode.from);
+  D* d = lanes<D>(w, op.d);
+  const S* a = lanes<S>(w, op.a);
+  each_active(m, [&](int i) {
+    const uint64_t low = convert(a[i] & ((1u << 4 * sizeof(S)) - 1), mode),
+                   high = convert(static_cast<uint64_t>(a[i]) >> 4 * sizeof(S), mode);
+    d[i] = static_cast<D>(high << 4 * sizeof(D) | (low & ((1u << 4 * sizeof(D)) - 1)));
   });
   return Event::kNext;
 }
@@ -233,9 +268,10 @@ Handler integer_pair(uint32_t from, uint32_t to) {
   if (from == sizeof(F) && to == sizeof(T)) return &simple<T, Mid, F>;
   TENDRIL_PAIR(uint16_t, uint16_t)
   TENDRIL_PAIR(uint16_t, uint32_t)
-  TENDRIL_PAIR(uint16_t, uint64_t) TENDRIL_PAIR(uint32_t, uint16_t) TENDRIL_PAIR(uint32_t, uint32_t)
-      TENDRIL_PAIR(uint32_t, uint64_t) TENDRIL_PAIR(uint64_t, uint16_t)
-          TENDRIL_PAIR(uint64_t, uint32_t) TENDRIL_PAIR(uint64_t, uint64_t)
+  TENDRIL_PAIR(uint16_t, uint64_t)
+  TENDRIL_PAIR(uint32_t, uint16_t) TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t)
+      TENDRIL_PAIR(uint64_t, uint16_t) TENDRIL_PAIR(uint64_t, uint32_t)
+          TENDRIL_PAIR(uint64_t, uint64_t)
 #undef TENDRIL_PAIR
               return nullptr;
 }
@@ -273,9 +309,14 @@ Handler integer_handler(const CvtMode& m, uint32_t source_bytes) {
 Handler cvt_handler(CvtMode m) {
   uint32_t source = m.dest_bytes >> 8;
   m.dest_bytes &= 0xFF;
-  if (m.to == Type::kF16x2 || m.to == Type::kBF16x2)
-    return m.from == Type::kF32 ? &pack_two : nullptr;
-  bool plain = !m.sat && !m.ftz && !m.relu;
+  if (half_of(m.to) != m.to && half_of(m.from) != m.from)
+    return type_bytes(m.to) == 4 ? &pair_to_pair<uint32_t, uint16_t>
+                                 : &pair_to_pair<uint16_t, uint32_t>;
+  if (half_of(m.to) != m.to)
+    return m.from != Type::kF32    ? nullptr
+           : type_bytes(m.to) == 4 ? &pack_two<uint32_t>
+                                   : &pack_two<uint16_t>;
+  bool plain = !m.sat && !m.ftz && !m.relu && !m.finite;
   bool same_width_signs = type_bytes(m.to) == type_bytes(m.from) && m.to != m.from;
   if (!is_float(m.to) && !is_float(m.from)) {
     bool extends = m.dest_bytes > type_bytes(m.to) && type_bytes(m.from) < type_bytes(m.to);

@@ -242,6 +242,15 @@ inline uint16_t half_op(uint16_t a, uint16_t b, uint16_t c) {
     if (x == y) return Op2 == Falu::kMinNan ? a | b : a & b;
     return (x < y) == (Op2 == Falu::kMinNan) ? a : b;
   }
+  if constexpr (Op2 == Falu::kMinXorsign || Op2 == Falu::kMaxXorsign ||
+                Op2 == Falu::kMinNanXorsign || Op2 == Falu::kMaxNanXorsign) {
+    constexpr Falu kPlain = Op2 == Falu::kMinXorsign      ? Falu::kMin
+                            : Op2 == Falu::kMaxXorsign    ? Falu::kMax
+                            : Op2 == Falu::kMinNanXorsign ? Falu::kMinNan
+                                                          : Falu::kMaxNan;
+    uint16_t r = half_op<H, kPlain>(a & 0x7FFF, b & 0x7FFF, c);
+    return half_nan<H>(r) ? r : r | ((a ^ b) & 0x8000);
+  }
   if constexpr (Op2 == Falu::kEx2) return H::store(exp2f(H::load(a)));
   if constexpr (Op2 == Falu::kTanh) return H::store(tanhf(H::load(a)));
   return 0;
@@ -311,6 +320,14 @@ Handler half_handler(Falu op) {
       return &half<H, Falu::kMinNan, Parts>;
     case Falu::kMaxNan:
       return &half<H, Falu::kMaxNan, Parts>;
+    case Falu::kMinXorsign:
+      return &half<H, Falu::kMinXorsign, Parts>;
+    case Falu::kMaxXorsign:
+      return &half<H, Falu::kMaxXorsign, Parts>;
+    case Falu::kMinNanXorsign:
+      return &half<H, Falu::kMinNanXorsign, Parts>;
+    case Falu::kMaxNanXorsign:
+      return &half<H, Falu::kMaxNanXorsign, Parts>;
     case Falu::kEx2:
       return &half<H, Falu::kEx2, Parts>;
     case Falu::kTanh:

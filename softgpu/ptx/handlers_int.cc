@@ -153,6 +153,7 @@ TENDRIL_OP(ShfRWrap, T, T, T, uint32_t, (uint64_t(b) << 32 | a) >> (c & 31))
 TENDRIL_OP(AddSat, T, T, T, T, saturate(int64_t(a) + b))
 TENDRIL_OP(SubSat, T, T, T, T, saturate(int64_t(a) - b))
 TENDRIL_OP(MadHiSat, T, T, T, T, saturate((int64_t(a) * b >> 32) + c))
+TENDRIL_OP(Mad24HiSat, T, T, T, T, saturate((mul24(a, b) >> 16) + c))
 TENDRIL_OP(BmskClamp, T, T, T, T,
            a > 31 || b == 0 ? 0 : (b >= 32 - a ? ~0u << a : ((1u << b) - 1) << a))
 TENDRIL_OP(BmskWrap, T, T, T, T, ((1u << (b & 31)) - 1) << (a & 31))
@@ -160,6 +161,7 @@ TENDRIL_OP(SzextClamp, T, T, uint32_t, T, b > 31 ? a : extract<T>(a, 0, b))
 TENDRIL_OP(SzextWrap, T, T, uint32_t, T, extract<T>(a, 0, b & 31))
 TENDRIL_OP(Slct, T, T, T, int32_t, c >= 0 ? a : b)
 TENDRIL_OP(SlctF, T, T, T, float, c >= 0 ? a : b)
+TENDRIL_OP(SlctFtz, T, T, T, float, flush(c) >= 0 ? a : b)
 
 template <class A, class B>
 inline uint32_t dot4(uint32_t a, uint32_t b, uint32_t c) {
@@ -309,8 +311,8 @@ Event fns(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// Extended precision. Kind: 0 add, 1 sub, 2 mad.lo, 3 mad.hi. Subtraction keeps the borrow in the
-// carry flag as its complement does not matter to programs: subc consumes what sub.cc produced.
+// Extended precision. Kind: 0 add, 1 sub, 2 mad.lo, 3 mad.hi. Subtraction adds the complement, as
+// hardware does: the flag it leaves is 1 when nothing was borrowed, which addc can see.
 template <class T, int Kind, bool In, bool Out>
 Event extended(const Op& op, Warp& w, uint32_t m) {
   using W = unsigned __int128;
@@ -324,7 +326,7 @@ Event extended(const Op& op, Warp& w, uint32_t m) {
     if constexpr (Kind == 0) {
       r = static_cast<W>(a[i]) + b[i] + cin;
     } else if constexpr (Kind == 1) {
-      r = static_cast<W>(a[i]) - b[i] - cin;
+      r = static_cast<W>(a[i]) + static_cast<T>(~b[i]) + (In ? cin : 1);
     } else {
       using S = typename Traits<T>::S;
       W p = is_signed
@@ -500,16 +502,48 @@ Handler bits_handler(Alu op, Type t) {
       return unsigned_type<Slct>(t);
     case Alu::kSlctF:
       return unsigned_type<SlctF>(t);
+    case Alu::kSlctFtz:
+      return unsigned_type<SlctFtz>(t);
     default:
       return extended_handler(op, t);
   }
 }
 
-// Packed 16-bit additions and comparisons (.u16x2/.s16x2) are not decoded; nothing we target emits
-// them.
+// Two 16-bit numbers per register: the same loops over twice as many elements.
+template <class F>
+Event packed(const Op& op, Warp& w, uint32_t m) {
+  using T = typename F::D;
+  T* d = lanes<T>(w, op.d);
+  const T *a = lanes<const T>(w, op.a), *b = lanes<const T>(w, op.b);
+  TENDRIL_LANES
+  for (int i = 0; i < 64; ++i) {
+    T r = F::f(a[i], b[i], T(0));
+    d[i] = (m & kBit[i / 2]) ? r : d[i];
+  }
+  return Event::kNext;
+}
+template <class T>
+Handler packed_handler(Alu op) {
+  switch (op) {
+    case Alu::kAdd:
+      return &packed<Add<T>>;
+    case Alu::kMin:
+      return &packed<Min<T>>;
+    case Alu::kMax:
+      return &packed<Max<T>>;
+    case Alu::kMinRelu:
+      return &packed<MinRelu<T>>;
+    case Alu::kMaxRelu:
+      return &packed<MaxRelu<T>>;
+    default:
+      return nullptr;
+  }
+}
 }  // namespace
 
 Handler alu_handler(Alu op, Type t) {
+  if (t == Type::kU16x2) return packed_handler<uint16_t>(op);
+  if (t == Type::kS16x2) return packed_handler<int16_t>(op);
   switch (op) {
     case Alu::kAdd:
       return by_type<Add>(t);
@@ -559,6 +593,8 @@ Handler alu_handler(Alu op, Type t) {
       return t == Type::kS32 ? &apply<SubSat<int32_t>> : nullptr;
     case Alu::kMadHiSat:
       return t == Type::kS32 ? &apply<MadHiSat<int32_t>> : nullptr;
+    case Alu::kMad24HiSat:
+      return t == Type::kS32 ? &apply<Mad24HiSat<int32_t>> : nullptr;
     default:
       return bits_handler(op, t);
   }

@@ -60,6 +60,7 @@ enum class Alu : uint8_t {
   kAddSat,
   kSubSat,
   kMadHiSat,
+  kMad24HiSat,
   kAddCc,
   kAddc,
   kAddcCc,
@@ -78,6 +79,7 @@ enum class Alu : uint8_t {
   kMaxRelu,
   kSlct,
   kSlctF,
+  kSlctFtz,
 };
 
 enum class Falu : uint8_t {
@@ -140,6 +142,7 @@ struct CvtMode {
   Round round = kRoundNearest;
   bool integral = false;  // .rni .rzi .rmi .rpi
   bool sat = false, ftz = false, relu = false;
+  bool finite = false;      // .satfinite: overflow stays at the largest number
   uint32_t dest_bytes = 0;  // of the register, may exceed the type
 };
 

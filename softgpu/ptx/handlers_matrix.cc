@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix instructions: mma.sync in the m16n8 and m8n8 shapes and ldmatrix. Sums are formed in
-// double (or in integers) and rounded once; hardware leaves the order and width of its sums open.
-// wmma and transaction barriers are named as unsupported.
+// Matrix instructions with fixed fragments: mma.sync in the m16n8 and m8n8 shapes, ldmatrix,
+// stmatrix and movmatrix. Sums are formed in double and rounded once; hardware leaves the order and
+// width of its sums open.
 #include <cstring>
 
 #include "softgpu/ptx/decoder.h"
 #include "softgpu/ptx/lanes.h"
+#include "softgpu/ptx/matrix_elements.h"
 #include "softgpu/ptx/memory.h"
 
 namespace tendril::softgpu {
@@ -28,49 +29,6 @@ static_assert(sizeof(Plan) <= 8);
 
 uint32_t per_register(Type t) { return t == Type::kF64 ? 1 : 4 / type_bytes(t); }
 
-double load_element(Type t, const uint8_t* p) {
-  uint16_t half;
-  uint32_t word;
-  double wide;
-  switch (t) {
-    case Type::kF16:
-      return std::memcpy(&half, p, 2), half_to_float(half);
-    case Type::kBF16:
-      return std::memcpy(&half, p, 2), bf16_to_float(half);
-    case Type::kF64:
-      return std::memcpy(&wide, p, 8), wide;
-    case Type::kU8:
-      return *p;
-    case Type::kS8:
-      return static_cast<int8_t>(*p);
-    case Type::kS32:
-      return std::memcpy(&word, p, 4), static_cast<int32_t>(word);
-    case Type::kTF32:
-      return std::memcpy(&word, p, 4), bit_cast_to<float>(word & 0xFFFFE000u);
-    default:
-      return std::memcpy(&word, p, 4), bit_cast_to<float>(word);
-  }
-}
-
-void store_element(Type t, uint8_t* p, double v, bool saturate) {
-  if (t == Type::kF16) {
-    uint16_t half = static_cast<uint16_t>(narrow_double(v, 10, 5, kRoundNearest));
-    std::memcpy(p, &half, 2);
-  } else if (t == Type::kF64) {
-    std::memcpy(p, &v, 8);
-  } else if (t == Type::kS32) {
-    // At most 32 products of bytes: exact in double, and wrapping only happens through the
-    // accumulator.
-    int64_t wide = static_cast<int64_t>(v);
-    if (saturate) wide = wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : wide;
-    uint32_t word = static_cast<uint32_t>(wide);
-    std::memcpy(p, &word, 4);
-  } else {
-    uint32_t word = bit_cast_to<uint32_t>(canonical(static_cast<float>(v)));
-    std::memcpy(p, &word, 4);
-  }
-}
-
 // Where a lane's i-th element of each operand lies. Lanes form groups of four; a register holds
 // consecutive columns (A) or rows (B).
 struct Cell {
@@ -92,9 +50,6 @@ uint8_t* element_at(Warp& w, const uint32_t* registers, Type t, uint32_t lane, u
 }
 
 Event run_mma(const Op& op, Warp& w, uint32_t m) {
-  static constexpr uint32_t kEverybody[32] = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
-                                              ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
-                                              ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
   if (!meet(op, w, m, kEverybody)) return Event::kSplits;
   Plan p;
   std::memcpy(&p, &op.imm, sizeof p);
@@ -140,7 +95,11 @@ bool known_types(const Plan& p) {
     case Type::kTF32:
       return tall && p.b == p.a && (p.k == 4 || p.k == 8) && p.c == p.d && p.d == Type::kF32;
     case Type::kF64:
-      return !tall && p.b == p.a && p.k == 4 && p.c == p.d && p.d == Type::kF64;
+      return p.b == p.a && (tall ? p.k <= 16 : p.k == 4) && p.c == p.d && p.d == Type::kF64;
+    case Type::kE4M3:
+    case Type::kE5M2:
+      return tall && (p.b == Type::kE4M3 || p.b == Type::kE5M2) && p.k == 32 && p.c == p.d &&
+             p.d == Type::kF32;
     case Type::kU8:
     case Type::kS8:
       return (p.b == Type::kU8 || p.b == Type::kS8) && p.k >= 16 && p.c == p.d && p.d == Type::kS32;
@@ -186,52 +145,111 @@ bool Decoder::op_mma() {
 
 namespace {
 
-// Lane i names row i % 8 of matrix i / 8; every lane receives two neighbouring elements of each
-// matrix.
-Event run_ldmatrix(const Op& op, Warp& w, uint32_t m) {
-  uint16_t matrix[4][8][8] = {};
+// 8 x 8 halves each; every lane holds two neighbours of a row of each (Op::size: of a column).
+struct Tiles {
+  uint16_t cell[4][8][8] = {};
+  uint16_t& at(const Op& op, int k, int lane, int second) {
+    const int row = lane / 4, column = lane % 4 * 2 + second;
+    return op.size ? cell[k][column][row] : cell[k][row][column];
+  }
+};
+
+// Lane i names row i % 8 of matrix i / 8.
+template <class F>
+Event each_row(const Op& op, Warp& w, uint32_t m, F move) {
   for (uint32_t lane = 0; lane < 8u * op.n; ++lane) {
     if (!(m >> lane & 1)) continue;
     uint64_t address =
         (op.aux & 1 ? lanes<uint32_t>(w, op.a)[lane] : lanes<uint64_t>(w, op.a)[lane]) +
         static_cast<uint64_t>(op.imm);
     bool global = false;
-    const uint8_t* p =
-        translate(w, MemSpace::kShared, address, 16, static_cast<int>(lane), &global);
-    if (address & 15) return raise(w, Fault::kMisaligned, "misaligned address", address);
-    if (!p) return raise(w, Fault::kIllegalAddress, "illegal address", address);
-    std::memcpy(matrix[lane / 8][lane % 8], p, 16);
+    uint8_t* p = translate(w, static_cast<MemSpace>(op.aux >> 4 & 7), address, 16,
+                           static_cast<int>(lane), &global);
+    if (address & 15)
+      return raise(w, Fault::kMisaligned, "misaligned address", address, static_cast<int>(lane));
+    if (!p)
+      return raise(w, Fault::kIllegalAddress, "illegal address", address, static_cast<int>(lane));
+    move(p, lane / 8, lane % 8);
   }
+  return Event::kNext;
+}
+
+Event run_ldmatrix(const Op& op, Warp& w, uint32_t m) {
+  if (!meet(op, w, m, kEverybody)) return Event::kSplits;
+  Tiles t;
+  Event e = each_row(
+      op, w, m, [&](uint8_t* p, uint32_t k, uint32_t row) { std::memcpy(t.cell[k][row], p, 16); });
+  if (e != Event::kNext) return e;
   each_active(m, [&](int i) {
-    const int row = i / 4, column = i % 4 * 2;
+    for (int k = 0; k < op.n; ++k)
+      lanes<uint32_t>(w, op.list[k])[i] =
+          static_cast<uint32_t>(t.at(op, k, i, 1)) << 16 | t.at(op, k, i, 0);
+  });
+  return Event::kNext;
+}
+
+void gather_tiles(const Op& op, Warp& w, Tiles& t, bool turned) {
+  Op view = op;
+  view.size = turned;
+  for (int i = 0; i < 32; ++i) {
     for (int k = 0; k < op.n; ++k) {
-      uint32_t low = op.size ? matrix[k][column][row] : matrix[k][row][column];
-      uint32_t high = op.size ? matrix[k][column + 1][row] : matrix[k][row][column + 1];
-      lanes<uint32_t>(w, op.list[k])[i] = high << 16 | low;
+      const uint32_t v = lanes<uint32_t>(w, op.list[k])[i];
+      t.at(view, k, i, 0) = static_cast<uint16_t>(v),
+                       t.at(view, k, i, 1) = static_cast<uint16_t>(v >> 16);
     }
+  }
+}
+
+Event run_stmatrix(const Op& op, Warp& w, uint32_t m) {
+  if (!meet(op, w, m, kEverybody)) return Event::kSplits;
+  Tiles t;
+  gather_tiles(op, w, t, op.size);
+  return each_row(
+      op, w, m, [&](uint8_t* p, uint32_t k, uint32_t row) { std::memcpy(p, t.cell[k][row], 16); });
+}
+
+Event run_movmatrix(const Op& op, Warp& w, uint32_t m) {
+  if (!meet(op, w, m, kEverybody)) return Event::kSplits;
+  Tiles t;
+  gather_tiles(op, w, t, false);
+  Op turned = op;
+  turned.size = 1;
+  each_active(m, [&](int i) {
+    lanes<uint32_t>(w, op.d)[i] =
+        static_cast<uint32_t>(t.at(turned, 0, i, 1)) << 16 | t.at(turned, 0, i, 0);
   });
   return Event::kNext;
 }
 
 }  // namespace
 
-bool Decoder::op_ldmatrix() {
-  if (!has("sync") || !has("aligned") || !has("m8n8") || !need(2, 2)) return unsupported();
-  Op op = make(&run_ldmatrix);
-  op.n = has("x4") ? 4 : has("x2") ? 2 : has("x1") ? 1 : 0;
-  op.size = has("trans");
-  if (!has("shared") && !has("shared::cta")) return unsupported();
-  if (next_type() != Type::kB16 || !op.n) return unsupported();
-  std::vector<const Operand*> regs;
-  vector_registers(at(0), regs);
-  if (regs.size() != op.n) return fail("wrong number of registers in 'ldmatrix'");
-  std::vector<uint32_t> list;
-  for (const Operand* r : regs) list.push_back(dest(*r, 4));
-  op.list = keep_list(std::move(list)).data();
-  return address(at(1), op, MemSpace::kShared) && emit_checked(op);
+bool Decoder::op_movmatrix() {
+  if (!has("sync") || !has("aligned") || !has("m8n8") || !has("trans") || !need(2, 2))
+    return unsupported();
+  if (next_type() != Type::kB16) return unsupported();
+  Op op = make(&run_movmatrix);
+  op.n = 1;
+  op.d = dest(at(0), 4);
+  op.list = keep_list({source(at(1), Type::kB32)}).data();
+  return emit_checked(op);
 }
 
-bool Decoder::op_wmma() { return unsupported(); }
+bool Decoder::op_ldmatrix() {
+  const bool store = parts_[0] == "stmatrix";
+  if (!has("sync") || !has("aligned") || !has("m8n8") || !need(2, 2)) return unsupported();
+  Op op = make(store ? &run_stmatrix : &run_ldmatrix);
+  op.n = has("x4") ? 4 : has("x2") ? 2 : has("x1") ? 1 : 0;
+  op.size = has("trans");
+  MemSpace space;
+  const Operand& memory = at(store ? 0 : 1);
+  take_space(&space, &memory);
+  if (next_type() != Type::kB16 || !op.n) return unsupported();
+  std::vector<uint32_t> list;
+  if (!fragment_registers(at(store ? 1 : 0), op.n, false, !store, list)) return false;
+  op.list = keep_list(std::move(list)).data();
+  return address(memory, op, space) && emit_checked(op);
+}
+
 bool Decoder::op_mbarrier() { return unsupported(); }
 
 }  // namespace tendril::softgpu

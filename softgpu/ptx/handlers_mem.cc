@@ -14,7 +14,8 @@ namespace {
 struct Access {
   alignas(64) uint64_t address[32];
   uint64_t low, high, bits;
-  uint64_t base = 0;  // host pointer minus device address, modulo 2^64: host() adds them; 0: go lane by lane
+  uint64_t base =
+      0;  // host pointer minus device address, modulo 2^64: host() adds them; 0: go lane by lane
   MemSpace space;
   bool global = false, contiguous = false;
 };
@@ -35,6 +36,8 @@ inline uint64_t* unused_lane_fix(uint64_t* address, uint32_t m) {
 inline void find_global(Access& x, const Warp& w, uint32_t size) {
   const MemoryView& view = *w.block->launch->request->memory;
   x.global = true;
+  if (view.exact && !in_block(view, x.low, x.high - x.low + size))
+    return;  // perhaps several blocks
   for (const MemoryRegion& r : view.regions) {
     uint64_t lo = x.low - r.base, hi = x.high - r.base;
     if (lo >= r.bytes || hi >= r.bytes || size > r.bytes - hi) continue;
@@ -69,7 +72,8 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
       find_global(x, w, size);
       break;
     case MemSpace::kShared:
-      if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high) x.base = reinterpret_cast<uint64_t>(b.shared);
+      if (x.high < b.shared_bytes && size <= b.shared_bytes - x.high)
+        x.base = reinterpret_cast<uint64_t>(b.shared);
       break;
     case MemSpace::kLocal:
       if (x.high < w.local_stride && size <= w.local_stride - x.high && !(x.bits & (size - 1))) {
@@ -122,19 +126,71 @@ inline void prepare(Access& x, const Op& op, Warp& w, uint32_t m, uint32_t size)
   find_window(x, w, size);
 }
 
+// The two shapes that make up most traffic, found without writing down 64-bit addresses.
+// A whole warp on consecutive elements of global memory: its host pointer, or null.
+template <uint32_t kSize>
+inline uint8_t* run_of_global(const Op& op, Warp& w, uint32_t m) {
+  if (m != kAllLanes || (op.aux & 0x71) != static_cast<uint16_t>(MemSpace::kGlobal) << 4)
+    return nullptr;
+  const uint64_t* a = lanes<uint64_t>(w, op.a);
+  const uint64_t first = a[0];
+  uint64_t off = 0;
+  for (int i = 0; i < 32; ++i) off |= (a[i] - first) ^ (static_cast<uint64_t>(i) * kSize);
+  const uint64_t at = first + static_cast<uint64_t>(op.imm);
+  if (off || (at & (kSize - 1))) return nullptr;
+  Access x;
+  x.low = at, x.high = at + 31ull * kSize;
+  if (x.high < x.low) return nullptr;
+  find_global(x, w, kSize);
+  return x.base ? host(x.base, at) : nullptr;
+}
+
+// Shared memory is small, so 32-bit offsets do. False when some lane must be looked at by itself.
+struct Offsets {
+  alignas(64) uint32_t at[32];
+  bool run = false;  // consecutive elements
+};
+template <uint32_t kSize>
+inline bool shared_offsets(Offsets& o, const Op& op, const Warp& w, uint32_t m) {
+  if ((op.aux >> 4 & 7) != static_cast<uint16_t>(MemSpace::kShared)) return false;
+  uint32_t beyond = 0, bits = 0, top = 0, off = 0;
+  if (op.aux & 1) {
+    const uint32_t* a = lanes<uint32_t>(w, op.a);
+    for (int i = 0; i < 32; ++i) o.at[i] = a[i] + static_cast<uint32_t>(op.imm);
+  } else {
+    const uint64_t* a = lanes<uint64_t>(w, op.a);
+    for (int i = 0; i < 32; ++i) {
+      const uint64_t v = a[i] + static_cast<uint64_t>(op.imm);
+      o.at[i] = static_cast<uint32_t>(v);
+      beyond |= (m & kBit[i]) ? static_cast<uint32_t>(v >> 32) : 0;
+    }
+  }
+  if (m != kAllLanes)
+    for (int i = 0; i < 32; ++i) o.at[i] = (m & kBit[i]) ? o.at[i] : 0;
+  const uint32_t first = o.at[0];
+  for (int i = 0; i < 32; ++i) {
+    bits |= o.at[i];
+    top = o.at[i] > top ? o.at[i] : top;
+    off |= (o.at[i] - first) ^ (static_cast<uint32_t>(i) * kSize);
+  }
+  o.run = !off;
+  const uint32_t bytes = w.block->shared_bytes;
+  return !beyond && !(bits & (kSize - 1)) && top < bytes && kSize <= bytes - top;
+}
+
 // Finds the host pointer of every active lane, or the lane that faults.
 inline bool by_lane(Access& x, Warp& w, uint32_t m, uint32_t size, uint8_t** pointer) {
   for (uint32_t left = m; left; left &= left - 1) {
     int i = __builtin_ctz(left);
     if (x.address[i] & (size - 1)) {
-      raise(w, Fault::kMisaligned, "misaligned address", x.address[i]);
+      raise(w, Fault::kMisaligned, "misaligned address", x.address[i], i);
       return false;
     }
     bool global = false;
     pointer[i] = translate(w, x.space, x.address[i], size, i, &global);
     x.global |= global;
     if (!pointer[i]) {
-      raise(w, Fault::kIllegalAddress, "illegal address", x.address[i]);
+      raise(w, Fault::kIllegalAddress, "illegal address", x.address[i], i);
       return false;
     }
   }
@@ -153,9 +209,60 @@ inline uint32_t register_of(const Op& op, int k) {
   return V == 1 ? op.d : op.list[k];
 }
 
+template <class M, class R>
+inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
+  R* d = lanes<R>(w, op.d);
+  if (const uint8_t* p = run_of_global<sizeof(M)>(op, w, m)) {
+    if (op.aux & 2) return false;
+    for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(p + i * sizeof(M)));
+    w.block->bytes_read += 32 * sizeof(M);
+    return true;
+  }
+  Offsets o;
+  if (!shared_offsets<sizeof(M)>(o, op, w, m)) return false;
+  const uint8_t* base = w.block->shared;
+  if (o.run && whole(w, m)) {
+    for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(base + o.at[0] + i * sizeof(M)));
+  } else if (whole(w, m)) {
+    for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(base + o.at[i]));
+  } else {
+    each_active(m, [&](int i) { d[i] = static_cast<R>(fetch<M>(base + o.at[i])); });
+  }
+  return true;
+}
+
+template <class M, class R>
+inline bool store_fast(const Op& op, Warp& w, uint32_t m) {
+  const R* s = lanes<R>(w, op.d);
+  uint8_t* to = run_of_global<sizeof(M)>(op, w, m);
+  Offsets o;
+  if (to) {
+    if (op.aux & 2) return false;
+    w.block->bytes_written += 32 * sizeof(M);
+  } else {
+    if (!shared_offsets<sizeof(M)>(o, op, w, m)) return false;
+    if (m != kAllLanes || !o.run) {
+      each_active(m, [&](int i) {
+        const M v = static_cast<M>(s[i]);
+        __builtin_memcpy(w.block->shared + o.at[i], &v, sizeof v);
+      });
+      return true;
+    }
+    to = w.block->shared + o.at[0];
+  }
+  for (int i = 0; i < 32; ++i) {
+    const M v = static_cast<M>(s[i]);
+    __builtin_memcpy(to + i * sizeof(M), &v, sizeof v);
+  }
+  return true;
+}
+
 template <class M, class R, int V>
 Event load(const Op& op, Warp& w, uint32_t m) {
   constexpr uint32_t size = sizeof(M) * V;
+  if constexpr (V == 1 && sizeof(M) >= 4) {
+    if (load_fast<M, R>(op, w, m)) return Event::kNext;
+  }
   Access x;
   prepare(x, op, w, m, size);
   if (!x.base || (x.bits & (size - 1))) {
@@ -196,6 +303,9 @@ Event load(const Op& op, Warp& w, uint32_t m) {
 template <class M, class R, int V>
 Event store(const Op& op, Warp& w, uint32_t m) {
   constexpr uint32_t size = sizeof(M) * V;
+  if constexpr (V == 1 && sizeof(M) >= 4) {
+    if (store_fast<M, R>(op, w, m)) return Event::kNext;
+  }
   Access x;
   prepare(x, op, w, m, size);
   if (op.aux & 2) std::atomic_thread_fence(std::memory_order_release);

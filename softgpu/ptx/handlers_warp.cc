@@ -282,10 +282,9 @@ Event run_elect(const Op& op, Warp& w, uint32_t m) {
 }
 
 Event run_cvt_pack(const Op& op, Warp& w, uint32_t m) {
-  const Type to = static_cast<Type>(op.imm);
-  const int bits = static_cast<int>(type_bytes(to)) * 8;
-  const int64_t top = is_signed(to) ? (1ll << (bits - 1)) - 1 : (1ll << bits) - 1,
-                bottom = is_signed(to) ? -(1ll << (bits - 1)) : 0;
+  const int bits = op.size;
+  const int64_t top = op.n ? (1ll << (bits - 1)) - 1 : (1ll << bits) - 1,
+                bottom = op.n ? -(1ll << (bits - 1)) : 0;
   uint32_t* d = lanes<uint32_t>(w, op.d);
   const int32_t *a = lanes<int32_t>(w, op.a), *b = lanes<int32_t>(w, op.b);
   const uint32_t* c = lanes<uint32_t>(w, op.c);
@@ -297,7 +296,7 @@ Event run_cvt_pack(const Op& op, Warp& w, uint32_t m) {
   };
   each_active(m, [&](int i) {
     uint32_t pair = clamp(a[i]) << bits | clamp(b[i]);
-    d[i] = bits == 8 ? c[i] << 16 | pair : pair;
+    d[i] = bits < 16 ? c[i] << 2 * bits | pair : pair;
   });
   return Event::kNext;
 }
@@ -316,9 +315,9 @@ Event run_cp_async(const Op& op, Warp& w, uint32_t m) {
     uint8_t* d = translate(w, MemSpace::kShared, to, op.size, i, &global);
     uint8_t* s = n ? translate(w, MemSpace::kGlobal, source, n, i, &global) : d;
     if ((to | (n ? source : 0)) & (op.size - 1u)) {
-      failed = true, raise(w, Fault::kMisaligned, "misaligned address", source);
+      failed = true, raise(w, Fault::kMisaligned, "misaligned address", source, i);
     } else if (!d || !s) {
-      failed = true, raise(w, Fault::kIllegalAddress, "illegal address", d ? source : to);
+      failed = true, raise(w, Fault::kIllegalAddress, "illegal address", d ? source : to, i);
     } else {
       if (n) std::memcpy(d, s, n);
       std::memset(d + n, 0, op.size - n);

@@ -11,6 +11,10 @@
 
 namespace tendril::softgpu {
 
+// memory.cc: whether exact checking allows an access; what is near an address that faulted.
+bool in_block(const MemoryView& view, uint64_t address, uint64_t bytes);
+std::string explain_address(const MemoryView& view, uint64_t address);
+
 static inline uint8_t* in_region(const MemoryRegion& r, uint64_t address, uint32_t size) {
   uint64_t o = address - r.base;
   if (o >= r.bytes || size > r.bytes - o) return nullptr;
@@ -21,7 +25,9 @@ static inline uint8_t* in_region(const MemoryRegion& r, uint64_t address, uint32
 }
 
 static inline uint8_t* global_pointer(const Block& b, uint64_t address, uint32_t size) {
-  for (const MemoryRegion& r : b.launch->request->memory->regions)
+  const MemoryView& view = *b.launch->request->memory;
+  if (view.exact && !in_block(view, address, size)) return nullptr;
+  for (const MemoryRegion& r : view.regions)
     if (uint8_t* p = in_region(r, address, size)) return p;
   return nullptr;
 }

@@ -199,5 +199,65 @@ TEST_F(Mem, AsyncCopyToShared) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(at(i), input(4 * i + 3));
 }
 
+// The program was given two blocks; what lies between and behind them is not its own.
+TEST_F(Mem, ExactCheckNamesTheAllocation) {
+  ASSERT_TRUE(gpu.load(kernel("ld.global.u32 %r1, [%q4]; st.global.u32 [%q3], %r1;"))) << gpu.log;
+  out = gpu.alloc(4096), in = gpu.alloc(4096);
+  gpu.view().blocks = {{out, 128}, {in, 100}};
+  EXPECT_EQ(gpu.run("k", {1, 1, 1}, {32, 1, 1}, out, in).fault, Fault::kNone);
+  gpu.view().exact = true;
+  EXPECT_EQ(gpu.run("k", {1, 1, 1}, {25, 1, 1}, out, in).fault, Fault::kNone);
+  LaunchResult r = gpu.run("k", {1, 1, 1}, {32, 1, 1}, out, in);
+  EXPECT_EQ(r.fault, Fault::kIllegalAddress);
+  EXPECT_EQ(r.fault_address, in + 100);
+  EXPECT_NE(r.message.find("0 bytes past the end of the allocation of 100 bytes"),
+            std::string::npos)
+      << r.message;
+  EXPECT_NE(r.message.find("in 'k'"), std::string::npos) << r.message;
+  EXPECT_NE(r.message.find("thread (25,0,0)"), std::string::npos) << r.message;
+  gpu.view().blocks = {{out, 128}};
+  gpu.view().freed = {{in, 100}};
+  r = gpu.run("k", {1, 1, 1}, {1, 1, 1}, out, in);
+  EXPECT_NE(r.message.find("in memory that was freed"), std::string::npos) << r.message;
+  gpu.view().freed.clear();
+  r = gpu.run("k", {1, 1, 1}, {1, 1, 1}, in, out);
+  EXPECT_EQ(r.fault, Fault::kIllegalAddress) << "a store is checked too";
+}
+
+TEST_F(Mem, DeviceHeap) {
+  const char* text =
+      "{ .param .b64 size; .param .b64 block; st.param.b64 [size], 64; call (block), malloc, "
+      "(size); ld.param.b64 %q5, [block]; }\n"
+      "setp.eq.u64 %p0, %q5, 0; @%p0 bra NONE; st.u32 [%q5], %r0; ld.u32 %r1, [%q5]; add.u32 %r1, "
+      "%r1, 1; st.global.u32 [%q3], %r1;\n"
+      "setp.eq.u32 %p1, %r0, 5; @%p1 bra NONE;\n"
+      "{ .param .b64 block; st.param.b64 [block], %q5; call free, (block); }\nNONE:";
+  const char* functions =
+      ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 p);\n";
+  ASSERT_TRUE(gpu.load(kernel(text, functions))) << gpu.log;
+  EXPECT_TRUE(gpu.program->kernels()[0].uses_heap);
+  out = gpu.alloc(4096), in = gpu.alloc(4096);
+  EXPECT_EQ(gpu.run("k", {1, 1, 1}, {32, 1, 1}, out, in).fault, Fault::kNone);
+  EXPECT_EQ(at(3), 0u) << "without a heap malloc fails";
+  const uint64_t base = gpu.alloc(1024);
+  DeviceHeap heap(base, 1024);
+  gpu.request.heap = &heap;
+  EXPECT_EQ(gpu.run("k", {1, 1, 1}, {32, 1, 1}, out, in).fault, Fault::kNone);
+  uint32_t served = 0;
+  for (uint32_t i = 0; i < 32; ++i) served += at(i) == i + 1;
+  EXPECT_EQ(served, 16u) << "a kilobyte holds sixteen blocks";
+  EXPECT_EQ(heap.allocate(960), 0u) << "thread 5 kept its block";
+  EXPECT_NE(heap.allocate(512), 0u) << "neighbours that were freed are one again";
+  EXPECT_FALSE(heap.release(base + 8));
+}
+
+TEST_F(Mem, FreeOfSomethingElseIsATrap) {
+  DeviceHeap heap(kArenaBase, 64);
+  gpu.request.heap = &heap;
+  LaunchResult r = go(kernel("{ .param .b64 p; st.param.b64 [p], %q0; call free, (p); }",
+                             ".extern .func free(.param .b64 p);\n"));
+  EXPECT_EQ(r.fault, Fault::kTrap);
+}
+
 }  // namespace
 }  // namespace tendril::softgpu

@@ -93,6 +93,26 @@ static inline uint16_t float_to_bf16(float v) {
   return static_cast<uint16_t>((b & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FFFu : r);
 }
 
+// Four exponent and three mantissa bits, no infinity; only all ones is NaN.
+static inline float e4m3_to_float(uint8_t v) {
+  if ((v & 0x7F) == 0x7F) return bit_cast_to<float>(0x7FFFFFFFu);
+  // As a half with the same fields the value is 2^8 too small.
+  return half_to_float(static_cast<uint16_t>((v & 0x80) << 8 | (v & 0x7F) << 7)) * 256.0f;
+}
+// Always limited to the largest number: the instructions know no other form.
+static inline uint8_t double_to_e4m3(double v) {
+  if (v != v) return 0x7F;
+  const uint64_t sign = bit_cast_to<uint64_t>(v) >> 63;
+  const double a = sign ? -v : v;
+  uint64_t r = 0x7E;
+  if (a < 256.0) {
+    r = narrow_double(a, 3, 4, kRoundNearest);
+  } else if (a < 448.0) {  // where other formats have infinity; 2^20 more leaves a step of 32
+    r = 0x78 - 8 + (bit_cast_to<uint64_t>(a + 0x1p57) & 0xF);
+  }
+  return static_cast<uint8_t>(sign << 7 | r);
+}
+
 // a * b + c where the product is exact in double: the sum rounded to odd, so that a second rounding
 // to a narrow format is correct.
 static inline double fma_to_odd(float a, float b, float c) {

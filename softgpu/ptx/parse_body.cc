@@ -217,6 +217,17 @@ bool Parser::operand(Function& f, Operand& o, int depth, bool call) {
     return true;
   }
   if (tok_.kind == Token::Kind::kIdent) return name_operand(f, o);
+  if (is_punct('-')) {
+    const size_t pos = lex_.position();
+    const uint32_t line = lex_.line();
+    const Token sign = tok_;
+    advance();
+    if (tok_.kind == Token::Kind::kIdent && find_symbol(f, tok_.text)) {
+      o.minus = true;
+      return name_operand(f, o);
+    }
+    lex_.seek(pos, line), tok_ = sign;
+  }
   return number_operand(o);
 }
 
@@ -282,6 +293,10 @@ bool Parser::name_operand(Function& f, Operand& o) {
   }
   if (o.kind != Operand::Kind::kSink && tok_.text == name && tok_.kind == Token::Kind::kIdent)
     advance();
+  if (o.kind == Operand::Kind::kReg && tok_.kind == Token::Kind::kDirective) {
+    o.selector = tok_.text.substr(1);
+    advance();
+  }
   if (o.kind == Operand::Kind::kReg || o.kind == Operand::Kind::kSink) {
     if (take_punct('|')) {
       Operand second;

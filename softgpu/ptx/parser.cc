@@ -24,6 +24,9 @@ constexpr TypeName kTypes[] = {
     {"s32", Type::kS32, 4},     {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2},
     {"f16x2", Type::kF16x2, 4}, {"bf16", Type::kBF16, 2}, {"bf16x2", Type::kBF16x2, 4},
     {"tf32", Type::kTF32, 4},   {"f32", Type::kF32, 4},   {"f64", Type::kF64, 8},
+    {"u16x2", Type::kU16x2, 4}, {"s16x2", Type::kS16x2, 4},
+    {"e4m3", Type::kE4M3, 1},   {"e5m2", Type::kE5M2, 1},
+    {"e4m3x2", Type::kE4M3x2, 2}, {"e5m2x2", Type::kE5M2x2, 2},
 };
 
 uint64_t align_up(uint64_t v, uint64_t a) { return (v + a - 1) / a * a; }
@@ -173,7 +176,8 @@ bool Parser::parameter_list(Function& f, std::vector<const Variable*>& out) {
     if (d.type == Type::kNone && !d.opaque) return fail("syntax error: parameter without type");
     if (d.space != Space::kParam && (f.is_entry || d.space != Space::kReg || d.opaque))
       return fail("syntax error: parameter that is not .param");
-    if (d.type == Type::kPred) return fail("predicates cannot be parameters");
+    if (d.type == Type::kPred && d.space != Space::kReg)
+      return fail("a predicate can only be passed in a register");
     Variable& v = m_.variables.emplace_back();
     v.name = tok_.text, v.line = tok_.line, v.space = d.space,
     v.type = d.opaque ? Type::kB64 : d.type, v.vec = d.vec;

@@ -77,7 +77,7 @@ TEST(Parser, HostileTextIsBounded) {
   EXPECT_EQ(error_of(in_kernel(".reg .b32 %big<1000000000>; mov.u32 %big999999999, 1; ret;")), "");
   // Found by the fuzzer: a parameter that is a register, and instructions without operands.
   EXPECT_NE(error_of(std::string(kHeader) + ".visible .entry k(.u64 in) { ret; }"), "");
-  EXPECT_NE(error_of(std::string(kHeader) + ".func f(.reg .pred p) { ret; }"), "");
+  EXPECT_NE(error_of(std::string(kHeader) + ".func f(.param .pred p) { ret; }"), "");
   for (const char* bare :
        {"atom.global.add.u32;", "ld.u32;", "mma.sync;", "cvt.u32.u32;", "red.global.add.u32;"}) {
     auto p = parse_program(in_kernel(bare), nullptr);

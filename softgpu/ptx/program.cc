@@ -99,7 +99,10 @@ void ProgramImpl::describe(uint32_t function) {
     k.param_bytes = v->offset + static_cast<uint32_t>(v->bytes);
   }
   Offsets offsets;
-  k.static_shared_bytes = place_shared(reachable(function), &offsets);
+  const std::vector<uint32_t> functions = reachable(function);
+  k.static_shared_bytes = place_shared(functions, &offsets);
+  for (uint32_t i : functions)
+    k.uses_heap |= !module_->functions[i].has_body && module_->functions[i].name == "malloc";
   k.local_bytes = f.local_bytes;
   // Hardware shares registers between values that are not alive together; virtual registers are
   // many more.

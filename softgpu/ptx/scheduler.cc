@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <thread>
 
 #include "softgpu/ptx/decoder.h"
+#include "softgpu/ptx/memory.h"
 #include "softgpu/ptx/program.h"
 
 namespace tendril::softgpu {
@@ -22,6 +24,8 @@ namespace {
 
 constexpr uint32_t kSplitSlice = 4096;  // warp instructions
 constexpr uint64_t kWarpTurn = 20000;
+constexpr uint32_t kShuffledTurn = 200;  // at most; short, so that warps really interleave
+constexpr uint64_t kReportSteps = 5000;
 constexpr uint64_t kBlockQuantum = 1u << 20, kCooperativeQuantum = 20000;
 constexpr size_t kResidentBytes = 256u
                                   << 20;  // per engine thread, for blocks that are only waiting
@@ -43,8 +47,21 @@ int lowest(const Warp& w, SplitState state) {
   return best;
 }
 
+// Any split that can run, for a fraction of a slice.
+int choose_any(Warp& w, Dice& dice) {
+  uint32_t runnable[32], n = 0;
+  for (uint32_t i = 0; i < w.count; ++i)
+    if (w.splits[i].state == SplitState::kRun) runnable[n++] = i;
+  if (!n) return -1;
+  w.slice = 1 + dice.below(kSplitSlice / 64);
+  w.rotated = true;
+  return static_cast<int>(runnable[dice.below(n)]);
+}
+
 // The split to run when slices matter: in rotation stay with the chosen one, otherwise the lowest.
 int choose(Warp& w) {
+  if (w.block->dice.on())
+    if (int any = choose_any(w, w.block->dice); any >= 0) return any;
   if (w.rotated && w.slice) {
     int best = -1;
     for (uint32_t i = 0; i < w.count; ++i)
@@ -128,11 +145,13 @@ void describe_fault(Warp& w, const Op& op, uint32_t m) {
   if (l.result.fault != Fault::kNone) return;
   const Function& f = *w.frame->function->source;
   uint32_t line = op.source < f.code.size() ? f.code[op.source].line : f.line;
-  uint32_t lane = static_cast<uint32_t>(__builtin_ctz(m));
+  const uint32_t lane = static_cast<uint32_t>(b.fault_lane >= 0 ? b.fault_lane : __builtin_ctz(m));
+  std::string near =
+      b.fault == Fault::kIllegalAddress ? explain_address(*l.request->memory, b.fault_address) : "";
   char text[512];
   std::snprintf(text, sizeof text,
-                "%s (0x%llx) in '%.*s', line %u '%.*s', block (%u,%u,%u), thread (%u,%u,%u)",
-                b.fault_text, static_cast<unsigned long long>(b.fault_address),
+                "%s (0x%llx%s) in '%.*s', line %u '%.*s', block (%u,%u,%u), thread (%u,%u,%u)",
+                b.fault_text, static_cast<unsigned long long>(b.fault_address), near.c_str(),
                 static_cast<int>(std::min<size_t>(f.name.size(), 160)), f.name.data(), line,
                 op.source < f.code.size() ? static_cast<int>(f.code[op.source].opcode.size()) : 0,
                 op.source < f.code.size() ? f.code[op.source].opcode.data() : "", b.ctaid[0],
@@ -223,9 +242,33 @@ void start_block(Block& b, uint64_t linear) {
   if (b.shared_bytes) std::memset(b.shared, 0, b.shared_bytes);
   for (BarrierState& s : b.barriers) s = BarrierState();
   for (uint32_t i = 0; i < l.warps; ++i) start_warp(b, b.warps[i], i);
+  if (!l.shuffle_seed) return;
+  b.dice = Dice((l.shuffle_seed ^ linear) * 0x9E3779B97F4A7C15ull | 1);
+  b.order.resize(l.warps);
+  for (uint32_t i = 0; i < l.warps; ++i) b.order[i] = i;
+}
+
+void shuffle_warps(Block& b) {
+  for (uint32_t i = static_cast<uint32_t>(b.order.size()); i > 1; --i)
+    std::swap(b.order[i - 1], b.order[b.dice.below(i)]);
+}
+
+// The n-th block to run. A step that shares no divisor with the number of blocks visits each once.
+uint64_t block_at(const LaunchState& l, uint64_t n) {
+  if (!l.shuffle_seed || n >= l.blocks) return n;
+  uint64_t step = l.shuffle_seed % l.blocks | 1;
+  while (std::gcd(step, l.blocks) != 1) ++step;
+  const unsigned __int128 place =
+      static_cast<unsigned __int128>(n) * step + l.shuffle_seed % l.blocks;
+  return static_cast<uint64_t>(place % l.blocks);
 }
 
 bool over_budget(LaunchState& l, Block& b, uint64_t steps) {
+  // All threads count in one place, so they go there rarely.
+  b.unreported += steps;
+  if (b.unreported < kReportSteps) return l.stop.load(std::memory_order_relaxed);
+  steps = b.unreported;
+  b.unreported = 0;
   uint64_t total = l.steps.fetch_add(steps, std::memory_order_relaxed) + steps;
   const LaunchRequest& r = *l.request;
   bool cancelled = r.cancel && *r.cancel, spent = r.step_budget && total > r.step_budget;
@@ -256,10 +299,12 @@ Status run_block(Block& b, uint64_t quantum) {
   uint64_t used = 0;
   while (true) {
     bool alive = false, progress = false;
-    for (Warp& w : b.warps) {
+    if (b.dice.on()) shuffle_warps(b);
+    for (uint32_t i = 0; i < l.warps; ++i) {
+      Warp& w = b.warps[b.dice.on() ? b.order[i] : i];
       if (!w.count) continue;
       uint64_t before_run = b.warp_instructions;
-      Status s = run_warp(w, kWarpTurn);
+      Status s = run_warp(w, b.dice.on() ? 1 + b.dice.below(kShuffledTurn) : kWarpTurn);
       uint64_t steps = b.warp_instructions - before_run;
       used += steps;
       progress |= steps > 0;
@@ -312,7 +357,7 @@ Block* Worker::fresh_block() {
   }
   Block* b = idle_.back();
   idle_.pop_back();
-  start_block(*b, next);
+  start_block(*b, block_at(l_, next));
   return b;
 }
 
@@ -436,6 +481,7 @@ LaunchResult run_grid(const LaunchRequest& request) {
     return refuse(Fault::kUnsupported, "bad grid or block size");
   LaunchState l;
   l.request = &request, l.kernel = &kernel;
+  l.shuffle_seed = request.shuffle_seed;
   l.threads = static_cast<uint32_t>(threads), l.warps = (l.threads + 31) / 32,
   l.blocks = static_cast<uint64_t>(blocks);
   l.dynamic_offset = (kernel.static_shared + 15) & ~15u;

@@ -86,6 +86,7 @@ class TestGpu {
   std::string log, printed;
   LaunchRequest request;  // defaults for run(): dynamic shared memory, budget, cooperative
   std::vector<uint8_t>& pages() { return pages_; }
+  MemoryView& view() { return view_; }
 
  private:
   std::vector<uint8_t> memory_, pages_;
