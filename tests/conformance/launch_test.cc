@@ -364,5 +364,16 @@ TEST_F(LaunchTest, ManyLaunches) {
   EXPECT_EQ(read_words(data, 32), std::vector<uint32_t>(32, 2000));
 }
 
+// What one launch frees the next may use: all launches together need more than the heap of 8 MiB.
+TEST_F(LaunchTest, DeviceHeap) {
+  Buffer out(512 * 4);
+  for (int i = 0; i < 80; i++) {
+    OK(cuMemsetD32_v2(out, 0, 512));
+    OK(launch(basic("heap_round_trip"), {4}, {128}, 0, nullptr, CUdeviceptr{out}));
+    const std::vector<uint32_t> words = read_words(out, 512);
+    for (uint32_t t = 0; t < 512; t++) ASSERT_EQ(words[t], 64 * t + 2016) << i;
+  }
+}
+
 }  // namespace
 }  // namespace tendril::conformance

@@ -171,3 +171,15 @@ KERNEL chain(uint32** head, uint32* out) {
   uint32* p = head[tid_x()];
   out[tid_x()] = *p;
 }
+
+// Every thread keeps a value in memory of its own for a while.
+KERNEL heap_round_trip(uint32* out) {
+  uint32* mine = (uint32*)malloc(256);
+  if (!mine) return;
+  for (uint32 i = 0; i < 64; i++) mine[i] = global_x() + i;
+  sync_threads();
+  uint32 sum = 0;
+  for (uint32 i = 0; i < 64; i++) sum += mine[i];
+  out[global_x()] = sum;
+  free(mine);
+}

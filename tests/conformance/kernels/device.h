@@ -71,6 +71,8 @@ __device__ inline uint32 ballot(bool predicate) {
 }
 
 extern "C" __device__ int printf(const char* format, ...);
+extern "C" __device__ void* malloc(decltype(sizeof 0) bytes);
+extern "C" __device__ void free(void* block);
 extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char* message,
                                                                   const char* file, uint32 line,
                                                                   const char* function,
