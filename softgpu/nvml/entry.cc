@@ -51,8 +51,10 @@ nvmlReturn_t stop() {
   return users == 0 ? NVML_ERROR_UNINITIALIZED : NVML_SUCCESS;
 }
 
+bool is_started() { return g_users.load() != 0; }
+
 nvmlReturn_t find(nvmlDevice_t handle, const void* needed, bool even_lost, unsigned* index) {
-  if (g_users.load() == 0) return NVML_ERROR_UNINITIALIZED;
+  if (!is_started()) return NVML_ERROR_UNINITIALIZED;
   const uintptr_t at = reinterpret_cast<uintptr_t>(handle),
                   first = reinterpret_cast<uintptr_t>(g_handles);
   if (at < first || at - first >= board().settings().devices || needed == nullptr)

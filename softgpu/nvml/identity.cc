@@ -37,11 +37,8 @@ std::string bus_id(unsigned index, int domain_digits) {
 
 template <typename Matches>
 nvmlReturn_t handle_where(const void* key, nvmlDevice_t* device, Matches matches) {
-  unsigned ignored = 0;
-  nvmlReturn_t ready = find(handle_of(0), device, true, &ignored);
-  if (ready == NVML_ERROR_UNINITIALIZED || key == nullptr)
-    return key == nullptr ? NVML_ERROR_INVALID_ARGUMENT : ready;
-  if (device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
+  if (!is_started()) return NVML_ERROR_UNINITIALIZED;
+  if (key == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   for (unsigned i = 0; i < board().settings().devices; ++i) {
     if (!matches(i)) continue;
     *device = handle_of(i);
@@ -79,6 +76,7 @@ extern "C" const char* soft_nvmlErrorString(nvmlReturn_t result) {
 }
 
 SOFT_NVML(nvmlDeviceGetCount_v2)(unsigned int* deviceCount) {
+  if (!is_started()) return NVML_ERROR_UNINITIALIZED;
   if (deviceCount == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *deviceCount = board().settings().devices;
   return NVML_SUCCESS;

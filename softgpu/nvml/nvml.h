@@ -31,6 +31,7 @@ Board& board();
 // Counted, as nvmlInit and nvmlShutdown are.
 nvmlReturn_t start();
 nvmlReturn_t stop();
+bool is_started();
 
 // The device behind a handle, after the checks that every call makes, in their order. A lost device
 // answers only to those that say who it is (`even_lost`).

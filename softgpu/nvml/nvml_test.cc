@@ -162,6 +162,8 @@ TEST(NvmlStart, IsNeeded) {
   unsigned value = 0;
   nvmlDevice_t device = handle_of(0);
   EXPECT_EQ(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetPowerUsage(device, &value));
+  EXPECT_EQ(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetCount_v2(&value));
+  EXPECT_EQ(NVML_ERROR_UNINITIALIZED, nvmlDeviceGetHandleByIndex_v2(0, &device));
   EXPECT_EQ(NVML_ERROR_UNINITIALIZED, nvmlShutdown());
 }
 
