@@ -186,6 +186,7 @@ bool Context::idle() {
 CUresult Context::synchronise() {
   for (const StreamPtr& stream : streams())
     if (TokenPtr last = stream->queue->last()) last->wait();
+  settle_pools();
   flush_print();
   return error();
 }

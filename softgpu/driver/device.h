@@ -33,4 +33,7 @@ Device* device_at(CUdevice device);
 bool device_attribute(const Device& device, int attribute, int* value);
 int attribute_of(int device, CUdevice_attribute attribute);
 
+// Somebody has synchronised: what streams have freed is free for pools to give up (pool.cc).
+void settle_pools();
+
 }  // namespace tendril::softgpu

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "softgpu/driver/clock.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/shared_event.h"
 #include "softgpu/driver/stream.h"
@@ -232,6 +233,7 @@ SOFT(cuEventSynchronize)(CUevent hEvent) {
   std::shared_ptr<Record> record = event->current();
   if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
   pending_of(event).wait(context->cancel());
+  settle_pools();
   context->flush_print();
   return context->error();
 }

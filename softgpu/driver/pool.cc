@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered allocation and memory pools. The address is given at once and the memory is
 // charged at once; freeing happens when the stream gets there. A pool keeps statistics only: memory
-// goes back to the device immediately.
+// goes back to the device immediately, but counts as reserved until somebody synchronises, as a
+// driver's pool cannot give up what the host has not seen to be free.
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "softgpu/driver/device.h"
@@ -29,6 +31,7 @@ struct Pool {
   int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
   uint64_t release_threshold = 0;
   uint64_t used = 0, used_high = 0;
+  uint64_t unseen = 0;  // freed by streams since the last synchronisation
   std::map<int, CUmemAccess_flags> access;
 };
 using PoolPtr = std::shared_ptr<Pool>;
@@ -64,11 +67,17 @@ PoolPtr current_pool(int index) {
   return found ? found : fallback;
 }
 
+std::atomic<bool> any_unseen{false};
+
 void account(CUmemoryPool handle, int64_t bytes) {
   PoolPtr pool = pools().get(handle);
   if (!pool) return;
   std::lock_guard guard(pool->lock);
   pool->used += static_cast<uint64_t>(bytes);
+  if (bytes < 0) {
+    pool->unseen += static_cast<uint64_t>(-bytes);
+    any_unseen = true;
+  }
   pool->used_high = std::max(pool->used_high, pool->used);
 }
 
@@ -114,6 +123,14 @@ CUresult device_location(const CUmemLocation& location) {
 }
 
 }  // namespace
+
+void settle_pools() {
+  if (!any_unseen.exchange(false)) return;
+  for (auto& [handle, pool] : pools().all()) {
+    std::lock_guard guard(pool->lock);
+    pool->unseen = 0;
+  }
+}
 
 SOFT(cuMemAllocAsync)(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   return allocate(dptr, bytesize, nullptr, hStream);
@@ -248,6 +265,8 @@ SOFT(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void*
       put(pool->release_threshold);
       break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      put(pool->used + pool->unseen);
+      break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       put(pool->used);
       break;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "softgpu/driver/clock.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 
 namespace tendril::softgpu {
@@ -59,6 +60,7 @@ CUresult wait_stream(const StreamPtr& stream, const ContextPtr& context) {
     for (const StreamPtr& other : context->streams())
       if (other->blocking())
         if (TokenPtr token = other->queue->last()) token->wait();
+  settle_pools();
   context->flush_print();
   return context->error();
 }
