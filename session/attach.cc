@@ -123,10 +123,18 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
   return true;
 }
 
-}  // namespace
+// The channels of one line share its bandwidth: commands hardly use any, bulk channels an equal part each.
+void shape(const transport::Shape& link, Attached* attached) {
+  if (link.delay_us == 0 && link.bytes_per_second == 0) return;
+  attached->command = transport::shaped(std::move(attached->command), link);
+  transport::Shape part = link;
+  if (!attached->bulk.empty()) part.bytes_per_second /= attached->bulk.size();
+  for (auto& channel : attached->bulk) channel = transport::shaped(std::move(channel), part);
+  attached->reason += "; shaped as a longer line";
+}
 
-Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
-                        const wire::AttachRequest& request) {
+Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions& options,
+                                 const wire::AttachRequest& request) {
   Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
   if (!client.ok()) return client.status();
   Status checked = (*client)->read_hello();
@@ -151,6 +159,15 @@ Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
   if (!joined.ok()) return joined;
   attached.command = transport::socket_channel(std::move(connection));
   attached.transport = attached.command->kind();
+  return attached;
+}
+
+}  // namespace
+
+Result<Attached> attach(const Endpoint& endpoint, const ConnectOptions& options,
+                        const wire::AttachRequest& request) {
+  Result<Attached> attached = attach_unshaped(endpoint, options, request);
+  if (attached.ok()) shape(options.link, &*attached);
   return attached;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "transport/host_window.h"
+#include "transport/shaped.h"
 #include "transport/transport.h"
 #include "wire/control.h"
 
@@ -31,6 +32,7 @@ struct ConnectOptions {
   bool allow_shared_memory = true;
   uint16_t bulk_channels = 4;
   uint64_t schema_digest = 0;      // 0: control only, do not check
+  transport::Shape link;           // of a longer line than the real one: what an attached session's channels behave like
 };
 
 // A control connection after a successful hello. Move-only owner of its descriptor.

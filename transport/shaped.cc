@@ -3,6 +3,8 @@
 // bandwidth) adds up, the delay does not: a line of any length stays full.
 #include "transport/shaped.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -147,6 +149,11 @@ class ShapedChannel final : public Channel {
         "shaped-in", [](void* self) { static_cast<ShapedChannel*>(self)->carry_in(); }, this);
   }
   ~ShapedChannel() override {
+    if (getpid() != process_) {  // the threads stayed with the parent, and so does the connection
+      out_thread_.forget();
+      in_thread_.forget();
+      return;
+    }
     Status gone(Code::kClosed, "the connection was closed on this side");
     out_.close(gone);
     in_.close(gone);
@@ -251,6 +258,7 @@ class ShapedChannel final : public Channel {
     }
   }
 
+  const pid_t process_ = getpid();
   std::unique_ptr<Channel> inner_;
   char kind_[48];
   DelayLine out_, in_;

@@ -232,6 +232,17 @@ Status read_access(Configuration* configuration) {
   } else {
     return invalid("TENDRIL_TRANSPORT", transport, "auto, tcp or shm");
   }
+  std::string link = trimmed(variable("TENDRIL_LINK"));
+  if (link.empty()) return {};
+  constexpr uint64_t kDelayMaxUs = 10'000'000, kMegabytesMax = 1'000'000;
+  uint64_t delay_us = 0, megabytes = 0;
+  size_t colon = link.find(':');
+  if (colon == std::string::npos || !parse_unsigned(link.substr(0, colon), &delay_us) ||
+      !parse_unsigned(link.substr(colon + 1), &megabytes) || delay_us > kDelayMaxUs || megabytes > kMegabytesMax) {
+    return invalid("TENDRIL_LINK", link, "microseconds one way, a colon, megabytes per second: 200:1250");
+  }
+  configuration->link_delay_us = static_cast<uint32_t>(delay_us);
+  configuration->link_megabytes_per_s = static_cast<uint32_t>(megabytes);
   return {};
 }
 

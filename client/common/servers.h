@@ -11,6 +11,7 @@
 //   TENDRIL_MEMORY       memory of a slice: bytes, or 512M, 10G (powers of 1024); alone, the server derives the share of time from it
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE   the servers' shared secret, or a file that holds it
 //   TENDRIL_TRANSPORT    auto (default), tcp or shm
+//   TENDRIL_LINK         "<us>:<MB/s>": behave as if the servers were that far away, each way (0: no limit); for tests and planning
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,8 @@ struct Configuration {
   wire::SliceSpec slice;        // each; meaningless with leases
   std::string token;            // never logged
   Transport transport = Transport::kAuto;
+  uint32_t link_delay_us = 0;
+  uint32_t link_megabytes_per_s = 0;
   std::string source;           // where `servers` came from, for messages: "TENDRIL_SERVERS", a path, ...
 
   bool leased() const { return !servers.empty() && servers.front().lease_id != 0; }

@@ -149,6 +149,21 @@ TEST_F(ServersTest, TokenAndTransport) {
   EXPECT_NE(failure().message().find("pigeon"), std::string::npos);
 }
 
+TEST_F(ServersTest, Link) {
+  setenv("TENDRIL_SERVERS", "a", 1);
+  EXPECT_EQ(load_configuration()->link_delay_us, 0u);
+  setenv("TENDRIL_LINK", "200:1250", 1);
+  auto result = load_configuration();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->link_delay_us, 200u);
+  EXPECT_EQ(result->link_megabytes_per_s, 1250u);
+  for (const char* bad : {"200", ":", "1:", ":1", "-1:5", "1:2:3", "10000001:0"}) {
+    setenv("TENDRIL_LINK", bad, 1);
+    EXPECT_EQ(failure().code(), base::Code::kInvalid) << bad;
+  }
+  unsetenv("TENDRIL_LINK");
+}
+
 TEST(Share, Notations) {
   struct { const char* text; uint32_t millionths;
   } good[] = {

@@ -115,6 +115,8 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   options.token = configuration.token;
   options.allow_shared_memory = configuration.transport != Transport::kTcp;
   options.schema_digest = wire::cuda::kSchemaDigest;
+  options.link.delay_us = configuration.link_delay_us;
+  options.link.bytes_per_second = uint64_t{configuration.link_megabytes_per_s} * 1'000'000;
   wire::AttachRequest request;
   request.lease_id = server.lease_id;
   request.secret = server.lease_secret;
