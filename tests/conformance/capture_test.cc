@@ -68,7 +68,6 @@ TEST_F(CaptureTest, NotCapturingAtFirst) {
   Stream stream;
   EXPECT_EQ(status(stream), CU_STREAM_CAPTURE_STATUS_NONE);
   EXPECT_EQ(status(nullptr), CU_STREAM_CAPTURE_STATUS_NONE);
-  INVALID(cuStreamIsCapturing(stream, nullptr));
 }
 
 TEST_F(CaptureTest, NodesFollowTheStream) {
@@ -339,8 +338,18 @@ TEST_F(CaptureTest, ExchangedModeAllowsUnsafeCalls) {
   OK(cuMemFree_v2(pointer));
 }
 
-TEST_F(CaptureTest, ExchangeModeErrors) {
+NULL_TEST(CaptureProcess, ExchangeModeOfNull) {
+  attach();
   INVALID(cuThreadExchangeStreamCaptureMode(nullptr));
+}
+
+NULL_TEST(CaptureProcess, IsCapturingIntoNull) {
+  attach();
+  Stream stream;
+  INVALID(cuStreamIsCapturing(stream, nullptr));
+}
+
+TEST_F(CaptureTest, ExchangeModeErrors) {
   auto mode = static_cast<CUstreamCaptureMode>(77);
   INVALID(cuThreadExchangeStreamCaptureMode(&mode));
 }

@@ -65,9 +65,10 @@ TEST(ErrorTest, UnknownCodes) {
   text = "untouched";
   INVALID(cuGetErrorString(static_cast<CUresult>(9999), &text));
   EXPECT_EQ(text, nullptr);
-  INVALID(cuGetErrorName(CUDA_SUCCESS, nullptr));
-  INVALID(cuGetErrorString(CUDA_SUCCESS, nullptr));
 }
+
+NULL_TEST(ErrorProcess, NameIntoNull) { INVALID(cuGetErrorName(CUDA_SUCCESS, nullptr)); }
+NULL_TEST(ErrorProcess, TextIntoNull) { INVALID(cuGetErrorString(CUDA_SUCCESS, nullptr)); }
 
 // ---- Sticky errors. All of these run in a child process. ----
 

@@ -160,10 +160,14 @@ TEST(ProcaddressTest, StatusIsOptional) {
   EXPECT_EQ(found, exported("cuInit"));
 }
 
-TEST(ProcaddressTest, NullArguments) {
+NULL_TEST(ProcaddressProcess, NullName) {
   void* found = nullptr;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   INVALID(cuGetProcAddress_v2(nullptr, &found, 12000, 0, &status));
+}
+
+NULL_TEST(ProcaddressProcess, NullResult) {
+  auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   INVALID(cuGetProcAddress_v2("cuInit", nullptr, 12000, 0, &status));
 }
 
