@@ -100,7 +100,9 @@ def generated_handler(op):
     lines += [f"  auto {v} = {e};" for v, e in zip(values, arguments)]
     lines.append("  if (!s.ok()) return s.error();")
     lines.append(f"  if (w.driver().{op.name} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;")
-    lines.append(f"  const CUresult result = w.driver().{op.name}({', '.join(values)});")
+    call = f"w.driver().{op.name}({', '.join(values)})"
+    # What somebody waits for may run beside other calls.
+    lines.append(f"  const CUresult result = {call if op.reply is None else f'w.aside([&] {{ return {call}; }})'};")
     if after:
         lines.append("  if (result == CUDA_SUCCESS) {")
         lines += after

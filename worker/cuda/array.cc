@@ -40,17 +40,9 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   return sum < UINT64_MAX ? static_cast<uint64_t>(sum) : UINT64_MAX;
 }
 
-}  // namespace
-
-CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cuda::array_create_reply&) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Scope s(w);
-  CUDA_ARRAY3D_DESCRIPTOR descriptor;
-  if (!s.image(m.descriptor, &descriptor)) return s.error();
+CUresult create(Executor& w, const wire::cuda::array_create_request& m, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   gpu::Driver& d = w.driver();
   const bool mipmap = m.levels != 0;
-  if (d.cuArray3DCreate_v2 == nullptr || (mipmap && d.cuMipmappedArrayCreate == nullptr))
-    return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = w.slot();
   const uint64_t bytes = bytes_of(descriptor, mipmap ? m.levels : 1);
   // Nonsense is not charged: the driver has an error for it.
@@ -58,12 +50,14 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   if (charged && !w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
-  CUresult result =
-      mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels) : d.cuArray3DCreate_v2(&array, &descriptor);
+  CUresult result = w.aside([&] {
+    return mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels)
+                  : d.cuArray3DCreate_v2(&array, &descriptor);
+  });
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
   if (result == CUDA_SUCCESS &&
       (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
-    mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array);
+    w.aside([&] { return mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array); });
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS)
@@ -73,6 +67,19 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   return result;
 }
 
+}  // namespace
+
+CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cuda::array_create_reply&) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope s(w);
+  CUDA_ARRAY3D_DESCRIPTOR descriptor;
+  if (!s.image(m.descriptor, &descriptor)) return s.error();
+  gpu::Driver& d = w.driver();
+  if (d.cuArray3DCreate_v2 == nullptr || (m.levels != 0 && d.cuMipmappedArrayCreate == nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return w.with_room([&] { return create(w, m, descriptor); });
+}
+
 CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m, wire::cuda::array_destroy_reply&) {
   Scope s(w);
   gpu::Driver& d = w.driver();
@@ -80,10 +87,10 @@ CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m, wire::c
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (mipmap) {
     CUmipmappedArray levels = s.get<CUmipmappedArray>(Kind::kMipmap, m.array);
-    if (s.ok()) result = d.cuMipmappedArrayDestroy(levels);
+    if (s.ok()) result = w.aside([&] { return d.cuMipmappedArrayDestroy(levels); });
   } else {
     CUarray array = s.get<CUarray>(Kind::kArray, m.array);
-    if (s.ok()) result = d.cuArrayDestroy(array);
+    if (s.ok()) result = w.aside([&] { return d.cuArrayDestroy(array); });
   }
   if (result == CUDA_SUCCESS) {
     s.unbind(mipmap ? Kind::kMipmap : Kind::kArray, m.array);

@@ -41,13 +41,40 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
 }
 
 void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) {
+  // The driver gives an address out again as soon as it is free, which may be before we have seen that it is.
+  release(key);
   items_[key] = {slot, bytes, context};
+}
+
+// What an item that is no more was charged.
+void Charge::forget(const Item& item) {
+  if (item.leaving) leaving_[item.slot] -= item.bytes;
+  give_back(item.slot, item.bytes);
+}
+
+void Charge::leave(uint64_t key) {
+  auto it = items_.find(key);
+  if (it == items_.end() || it->second.leaving) return;
+  it->second.leaving = true;
+  leaving_[it->second.slot] += it->second.bytes;
+}
+
+void Charge::left(uint64_t key, bool gone) {
+  auto it = items_.find(key);
+  if (it == items_.end() || !it->second.leaving) return;
+  if (gone) {
+    forget(it->second);
+    items_.erase(it);
+  } else {
+    leaving_[it->second.slot] -= it->second.bytes;
+    it->second.leaving = false;
+  }
 }
 
 void Charge::release_context(const void* context) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.context == context) {
-      give_back(it->second.slot, it->second.bytes);
+      forget(it->second);
       it = items_.erase(it);
     } else {
       ++it;
@@ -58,7 +85,7 @@ void Charge::release_context(const void* context) {
 void Charge::release_slot(uint32_t slot) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.slot == slot) {
-      give_back(it->second.slot, it->second.bytes);
+      forget(it->second);
       it = items_.erase(it);
     } else {
       ++it;
@@ -69,7 +96,7 @@ void Charge::release_slot(uint32_t slot) {
 bool Charge::release(uint64_t key) {
   auto it = items_.find(key);
   if (it == items_.end()) return false;
-  give_back(it->second.slot, it->second.bytes);
+  forget(it->second);
   items_.erase(it);
   return true;
 }

@@ -24,6 +24,10 @@ class Charge {
   void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
   // Gives back what `key` was charged; false if it was not.
   bool release(uint64_t key);
+  // `key` is about to be given back: charged until it has `left`, but no longer in use by the program.
+  void leave(uint64_t key);
+  void left(uint64_t key, bool gone);
+  uint64_t leaving(uint32_t slot) const { return slot < wire::kSlicesMax ? leaving_[slot] : 0; }
   // A context (or the primary context of a slot) is gone, and everything in it.
   void release_context(const void* context);
   void release_slot(uint32_t slot);
@@ -33,11 +37,14 @@ class Charge {
     uint32_t slot;
     uint64_t bytes;
     const void* context;
+    bool leaving = false;
   };
+  void forget(const Item& item);
   wire::Assignment assignment_;
   wire::AccountingPage* accounting_;  // may be null (tests)
   std::unordered_map<uint64_t, Item> items_;
   uint64_t local_[wire::kSlicesMax] = {};
+  uint64_t leaving_[wire::kSlicesMax] = {};
 };
 
 }  // namespace tendril::worker::cuda

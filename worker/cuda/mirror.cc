@@ -139,23 +139,24 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   return result;
 }
 
-void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
+bool Mirrors::take(uint64_t base, Mirror* mirror) {
   auto it = all_.find(base);
-  if (it == all_.end()) return;
-  const Mirror& mirror = it->second;
-  if (mirror.shadow != nullptr) {
-    munmap(mirror.shadow, mirror.bytes);
-    total_ -= mirror.bytes;
-  }
-  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
-  if (!mirror.pageable) {
-    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
-    left_[mirror.mapped] = mirror.mapped_bytes;
-    uint64_t left_bytes = 0;
-    for (const auto& [begin, bytes] : left_) left_bytes += bytes;
-    if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+  if (it == all_.end()) return false;
+  *mirror = it->second;
+  if (mirror->shadow != nullptr) {
+    munmap(mirror->shadow, mirror->bytes);
+    total_ -= mirror->bytes;
   }
   all_.erase(it);
+  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
+  return !mirror->pageable;
+}
+
+void Mirrors::unregistered(const Mirror& mirror) {
+  left_[mirror.mapped] = mirror.mapped_bytes;
+  uint64_t left_bytes = 0;
+  for (const auto& [begin, bytes] : left_) left_bytes += bytes;
+  if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
 }
 
 void Mirrors::unmap_left(uint64_t first, uint64_t end) {
@@ -174,7 +175,12 @@ void Mirrors::unmap_left(uint64_t first, uint64_t end) {
 }
 
 void Mirrors::destroy_all(gpu::Driver* driver) {
-  while (!all_.empty()) destroy(driver, all_.begin()->first);
+  Mirror mirror;
+  while (!all_.empty()) {
+    if (!take(all_.begin()->first, &mirror)) continue;
+    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    unregistered(mirror);
+  }
   unmap_left(0, UINT64_MAX);
   for (const auto& [number, part] : parts_) munmap(part, kPart);
   parts_.clear();
@@ -223,17 +229,23 @@ bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
                 wire::cuda::mirror_create_reply&) {
   if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
+  w.await_releases();  // one that was destroyed may still lie at this address
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
+  w.await_releases();  // as above
   return w.mirrors().share(&w.driver(), m.address, m.bytes);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
-  // The client has waited for the work that used it; waiting here would keep its host functions
-  // from being answered.
-  w.mirrors().destroy(&w.driver(), m.address);
+  Mirrors::Mirror mirror;
+  if (!w.mirrors().take(m.address, &mirror)) return CUDA_SUCCESS;
+  w.later([mirror](Executor& later) {
+    later.aside([&] { return later.driver().cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped)); });
+    later.mirrors().unregistered(mirror);
+    return CUDA_SUCCESS;
+  });
   return CUDA_SUCCESS;
 }
 
