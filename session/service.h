@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker's end of a session: takes calls off the lane in order, sends replies, deliveries and bulk data. One thread at a time is
-// the executor and calls `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is believed, and a
-// malformed record ends the session with a clear message, nothing else.
+// the executor and calls `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is
+// believed, and a malformed record ends the session with a clear message, nothing else.
 #pragma once
 
 #include <cstddef>

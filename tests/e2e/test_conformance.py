@@ -19,8 +19,8 @@ class Conformance(unittest.TestCase):
         cls.server.stop()
 
     def passes(self, **environment):
-        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", server=self.server, timeout=240,
-                                   **environment)
+        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", server=self.server,
+                                   timeout=240, **environment)
         self.assertEqual(status, 0, out[-4000:] + err[-4000:])
 
     def test_tcp(self):
