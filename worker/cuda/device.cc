@@ -223,6 +223,7 @@ CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&, wir
 }
 
 CUresult handle(Executor& w, const wire::cuda::deferred_error_request&, wire::cuda::deferred_error_reply&) {
+  w.await_releases();  // how those went is asked, too
   return w.take_deferred_of(w.context());
 }
 
