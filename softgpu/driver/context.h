@@ -43,6 +43,7 @@ class Context : public std::enable_shared_from_this<Context> {
   void notice_loss();
   bool destroyed() const { return destroyed_; }
   const volatile bool* cancel() const { return &cancel_; }
+  bool cancelled() const { return __atomic_load_n(&cancel_, __ATOMIC_ACQUIRE); }
 
   std::shared_ptr<Stream> legacy_stream();
   std::shared_ptr<Stream> thread_stream();

@@ -120,9 +120,9 @@ CUresult DeviceWork::hang() {
     cost_ns_ = kForEverNs;
     return CUDA_SUCCESS;
   }
-  while (!*context_.cancel() && !faults().device[context_.device].lost)
+  while (!context_.cancelled() && !faults().device[context_.device].lost)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return *context_.cancel() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_UNKNOWN;
+  return context_.cancelled() ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_UNKNOWN;
 }
 
 }  // namespace tendril::softgpu
