@@ -7,7 +7,9 @@ binary=$1
 shift
 out=${OUT:-$(mktemp -d)}
 failed=0
-for suite in $("$binary" --gtest_list_tests | sed -n 's/^\([^ ]*\)\.$/\1/p'); do
+suites=$("$@" "$binary" --gtest_list_tests | sed -n 's/^\([^ ]*\)\.$/\1/p')
+[ -n "$suites" ] || { echo "the suites cannot be listed: is there a driver?" >&2; exit 2; }
+for suite in $suites; do
   name=$(echo "$suite" | tr / _)
   rm -f "$out/$name.transcript"
   TENDRIL_CONFORMANCE_TRANSCRIPT=$out/$name.transcript timeout 300 \
