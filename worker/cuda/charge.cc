@@ -46,10 +46,25 @@ void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* c
   items_[key] = {slot, bytes, context};
 }
 
-// What an item that is no more was charged.
-void Charge::forget(const Item& item) {
-  if (item.leaving) leaving_[item.slot] -= item.bytes;
-  give_back(item.slot, item.bytes);
+void Charge::stay(uint64_t key, Item* item) {
+  if (!item->leaving) return;
+  item->leaving = false;
+  leaving_[item->slot] -= item->bytes;
+  leaving_ranges_.erase(key);
+}
+
+// The item is no more: what it was charged.
+void Charge::forget(uint64_t key, Item* item) {
+  stay(key, item);
+  give_back(item->slot, item->bytes);
+}
+
+bool Charge::is_leaving(uint64_t address, uint64_t bytes) const {
+  if (leaving_ranges_.empty() || bytes == 0) return false;
+  auto after = leaving_ranges_.upper_bound(bytes > UINT64_MAX - address ? UINT64_MAX : address + (bytes - 1));
+  if (after == leaving_ranges_.begin()) return false;
+  const auto& [begin, size] = *--after;
+  return begin >= address || address - begin < size;
 }
 
 void Charge::leave(uint64_t key) {
@@ -57,24 +72,21 @@ void Charge::leave(uint64_t key) {
   if (it == items_.end() || it->second.leaving) return;
   it->second.leaving = true;
   leaving_[it->second.slot] += it->second.bytes;
+  leaving_ranges_[key] = it->second.bytes;
 }
 
 void Charge::left(uint64_t key, bool gone) {
   auto it = items_.find(key);
   if (it == items_.end() || !it->second.leaving) return;
-  if (gone) {
-    forget(it->second);
-    items_.erase(it);
-  } else {
-    leaving_[it->second.slot] -= it->second.bytes;
-    it->second.leaving = false;
-  }
+  if (!gone) return stay(key, &it->second);
+  forget(key, &it->second);
+  items_.erase(it);
 }
 
 void Charge::release_context(const void* context) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.context == context) {
-      forget(it->second);
+      forget(it->first, &it->second);
       it = items_.erase(it);
     } else {
       ++it;
@@ -85,7 +97,7 @@ void Charge::release_context(const void* context) {
 void Charge::release_slot(uint32_t slot) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.slot == slot) {
-      forget(it->second);
+      forget(it->first, &it->second);
       it = items_.erase(it);
     } else {
       ++it;
@@ -96,7 +108,7 @@ void Charge::release_slot(uint32_t slot) {
 bool Charge::release(uint64_t key) {
   auto it = items_.find(key);
   if (it == items_.end()) return false;
-  forget(it->second);
+  forget(key, &it->second);
   items_.erase(it);
   return true;
 }

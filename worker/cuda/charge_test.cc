@@ -36,6 +36,23 @@ TEST(Charge, WhatLeavesIsChargedUntilItHasLeft) {
   EXPECT_EQ(charge.used(0), 0u);
 }
 
+TEST(Charge, TellsWhatLeaves) {
+  Charge charge(one_slice(1 << 20), nullptr);
+  ASSERT_TRUE(charge.take(0, 0x200));
+  charge.remember(0x1000, 0, 0x100, nullptr);
+  charge.remember(0x2000, 0, 0x100, nullptr);
+  EXPECT_FALSE(charge.is_leaving(0x1000, 1));
+  charge.leave(0x1000);
+  EXPECT_TRUE(charge.is_leaving(0x10ff, 1));
+  EXPECT_TRUE(charge.is_leaving(0xfff, 2));
+  EXPECT_TRUE(charge.is_leaving(0, UINT64_MAX));
+  EXPECT_FALSE(charge.is_leaving(0x1100, 0x1000));
+  EXPECT_FALSE(charge.is_leaving(0xfff, 1));
+  EXPECT_FALSE(charge.is_leaving(0x1000, 0));
+  charge.left(0x1000, true);
+  EXPECT_FALSE(charge.is_leaving(0x1000, 0x100));
+}
+
 TEST(Charge, WhatTheDriverKeepsStays) {
   Charge charge(one_slice(100), nullptr);
   ASSERT_TRUE(charge.take(0, 60));
