@@ -32,7 +32,7 @@ struct ConnectOptions {
   bool allow_shared_memory = true;
   uint16_t bulk_channels = 4;
   uint64_t schema_digest = 0;      // 0: control only, do not check
-  transport::Shape link;           // what an attached session's channels behave like; default: as they are
+  transport::Shape link;           // as if the line were longer: what an attached session's channels behave like
 };
 
 // A control connection after a successful hello. Move-only owner of its descriptor.

@@ -41,15 +41,14 @@ bool Inbox::open() {
   return data_ != nullptr;
 }
 
-// Moves what is to be run to the front of `into`, without what was taken out of its turn.
+// Moves what is to be run to the front of `into`, without the chunks that take has handed out.
 void Inbox::compact(uint8_t* into) {
-  size_t to = 0, scan = 0, sight = 0;
+  size_t to = 0, scan = 0;
   for (size_t from = at_; from < end_;) {
     wire::CallHeader header;
     bool whole = peek(from, &header) == 1;
     size_t bytes = whole ? header.bytes : end_ - from;
     if (from == scan_) scan = to;
-    if (from == sight_) sight = to;
     if (!whole || (header.flags & kFlagTaken) == 0) {
       std::memmove(into + to, data_ + from, bytes);
       to += bytes;
@@ -57,10 +56,8 @@ void Inbox::compact(uint8_t* into) {
     from += bytes;
   }
   if (scan_ == end_) scan = to;
-  if (sight_ == end_) sight = to;
   at_ = 0;
   scan_ = scan;
-  sight_ = sight;
   end_ = to;
 }
 
@@ -69,7 +66,7 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
     free(held_);
     held_ = nullptr;
     if (at_ == end_) {
-      at_ = scan_ = sight_ = end_ = 0;
+      at_ = scan_ = end_ = 0;
     } else if (capacity_ - end_ < kReceivePiece) {
       compact(data_);
     }
@@ -251,7 +248,6 @@ bool ServiceImpl::receive_more(transport::Wait wait, bool keep, Status* failure)
 }
 
 Result<Call> ServiceImpl::next(transport::Wait wait) {
-  Locked receiving(inbox_lock_);
   if (!on_executor()) executor_.store(&t_self, std::memory_order_relaxed);
   if (base::usable_cpus() == 1) wait.spin_us = 0;
   for (;;) {
@@ -274,8 +270,7 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
     }
     inbox_.at_ += header.bytes;
     if (inbox_.scan_ < inbox_.at_) inbox_.scan_ = inbox_.at_;
-    if (inbox_.sight_ < inbox_.at_) inbox_.sight_ = inbox_.at_;
-    if ((header.flags & (wire::kFlagBulkData | kFlagTaken)) != 0) continue;
+    if ((header.flags & wire::kFlagBulkData) != 0) continue;
     if ((header.flags & wire::kFlagGoodbye) != 0) {
       flush();
       finish(Status(Code::kClosed, "the client said goodbye"));
@@ -294,34 +289,7 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
   }
 }
 
-// Shows calls that were not shown yet. inbox_lock_ held.
-void ServiceImpl::show_calls() {
-  if (!taken_on_sight_) return;
-  wire::CallHeader header;
-  while (inbox_.peek(inbox_.sight_, &header) == 1) {
-    uint8_t* at = inbox_.data_ + inbox_.sight_;
-    inbox_.sight_ += header.bytes;
-    if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) continue;
-    Call call{header.opcode, header.flags, header.context, header.reply_id, at + sizeof header, 0};
-    call.bytes = header.bytes - uint32_t(sizeof header) - (header.flags & wire::kFlagPadMask);
-    if (!taken_on_sight_(call)) continue;
-    header.flags |= kFlagTaken;
-    std::memcpy(at, &header, sizeof header);
-  }
-}
-
-bool ServiceImpl::attend() {
-  if (ended_.load(std::memory_order_acquire)) return false;
-  if (!inbox_lock_.try_lock()) return true;  // the executor is receiving, and not busy
-  Status failure;
-  if (inbox_.end_ - inbox_.at_ < kAttendedBytesMax) receive_more({0, 0}, true, &failure);
-  if (failure.ok()) show_calls();
-  inbox_lock_.unlock();
-  return failure.ok();
-}
-
 bool ServiceImpl::pending() {
-  Locked receiving(inbox_lock_);
   if (out_since_ns_.load(std::memory_order_relaxed) != 0) flush();
   if (!inbox_.empty()) return true;
   Status failure;

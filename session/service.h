@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of a session: takes calls off the lane in order, sends replies, deliveries and bulk data. One thread at a time is
-// the executor and calls `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is
-// believed, and a malformed record ends the session with a clear message, nothing else.
+// The worker's end of a session: takes calls off the lane in order, sends replies, deliveries and bulk data. One executor thread calls
+// `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is believed, and a
+// malformed record ends the session with a clear message, nothing else.
 #pragma once
 
 #include <cstddef>
@@ -48,12 +48,6 @@ class Service {
 
   // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
   virtual base::Result<Call> next(transport::Wait wait) = 0;
-  // For calls that must not wait for their turn, because the executor may be waiting for what they tell: `taken` sees every call that
-  // `attend` finds, and when it answers true, `next` will not return that call. It must not call back. Set before the first next.
-  virtual void on_sight(std::function<bool(const Call&)> taken) = 0;
-  // Receives what has arrived, unless another thread does, and shows the calls that `next` has not returned to `taken`. Never waits.
-  // Any thread that waits for such a call attends now and then. False: the session has ended.
-  virtual bool attend() = 0;
   // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits. Executor only;
   // sends replies that are waiting, so an executor that polls with it need not flush.
   virtual bool pending() = 0;
@@ -75,7 +69,6 @@ class Service {
 
   // Incoming bulk: blocks until the next piece of `transfer` is there (pieces come in any order). False: session ended. The first take
   // lets the client send the rest. Take every piece, or discard. Executor only when the session has no bulk channels.
-  virtual bool has_bulk_channels() const = 0;
   virtual bool take(uint64_t transfer, Piece* piece) = 0;
   virtual void release(const Piece& piece) = 0;
   // The call that names the transfer failed: what has come and what will come of it is dropped, and the client is let go.

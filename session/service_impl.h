@@ -17,7 +17,6 @@ inline constexpr size_t kServiceOutBytes = 256u << 10;
 inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
 inline constexpr size_t kInboxBytesMax =
     size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
-inline constexpr size_t kAttendedBytesMax = size_t(64) << 20;  // of them, received while the executor is busy
 inline constexpr uint32_t kOwnSlots = 16;
 
 // The calls that have arrived and were not run. Private memory: a call cannot change while it is decoded.
@@ -36,8 +35,7 @@ class Inbox {
   uint8_t* data_ = nullptr;
   size_t capacity_ = 0;
   size_t at_ = 0;    // next call to run
-  size_t scan_ = 0;   // next call to be looked at by take
-  size_t sight_ = 0;  // next call to be shown by attend
+  size_t scan_ = 0;  // next call to be looked at by take
   size_t end_ = 0;
 
  private:
@@ -45,7 +43,7 @@ class Inbox {
   uint8_t* held_ = nullptr;  // the memory of the current call, when `room` had to move on
 };
 
-inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: take or attend has had it
+inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: a bulk chunk that take has handed out
 
 class ServiceImpl final : public Service {
  public:
@@ -56,8 +54,6 @@ class ServiceImpl final : public Service {
 
   base::Result<Call> next(transport::Wait wait) override;
   bool pending() override;
-  void on_sight(std::function<bool(const Call&)> taken) override { taken_on_sight_ = std::move(taken); }
-  bool attend() override;
   void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) override;
   void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
               uint32_t more_bytes) override;
@@ -66,7 +62,6 @@ class ServiceImpl final : public Service {
   void transfer_sent(uint64_t transfer) override;
   void transfer_failed(uint64_t transfer, int32_t result) override;
   void flush() override;
-  bool has_bulk_channels() const override { return !lines_.empty(); }
   bool take(uint64_t transfer, Piece* piece) override;
   void release(const Piece& piece) override;
   void discard(uint64_t transfer) override;
@@ -104,7 +99,6 @@ class ServiceImpl final : public Service {
   bool on_executor() const;
   base::Status malformed(const char* what);
   bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
-  void show_calls();
 
   // service_bulk.cc
   static void receiver_main(void* line);
@@ -128,9 +122,8 @@ class ServiceImpl final : public Service {
   Striper striper_;
   uint32_t take_spin_us_ = 0;
 
-  base::Lock inbox_lock_;  // held by whoever receives, for as long as that takes
+  // Executor only.
   Inbox inbox_;
-  std::function<bool(const Call&)> taken_on_sight_;
   std::atomic<const void*> executor_{nullptr};
 
   base::Lock out_lock_;

@@ -100,9 +100,7 @@ def generated_handler(op):
     lines += [f"  auto {v} = {e};" for v, e in zip(values, arguments)]
     lines.append("  if (!s.ok()) return s.error();")
     lines.append(f"  if (w.driver().{op.name} == nullptr) return CUDA_ERROR_NOT_SUPPORTED;")
-    call = f"w.driver().{op.name}({', '.join(values)})"
-    # What somebody waits for may run beside other calls.
-    lines.append(f"  const CUresult result = {call if op.reply is None else f'w.aside([&] {{ return {call}; }})'};")
+    lines.append(f"  const CUresult result = w.driver().{op.name}({', '.join(values)});")
     if after:
         lines.append("  if (result == CUDA_SUCCESS) {")
         lines += after

@@ -233,7 +233,7 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   } else {
     m.transfer = c->session->lane->new_transfer_id();
     TENDRIL_TRY(c->session->enqueue(c, m));
-    TENDRIL_TRY(c->session->send_bulk(c, m.transfer, source, bytes));
+    if (!c->session->lane->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
   }
   // The program may tell another process next.
   const bool seen_elsewhere = !on.async && g_memory_is_shared.load(std::memory_order_relaxed);

@@ -34,7 +34,8 @@ CUresult upload(Session* session, Context* context, const std::string& hash,
   }
   m.transfer = session->lane->new_transfer_id();
   TENDRIL_TRY(session->enqueue(context, m));
-  return session->send_bulk(context, m.transfer, payload.data, payload.bytes);
+  return session->lane->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
+                                                                           : Session::lost_result();
 }
 
 CUresult load_payload(Session* session, Context* context, uint64_t wire_id, LoadKind kind,

@@ -87,14 +87,6 @@ class Session final : public session::LaneEvents {
   }
 
   // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's next call.
-  // The data of a transfer that an enqueued call has named. Returns when `data` may be reused; calls after it are ordered
-  // after the data.
-  CUresult send_bulk(const Context* context, uint64_t transfer, const void* data, uint64_t bytes) {
-    if (!lane->send_bulk(transfer, data, bytes)) return lost_result();
-    wire::cuda::transfer_end_request m;
-    m.transfer = transfer;
-    return enqueue(context, m);
-  }
   template <typename Request, typename Answer>
   CUresult call(const Context* context, const Request& m, Answer& r) {
     static_assert(Request::kReplies);

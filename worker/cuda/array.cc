@@ -40,9 +40,17 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   return sum < UINT64_MAX ? static_cast<uint64_t>(sum) : UINT64_MAX;
 }
 
-CUresult create(Executor& w, const wire::cuda::array_create_request& m, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
+}  // namespace
+
+CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cuda::array_create_reply&) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope s(w);
+  CUDA_ARRAY3D_DESCRIPTOR descriptor;
+  if (!s.image(m.descriptor, &descriptor)) return s.error();
   gpu::Driver& d = w.driver();
   const bool mipmap = m.levels != 0;
+  if (d.cuArray3DCreate_v2 == nullptr || (mipmap && d.cuMipmappedArrayCreate == nullptr))
+    return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = w.slot();
   const uint64_t bytes = bytes_of(descriptor, mipmap ? m.levels : 1);
   // Nonsense is not charged: the driver has an error for it.
@@ -50,14 +58,12 @@ CUresult create(Executor& w, const wire::cuda::array_create_request& m, const CU
   if (charged && !w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
-  CUresult result = w.aside([&] {
-    return mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels)
-                  : d.cuArray3DCreate_v2(&array, &descriptor);
-  });
+  CUresult result =
+      mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels) : d.cuArray3DCreate_v2(&array, &descriptor);
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
   if (result == CUDA_SUCCESS &&
       (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
-    w.aside([&] { return mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array); });
+    mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array);
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS)
@@ -67,19 +73,6 @@ CUresult create(Executor& w, const wire::cuda::array_create_request& m, const CU
   return result;
 }
 
-}  // namespace
-
-CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cuda::array_create_reply&) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Scope s(w);
-  CUDA_ARRAY3D_DESCRIPTOR descriptor;
-  if (!s.image(m.descriptor, &descriptor)) return s.error();
-  gpu::Driver& d = w.driver();
-  if (d.cuArray3DCreate_v2 == nullptr || (m.levels != 0 && d.cuMipmappedArrayCreate == nullptr))
-    return CUDA_ERROR_NOT_SUPPORTED;
-  return w.with_room([&] { return create(w, m, descriptor); });
-}
-
 CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m, wire::cuda::array_destroy_reply&) {
   Scope s(w);
   gpu::Driver& d = w.driver();
@@ -87,10 +80,10 @@ CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m, wire::c
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (mipmap) {
     CUmipmappedArray levels = s.get<CUmipmappedArray>(Kind::kMipmap, m.array);
-    if (s.ok()) result = w.aside([&] { return d.cuMipmappedArrayDestroy(levels); });
+    if (s.ok()) result = d.cuMipmappedArrayDestroy(levels);
   } else {
     CUarray array = s.get<CUarray>(Kind::kArray, m.array);
-    if (s.ok()) result = w.aside([&] { return d.cuArrayDestroy(array); });
+    if (s.ok()) result = d.cuArrayDestroy(array);
   }
   if (result == CUDA_SUCCESS) {
     s.unbind(mipmap ? Kind::kMipmap : Kind::kArray, m.array);

@@ -41,52 +41,13 @@ void Charge::give_back(uint32_t slot, uint64_t bytes) {
 }
 
 void Charge::remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context) {
-  // The driver gives an address out again as soon as it is free, which may be before we have seen that it is.
-  release(key);
   items_[key] = {slot, bytes, context};
-}
-
-void Charge::stay(uint64_t key, Item* item) {
-  if (!item->leaving) return;
-  item->leaving = false;
-  leaving_[item->slot] -= item->bytes;
-  leaving_ranges_.erase(key);
-}
-
-// The item is no more: what it was charged.
-void Charge::forget(uint64_t key, Item* item) {
-  stay(key, item);
-  give_back(item->slot, item->bytes);
-}
-
-bool Charge::is_leaving(uint64_t address, uint64_t bytes) const {
-  if (leaving_ranges_.empty() || bytes == 0) return false;
-  auto after = leaving_ranges_.upper_bound(bytes > UINT64_MAX - address ? UINT64_MAX : address + (bytes - 1));
-  if (after == leaving_ranges_.begin()) return false;
-  const auto& [begin, size] = *--after;
-  return begin >= address || address - begin < size;
-}
-
-void Charge::leave(uint64_t key) {
-  auto it = items_.find(key);
-  if (it == items_.end() || it->second.leaving) return;
-  it->second.leaving = true;
-  leaving_[it->second.slot] += it->second.bytes;
-  leaving_ranges_[key] = it->second.bytes;
-}
-
-void Charge::left(uint64_t key, bool gone) {
-  auto it = items_.find(key);
-  if (it == items_.end() || !it->second.leaving) return;
-  if (!gone) return stay(key, &it->second);
-  forget(key, &it->second);
-  items_.erase(it);
 }
 
 void Charge::release_context(const void* context) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.context == context) {
-      forget(it->first, &it->second);
+      give_back(it->second.slot, it->second.bytes);
       it = items_.erase(it);
     } else {
       ++it;
@@ -97,7 +58,7 @@ void Charge::release_context(const void* context) {
 void Charge::release_slot(uint32_t slot) {
   for (auto it = items_.begin(); it != items_.end();) {
     if (it->second.slot == slot) {
-      forget(it->first, &it->second);
+      give_back(it->second.slot, it->second.bytes);
       it = items_.erase(it);
     } else {
       ++it;
@@ -108,7 +69,7 @@ void Charge::release_slot(uint32_t slot) {
 bool Charge::release(uint64_t key) {
   auto it = items_.find(key);
   if (it == items_.end()) return false;
-  forget(key, &it->second);
+  give_back(it->second.slot, it->second.bytes);
   items_.erase(it);
   return true;
 }

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <unordered_map>
 
 #include "wire/assignment.h"
@@ -25,12 +24,6 @@ class Charge {
   void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
   // Gives back what `key` was charged; false if it was not.
   bool release(uint64_t key);
-  // `key` is about to be given back: charged until it has `left`, but no longer in use by the program.
-  void leave(uint64_t key);
-  void left(uint64_t key, bool gone);
-  uint64_t leaving(uint32_t slot) const { return slot < wire::kSlicesMax ? leaving_[slot] : 0; }
-  // Does any of it leave? The driver may stop knowing the address at any moment.
-  bool is_leaving(uint64_t address, uint64_t bytes) const;
   // A context (or the primary context of a slot) is gone, and everything in it.
   void release_context(const void* context);
   void release_slot(uint32_t slot);
@@ -40,16 +33,11 @@ class Charge {
     uint32_t slot;
     uint64_t bytes;
     const void* context;
-    bool leaving = false;
   };
-  void stay(uint64_t key, Item* item);
-  void forget(uint64_t key, Item* item);
   wire::Assignment assignment_;
   wire::AccountingPage* accounting_;  // may be null (tests)
   std::unordered_map<uint64_t, Item> items_;
   uint64_t local_[wire::kSlicesMax] = {};
-  uint64_t leaving_[wire::kSlicesMax] = {};
-  std::map<uint64_t, uint64_t> leaving_ranges_;  // key, bytes
 };
 
 }  // namespace tendril::worker::cuda

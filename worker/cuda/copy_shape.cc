@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/arrival.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
@@ -76,6 +75,24 @@ void destination_is(CUDA_MEMCPY3D* p, uint8_t* packed) {
   p->dstHeight = p->Height;
 }
 
+// All of a bulk transfer, gathered in one block.
+CUresult gather(Executor& w, uint64_t transfer, const Block& block, uint64_t bytes) {
+  for (uint64_t left = bytes; left != 0;) {
+    session::Piece piece;
+    if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
+    const bool inside =
+        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    if (inside) std::memcpy(block.data + piece.offset, piece.data, piece.bytes);
+    w.service().release(piece);
+    if (!inside) {
+      w.service().end("a bulk transfer does not fit the copy that announced it");
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    left -= piece.bytes;
+  }
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) {
@@ -86,21 +103,24 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
   const uint64_t bytes = read_shape(s, m.shape, &p);
   if (s.ok()) resolve_destination(w, s, &p);
   if (s.ok() && m.transfer == 0 && m.data.count != bytes) s.fail(CUDA_ERROR_INVALID_VALUE);
-  Flight flight;
-  if (s.ok()) flight.loan = w.waiters().staging().lend(w.context()->context, bytes);
-  uint8_t* const packed = flight.loan.data();
-  if (s.ok() && packed == nullptr) s.fail(CUDA_ERROR_OUT_OF_MEMORY);
+  Block block;
+  if (s.ok()) block = w.waiters().staging().take(bytes);
+  if (s.ok() && block.data == nullptr) s.fail(CUDA_ERROR_OUT_OF_MEMORY);
   if (!s.ok()) {
     if (m.transfer != 0) w.service().discard(m.transfer);
     return s.error();
   }
-  if (m.transfer == 0)
-    std::memcpy(packed, m.data.data, bytes);
-  else if (!receive_into(w, packed, bytes, m.transfer))
-    return CUDA_ERROR_UNKNOWN;
-  source_is(&p, packed);
-  const CUresult result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
-  w.waiters().in_flight(stream, std::move(flight));
+  CUresult result = CUDA_SUCCESS;
+  if (m.transfer != 0)
+    result = gather(w, m.transfer, block, bytes);
+  else
+    std::memcpy(block.data, m.data.data, bytes);
+  source_is(&p, block.data);
+  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
+  InFlight item;
+  item.context = w.context()->context;
+  item.block = block;
+  w.waiters().in_flight(stream, item);
   return result;
 }
 
@@ -114,13 +134,20 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m
   if (s.ok()) resolve_source(w, s, &p);
   if (s.ok() && m.transfer == 0 && bytes > wire::kInlineBytesMax) s.fail(CUDA_ERROR_INVALID_VALUE);
   if (!s.ok()) return s.error();
-  auto readback = std::make_unique<Readback>(
-      &w.service(), w.waiters().staging().lend(w.context()->context, bytes), bytes, m.transfer);
-  if (!readback->ok()) return CUDA_ERROR_OUT_OF_MEMORY;
-  destination_is(&p, readback->data());
-  CUresult result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(readback->event(), stream);
-  return result == CUDA_SUCCESS ? w.wait_with_data(std::move(readback)) : result;
+  Staging& staging = w.waiters().staging();
+  CUcontext context = w.context()->context;
+  Block block = staging.take(bytes);
+  CUevent event = staging.take_event(context);
+  CUresult result = block.data != nullptr && event != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  destination_is(&p, block.data);
+  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
+  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(event, stream);
+  if (result != CUDA_SUCCESS) {
+    staging.give_back(block);
+    staging.give_back_event(context, event);
+    return result;
+  }
+  return w.wait_with_data(event, block, bytes, m.transfer);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {

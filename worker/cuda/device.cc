@@ -131,7 +131,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::
   if (context == nullptr) context = w.add_context(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
-  const CUresult result = w.aside([&] { return w.driver().cuDevicePrimaryCtxRetain(&driver_context, device); });
+  const CUresult result = w.driver().cuDevicePrimaryCtxRetain(&driver_context, device);
   if (result != CUDA_SUCCESS) {
     w.remove_context(m.context);
     return result;
@@ -148,17 +148,15 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
-  w.await_releases();
-  const CUresult result = w.aside([&] {
-    w.waiters().deliver_all();
-    return w.driver().cuDevicePrimaryCtxReset_v2(device);
-  });
+  w.waiters().deliver_all();
+  w.waiters().reclaim(0);
   w.waiters().staging().forget();
+  const CUresult result = w.driver().cuDevicePrimaryCtxReset_v2(device);
   w.charge().release_slot(m.slot);
   w.objects().for_each(Kind::kContext, [&](uint64_t id, void*) {
     WorkerContext* context = w.find_context(id);
     if (context != nullptr && context->primary && context->slot == m.slot) {
-      w.waiters().forget(context->context);
+      w.waiters().staging().forget_events(context->context);
       forget_code(w, context->context);
     }
   });
@@ -173,9 +171,8 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::
   WorkerContext* context = w.add_context(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
-  const CUresult result = w.aside([&] {
-    return w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
-  });
+  const CUresult result =
+      w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
   w.forget_current();  // creation made it current; let `use` decide from now on
   if (result != CUDA_SUCCESS) {
     w.remove_context(m.context);
@@ -193,11 +190,9 @@ CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire:
   WorkerContext* context = w.find_context(m.context);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   w.use(context->context);
-  w.await_releases();
-  const CUresult result = w.aside([&] {
-    w.waiters().deliver_all();
-    return w.driver().cuCtxDestroy_v2(context->context);
-  });
+  w.waiters().deliver_all();
+  w.waiters().reclaim(0);
+  const CUresult result = w.driver().cuCtxDestroy_v2(context->context);
   w.objects().unbind(Kind::kContext, m.context);
   w.charge().release_context(context);
   w.remove_context(m.context);
@@ -207,7 +202,7 @@ CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire:
 
 CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m, wire::cuda::context_set_limit_reply& r) {
   const auto limit = static_cast<CUlimit>(m.limit);
-  const CUresult result = w.aside([&] { return w.driver().cuCtxSetLimit(limit, m.value); });
+  const CUresult result = w.driver().cuCtxSetLimit(limit, m.value);
   size_t actual = 0;
   if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS) r.actual = actual;
   return result;
@@ -223,7 +218,6 @@ CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&, wir
 }
 
 CUresult handle(Executor& w, const wire::cuda::deferred_error_request&, wire::cuda::deferred_error_reply&) {
-  w.await_releases();  // how those went is asked, too
   return w.take_deferred_of(w.context());
 }
 

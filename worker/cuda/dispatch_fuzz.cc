@@ -92,7 +92,6 @@ void run_session(std::unique_ptr<transport::Channel> command) {
   Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr);  // shares nothing
   executor.callbacks().end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
   executor.run();
-  executor.settle();
   dup2(g_output, STDOUT_FILENO);  // the executor redirects both
   dup2(g_error, STDERR_FILENO);
   clear(executor);

@@ -52,17 +52,6 @@ CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* 
   return config;
 }
 
-CUresult attributes_of(gpu::Driver& d, CUfunction f, bool kernel, CUdevice device, int32_t* out) {
-  for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
-    const auto which = static_cast<CUfunction_attribute>(i);
-    const CUresult result = kernel ? d.cuKernelGetAttribute(&out[i], which, reinterpret_cast<CUkernel>(f), device)
-                                   : d.cuFuncGetAttribute(&out[i], which, f);
-    // Attributes newer than the driver are simply absent; the first ones must be there.
-    if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
 
 CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
@@ -171,15 +160,20 @@ CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::c
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult error = CUDA_SUCCESS;
+  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  if (layout == nullptr) return error;
   Scope s(w);
   int32_t* attributes = s.scratch<int32_t>(CU_FUNC_ATTRIBUTE_MAX);
   if (!s.ok()) return s.error();
-  const CUdevice device = w.device_of(w.slot());
-  // The first question about a function may load its code, which can take a while.
-  CUresult error = w.aside([&] { return attributes_of(w.driver(), f, kernel, device, attributes); });
-  if (error != CUDA_SUCCESS) return error;
-  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
-  if (layout == nullptr) return error;
+  for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
+    const auto which = static_cast<CUfunction_attribute>(i);
+    const CUresult result = kernel ? w.driver().cuKernelGetAttribute(
+                                         &attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(w.slot()))
+                                   : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
+    // Attributes newer than the driver are simply absent; the first ones must be there.
+    if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
+  }
   r.offsets = {layout->offsets.data(), layout->offsets.size()};
   r.sizes = {layout->sizes.data(), layout->sizes.size()};
   r.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};

@@ -104,10 +104,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wir
   std::memset(&params, 0, sizeof params);
   params.flags = m.flags;
   params.hUploadStream = upload;
-  const CUresult result = w.aside([&] {
-    return m.with_params != 0 ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
-                              : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
-  });
+  const CUresult result = m.with_params != 0 ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
+                                             : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
   r.outcome = static_cast<uint32_t>(params.result_out);
   r.node = s.id(Kind::kNode, params.hErrNode_out);
   w.reply_with_body_anyway();
@@ -200,7 +198,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_update_request& m, wire::cu
   if (!s.ok()) return s.error();
   CUgraphExecUpdateResultInfo info;
   std::memset(&info, 0, sizeof info);
-  const CUresult result = w.aside([&] { return w.driver().cuGraphExecUpdate_v2(exec, graph, &info); });
+  const CUresult result = w.driver().cuGraphExecUpdate_v2(exec, graph, &info);
   r.outcome = static_cast<uint32_t>(info.result);
   r.node = s.id(Kind::kNode, info.errorNode);
   r.from = s.id(Kind::kNode, info.errorFromNode);

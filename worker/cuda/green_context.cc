@@ -63,11 +63,9 @@ CUresult handle(Executor& w, const wire::cuda::green_context_destroy_request& m,
   WorkerContext* context = w.find_context(m.context);
   if (!s.ok() || context == nullptr || context->primary) return s.ok() ? CUDA_ERROR_INVALID_CONTEXT : s.error();
   w.use(context->context);
-  w.await_releases();
-  const CUresult result = w.aside([&] {
-    w.waiters().deliver_all();
-    return w.driver().cuGreenCtxDestroy(green);
-  });
+  w.waiters().deliver_all();
+  w.waiters().reclaim(0);
+  const CUresult result = w.driver().cuGreenCtxDestroy(green);
   w.objects().unbind(Kind::kGreenContext, m.green);
   w.objects().unbind(Kind::kContext, m.context);
   w.charge().release_context(context);

@@ -190,7 +190,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire:
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_close_memory_request& m, wire::cuda::ipc_close_memory_reply&) {
-  const CUresult result = w.aside([&] { return w.driver().cuIpcCloseMemHandle(m.address); });
+  const CUresult result = w.driver().cuIpcCloseMemHandle(m.address);
   if (result == CUDA_SUCCESS) w.ipc().closed(m.address);
   return result;
 }

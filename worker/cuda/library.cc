@@ -17,7 +17,7 @@ CUresult handle(Executor& w, const wire::cuda::library_kernel_request& m,
   if (!s.ok()) return s.error();
   if (w.driver().cuLibraryGetKernel == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUkernel kernel = nullptr;
-  const CUresult result = w.aside([&] { return w.driver().cuLibraryGetKernel(&kernel, library, name); });
+  const CUresult result = w.driver().cuLibraryGetKernel(&kernel, library, name);
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kKernel, m.kernel, kernel)) return CUDA_ERROR_INVALID_HANDLE;
   w.store().code().add_member(m.library, m.kernel, nullptr);
@@ -32,7 +32,7 @@ CUresult handle(Executor& w, const wire::cuda::library_module_request& m,
   if (!s.ok()) return s.error();
   if (w.driver().cuLibraryGetModule == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmodule module = nullptr;
-  const CUresult result = w.aside([&] { return w.driver().cuLibraryGetModule(&module, library); });
+  const CUresult result = w.driver().cuLibraryGetModule(&module, library);
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kModule, m.module, module)) return CUDA_ERROR_INVALID_HANDLE;
   w.store().code().add_member(m.library, m.module, context_of(w));
@@ -47,7 +47,7 @@ CUresult handle(Executor& w, const wire::cuda::kernel_function_request& m,
   if (!s.ok()) return s.error();
   if (w.driver().cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUfunction function = nullptr;
-  const CUresult result = w.aside([&] { return w.driver().cuKernelGetFunction(&function, kernel); });
+  const CUresult result = w.driver().cuKernelGetFunction(&function, kernel);
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kFunction, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;
   w.store().code().add_member(m.kernel, m.function, context_of(w));

@@ -18,24 +18,6 @@ struct Link {
   JitOptions options;
   void* cubin = nullptr;  // the driver's
   size_t bytes = 0;
-  bool busy = false;  // the driver is at it, beside other calls
-};
-
-// Keeps a link from being destroyed, or used twice at once, by a client that does not wait for its replies.
-class Use {
- public:
-  Use(Executor& w, uint64_t id) : link_(static_cast<Link*>(w.objects().find(Kind::kLink, id))) {
-    if (link_ != nullptr && link_->busy) link_ = nullptr;
-    if (link_ != nullptr) link_->busy = true;
-  }
-  ~Use() {
-    if (link_ != nullptr) link_->busy = false;
-  }
-  Use(const Use&) = delete;
-  Link* get() const { return link_; }
-
- private:
-  Link* link_;
 };
 
 }  // namespace
@@ -62,9 +44,7 @@ CUresult handle(Executor& w, const wire::cuda::link_add_request& m, wire::cuda::
   // First of all, so that the client is not left with a transfer that nobody takes.
   const ImageBytes image = receive_image(w, m.transfer, m.size, m.data);
   Scope s(w);
-  const Use use(w, m.link);
-  Link* const link = use.get();
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Link* link = s.get<Link*>(Kind::kLink, m.link);
   const char* name = s.text(m.name);
   if (!s.ok()) return s.error();
   if (image.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -84,22 +64,19 @@ CUresult handle(Executor& w, const wire::cuda::link_add_request& m, wire::cuda::
       type == CU_JIT_INPUT_PTX && (image.bytes == 0 || image.data[image.bytes - 1] != 0)
           ? image.bytes + 1
           : image.bytes;
-  result = w.aside([&] {
-    return w.driver().cuLinkAddData_v2(link->state, type, image.data.get(), bytes, name, options.count(),
-                                       options.options(), options.values());
-  });
+  result = w.driver().cuLinkAddData_v2(link->state, type, image.data.get(), bytes, name,
+                                       options.count(), options.options(), options.values());
   link->options.report(w, &r);
   return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::link_complete_request& m,
                 wire::cuda::link_complete_reply& r) {
-  const Use use(w, m.link);
-  Link* const link = use.get();
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Scope s(w);
+  Link* link = s.get<Link*>(Kind::kLink, m.link);
+  if (!s.ok()) return s.error();
   if (w.driver().cuLinkComplete == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result =
-      w.aside([&] { return w.driver().cuLinkComplete(link->state, &link->cubin, &link->bytes); });
+  const CUresult result = w.driver().cuLinkComplete(link->state, &link->cubin, &link->bytes);
   link->options.report(w, &r);
   if (result != CUDA_SUCCESS) {
     link->cubin = nullptr;
@@ -120,19 +97,18 @@ CUresult handle(Executor& w, const wire::cuda::link_complete_request& m,
 
 CUresult handle(Executor& w, const wire::cuda::link_fetch_request& m,
                 wire::cuda::link_fetch_reply&) {
-  const Use use(w, m.link);
-  const Link* const link = use.get();
-  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Scope s(w);
+  const Link* link = s.get<Link*>(Kind::kLink, m.link);
+  if (!s.ok()) return s.error();
   if (link->cubin == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!w.aside([&] { return w.service().send_bulk(m.transfer, 0, link->cubin, link->bytes); }))
-    return CUDA_ERROR_UNKNOWN;
+  if (!w.service().send_bulk(m.transfer, 0, link->cubin, link->bytes)) return CUDA_ERROR_UNKNOWN;
+  w.service().transfer_sent(m.transfer);
   return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::link_destroy_request& m) {
-  Link* link = static_cast<Link*>(w.objects().find(Kind::kLink, m.link));
-  if (link == nullptr || link->busy) return CUDA_ERROR_INVALID_HANDLE;
-  w.objects().unbind(Kind::kLink, m.link);
+  Link* link = static_cast<Link*>(w.objects().unbind(Kind::kLink, m.link));
+  if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::unique_ptr<Link> owned(link);
   return w.driver().cuLinkDestroy != nullptr ? w.driver().cuLinkDestroy(link->state)
                                              : CUDA_ERROR_NOT_SUPPORTED;

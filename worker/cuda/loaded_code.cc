@@ -24,14 +24,12 @@ void LoadedCode::drop(Objects& objects, uint64_t id) {
   owners_.erase(id);
 }
 
-std::shared_ptr<const void> LoadedCode::remove(Objects& objects, uint64_t id) {
+void LoadedCode::remove(Objects& objects, uint64_t id) {
   objects.unbind(api::id_kind(id), id);
   const auto it = loaded_.find(id);
-  if (it == loaded_.end()) return nullptr;
+  if (it == loaded_.end()) return;
   for (const Member& member : it->second.members) drop(objects, member.id);
-  std::shared_ptr<const void> keeps = std::move(it->second.keeps);
   loaded_.erase(it);
-  return keeps;
 }
 
 void LoadedCode::remove_context(Objects& objects, void* context) {

@@ -20,8 +20,8 @@ class LoadedCode {
   // `member`, a function, kernel or module, goes when `id` goes, or when `context` does (null: a
   // kernel, which has none). `id` may be a member itself.
   void add_member(uint64_t id, uint64_t member, void* context);
-  // Unbinds the id and its members; the driver may read what is returned until it has unloaded the code.
-  std::shared_ptr<const void> remove(Objects& objects, uint64_t id);
+  // Unbinds the id and its members.
+  void remove(Objects& objects, uint64_t id);
   void remove_context(Objects& objects, void* context);
 
  private:

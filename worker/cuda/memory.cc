@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/arrival.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
@@ -11,6 +10,8 @@
 
 namespace tendril::worker::cuda {
 namespace {
+
+constexpr size_t kPiecesInFlightMax = 8;
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
 CUstream copy_stream(Scope& s, uint64_t id) {
@@ -24,63 +25,109 @@ CUresult refusal(Executor& w, CUstream stream) {
 }
 
 CUresult send_staged(Executor& w, uint64_t destination, const uint8_t* data, uint64_t bytes, CUstream stream) {
-  Flight flight;
-  flight.loan = w.waiters().staging().lend(w.context()->context, bytes);
-  if (flight.loan.data() == nullptr) return refusal(w, stream);
-  std::memcpy(flight.loan.data(), data, bytes);
-  const CUresult result = w.driver().cuMemcpyHtoDAsync_v2(destination, flight.loan.data(), bytes, stream);
-  w.waiters().in_flight(stream, std::move(flight));
+  Block block = w.waiters().staging().take(bytes);
+  if (block.data == nullptr) return refusal(w, stream);
+  std::memcpy(block.data, data, bytes);
+  const CUresult result = w.driver().cuMemcpyHtoDAsync_v2(destination, block.data, bytes, stream);
+  InFlight item;
+  item.context = w.context()->context;
+  item.block = block;
+  w.waiters().in_flight(stream, item);
   return result;
 }
 
-// Very large copies to the client go through two blocks in turn, so that staging stays small. Aside.
-CUresult read_in_pieces(Executor& w, CUcontext context, uint64_t source, uint64_t bytes, uint64_t transfer,
-                        CUstream stream) {
+// Data that comes beside the lane, piece by piece: each is on its way to the GPU while the next one arrives.
+CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t transfer, CUstream stream) {
+  CUresult result = CUDA_SUCCESS;
+  for (uint64_t left = bytes; left != 0;) {
+    session::Piece piece;
+    if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
+    const bool inside =
+        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    if (!inside) {
+      w.service().release(piece);
+      w.service().end("a bulk transfer does not fit the copy that announced it");
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    left -= piece.bytes;
+    if (result == CUDA_SUCCESS) {
+      result = w.driver().cuMemcpyHtoDAsync_v2(destination + piece.offset, piece.data, piece.bytes, stream);
+    }
+    if (result != CUDA_SUCCESS) {
+      w.service().release(piece);
+      continue;
+    }
+    InFlight item;
+    item.context = w.context()->context;
+    item.piece = piece;
+    item.is_piece = true;
+    w.waiters().in_flight(stream, item);
+    w.waiters().reclaim(kPiecesInFlightMax);
+  }
+  return result;
+}
+
+// Very large copies to the client go through two blocks in turn, so that staging stays small. The executor stays with
+// it.
+CUresult read_in_pieces(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream) {
   constexpr uint64_t kPiece = 16u << 20;
-  gpu::Driver& d = w.driver();
-  Loan blocks[2] = {w.waiters().staging().lend(context, kPiece), w.waiters().staging().lend(context, kPiece)};
-  CUresult result = blocks[0].ok() && blocks[1].ok() ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  Staging& staging = w.waiters().staging();
+  CUcontext context = w.context()->context;
+  Block blocks[2] = {staging.take(kPiece), staging.take(kPiece)};
+  CUevent events[2] = {staging.take_event(context), staging.take_event(context)};
+  CUresult result =
+      blocks[0].data != nullptr && blocks[1].data != nullptr && events[0] != nullptr && events[1] != nullptr
+          ? CUDA_SUCCESS
+          : CUDA_ERROR_OUT_OF_MEMORY;
   auto start = [&](uint64_t piece) {
     const uint64_t at = piece * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
-    CUresult status = d.cuMemcpyDtoHAsync_v2(blocks[piece % 2].data(), source + at, n, stream);
-    return status == CUDA_SUCCESS ? d.cuEventRecord(blocks[piece % 2].event(), stream) : status;
+    CUresult status = w.driver().cuMemcpyDtoHAsync_v2(blocks[piece % 2].data, source + at, n, stream);
+    return status == CUDA_SUCCESS ? w.driver().cuEventRecord(events[piece % 2], stream) : status;
   };
   const uint64_t pieces = (bytes + kPiece - 1) / kPiece;
   if (result == CUDA_SUCCESS) result = start(0);
   for (uint64_t i = 0; i < pieces && result == CUDA_SUCCESS; ++i) {
     if (i + 1 < pieces) result = start(i + 1);
-    if (result == CUDA_SUCCESS) result = d.cuEventSynchronize(blocks[i % 2].event());
+    if (result == CUDA_SUCCESS) result = w.driver().cuEventSynchronize(events[i % 2]);
     const uint64_t at = i * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
-    if (result == CUDA_SUCCESS && !w.service().send_bulk(transfer, at, blocks[i % 2].data(), n))
+    if (result == CUDA_SUCCESS && !w.service().send_bulk(transfer, at, blocks[i % 2].data, n))
       result = CUDA_ERROR_UNKNOWN;
   }
-  if (result == CUDA_SUCCESS)
+  if (result == CUDA_SUCCESS) {
     w.waiters().deliver();
-  else
-    d.cuStreamSynchronize(stream);
+    w.service().transfer_sent(transfer);
+  } else {
+    w.driver().cuStreamSynchronize(stream);
+  }
+  for (int i = 0; i < 2; ++i) {
+    staging.give_back(blocks[i]);
+    staging.give_back_event(context, events[i]);
+  }
   return result;
 }
 
-CUresult allocate(Executor& w, const wire::cuda::memory_allocate_request& m,
-                  wire::cuda::memory_allocate_reply& r) {
+}  // namespace
+
+CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire::cuda::memory_allocate_reply& r) {
+  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool pitched = m.pitch_height != 0;
+  if (pitched && (m.pitch_width == 0 || m.pitch_width > (uint64_t{1} << 40) / m.pitch_height))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t bytes = pitched ? m.pitch_width * m.pitch_height : m.bytes;
   const uint32_t slot = w.slot();
   if (!w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  gpu::Driver& d = w.driver();
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result = w.aside([&] {
-    return pitched ? d.cuMemAllocPitch_v2(&address, &pitch, m.pitch_width, m.pitch_height, m.element)
-                   : d.cuMemAlloc_v2(&address, m.bytes);
-  });
+  CUresult result = pitched
+                        ? w.driver().cuMemAllocPitch_v2(&address, &pitch, m.pitch_width, m.pitch_height, m.element)
+                        : w.driver().cuMemAlloc_v2(&address, m.bytes);
   if (result == CUDA_SUCCESS && pitched && pitch * m.pitch_height > bytes) {
     // The driver rounds rows up; the slice pays for what it really takes.
     const uint64_t more = pitch * m.pitch_height - bytes;
     if (w.charge().take(slot, more)) {
       bytes += more;
     } else {
-      w.aside([&] { return d.cuMemFree_v2(address); });
+      w.driver().cuMemFree_v2(address);
       result = CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
@@ -94,38 +141,23 @@ CUresult allocate(Executor& w, const wire::cuda::memory_allocate_request& m,
   return CUDA_SUCCESS;
 }
 
-}  // namespace
-
-CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire::cuda::memory_allocate_reply& r) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (m.pitch_height != 0 && (m.pitch_width == 0 || m.pitch_width > (uint64_t{1} << 40) / m.pitch_height))
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  return w.with_room([&] { return allocate(w, m, r); });
-}
-
 CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
-  const uint64_t address = m.address;
-  w.charge().leave(address);
-  w.ipc().gone(address);
-  w.later([address](Executor& later) {
-    const CUresult result = later.aside([&] { return later.driver().cuMemFree_v2(address); });
-    later.charge().left(address, result == CUDA_SUCCESS);
-    return result;
-  });
-  return CUDA_SUCCESS;
+  const CUresult result = w.driver().cuMemFree_v2(m.address);
+  if (result == CUDA_SUCCESS) {
+    w.charge().release(m.address);
+    w.ipc().gone(m.address);
+  }
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda::memory_info_reply& r) {
   size_t free = 0, total = 0;
-  const CUresult result = w.aside([&] { return w.driver().cuMemGetInfo_v2(&free, &total); });
+  const CUresult result = w.driver().cuMemGetInfo_v2(&free, &total);
   if (result != CUDA_SUCCESS) return result;
-  // What the program has freed is free, whether or not the driver has it back already.
-  const uint64_t leaving = w.charge().leaving(w.slot());
-  const uint64_t quota = w.charge().quota(w.slot()), used = w.charge().used(w.slot()) - leaving;
+  const uint64_t quota = w.charge().quota(w.slot()), used = w.charge().used(w.slot());
   r.total = quota;
   r.free = used < quota ? quota - used : 0;
-  // Other users of the card can make the slice's memory scarce.
-  if (free + leaving < r.free) r.free = free + leaving;
+  if (free < r.free) r.free = free;  // other users of the card can make the slice's memory scarce
   return CUDA_SUCCESS;
 }
 
@@ -147,8 +179,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
     if (m.transfer != 0) w.service().discard(m.transfer);
     return s.ok() ? CUDA_ERROR_INVALID_VALUE : s.error();
   }
-  if (m.transfer == 0) return send_staged(w, m.destination, m.data.data, m.bytes, stream);
-  return receive_to_device(w, m.destination, m.bytes, m.transfer, stream);
+  if (m.transfer != 0) return send_bulk(w, m.destination, m.bytes, m.transfer, stream);
+  return send_staged(w, m.destination, m.data.data, m.bytes, stream);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire::cuda::copy_from_device_reply&) {
@@ -157,16 +189,22 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire
   CUstream stream = copy_stream(s, m.stream);
   if (!s.ok()) return s.error();
   if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) return CUDA_ERROR_INVALID_VALUE;
-  CUcontext context = w.context()->context;
-  if (m.transfer != 0 && m.bytes > (64u << 20)) {
-    return w.aside([&] { return read_in_pieces(w, context, m.source, m.bytes, m.transfer, stream); });
+  if (m.transfer != 0 && m.bytes > (64u << 20)) return read_in_pieces(w, m.source, m.bytes, m.transfer, stream);
+  Staging& staging = w.waiters().staging();
+  Block block = staging.take(m.bytes);
+  CUevent event = staging.take_event(w.context()->context);
+  if (block.data == nullptr || event == nullptr) {
+    if (block.data != nullptr) staging.give_back(block);
+    return refusal(w, stream);
   }
-  auto readback = std::make_unique<Readback>(&w.service(), w.waiters().staging().lend(context, m.bytes), m.bytes,
-                                             m.transfer);
-  if (!readback->ok()) return refusal(w, stream);
-  CUresult result = w.driver().cuMemcpyDtoHAsync_v2(readback->data(), m.source, m.bytes, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(readback->event(), stream);
-  return result == CUDA_SUCCESS ? w.wait_with_data(std::move(readback)) : result;
+  CUresult result = w.driver().cuMemcpyDtoHAsync_v2(block.data, m.source, m.bytes, stream);
+  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(event, stream);
+  if (result != CUDA_SUCCESS) {
+    staging.give_back(block);
+    staging.give_back_event(w.context()->context, event);
+    return result;
+  }
+  return w.wait_with_data(event, block, m.bytes, m.transfer);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m) {
@@ -175,19 +213,26 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
   CUstream stream = copy_stream(s, m.stream);
   CUresult result = s.ok() ? CUDA_SUCCESS : s.error();
   if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) result = CUDA_ERROR_INVALID_VALUE;
-  Loan loan;
-  if (result == CUDA_SUCCESS) {
-    loan = w.waiters().staging().lend(w.context()->context, m.bytes);
-    if (!loan.ok()) result = CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  Readback readback(&w.service(), std::move(loan), m.bytes, m.transfer, m.host);
-  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpyDtoHAsync_v2(readback.data(), m.source, m.bytes, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(readback.event(), stream);
+  Staging& staging = w.waiters().staging();
+  Delivery delivery;
+  delivery.context = w.context()->context;
+  delivery.host = m.host;
+  delivery.bytes = m.bytes;
+  delivery.transfer = m.transfer;
+  if (result == CUDA_SUCCESS) delivery.block = staging.take(m.bytes);
+  if (result == CUDA_SUCCESS && delivery.block.data == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) delivery.event = staging.take_event(delivery.context);
   if (result == CUDA_SUCCESS)
-    w.waiters().add_delivery(std::move(readback));
-  else
-    readback.announce(result);
-  return result;
+    result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
+  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(delivery.event, stream);
+  if (result != CUDA_SUCCESS) {
+    staging.give_back(delivery.block);
+    staging.give_back_event(delivery.context, delivery.event);
+    if (m.transfer != 0) w.service().transfer_failed(m.transfer, result);
+    return result;
+  }
+  w.waiters().add_delivery(delivery);
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {

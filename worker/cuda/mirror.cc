@@ -139,24 +139,23 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   return result;
 }
 
-bool Mirrors::take(uint64_t base, Mirror* mirror) {
+void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
-  if (it == all_.end()) return false;
-  *mirror = it->second;
-  if (mirror->shadow != nullptr) {
-    munmap(mirror->shadow, mirror->bytes);
-    total_ -= mirror->bytes;
+  if (it == all_.end()) return;
+  const Mirror& mirror = it->second;
+  if (mirror.shadow != nullptr) {
+    munmap(mirror.shadow, mirror.bytes);
+    total_ -= mirror.bytes;
+  }
+  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
+  if (!mirror.pageable) {
+    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    left_[mirror.mapped] = mirror.mapped_bytes;
+    uint64_t left_bytes = 0;
+    for (const auto& [begin, bytes] : left_) left_bytes += bytes;
+    if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
   all_.erase(it);
-  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
-  return !mirror->pageable;
-}
-
-void Mirrors::unregistered(const Mirror& mirror) {
-  left_[mirror.mapped] = mirror.mapped_bytes;
-  uint64_t left_bytes = 0;
-  for (const auto& [begin, bytes] : left_) left_bytes += bytes;
-  if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
 }
 
 void Mirrors::unmap_left(uint64_t first, uint64_t end) {
@@ -175,12 +174,7 @@ void Mirrors::unmap_left(uint64_t first, uint64_t end) {
 }
 
 void Mirrors::destroy_all(gpu::Driver* driver) {
-  Mirror mirror;
-  while (!all_.empty()) {
-    if (!take(all_.begin()->first, &mirror)) continue;
-    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
-    unregistered(mirror);
-  }
+  while (!all_.empty()) destroy(driver, all_.begin()->first);
   unmap_left(0, UINT64_MAX);
   for (const auto& [number, part] : parts_) munmap(part, kPart);
   parts_.clear();
@@ -216,8 +210,6 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
 }
 
 bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
-  // Nobody's before long: the driver would take the address for the host's, should it be gone when it looks.
-  if (w.charge().is_leaving(address, bytes)) return true;
   if (const Mirrors::Mirror* mirror = w.mirrors().find(address))
     return bytes > mirror->bytes - (address - mirror->base);
   uint32_t type = 0, managed = 0;
@@ -231,23 +223,17 @@ bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
                 wire::cuda::mirror_create_reply&) {
   if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
-  w.await_releases();  // one that was destroyed may still lie at this address
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
-  w.await_releases();  // as above
   return w.mirrors().share(&w.driver(), m.address, m.bytes);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
-  Mirrors::Mirror mirror;
-  if (!w.mirrors().take(m.address, &mirror)) return CUDA_SUCCESS;
-  w.later([mirror](Executor& later) {
-    later.aside([&] { return later.driver().cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped)); });
-    later.mirrors().unregistered(mirror);
-    return CUDA_SUCCESS;
-  });
+  // The client has waited for the work that used it; waiting here would keep its host functions
+  // from being answered.
+  w.mirrors().destroy(&w.driver(), m.address);
   return CUDA_SUCCESS;
 }
 

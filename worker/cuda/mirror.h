@@ -31,10 +31,8 @@ class Mirrors {
   CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
   // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but for the keeping in step.
   CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
-  // Takes it out. True: the driver is to unregister it, which may take long, and `unregistered` ends it. A mirror that graphs name stays
-  // mapped, as their nodes keep its address, until another one takes its place.
-  bool take(uint64_t base, Mirror* mirror);
-  void unregistered(const Mirror& mirror);
+  // A mirror that graphs name stays mapped, as their nodes keep its address, until another one takes its place.
+  void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
   Mirror* find(uint64_t address);
   // All of [address, address + bytes) is in one mirror, which a graph is going to name.

@@ -8,7 +8,6 @@
 
 #include "api/code_image.h"
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/arrival.h"
 #include "worker/cuda/jit_options.h"
 
 namespace tendril::worker::cuda {
@@ -69,7 +68,19 @@ ImageBytes receive_image(Executor& w, uint64_t transfer, uint64_t size, const wi
     w.service().end("an image of device code is too large for this server");
     return {};
   }
-  return receive_into(w, image.data.get(), size, transfer) ? std::move(image) : ImageBytes{};
+  for (uint64_t received = 0; received < size;) {
+    session::Piece piece;
+    if (!w.service().take(transfer, &piece)) return {};
+    const bool good = api::code_within(piece.offset, piece.bytes, size) && piece.bytes != 0;
+    if (good) std::memcpy(image.data.get() + piece.offset, piece.data, piece.bytes);
+    received += piece.bytes;
+    w.service().release(piece);
+    if (!good) {
+      w.service().end("a piece of device code lies outside of its image");
+      return {};
+    }
+  }
+  return image;
 }
 
 wire::Bytes pack_names(Scope* s, const std::vector<const char*>& names, uint32_t first) {
@@ -89,9 +100,9 @@ wire::Bytes pack_names(Scope* s, const std::vector<const char*>& names, uint32_t
 }
 
 CUresult handle(Executor& w, const wire::cuda::image_upload_request& m) {
-  const std::string hash = hash_text(m.hash);  // other calls may run meanwhile, and reuse the message's memory
   ImageBytes image = receive_image(w, m.transfer, m.size, m.data);
-  w.store().add(hash, std::move(image));  // of no worth: the load that follows will not find it
+  w.store().add(hash_text(m.hash),
+                std::move(image));  // of no worth: the load that follows will not find it
   return CUDA_SUCCESS;
 }
 
@@ -109,10 +120,8 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
   if (result != CUDA_SUCCESS) return result;
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
-  result = w.aside([&] {
-    return kind == LoadKind::kModule ? load_module(w, &jit, image->data.get(), &module)
+  result = kind == LoadKind::kModule ? load_module(w, &jit, image->data.get(), &module)
                                      : load_library(w, &jit, image->data.get(), &library);
-  });
   jit.report(w, &r);
   if (result == CUDA_ERROR_FILE_NOT_FOUND)
     return CUDA_ERROR_INVALID_IMAGE;  // that answer means an image not uploaded
@@ -135,12 +144,8 @@ CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
   if (kind != LoadKind::kModule && kind != LoadKind::kLibrary) return CUDA_ERROR_INVALID_VALUE;
   void* object = w.objects().find(object_kind(kind), m.handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  // The ids are free at once; the driver may still read the image.
-  auto image = w.store().code().remove(w.objects(), m.handle);
-  w.later([kind, object, image](Executor& later) {
-    later.aside([&] { unload(later, kind, object); });
-    return CUDA_SUCCESS;
-  });
+  unload(w, kind, object);
+  w.store().code().remove(w.objects(), m.handle);
   return CUDA_SUCCESS;
 }
 
@@ -153,7 +158,7 @@ CUresult handle(Executor& w, const wire::cuda::module_function_request& m,
   if (!s.ok()) return s.error();
   if (w.driver().cuModuleGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUfunction function = nullptr;
-  const CUresult result = w.aside([&] { return w.driver().cuModuleGetFunction(&function, module, name); });
+  const CUresult result = w.driver().cuModuleGetFunction(&function, module, name);
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kFunction, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;
   w.store().code().add_member(m.module, m.function, context_of(w));
@@ -172,15 +177,14 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
   gpu::Driver& driver = w.driver();
   CUdeviceptr address = 0;
   size_t size = 0;
-  const CUresult result = w.aside([&] {
-    if (in_module && driver.cuModuleGetGlobal_v2 != nullptr)
-      return driver.cuModuleGetGlobal_v2(&address, &size, module, name);
-    if (kind == LoadKind::kLibrary && driver.cuLibraryGetGlobal != nullptr)
-      return driver.cuLibraryGetGlobal(&address, &size, library, name);
-    if (kind == LoadKind::kManaged && driver.cuLibraryGetManaged != nullptr)
-      return driver.cuLibraryGetManaged(&address, &size, library, name);
-    return CUDA_ERROR_NOT_SUPPORTED;
-  });
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (in_module && driver.cuModuleGetGlobal_v2 != nullptr) {
+    result = driver.cuModuleGetGlobal_v2(&address, &size, module, name);
+  } else if (kind == LoadKind::kLibrary && driver.cuLibraryGetGlobal != nullptr) {
+    result = driver.cuLibraryGetGlobal(&address, &size, library, name);
+  } else if (kind == LoadKind::kManaged && driver.cuLibraryGetManaged != nullptr) {
+    result = driver.cuLibraryGetManaged(&address, &size, library, name);
+  }
   r.address = address;
   r.size = size;
   return result;
@@ -194,8 +198,7 @@ CUresult handle(Executor& w, const wire::cuda::function_state_request& m,
   gpu::Driver& driver = w.driver();
   if (m.load != 0) {
     r.loaded = 1;
-    if (driver.cuFuncLoad == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return w.aside([&] { return driver.cuFuncLoad(function); });
+    return driver.cuFuncLoad != nullptr ? driver.cuFuncLoad(function) : CUDA_ERROR_NOT_SUPPORTED;
   }
   if (driver.cuFuncIsLoaded == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUfunctionLoadingState state = CU_FUNCTION_LOADING_STATE_UNLOADED;

@@ -46,54 +46,45 @@ CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
   return result;
 }
 
-namespace {
-
-CUresult allocate(Executor& w, uint64_t bytes, CUmemoryPool pool, CUstream stream, CUdeviceptr* address) {
-  gpu::Driver& d = w.driver();
-  uint32_t slot = w.slot();
-  if (!w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = w.aside([&] { return d.cuMemAllocFromPoolAsync(address, bytes, pool, stream); });
-  if (result != CUDA_SUCCESS) {
-    w.charge().give_back(slot, bytes);
-    return result;
-  }
-  // A pool may lie on another GPU than the stream: that one's slice pays.
-  CUdevice device = -1;
-  if (d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, *address) == CUDA_SUCCESS &&
-      w.slot_of(device) != slot) {
-    w.charge().give_back(slot, bytes);
-    slot = w.slot_of(device);
-    if (!w.charge().take(slot, bytes)) {
-      d.cuMemFreeAsync(*address, stream);
-      return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
-  // A graph's memory may be given out again without a free that we saw: remember ends the old charge.
-  w.charge().remember(*address, slot, bytes, w.context());
-  return CUDA_SUCCESS;
-}
-
-}  // namespace
-
 CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::cuda::pool_allocate_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
-  CUdeviceptr address = 0;
+  gpu::Driver& d = w.driver();
+  uint32_t slot = w.slot();
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (stream != CU_STREAM_LEGACY) w.driver().cuStreamIsCapturing(stream, &capturing);
+  if (stream != CU_STREAM_LEGACY) d.cuStreamIsCapturing(stream, &capturing);
   if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // an allocation node: launches pay
-    if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (m.bytes > w.charge().quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
     w.graph_memory().use();
-    const CUresult result = w.driver().cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
+    CUdeviceptr address = 0;
+    const CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
     r.address = address;
     return result;
   }
-  const CUresult result = w.with_room([&] { return allocate(w, m.bytes, pool, stream, &address); });
-  if (result == CUDA_SUCCESS) r.address = address;
-  return result;
+  if (!w.charge().take(slot, m.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUdeviceptr address = 0;
+  CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
+  if (result != CUDA_SUCCESS) {
+    w.charge().give_back(slot, m.bytes);
+    return result;
+  }
+  // A pool may lie on another GPU than the stream: that one's slice pays.
+  CUdevice device = -1;
+  if (d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS &&
+      w.slot_of(device) != slot) {
+    w.charge().give_back(slot, m.bytes);
+    slot = w.slot_of(device);
+    if (!w.charge().take(slot, m.bytes)) {
+      d.cuMemFreeAsync(address, stream);
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  w.charge().remember(address, slot, m.bytes, w.context());
+  r.address = address;
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {

@@ -17,41 +17,7 @@ unsigned log2_up(uint64_t bytes) {
 
 }  // namespace
 
-Loan& Loan::operator=(Loan&& other) noexcept {
-  if (this == &other) return *this;
-  end();
-  from_ = other.from_;
-  context_ = other.context_;
-  event_ = other.event_;
-  data_ = other.data_;
-  capacity_ = other.capacity_;
-  wanted_ = other.wanted_;
-  other.event_ = nullptr;
-  other.data_ = nullptr;
-  return *this;
-}
-
-void Loan::end() {
-  if (event_ != nullptr) from_->give_back_event(context_, event_);
-  if (data_ != nullptr) from_->give_back({data_, capacity_});
-  event_ = nullptr;
-  data_ = nullptr;
-}
-
-Loan Staging::lend(CUcontext context, uint64_t bytes) {
-  Loan loan;
-  loan.from_ = this;
-  loan.context_ = context;
-  loan.wanted_ = bytes;
-  loan.event_ = take_event(context);
-  if (bytes == 0) return loan;
-  const Block block = take(bytes);
-  loan.data_ = block.data;
-  loan.capacity_ = block.bytes;
-  return loan;
-}
-
-Staging::Block Staging::take(uint64_t bytes) {
+Block Staging::take(uint64_t bytes) {
   const unsigned log = log2_up(bytes < kSmallest ? kSmallest : bytes);
   pthread_mutex_lock(&mutex_);
   if (!free_[log].empty()) {
@@ -67,12 +33,13 @@ Staging::Block Staging::take(uint64_t bytes) {
   block.data = static_cast<uint8_t*>(memory);
   block.bytes = uint64_t{1} << log;
   // Unpinned memory still works, only slower; so a refusal (limits of locked memory) is no error.
-  if (driver_->cuMemHostRegister_v2 != nullptr)
-    (void)driver_->cuMemHostRegister_v2(memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE);
+  block.pinned = driver_->cuMemHostRegister_v2 != nullptr &&
+                 driver_->cuMemHostRegister_v2(memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   return block;
 }
 
 void Staging::give_back(const Block& block) {
+  if (block.data == nullptr) return;
   pthread_mutex_lock(&mutex_);
   free_[log2_up(block.bytes)].push_back(block);
   pthread_mutex_unlock(&mutex_);
@@ -104,6 +71,7 @@ CUevent Staging::take_event(CUcontext context) {
 }
 
 void Staging::give_back_event(CUcontext context, CUevent event) {
+  if (event == nullptr) return;
   pthread_mutex_lock(&mutex_);
   events_.push_back({context, event});
   pthread_mutex_unlock(&mutex_);

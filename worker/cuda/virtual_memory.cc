@@ -45,39 +45,14 @@ void VirtualMemory::descriptor_closed(Executor& w, uint64_t handle) {
 CUresult handle(Executor& w, const wire::cuda::vm_reserve_request& m, wire::cuda::vm_reserve_reply& r) {
   if (w.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUdeviceptr address = 0;
-  const CUresult result = w.aside(
-      [&] { return w.driver().cuMemAddressReserve(&address, m.size, m.alignment, m.wished, m.flags); });
+  const CUresult result = w.driver().cuMemAddressReserve(&address, m.size, m.alignment, m.wished, m.flags);
   r.address = address;
   return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::vm_release_range_request& m, wire::cuda::vm_release_range_reply&) {
-  return w.aside([&] { return w.driver().cuMemAddressFree(m.address, m.size); });
+  return w.driver().cuMemAddressFree(m.address, m.size);
 }
-
-namespace {
-
-CUresult create(Executor& w, const wire::cuda::vm_create_request& m, const CUmemAllocationProp& prop, uint32_t slot) {
-  gpu::Driver& d = w.driver();
-  if (!w.charge().take(slot, m.size)) {
-    // A size that the driver would refuse anyway keeps its own error.
-    size_t granularity = 0;
-    const CUresult known = d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-    if (known != CUDA_SUCCESS) return known;
-    return granularity != 0 && m.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  CUmemGenericAllocationHandle handle = 0;
-  CUresult result = w.aside([&] { return d.cuMemCreate(&handle, m.size, &prop, m.flags); });
-  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
-    d.cuMemRelease(handle);
-    result = CUDA_ERROR_INVALID_HANDLE;
-  }
-  if (result == CUDA_SUCCESS) w.virtual_memory().created(handle, slot, m.size);
-  else w.charge().give_back(slot, m.size);
-  return result;
-}
-
-}  // namespace
 
 CUresult handle(Executor& w, const wire::cuda::vm_create_request& m, wire::cuda::vm_create_reply&) {
   Scope s(w);
@@ -88,8 +63,24 @@ CUresult handle(Executor& w, const wire::cuda::vm_create_request& m, wire::cuda:
   prop = s.resolve(prop);
   prop.win32HandleMetaData = nullptr;
   if (!s.ok()) return s.error();
-  if (w.driver().cuMemCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return w.with_room([&] { return create(w, m, prop, slot); });
+  gpu::Driver& d = w.driver();
+  if (d.cuMemCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!w.charge().take(slot, m.size)) {
+    // A size that the driver would refuse anyway keeps its own error.
+    size_t granularity = 0;
+    const CUresult known = d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (known != CUDA_SUCCESS) return known;
+    return granularity != 0 && m.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  CUmemGenericAllocationHandle handle = 0;
+  CUresult result = d.cuMemCreate(&handle, m.size, &prop, m.flags);
+  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
+    d.cuMemRelease(handle);
+    result = CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (result == CUDA_SUCCESS) w.virtual_memory().created(handle, slot, m.size);
+  else w.charge().give_back(slot, m.size);
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::vm_release_request& m) {
@@ -105,14 +96,13 @@ CUresult handle(Executor& w, const wire::cuda::vm_map_request& m, wire::cuda::vm
   Scope s(w);
   const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
   if (!s.ok()) return s.error();
-  const CUresult result =
-      w.aside([&] { return w.driver().cuMemMap(m.address, m.size, m.offset, handle, m.flags); });
+  const CUresult result = w.driver().cuMemMap(m.address, m.size, m.offset, handle, m.flags);
   if (result == CUDA_SUCCESS) w.virtual_memory().mapped(m.address, m.size, handle);
   return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::vm_unmap_request& m, wire::cuda::vm_unmap_reply&) {
-  const CUresult result = w.aside([&] { return w.driver().cuMemUnmap(m.address, m.size); });
+  const CUresult result = w.driver().cuMemUnmap(m.address, m.size);
   if (result == CUDA_SUCCESS) w.virtual_memory().unmapped(w, m.address, m.size);
   return result;
 }
@@ -124,7 +114,7 @@ CUresult handle(Executor& w, const wire::cuda::vm_set_access_request& m, wire::c
   const wire::Array<CUmemAccessDesc> sent = {reinterpret_cast<const CUmemAccessDesc*>(m.descriptors.data), count};
   const CUmemAccessDesc* descriptors = s.resolve_all(sent);
   if (!s.ok()) return s.error();
-  return w.aside([&] { return w.driver().cuMemSetAccess(m.address, m.size, descriptors, count); });
+  return w.driver().cuMemSetAccess(m.address, m.size, descriptors, count);
 }
 
 CUresult handle(Executor& w, const wire::cuda::vm_get_access_request& m, wire::cuda::vm_get_access_reply& r) {

@@ -11,8 +11,6 @@ namespace {
 
 constexpr uint64_t kPollNs = 200'000;  // then a thread takes over; a thread switch costs some 10 us
 constexpr size_t kDeliveriesMax = 4096;
-constexpr uint32_t kSlotsInFlightMax = 8;  // half of a worker's slots (worker/run.cc)
-constexpr size_t kBusyLooksMax = 2;
 
 uint64_t now_ns() {
   timespec now;
@@ -45,42 +43,22 @@ CUresult Waiters::query(const Wait& wait) {
   return CUDA_ERROR_UNKNOWN;
 }
 
-// Also after a query said that all is done: a driver takes what was freed in stream order for free, and trims its pools, only when
-// somebody synchronises.
-CUresult Waiters::synchronise(const Wait& wait) {
-  gpu::Driver& d = executor_->driver();
-  switch (wait.kind) {
-    case Executor::WaitKind::kStream:
-      return d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
-    case Executor::WaitKind::kEvent:
-      return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
-    case Executor::WaitKind::kContext:
-      return d.cuCtxSynchronize();
+void Waiters::add(const Wait& wait) {
+  Wait mine = wait;
+  mine.begun_ns = now_ns();
+  if (mine.kind != Executor::WaitKind::kContext) {
+    const CUresult result = query(mine);
+    if (result != CUDA_ERROR_NOT_READY) return complete(mine, result);
+    polled_.push_back(mine);
+    return;
   }
-  return CUDA_ERROR_UNKNOWN;
+  // An idle context answers at once; otherwise a thread sleeps, as the other client threads' calls must go on.
+  hand_over(mine);
 }
 
-void Waiters::add(Wait wait) {
-  wait.begun_ns = now_ns();
-  // A context has no query; and only the reader polls.
-  if (wait.kind == Executor::WaitKind::kContext || !executor_->is_reader()) return hand_over(std::move(wait));
-  const CUresult result = query(wait);
-  if (result != CUDA_ERROR_NOT_READY) return settle(std::move(wait), result);
-  polled_.push_back(std::move(wait));
-  polled_count_.store(polled_.size(), std::memory_order_relaxed);
-}
-
-// The GPU is there. The executor answers itself what is quickly answered.
-void Waiters::settle(Wait wait, CUresult result) {
-  const bool large = wait.readback != nullptr && wait.readback->is_large();
-  if (large || undelivered_large_.load(std::memory_order_acquire) != 0) return hand_over(std::move(wait));
-  if (result == CUDA_SUCCESS) result = synchronise(wait);
-  complete(wait, result);
-}
-
-void Waiters::hand_over(Wait wait) {
+void Waiters::hand_over(const Wait& wait) {
   pthread_mutex_lock(&mutex_);
-  sleeping_.push_back(std::move(wait));
+  sleeping_.push_back(wait);
   pthread_t thread;
   if (sleeping_.size() > idle_threads_ && pthread_create(&thread, nullptr, thread_main, this) == 0) {
     pthread_detach(thread);
@@ -91,12 +69,11 @@ void Waiters::hand_over(Wait wait) {
 }
 
 void Waiters::deliver_from_callback() {
-  if (undelivered_.load(std::memory_order_acquire) == 0) return;
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
   bool done = false;
   Wait job;
-  job.only_deliver = true;
   job.delivered = &done;
-  hand_over(std::move(job));
+  hand_over(job);
   pthread_mutex_lock(&mutex_);
   while (!done) pthread_cond_wait(&delivered_, &mutex_);
   pthread_mutex_unlock(&mutex_);
@@ -105,21 +82,21 @@ void Waiters::deliver_from_callback() {
 void Waiters::poll() {
   const uint64_t now = now_ns();
   for (size_t i = 0; i < polled_.size();) {
-    executor_->use(polled_[i].driver_context);
-    const CUresult result = query(polled_[i]);
-    const bool late = result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > kPollNs;
+    const Wait wait = polled_[i];
+    executor_->use(wait.driver_context);
+    const CUresult result = query(wait);
+    const bool late = result == CUDA_ERROR_NOT_READY && now - wait.begun_ns > kPollNs;
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
     }
-    Wait wait = std::move(polled_[i]);
-    if (i + 1 != polled_.size()) polled_[i] = std::move(polled_.back());
+    polled_[i] = polled_.back();
     polled_.pop_back();
-    polled_count_.store(polled_.size(), std::memory_order_relaxed);
-    if (late)
-      hand_over(std::move(wait));
-    else
-      settle(std::move(wait), result);
+    if (!late) {
+      complete(wait, result);
+      continue;
+    }
+    hand_over(wait);
   }
 }
 
@@ -131,10 +108,10 @@ void* Waiters::thread_main(void* self) {
     while (w->sleeping_.empty() && !w->ending_) pthread_cond_wait(&w->handed_over_, &w->mutex_);
     --w->idle_threads_;
     if (w->sleeping_.empty()) break;
-    Wait wait = std::move(w->sleeping_.front());
+    const Wait wait = w->sleeping_.front();
     w->sleeping_.pop_front();
     pthread_mutex_unlock(&w->mutex_);
-    w->sleep_until_done(std::move(wait));
+    w->sleep_until_done(wait);
   }
   --w->threads_;
   pthread_cond_signal(&w->thread_ended_);
@@ -142,17 +119,30 @@ void* Waiters::thread_main(void* self) {
   return nullptr;
 }
 
-void Waiters::sleep_until_done(Wait wait) {
-  if (wait.only_deliver) {
+void Waiters::sleep_until_done(const Wait& wait) {
+  if (wait.delivered != nullptr) {
     deliver();
     pthread_mutex_lock(&mutex_);
-    if (wait.delivered != nullptr) *wait.delivered = true;
+    *wait.delivered = true;
     pthread_cond_broadcast(&delivered_);
     pthread_mutex_unlock(&mutex_);
     return;
   }
-  executor_->driver().cuCtxSetCurrent(wait.driver_context);
-  complete(wait, synchronise(wait));
+  gpu::Driver& d = executor_->driver();
+  d.cuCtxSetCurrent(wait.driver_context);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  switch (wait.kind) {
+    case Executor::WaitKind::kStream:
+      result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+      break;
+    case Executor::WaitKind::kEvent:
+      result = d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+      break;
+    case Executor::WaitKind::kContext:
+      result = d.cuCtxSynchronize();
+      break;
+  }
+  complete(wait, result);
   executor_->service().flush();
 }
 
@@ -161,115 +151,104 @@ void Waiters::complete(const Wait& wait, CUresult result) {
   deliver();
   executor_->output().send(&service);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
-  if (wait.readback != nullptr)
-    wait.readback->answer(wait.reply_id, result);
-  else
+  if (wait.block.data == nullptr) {
     service.reply(wait.reply_id, result, nullptr, 0);
+  } else if (result != CUDA_SUCCESS) {
+    service.reply(wait.reply_id, result, nullptr, 0);
+  } else if (wait.transfer != 0) {
+    service.send_bulk(wait.transfer, 0, wait.block.data, wait.bytes);
+    service.transfer_sent(wait.transfer);
+    wire::cuda::copy_from_device_reply empty;
+    uint8_t body[16];
+    wire::write_message(empty, body);
+    service.reply(wait.reply_id, result, body, static_cast<uint32_t>(wire::message_bytes(empty)));
+  } else {
+    // The reply is {count, bytes}: written in two parts so that the data is not copied again.
+    const uint64_t count = wait.bytes;
+    service.reply2(wait.reply_id, result, &count, sizeof count, wait.block.data,
+                   static_cast<uint32_t>(wire::padded(wait.bytes)));
+  }
+  staging_.give_back(wait.block);
+  staging_.give_back_event(wait.driver_context, wait.own_event);
 }
 
-void Waiters::add_delivery(Readback readback) {
+void Waiters::add_delivery(const Delivery& delivery) {
   pthread_mutex_lock(&delivery_mutex_);
-  if (readback.is_large()) undelivered_large_.fetch_add(1, std::memory_order_acq_rel);
-  deliveries_.push_back(std::move(readback));
-  const size_t count = undelivered_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  deliveries_.push_back(delivery);
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  const bool many = deliveries_.size() > kDeliveriesMax;
   pthread_mutex_unlock(&delivery_mutex_);
-  if (count % kDeliveriesMax != 0) return;
-  // Nobody has waited for a long time: what is over need not keep its memory.
-  Wait job;
-  job.only_deliver = true;
-  hand_over(std::move(job));
+  if (many) deliver_all();
 }
 
 void Waiters::deliver() {
-  if (undelivered_.load(std::memory_order_acquire) == 0) return;
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
   gpu::Driver& d = executor_->driver();
-  pthread_mutex_lock(&sending_mutex_);
+  session::Service& service = executor_->service();
   pthread_mutex_lock(&delivery_mutex_);
-  for (size_t i = 0; i < deliveries_.size();) {
-    if (d.cuEventQuery(deliveries_[i].event()) == CUDA_ERROR_NOT_READY) {
-      ++i;
+  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+    if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
+      ++it;
       continue;
     }
-    Readback done = std::move(deliveries_[i]);
-    deliveries_.erase(deliveries_.begin() + static_cast<std::ptrdiff_t>(i));
-    pthread_mutex_unlock(&delivery_mutex_);
-    done.announce(CUDA_SUCCESS);
-    undelivered_.fetch_sub(1, std::memory_order_acq_rel);
-    if (done.is_large()) undelivered_large_.fetch_sub(1, std::memory_order_acq_rel);
-    pthread_mutex_lock(&delivery_mutex_);
+    if (it->transfer != 0) {
+      service.send_bulk(it->transfer, 0, it->block.data, it->bytes);
+      service.transfer_sent(it->transfer);
+    } else {
+      service.deliver(it->host, it->block.data, static_cast<uint32_t>(it->bytes));
+    }
+    staging_.give_back(it->block);
+    staging_.give_back_event(it->context, it->event);
+    it = deliveries_.erase(it);
   }
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
   pthread_mutex_unlock(&delivery_mutex_);
-  pthread_mutex_unlock(&sending_mutex_);
 }
 
 void Waiters::deliver_all() {
   gpu::Driver& d = executor_->driver();
   pthread_mutex_lock(&delivery_mutex_);
   std::vector<CUevent> events;
-  for (const Readback& readback : deliveries_) events.push_back(readback.event());
+  for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
   pthread_mutex_unlock(&delivery_mutex_);
-  for (CUevent event : events) d.cuEventSynchronize(event);
+  for (CUevent event : events) {
+    if (event != nullptr) d.cuEventSynchronize(event);
+  }
   deliver();
 }
 
-void Waiters::in_flight(CUstream stream, Flight flight) {
+void Waiters::in_flight(CUstream stream, InFlight item) {
   gpu::Driver& d = executor_->driver();
-  // A context that refuses is broken; nothing reads the memory any more once the stream is idle.
-  if (flight.loan.event() == nullptr || d.cuEventRecord(flight.loan.event(), stream) != CUDA_SUCCESS)
+  item.event = staging_.take_event(item.context);
+  if (item.event == nullptr || d.cuEventRecord(item.event, stream) != CUDA_SUCCESS) {
+    // The context is broken; nothing reads the memory any more once the stream is idle.
     d.cuStreamSynchronize(stream);
-  pthread_mutex_lock(&flights_mutex_);
-  flights_.push_back(std::move(flight));
-  in_flight_.store(flights_.size(), std::memory_order_release);
-  pthread_mutex_unlock(&flights_mutex_);
-  reclaim();
+    staging_.give_back_event(item.context, item.event);
+    item.event = nullptr;
+  }
+  if (item.is_piece) ++pieces_in_flight_;
+  flights_.push_back(item);
+  reclaim(SIZE_MAX);
 }
 
-bool Waiters::reserve_slot() {
-  if (slots_in_flight_.fetch_add(1, std::memory_order_acq_rel) < kSlotsInFlightMax) return true;
-  slots_in_flight_.fetch_sub(1, std::memory_order_acq_rel);
-  return false;
-}
-
-void Waiters::land(Flight flight) {
-  if (flight.piece.data == nullptr) return;
-  executor_->service().release(flight.piece);
-  slots_in_flight_.fetch_sub(1, std::memory_order_acq_rel);
-}
-
-// Streams end out of order, but mostly they do not: a few at the front are looked at.
-void Waiters::reclaim() {
-  if (in_flight_.load(std::memory_order_acquire) == 0) return;
+void Waiters::reclaim(size_t pieces_at_most) {
   gpu::Driver& d = executor_->driver();
-  pthread_mutex_lock(&flights_mutex_);
-  for (size_t i = 0, busy = 0; i < flights_.size() && busy < kBusyLooksMax;) {
-    CUevent event = flights_[i].loan.event();
-    if (event != nullptr && d.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
-      ++i;
-      ++busy;
-      continue;
+  while (!flights_.empty()) {
+    InFlight& oldest = flights_.front();
+    if (oldest.event != nullptr) {
+      if (pieces_in_flight_ > pieces_at_most)
+        d.cuEventSynchronize(oldest.event);
+      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY)
+        break;
     }
-    land(std::move(flights_[i]));
-    flights_.erase(flights_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  in_flight_.store(flights_.size(), std::memory_order_release);
-  pthread_mutex_unlock(&flights_mutex_);
-}
-
-void Waiters::forget(CUcontext context) {
-  std::deque<Flight> left;
-  pthread_mutex_lock(&flights_mutex_);
-  for (Flight& flight : flights_) {
-    if (flight.loan.context() != context) {
-      left.push_back(std::move(flight));
-      continue;
+    if (oldest.is_piece) {
+      executor_->service().release(oldest.piece);
+      --pieces_in_flight_;
     }
-    flight.loan.forget_event();
-    land(std::move(flight));
+    staging_.give_back(oldest.block);
+    staging_.give_back_event(oldest.context, oldest.event);
+    flights_.pop_front();
   }
-  flights_.swap(left);
-  in_flight_.store(flights_.size(), std::memory_order_release);
-  pthread_mutex_unlock(&flights_mutex_);
-  staging_.forget_events(context);
 }
 
 }  // namespace tendril::worker::cuda
