@@ -32,15 +32,20 @@ Waiters::~Waiters() {
 
 CUresult Waiters::query(const Wait& wait) {
   gpu::Driver& d = executor_->driver();
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  // When a query says that all is done, synchronise all the same: a driver takes what was freed in stream order for free, and trims
+  // its pools, only then. Nothing has been added since the query, so it returns at once.
   switch (wait.kind) {
     case Executor::WaitKind::kStream:
-      return d.cuStreamQuery(static_cast<CUstream>(wait.object));
+      result = d.cuStreamQuery(static_cast<CUstream>(wait.object));
+      return result == CUDA_SUCCESS ? d.cuStreamSynchronize(static_cast<CUstream>(wait.object)) : result;
     case Executor::WaitKind::kEvent:
-      return d.cuEventQuery(static_cast<CUevent>(wait.object));
+      result = d.cuEventQuery(static_cast<CUevent>(wait.object));
+      return result == CUDA_SUCCESS ? d.cuEventSynchronize(static_cast<CUevent>(wait.object)) : result;
     case Executor::WaitKind::kContext:
       return CUDA_ERROR_NOT_READY;  // there is no query for a context
   }
-  return CUDA_ERROR_UNKNOWN;
+  return result;
 }
 
 void Waiters::add(const Wait& wait) {
