@@ -27,6 +27,19 @@ bool is_reserved(uint64_t address) {
   return pwrite(file, reinterpret_cast<const void*>(address), 1, 0) < 0;
 }
 
+// Whole pages are given back instead of written: a client may name gigabytes that it never touches.
+void clear(uint8_t* at, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t head = (0 - reinterpret_cast<uint64_t>(at)) & (kPage - 1);
+  const uint64_t whole = bytes > head ? (bytes - head) & ~(kPage - 1) : 0;
+  if (whole == 0 || madvise(at + head, whole, MADV_DONTNEED) != 0) {
+    std::memset(at, 0, bytes);
+    return;
+  }
+  std::memset(at, 0, head);
+  std::memset(at + head + whole, 0, bytes - head - whole);
+}
+
 }  // namespace
 
 CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
@@ -98,13 +111,13 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
   uint64_t done = base;  // what was not mirrored before is zero on both sides
   for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes; it = all_.erase(it)) {
     const Mirror& old = it->second;
-    std::memset(memory + (done - base), 0, old.base - done);
+    clear(memory + (done - base), old.base - done);
     std::memcpy(made.shadow + (old.base - base), old.shadow, old.bytes);
     munmap(old.shadow, old.bytes);
     made.written |= old.written;
     done = old.base + old.bytes;
   }
-  std::memset(memory + (done - base), 0, base + bytes - done);
+  clear(memory + (done - base), base + bytes - done);
   total_ += bytes - taken_in;
   all_[base] = made;
   return CUDA_SUCCESS;
