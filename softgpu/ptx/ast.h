@@ -81,7 +81,11 @@ struct Variable {
   uint32_t reg_base = ~0u;  // plain registers: first id
 };
 
+// Types of these names are in a namespace of their own: the driver half has classes called so, which must not be taken for these when
+// both are linked into one library.
+inline namespace ptx {
 struct Function;
+}  // namespace ptx
 
 struct Operand {
   enum class Kind : uint8_t {
@@ -128,6 +132,7 @@ struct BranchTable {
   std::vector<std::string_view> labels;
 };
 
+inline namespace ptx {
 struct Function {
   std::string_view name;
   bool is_entry = false, has_body = false, is_extern = false, noreturn = false;
@@ -146,6 +151,7 @@ struct Function {
   std::vector<uint32_t> functions_used;
   bool indirect_calls = false;
 };
+}  // namespace ptx
 
 enum SpecialReg : uint8_t {
   kTidX,
@@ -194,6 +200,7 @@ enum SpecialReg : uint8_t {
   kSpecialCount,
 };
 
+inline namespace ptx {
 struct Module {
   std::string text;
   uint32_t version = 0, target = 0, address_bytes = 8;
@@ -204,5 +211,6 @@ struct Module {
   std::vector<GlobalInfo> globals;
   bool function_address_in_data = false;
 };
+}  // namespace ptx
 
 }  // namespace tendril::softgpu

@@ -8,6 +8,8 @@
 
 namespace tendril::softgpu {
 
+// In a namespace of its own: the driver half has a class of this name, which must not be taken for this one when they are linked.
+inline namespace ptx {
 struct Token {
   enum class Kind : uint8_t { kEnd, kIdent, kDirective, kInt, kFloat, kString, kPunct };
   Kind kind = Kind::kEnd;
@@ -19,6 +21,7 @@ struct Token {
   uint64_t bits = 0;  // integer value, or bits of a double
   std::string_view text;
 };
+}  // namespace ptx
 
 class Lexer {
  public:
