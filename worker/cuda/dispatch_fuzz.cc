@@ -19,6 +19,7 @@
 #include "transport/test_channels.h"
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/executor.h"
+#include "worker/cuda/mirror.h"
 
 using namespace tendril;  // NOLINT: a program
 using worker::cuda::Executor;
@@ -34,7 +35,9 @@ constexpr uint32_t kSlots = 2;
 constexpr size_t kBytesMax = 100'000;
 
 gpu::Driver* g_driver;
+Executor* g_executor;
 cuMemcpyAsync_t* g_copy;
+cuUserObjectCreate_t* g_create_object;
 int g_output, g_error, g_nowhere, g_memory_file;
 
 template <typename Object, typename Destroy>
@@ -70,11 +73,17 @@ void clear(Executor& executor) {
 CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
   for (const CUdeviceptr address : {destination, source}) {
     uint32_t type = 0;
+    if (g_executor->mirrors().address_of(address) != address) continue;  // the copy of a client's pageable memory
     if (g_driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS) continue;
     if (pwrite(g_memory_file, reinterpret_cast<const void*>(address), 1, 0) == 1) abort();
     return CUDA_ERROR_INVALID_VALUE;
   }
   return g_copy(destination, source, bytes, stream);
+}
+
+// The driver tells the end of a user object whenever it likes, to sessions that are over here.
+CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned references, unsigned flags) {
+  return g_create_object(object, data, [](void*) {}, references, flags);
 }
 
 wire::Assignment assignment() {
@@ -90,6 +99,7 @@ void run_session(std::unique_ptr<transport::Channel> command) {
   dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
   auto service = session::Service::open(std::move(command), nullptr, 0, {});
   Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr);  // shares nothing
+  g_executor = &executor;
   executor.callbacks().end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
   executor.run();
   dup2(g_output, STDOUT_FILENO);  // the executor redirects both
@@ -178,6 +188,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t bytes, size_t by
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("TENDRIL_SOFTGPU_DEVICES", "2", 1);
+  setenv("TENDRIL_SOFTGPU_MEMORY_MB", "128", 1);
   setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);
   setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
   setenv("TENDRIL_WORKER_TRACE", "1", 1);
@@ -193,6 +204,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   g_memory_file = memfd_create("checked_copy", MFD_CLOEXEC);
   g_copy = g_driver->cuMemcpyAsync;
   g_driver->cuMemcpyAsync = checked_copy;
+  g_create_object = g_driver->cuUserObjectCreate;
+  g_driver->cuUserObjectCreate = untold_object;
   return 0;
 }
 
