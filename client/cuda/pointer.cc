@@ -88,11 +88,11 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
   }
 }
 
-// What an address that CUDA does not know answers in the plural form: zeros, as the driver gives.
-void zero_attribute(CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
+// What the plural form answers where the singular one fails: zeros, as the driver gives. `host`: the address, when CUDA does not know it.
+void zero_attribute(CUpointer_attribute attribute, CUdeviceptr host, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:  // the program's own memory
-      put(data, ptr);
+      put(data, host);
       break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
       put(data, CUdevice{-2});
@@ -136,7 +136,7 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS)
-      zero_attribute(attributes[i], ptr, data[i]);
+      zero_attribute(attributes[i], known ? 0 : ptr, data[i]);
   }
   return CUDA_SUCCESS;
 }

@@ -127,6 +127,16 @@ TEST_F(PointerTest, PluralAnswersZeroForUnknownMemory) {
   EXPECT_TRUE(host == nullptr || host == &local);  // an H200 (580.159.04) hands the address back
 }
 
+TEST_F(PointerTest, PluralAnswersNoHostPointerForDeviceMemory) {
+  Buffer data(64);
+  int local = 0;
+  void* host = &local;
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_HOST_POINTER};
+  void* values[] = {&host};
+  OK(cuPointerGetAttributes(1, which, values, data));
+  EXPECT_EQ(host, nullptr);  // as an H200 (580.159.04) answers
+}
+
 TEST_F(PointerTest, PluralErrors) {
   Buffer data(64);
   auto type = static_cast<CUmemorytype>(99);

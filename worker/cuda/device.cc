@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/mirror.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
@@ -37,8 +38,7 @@ CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes,
     attributes[i * 2 + 1] = value;
   }
   // What cannot work between machines must not be promised: programs then take the paths that do.
-  const CUdevice_attribute absent[] = {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-                                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+  const CUdevice_attribute absent[] = {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
                                        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
                                        CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
                                        CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
@@ -48,6 +48,7 @@ CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes,
                                        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
                                        CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED};
   for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
+  if (!w.mirrors().shares()) attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS * 2 + 1] = 0;
   attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES * 2 + 1] &= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   *total = w.charge().quota(slot);
   return CUDA_SUCCESS;

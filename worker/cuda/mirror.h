@@ -29,6 +29,8 @@ class Mirrors {
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
   // Takes in the pageable ranges that lie within the new one; to overlap another one is an error.
   CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
+  // Is the client on this host, so that its managed memory is ours as well?
+  bool shares() const { return window_.valid(); }
   // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but for the keeping in step.
   CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
   // A mirror that graphs name stays mapped, as their nodes keep its address, until another one takes its place.
