@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conformance suite through Tendril: on every transport, and as if the server were far away."""
+import unittest
+
+import harness
+from harness import BUILD, Server, tendril
+
+SUITE = BUILD / "bin" / "tendril_conformance"
+
+
+@unittest.skipUnless(harness.CLIENT.exists() and SUITE.exists(), "the client library or the suite was not built")
+class Conformance(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(gpus=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def passes(self, **environment):
+        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", server=self.server,
+                                   timeout=240, **environment)
+        self.assertEqual(status, 0, out[-4000:] + err[-4000:])
+
+    def test_tcp(self):
+        self.passes(TENDRIL_TRANSPORT="tcp")
+
+    def test_shared_memory(self):
+        self.passes(TENDRIL_TRANSPORT="shm")
+
+    def test_a_distant_server(self):
+        self.passes(TENDRIL_TRANSPORT="tcp", TENDRIL_LINK="1000:100")
+
+
+if __name__ == "__main__":
+    unittest.main()
