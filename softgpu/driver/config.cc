@@ -22,10 +22,9 @@ struct Loaded {
       calls;        // of the functions that a rule names, since the rule is in force
   std::mutex lock;  // calls
   std::atomic<uint64_t> copies{0};
+  const Loaded* before = nullptr;  // kept: threads may be reading it, and tests change knobs a few times
 };
 
-// What was in force before is leaked on purpose: threads may be reading it, and tests change knobs
-// a few times.
 Loaded& loaded() {
   static std::atomic<Loaded*> current{nullptr};
   static std::mutex& loading = *new std::mutex;
@@ -38,6 +37,7 @@ Loaded& loaded() {
   auto* fresh = new Loaded;
   fresh->generation = generation;
   fresh->faults = board().faults();
+  fresh->before = now;
   current.store(fresh, std::memory_order_release);
   return *fresh;
 }
