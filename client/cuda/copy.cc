@@ -13,17 +13,21 @@
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
-namespace {
 
-constexpr uint64_t kBounceBytes = 8u << 20;
-
-// The context through which an address is reached: its own, when the map knows it.
 Context* context_for(Context* current, uint64_t address) {
   Range range;
   if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session)
     return range.context;
   return current;
 }
+
+uint64_t wire_stream(CopyStream on) {
+  return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
+}
+
+namespace {
+
+constexpr uint64_t kBounceBytes = 8u << 20;
 
 bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
   return process()->ranges.find(address, range) && range->host() && bytes <= range->bytes - (address - range->base);
@@ -133,8 +137,14 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
   return CUDA_SUCCESS;
 }
 
-uint64_t wire_stream(CopyStream on) {
-  return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
+// A copy between addresses that the GPU reaches, as one more piece of work in its stream.
+CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  wire::cuda::copy_device_request m;
+  m.destination = destination;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  return c->session->enqueue(c, m);
 }
 
 // Host memory that the GPU reaches itself: the copy is one more piece of work in its stream, and no data passes here.
@@ -144,12 +154,7 @@ bool gpu_reaches(Context* c, const void* host, uint64_t bytes) {
 }
 
 CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
-  wire::cuda::copy_device_request m;
-  m.destination = destination;
-  m.source = source;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  TENDRIL_TRY(c->session->enqueue(c, m));
+  TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
   return on.async ? CUDA_SUCCESS : synchronize_stream(c, on.stream);
 }
 
@@ -268,21 +273,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   m.source = source;
   m.bytes = bytes;
   m.stream = wire_stream(on);
-  if (bytes > wire::kInlineBytesMax) {
-    m.transfer = lane->new_transfer_id();
-    lane->expect_bulk(m.transfer, destination, bytes);
-  }
-  const CUresult result = c->session->call(c, m, r);
-  if (m.transfer != 0) {
-    if (result != CUDA_SUCCESS)
-      lane->cancel_bulk(m.transfer);
-    else if (!lane->wait_bulk(m.transfer))
-      return Session::lost_result();
-  } else if (result == CUDA_SUCCESS) {
-    if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
-    memcpy(destination, r.data.data, bytes);
-  }
-  return result;
+  return fetch(c, m, r, destination, bytes);
 }
 
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
@@ -293,12 +284,7 @@ CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t
   if (context_for(c, destination)->session != context_for(c, source)->session)
     return between_servers(c, destination, source, bytes, on);
   c = context_for(c, destination);
-  wire::cuda::copy_device_request m;
-  m.destination = destination;
-  m.source = source;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  TENDRIL_TRY(c->session->enqueue(c, m));
+  TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
   // Between contexts nothing else would order a synchronous copy before what the other context does next.
   Range to, from;
   const bool known = process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);

@@ -40,18 +40,6 @@ struct Piece {
   Extent extent;
 };
 
-// The context through which an address is reached: its own, when the map knows that another server has it.
-Context* context_for(Context* current, uint64_t address) {
-  Range range;
-  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session)
-    return range.context;
-  return current;
-}
-
-uint64_t wire_stream(CopyStream on) {
-  return on.async || on.stream != nullptr ? stream_wire_id(on.stream) : 0;
-}
-
 CUresult resolve(Context* c, const Extent& extent, End* end) {
   if (end->type == CU_MEMORYTYPE_UNIFIED) {
     Range range;
@@ -174,28 +162,13 @@ CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopySt
 
 CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStream on) {
   Context* c = from.home;
-  session::Lane* lane = c->session->lane.get();
   const uint64_t bytes = p.extent.bytes();
   const CUDA_MEMCPY3D shape = shape_of(End{}, from, p);
   wire::cuda::copy_shape_from_device_request m;
   wire::cuda::copy_shape_from_device_reply r;
   m.shape = image_of(shape);
   m.stream = wire_stream(on);
-  if (bytes > wire::kInlineBytesMax) {
-    m.transfer = lane->new_transfer_id();
-    lane->expect_bulk(m.transfer, packed, bytes);
-  }
-  const CUresult result = c->session->call(c, m, r);
-  if (m.transfer != 0) {
-    if (result != CUDA_SUCCESS)
-      lane->cancel_bulk(m.transfer);
-    else if (!lane->wait_bulk(m.transfer))
-      return Session::lost_result();
-  } else if (result == CUDA_SUCCESS) {
-    if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
-    memcpy(packed, r.data.data, bytes);
-  }
-  return result;
+  return fetch(c, m, r, packed, bytes);
 }
 
 uint64_t span(const End& end, const Extent& e) {

@@ -3,6 +3,8 @@
 // (copy.cc).
 #pragma once
 
+#include <string.h>
+
 #include <atomic>
 #include <cstdint>
 
@@ -57,6 +59,30 @@ struct CopyStream {
   Stream* stream = nullptr;  // null: the legacy stream
   bool async = false;
 };
+// The context through which an address is reached: its own, when the map knows that another server has it.
+Context* context_for(Context* current, uint64_t address);
+uint64_t wire_stream(CopyStream on);
+// Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others beside it.
+template <typename Request, typename Answer>
+CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
+  session::Lane* lane = c->session->lane.get();
+  if (bytes > wire::kInlineBytesMax) {
+    m.transfer = lane->new_transfer_id();
+    lane->expect_bulk(m.transfer, into, bytes);
+  }
+  const CUresult result = c->session->call(c, m, r);
+  if (m.transfer != 0) {
+    if (result != CUDA_SUCCESS)
+      lane->cancel_bulk(m.transfer);
+    else if (!lane->wait_bulk(m.transfer))
+      return Session::lost_result();
+  } else if (result == CUDA_SUCCESS) {
+    if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
+    memcpy(into, r.data.data, bytes);
+  }
+  return result;
+}
+
 CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on);
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on);
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
