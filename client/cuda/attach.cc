@@ -196,6 +196,8 @@ CUresult attach_process() {
   }
   Process* p = new Process;
   p->pid = getpid();
+  const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
+  p->launch_blocking = blocking != nullptr && atoi(blocking) != 0;
   g_process.store(p);  // look-ups during attach need it
   base::Status why;
   if (!attach_all(p, *configuration, &why)) {

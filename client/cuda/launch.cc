@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches: the hot path. One record without reply; the checks CUDA reports at once are made here from cached
 // attributes. No allocation, no system call, no lock but the lane's own: the parameters are copied straight into the
-// lane.
+// lane. The few launches that only the driver can judge wait for its verdict, and with CUDA_LAUNCH_BLOCKING all wait
+// for their end.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -68,8 +69,55 @@ CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count, CUl
   return CUDA_SUCCESS;
 }
 
+// Clusters may have this many blocks on every device that has clusters; a function must be allowed more.
+constexpr uint64_t kPortableClusterBlocks = 8;
+
+CUresult check_cluster(const FunctionInfo* info, const Geometry& g, const uint32_t* cluster) {
+  const uint64_t blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
+  if (blocks > kPortableClusterBlocks && info->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] == 0)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (int i = 0; i < 3; ++i) {
+    if (g.words[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The checks of launch attributes, and of what the function requires of them. *ask: something here is for the driver alone to judge.
+CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
+                          const CUlaunchAttribute* attributes, unsigned count, bool* cooperative, bool* ask) {
+  const int32_t* required = &info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
+  uint32_t cluster[3] = {};
+  for (int i = 0; i < 3; ++i) cluster[i] = static_cast<uint32_t>(required[i]);
+  for (unsigned i = 0; i < count; ++i) {
+    const CUlaunchAttributeValue& value = attributes[i].value;
+    switch (attributes[i].id) {
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        *ask |= required[0] != 0;
+        cluster[0] = value.clusterDim.x;
+        cluster[1] = value.clusterDim.y;
+        cluster[2] = value.clusterDim.z;
+        *ask |= cluster[0] == 0 || cluster[1] == 0 || cluster[2] == 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        *cooperative |= value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        *ask = true;
+        break;
+      default:
+        *ask |= attributes[i].id < 0 || attributes[i].id >= CU_LAUNCH_ATTRIBUTE_MAX;
+    }
+  }
+  const bool any = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0;
+  if (!any) *ask |= info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
+  *ask |= any && d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0;
+  return any ? check_cluster(info, g, cluster) : CUDA_SUCCESS;
+}
+
 struct Target {
   Context* context;
+  Stream* stream;
   Function* function;
   const FunctionInfo* info;
   uint64_t function_id;
@@ -77,16 +125,16 @@ struct Target {
 };
 
 CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
-  Stream* s = nullptr;
   TENDRIL_TRY(require_context(&t->context));
   t->function = find_function(f);
   if (__builtin_expect(t->function == nullptr, 0)) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(require_stream(t->context, hStream, &s));
+  TENDRIL_TRY(require_stream(t->context, hStream, &t->stream));
+  const Stream* s = t->stream;
   if (s != nullptr) {
     if (s->context != t->context && s->session != t->context->session) return CUDA_ERROR_INVALID_HANDLE;
     t->context = s->context;
   }
-  TENDRIL_TRY(check_work(t->context, s));
+  TENDRIL_TRY(check_work(t->context, t->stream));
   t->stream_id = stream_wire_id(s);
   CUresult error = CUDA_SUCCESS;
   t->info = function_info(t->context, t->function, &error);
@@ -134,28 +182,30 @@ CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
                                                                              : CUDA_SUCCESS;
 }
 
-CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra,
-                const CUlaunchAttribute* attributes, unsigned attribute_count) {
-  Target t;
-  TENDRIL_TRY(resolve(f, hStream, &t));
-  TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
-  const void* buffer = nullptr;
-  size_t buffer_bytes = 0;
-  if (extra != nullptr && kernelParams == nullptr) {
-    if (!extra_buffer(extra, &buffer, &buffer_bytes)) return CUDA_ERROR_INVALID_VALUE;
-  } else if (extra != nullptr && kernelParams != nullptr) {
-    return CUDA_ERROR_INVALID_VALUE;
-  } else if (kernelParams == nullptr && !t.info->offsets.empty()) {
-    return CUDA_ERROR_INVALID_VALUE;
+// The values of a launch come by pointers or in one buffer.
+CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extra, const void** buffer,
+                      size_t* buffer_bytes) {
+  if (extra != nullptr) {
+    if (kernelParams != nullptr || !extra_buffer(extra, buffer, buffer_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
   }
-  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i) {
+  if (kernelParams == nullptr) return info->offsets.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < info->offsets.size(); ++i) {
     if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (__builtin_expect(g.words[7] != 0, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
-  if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
-  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
-    map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
-  mirror_before_work(t.context->session, t.context);
+  return CUDA_SUCCESS;
+}
+
+// What CUDA_LAUNCH_BLOCKING asks for: the kernel is over, and its fault is the launch's. Captured launches do not run.
+CUresult wait_for_kernel(const Target& t) {
+  if (is_capturing(t.stream)) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(t.context, t.stream));
+  mirror_after_wait(t.context->session, t.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const void* buffer, size_t buffer_bytes,
+                 const CUlaunchAttribute* attributes, unsigned attribute_count) {
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;
     m.function = t.function_id;
@@ -164,7 +214,6 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
     return send(t, m, kernelParams, nullptr, 0);
   }
   CUlaunchAttribute translated[kLaunchAttributesMax];
-  if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(translate_attributes(attributes, attribute_count, translated));
   const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated),
                             attribute_count * sizeof(CUlaunchAttribute)};
@@ -182,6 +231,27 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   m.geometry = {g.words, 8};
   m.attributes = encoded;
   return send(t, m, kernelParams, nullptr, 0);
+}
+
+CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra,
+                const CUlaunchAttribute* attributes, unsigned attribute_count) {
+  if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  Target t;
+  TENDRIL_TRY(resolve(f, hStream, &t));
+  TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
+  const void* buffer = nullptr;
+  size_t buffer_bytes = 0;
+  TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
+  bool cooperative = g.words[7] != 0, ask = false;
+  TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count, &cooperative, &ask));
+  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
+  if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
+  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
+    map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
+  mirror_before_work(t.context->session, t.context);
+  TENDRIL_TRY(enqueue(t, g, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
+  if (__builtin_expect(ask, 0)) TENDRIL_TRY(outcome_so_far(t.context));
+  return __builtin_expect(process()->launch_blocking, 0) ? wait_for_kernel(t) : CUDA_SUCCESS;
 }
 
 }  // namespace

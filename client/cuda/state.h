@@ -141,6 +141,7 @@ struct Process {
   std::vector<Session*> sessions;
   std::vector<Device*> devices;
   int driver_version = 0;
+  bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is over
   std::atomic<bool> lost{false};
   std::atomic<uint64_t> next_buffer_id{1};
   std::atomic<uint64_t> next_context_id{1};

@@ -3,6 +3,7 @@
 // itself on a pool thread.
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "softgpu/driver/clock.h"
@@ -61,6 +62,26 @@ CUresult check_shape(const KernelInfo& info, const FunctionState& state, Dim3 gr
   return CUDA_SUCCESS;
 }
 
+// Clusters of more than this need the function's leave. Codes as measured on an H200.
+constexpr uint64_t kPortableClusterBlocks = 8;
+
+CUresult check_cluster(CUfunction f, const CUlaunchConfig& config,
+                       const CUlaunchAttributeValue& value) {
+  const auto& size = value.clusterDim;
+  uint64_t blocks = static_cast<uint64_t>(size.x) * size.y * size.z;
+  if (blocks == 0) return CUDA_ERROR_INVALID_VALUE;
+  int may_be_large = 0;
+  if (CUresult bad = soft_cuFuncGetAttribute(
+          &may_be_large, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, f))
+    return bad;
+  if (blocks > kPortableClusterBlocks && may_be_large == 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  if (config.gridDimX % size.x != 0 || config.gridDimY % size.y != 0 ||
+      config.gridDimZ % size.z != 0)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  // The device says it has no clusters.
+  return blocks > 1 ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 CUresult pack_extra(const KernelInfo& info, void** extra, std::vector<uint8_t>* out) {
   const void* buffer = nullptr;
   size_t bytes = 0;
@@ -100,6 +121,15 @@ CUresult pack_params(const KernelInfo& info, void** params, void** extra,
   return CUDA_SUCCESS;
 }
 
+// CUDA_LAUNCH_BLOCKING, which drivers read once.
+bool launch_blocking() {
+  static const bool blocking = [] {
+    const char* wish = getenv("CUDA_LAUNCH_BLOCKING");
+    return wish != nullptr && atoi(wish) != 0;
+  }();
+  return blocking;
+}
+
 CUresult launch(CUfunction f, Dim3 grid, Dim3 block, unsigned shared_bytes, CUstream handle,
                 void** params, void** extra, bool cooperative) {
   StreamPtr stream;
@@ -109,7 +139,9 @@ CUresult launch(CUfunction f, Dim3 grid, Dim3 block, unsigned shared_bytes, CUst
   if (CUresult bad =
           make_launch(context, f, grid, block, shared_bytes, params, extra, cooperative, &work))
     return bad;
-  return submit_work(stream, context, std::move(work));
+  SubmitOptions options;
+  options.wait = launch_blocking();
+  return submit_work(stream, context, std::move(work), options);
 }
 
 }  // namespace
@@ -207,13 +239,9 @@ SOFT(cuLaunchKernelEx)
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         cooperative = attribute.value.cooperative != 0;
         break;
-      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
-        const auto& size = attribute.value.clusterDim;
-        if (size.x == 0 || size.y == 0 || size.z == 0) return CUDA_ERROR_INVALID_VALUE;
-        if (size.x * size.y * size.z > 1)
-          return CUDA_ERROR_NOT_SUPPORTED;  // the device says it has no clusters
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        if (CUresult bad = check_cluster(f, *config, attribute.value)) return bad;
         break;
-      }
       case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
       case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
         at_end = events().get(attribute.value.launchCompletionEvent.event);

@@ -144,6 +144,24 @@ TEST(ErrorProcess, AssertSticksAndIsPrinted) {
   EXPECT_NE(child.output.find("fault_assert"), std::string::npos) << child.output;
 }
 
+// With CUDA_LAUNCH_BLOCKING a fault is the error of the launch that made it.
+TEST(ErrorProcess, BlockingLaunchReportsItsOwnFault) {
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    Buffer out(128);
+    OK(launch(module.function("healthy"), {1}, {32}, 0, nullptr, CUdeviceptr{out}));
+    OK(cuStreamQuery(nullptr));
+    EXPECT_CU(launch(module.function("write_at"), {1}, {1}, 0, nullptr, kNowhere, 1u),
+              CUDA_ERROR_ILLEGAL_ADDRESS);
+    expect_poisoned(CUDA_ERROR_ILLEGAL_ADDRESS);
+    return;
+  }
+  const ChildResult child =
+      run_child("ErrorProcess.BlockingLaunchReportsItsOwnFault", {"CUDA_LAUNCH_BLOCKING=1"});
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+}
+
 PROCESS_TEST(ErrorProcess, ReportedByStreamSynchronize) {
   attach();
   Module module(faults_ptx());

@@ -331,6 +331,51 @@ TEST_F(LaunchTest, ExWithAttributes) {
   EXPECT_EQ(read_words(out, 256)[255], 345u);
 }
 
+CUresult launch_clusters(CUfunction function, unsigned size, unsigned blocks) {
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attribute.value.clusterDim = {size, 1, 1};
+  CUlaunchConfig config = {};
+  config.gridDimX = blocks;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 32;
+  config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cuLaunchKernelEx(&config, function, nullptr, nullptr);
+}
+
+// A launch says at once that its clusters cannot be, and later work knows nothing of it.
+TEST_F(LaunchTest, ClusterSizesAreRefusedAtTheCall) {
+  Module module(basic_ptx());
+  CUfunction function = module.function("nothing");
+  OK(launch_clusters(function, 1, 64));
+  EXPECT_CU(launch_clusters(function, 16, 64), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_CU(launch_clusters(function, 8, 63), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  const bool clusters = attribute(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH) != 0;
+  EXPECT_CU(launch_clusters(function, 2, 64), clusters ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+  OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
+  EXPECT_CU(launch_clusters(function, 16, 63), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  OK(cuCtxSynchronize());
+}
+
+TEST_F(LaunchTest, CooperativeAttributeIsCheckedAtTheCall) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+  attribute.value.cooperative = 1;
+  CUlaunchConfig config = {};
+  config.gridDimX = 1000000;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = 1024;
+  config.blockDimY = config.blockDimZ = 1;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  EXPECT_CU(cuLaunchKernelEx(&config, basic("nothing"), nullptr, nullptr),
+            CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  OK(cuCtxSynchronize());
+}
+
 TEST_F(LaunchTest, CooperativeGridBarrier) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
   // Never more blocks than multiprocessors, so that all fit whatever the device.
