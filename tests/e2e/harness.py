@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the end-to-end tests share: a real server with the software GPU on a port of its own, a real `tendril`, and looking at their
 processes from outside. Standard library only. TENDRIL_BUILD_DIR names the build folder."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -61,6 +62,19 @@ def resident_kib(pid):
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     return 0
+
+
+def shared_memory_kib(pid):
+    """Of the memory files that a process has open."""
+    total = 0
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{name}"
+        try:
+            if os.readlink(path).startswith(("/memfd:", "/dev/shm/")):
+                total += os.stat(path).st_blocks // 2
+        except OSError:
+            pass
+    return total
 
 
 def command_line(pid):
@@ -184,6 +198,67 @@ def end(process):
     process.wait()
     if process.stdout:
         process.stdout.close()
+
+
+class Relay:
+    """Forwards TCP connections to a port until frozen. `limit`: later connections are accepted and never served. `sent` keeps what
+    clients sent, one bytearray for each connection, up to RECORDED_MAX."""
+
+    RECORDED_MAX = 1 << 16
+
+    def __init__(self, port, limit=None):
+        self.target, self.limit, self.frozen, self.sockets, self.sent = port, limit, False, [], []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.threads = concurrent.futures.ThreadPoolExecutor(64)
+        self.threads.submit(self.accept)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.cut()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def accept(self):
+        count = 0
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            count += 1
+            self.sockets.append(near)
+            if self.limit is not None and count > self.limit:
+                continue
+            far = socket.create_connection(("127.0.0.1", self.target))
+            self.sockets.append(far)
+            self.sent.append(bytearray())
+            self.threads.submit(self.pump, near, far, self.sent[-1])
+            self.threads.submit(self.pump, far, near, bytearray())
+
+    def pump(self, source, sink, record):
+        try:
+            while data := source.recv(65536):
+                record += data[:self.RECORDED_MAX - len(record)]
+                while self.frozen:
+                    time.sleep(0.05)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def freeze(self):
+        self.frozen = True
+
+    def cut(self):
+        for one in [self.listener, *self.sockets]:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+        self.frozen = False
 
 
 def raw_connection(server):

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sudden deaths on either side, connections that hang half open, and many cycles: nothing leaks, nothing hangs, the server goes on.
-TENDRIL_CYCLES sets the number of attach/detach cycles (default 100)."""
-import concurrent.futures
+"""Sudden deaths on either side and connections that hang half open, one at a time: nothing hangs, the server goes on. Many of them at
+once, and for long, are in test_endurance.py."""
 import os
 import signal
-import socket
-import subprocess
 import time
 import unittest
 
 import harness
-from harness import PROGRAMS, Server, eventually, start, tendril
+from harness import PROGRAMS, Relay, Server, eventually, start, tendril
 
-CYCLES = int(os.environ.get("TENDRIL_CYCLES", "100"))
 REAP_SECONDS = 1.0
 
 
@@ -151,100 +147,6 @@ class HalfOpen(unittest.TestCase):
             process.stdout.close()
             relay.cut()
             eventually(server.idle, 3, "everything given back")
-
-
-class Relay:
-    """Forwards TCP connections to a port until frozen. `limit`: later connections are accepted and never served."""
-
-    def __init__(self, port, limit=None):
-        self.target, self.limit, self.frozen, self.sockets = port, limit, False, []
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self.listener.getsockname()[1]
-        self.threads = concurrent.futures.ThreadPoolExecutor(64)
-        self.threads.submit(self.accept)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.cut()
-        self.threads.shutdown(wait=False, cancel_futures=True)
-
-    def accept(self):
-        count = 0
-        while True:
-            try:
-                near, _ = self.listener.accept()
-            except OSError:
-                return
-            count += 1
-            self.sockets.append(near)
-            if self.limit is not None and count > self.limit:
-                continue
-            far = socket.create_connection(("127.0.0.1", self.target))
-            self.sockets.append(far)
-            self.threads.submit(self.pump, near, far)
-            self.threads.submit(self.pump, far, near)
-
-    def pump(self, source, sink):
-        try:
-            while data := source.recv(65536):
-                while self.frozen:
-                    time.sleep(0.05)
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def freeze(self):
-        self.frozen = True
-
-    def cut(self):
-        for one in [self.listener, *self.sockets]:
-            try:
-                one.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
-            one.close()
-        self.frozen = False
-
-
-@harness.needs_client
-class Cycles(unittest.TestCase):
-    def attach_once(self, server, number):
-        environment = harness.clean_environment(
-            LD_LIBRARY_PATH=str(harness.CLIENT.parent), TENDRIL_SERVERS=server.endpoint, TENDRIL_SLICE="0.1",
-            TENDRIL_TRANSPORT="tcp" if number % 2 else "shm")
-        done = subprocess.run([PROGRAMS / "vector_add", "100"], capture_output=True, text=True, timeout=60,
-                              env=environment, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    def test_no_leak(self):
-        with Server() as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for number in range(10):
-                self.assertEqual(self.attach_once(server, number)[0], 0)
-            eventually(server.settled, 5)
-            time.sleep(0.3)
-            descriptors, resident = harness.descriptors(server.pid), harness.resident_kib(server.pid)
-            for status, out in pool.map(lambda number: self.attach_once(server, number), range(CYCLES)):
-                self.assertEqual(status, 0, out)
-            eventually(server.settled, 5)
-            eventually(lambda: harness.descriptors(server.pid) <= descriptors, 5, "as many descriptors as before")
-            self.assertLess(harness.resident_kib(server.pid) - resident, 8192, "KiB more after the cycles")
-            self.assertEqual(len([p for p in harness.children(server.pid) if not harness.is_running(p)]), 0, "zombies")
-
-    def test_killed_at_random_moments(self):
-        with Server() as server:
-            for number in range(30):
-                process = start("run", "-p", "0.3", "--", str(PROGRAMS / "hold"), "16", "60", server=server,
-                                TENDRIL_TRANSPORT="tcp" if number % 2 else "shm")
-                time.sleep(0.01 * (number % 15))
-                process.kill()
-                process.wait()
-                process.stdout.close()
-            eventually(server.idle, 5, "everything given back")
-            status, out, err = tendril("run", "--", str(PROGRAMS / "vector_add"), "1000", server=server)
-            self.assertEqual(status, 0, out + err)
 
 
 if __name__ == "__main__":

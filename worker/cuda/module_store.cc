@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "base/content_hash.h"
@@ -70,8 +71,8 @@ ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
   if (directory_.empty()) return;
   if (mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) {
     base::log(base::LogLevel::kWarning,
-              "module store %s cannot be made (errno %d): device code is kept in memory only",
-              directory_.c_str(), errno);
+              "module store %s cannot be made (%s): device code is kept in memory only",
+              directory_.c_str(), strerror(errno));
     directory_.clear();
   }
 }
@@ -135,11 +136,10 @@ bool ModuleStore::write(const std::string& hash, const ImageBytes& bytes) {
   const std::string path = path_of(hash);
   const std::string temporary = path + base::format(".%d", getpid()) + kTemporary;
   base::Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid()) return false;
-  if (!write_all(fd.get(), bytes.data.get(), bytes.bytes) ||
+  if (!fd.valid() || !write_all(fd.get(), bytes.data.get(), bytes.bytes) ||
       rename(temporary.c_str(), path.c_str()) != 0) {
-    base::log(base::LogLevel::kWarning, "module store: cannot write %s (errno %d): kept in memory",
-              path.c_str(), errno);
+    base::log(base::LogLevel::kWarning, "module store: cannot write %s (%s): kept in memory",
+              path.c_str(), strerror(errno));
     unlink(temporary.c_str());
     return false;
   }
