@@ -3,6 +3,7 @@
 // builds the device list. Also what fork does to all of it. Slow path; one thread at a time.
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -197,7 +198,7 @@ CUresult attach_process() {
   Process* p = new Process;
   p->pid = getpid();
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
-  p->launch_blocking = blocking != nullptr && atoi(blocking) != 0;
+  p->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
   g_process.store(p);  // look-ups during attach need it
   base::Status why;
   if (!attach_all(p, *configuration, &why)) {

@@ -125,7 +125,7 @@ CUresult pack_params(const KernelInfo& info, void** params, void** extra,
 bool launch_blocking() {
   static const bool blocking = [] {
     const char* wish = getenv("CUDA_LAUNCH_BLOCKING");
-    return wish != nullptr && atoi(wish) != 0;
+    return wish != nullptr && *wish != 0 && strcmp(wish, "0") != 0;
   }();
   return blocking;
 }
