@@ -40,6 +40,7 @@ TEST_P(LaneTest, KeepsTheOrderOfCalls) {
   memcpy(seen, reply.body, sizeof seen);
   EXPECT_EQ(seen[0], 50000u);
   EXPECT_EQ(seen[1], 0u) << "calls out of order";
+  EXPECT_GT(s.looked_ahead.load(), 0u) << "peek never found a call that had arrived";
 }
 
 TEST_P(LaneTest, CarriesTheLargestCallAndReply) {

@@ -247,6 +247,17 @@ bool ServiceImpl::receive_more(transport::Wait wait, bool keep, Status* failure)
   return *got > 0;
 }
 
+Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
+  Call call;
+  call.opcode = header.opcode;
+  call.flags = header.flags;
+  call.context = header.context;
+  call.reply_id = header.reply_id;
+  call.body = inbox_.data_ + at + sizeof header;
+  call.bytes = header.bytes - uint32_t(sizeof header) - (header.flags & wire::kFlagPadMask);
+  return call;
+}
+
 Result<Call> ServiceImpl::next(transport::Wait wait) {
   if (!on_executor()) executor_.store(&t_self, std::memory_order_relaxed);
   if (base::usable_cpus() == 1) wait.spin_us = 0;
@@ -262,10 +273,9 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
       if (!failure.ok()) return failure;
       return Status(Code::kTimeout, "no call arrived in time");
     }
-    const uint8_t* body = inbox_.data_ + inbox_.at_ + sizeof header;
-    uint32_t bytes = header.bytes - uint32_t(sizeof header) - (header.flags & wire::kFlagPadMask);
     if ((header.flags & wire::kFlagBulkData) != 0 && (header.flags & kFlagTaken) == 0) {
-      int stowed = stow(header, body, bytes);
+      const Call chunk = call_at(inbox_.at_, header);
+      int stowed = stow(header, chunk.body, chunk.bytes);
       if (stowed < 0) return reason();
     }
     inbox_.at_ += header.bytes;
@@ -278,15 +288,24 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
     }
     uint64_t since = out_since_ns_.load(std::memory_order_relaxed);
     if (since != 0 && (header.reply_id != 0 || base::now_ns() - since > kCoalesceNs)) flush();
-    Call call;
-    call.opcode = header.opcode;
-    call.flags = header.flags;
-    call.context = header.context;
-    call.reply_id = header.reply_id;
-    call.body = body;
-    call.bytes = bytes;
-    return call;
+    return call_at(inbox_.at_ - header.bytes, header);
   }
+}
+
+// Bulk data and a goodbye are the business of `next`.
+bool ServiceImpl::peek(Call* call) {
+  wire::CallHeader header;
+  if (inbox_.peek(inbox_.at_, &header) != 1) return false;
+  if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye)) != 0) return false;
+  *call = call_at(inbox_.at_, header);
+  return true;
+}
+
+void ServiceImpl::advance() {
+  wire::CallHeader header;
+  if (inbox_.peek(inbox_.at_, &header) != 1) return;
+  inbox_.at_ += header.bytes;
+  if (inbox_.scan_ < inbox_.at_) inbox_.scan_ = inbox_.at_;
 }
 
 bool ServiceImpl::pending() {

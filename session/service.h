@@ -48,6 +48,10 @@ class Service {
 
   // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
   virtual base::Result<Call> next(transport::Wait wait) = 0;
+  // The call after the current one, when it has arrived whole already; its body is valid as long as the current one's. `advance` takes it,
+  // so that `next` goes on after it. Executor only.
+  virtual bool peek(Call* call) = 0;
+  virtual void advance() = 0;
   // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits. Executor only;
   // sends replies that are waiting, so an executor that polls with it need not flush.
   virtual bool pending() = 0;

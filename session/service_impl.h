@@ -53,6 +53,8 @@ class ServiceImpl final : public Service {
   bool start();
 
   base::Result<Call> next(transport::Wait wait) override;
+  bool peek(Call* call) override;
+  void advance() override;
   bool pending() override;
   void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) override;
   void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
@@ -99,6 +101,7 @@ class ServiceImpl final : public Service {
   bool on_executor() const;
   base::Status malformed(const char* what);
   bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
+  Call call_at(size_t at, const wire::CallHeader& header) const;
 
   // service_bulk.cc
   static void receiver_main(void* line);

@@ -194,8 +194,10 @@ void Executor::finish(const session::Call& call, CUresult result) {
   if (call.reply_id != 0) send_reply(call, result, nullptr, 0);
 }
 
-void Executor::defer(CUresult result) {
-  if (current_ == nullptr || result == CUDA_SUCCESS) return;
+bool Executor::may_look_ahead() const { return !tracing_ && !waiters_->polling(); }
+
+void Executor::remember(CUresult result) {
+  if (current_ == nullptr) return;
   // The end of the capture tells these.
   if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) return;
   int expected = 0;

@@ -128,13 +128,19 @@ class Executor {
   // The error that calls without reply left behind in a context, once. Any thread.
   CUresult take_deferred_of(WorkerContext* context);
   // Remembers the error of a call without reply.
-  void defer(CUresult result);
+  void defer(CUresult result) {
+    if (__builtin_expect(result != CUDA_SUCCESS, 0)) remember(result);
+  }
 
   const session::Call& call() const { return *call_; }
+  // A handler may run calls that follow the current one (session::Service::peek): nobody waits for a wait to be polled, or for each
+  // call's line of trace.
+  bool may_look_ahead() const;
 
  private:
   bool enter_context(const session::Call& call);
   void trace(const session::Call& call);
+  void remember(CUresult result);
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
 
