@@ -43,6 +43,41 @@ TEST_P(LaneTest, KeepsTheOrderOfCalls) {
   EXPECT_GT(s.looked_ahead.load(), 0u) << "peek never found a call that had arrived";
 }
 
+// The executor waits for a call that stands behind others: whoever attends finds it, and nothing else is lost or moved.
+TEST_P(LaneTest, AttendingFindsACallBehindOthers) {
+  for (size_t bulk : {size_t(0), size_t(2)}) {
+    TestSession s(GetParam(), bulk);
+    s.post(kHold, "some bytes that must stay", 25);
+    constexpr uint64_t kCalls = 60000;
+    std::thread attending([&] {
+      while (s.releases == 0 && s.service->attend()) std::this_thread::yield();
+    });
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      if (i == kCalls / 2) s.post(kRelease, "", 0);
+      s.post(kCount, &i, sizeof i);
+    }
+    Reply reply = s.call(kCounted, "");
+    attending.join();
+    uint64_t seen[2];
+    ASSERT_EQ(reply.bytes, sizeof seen);
+    memcpy(seen, reply.body, sizeof seen);
+    EXPECT_EQ(seen[0], kCalls);
+    EXPECT_EQ(seen[1], 0u) << "a call was lost, moved or run twice";
+    EXPECT_EQ(s.releases, 1);
+  }
+}
+
+TEST_P(LaneTest, AttendingNoticesTheEnd) {
+  TestSession s(GetParam(), 0);
+  s.post(kHold, "", 0);
+  std::thread attending([&] {
+    while (s.service->attend()) std::this_thread::yield();
+    s.releases = 1;
+  });
+  s.lane.reset();
+  attending.join();
+}
+
 TEST_P(LaneTest, CarriesTheLargestCallAndReply) {
   TestSession s(GetParam(), 0);
   std::string big(wire::kCallBytesMax - 16, 'x');

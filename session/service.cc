@@ -32,7 +32,18 @@ thread_local char t_self;  // its address names the thread
 
 Inbox::~Inbox() {
   free(data_);
-  free(held_);
+  let_go();
+}
+
+void Inbox::let_go() {
+  for (uint8_t* memory : held_) free(memory);
+  held_.clear();
+}
+
+void Inbox::pass(size_t bytes) {
+  at_ += bytes;
+  scan_ = std::max(scan_, at_);
+  sight_ = std::max(sight_, at_);
 }
 
 bool Inbox::open() {
@@ -41,14 +52,15 @@ bool Inbox::open() {
   return data_ != nullptr;
 }
 
-// Moves what is to be run to the front of `into`, without the chunks that take has handed out.
+// Moves what is to be run to the front of `into`, without what was taken out of its turn.
 void Inbox::compact(uint8_t* into) {
-  size_t to = 0, scan = 0;
+  size_t to = 0, scan = 0, sight = 0;
   for (size_t from = at_; from < end_;) {
     wire::CallHeader header;
     bool whole = peek(from, &header) == 1;
     size_t bytes = whole ? header.bytes : end_ - from;
     if (from == scan_) scan = to;
+    if (from == sight_) sight = to;
     if (!whole || (header.flags & kFlagTaken) == 0) {
       std::memmove(into + to, data_ + from, bytes);
       to += bytes;
@@ -56,17 +68,18 @@ void Inbox::compact(uint8_t* into) {
     from += bytes;
   }
   if (scan_ == end_) scan = to;
+  if (sight_ == end_) sight = to;
   at_ = 0;
   scan_ = scan;
+  sight_ = sight;
   end_ = to;
 }
 
 uint8_t* Inbox::room(size_t* bytes, bool keep) {
   if (!keep) {
-    free(held_);
-    held_ = nullptr;
+    let_go();
     if (at_ == end_) {
-      at_ = scan_ = end_ = 0;
+      at_ = scan_ = sight_ = end_ = 0;
     } else if (capacity_ - end_ < kReceivePiece) {
       compact(data_);
     }
@@ -80,8 +93,8 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
     compact(fresh);
     data_ = fresh;
     capacity_ = wanted;
-    if (keep && held_ == nullptr) {
-      held_ = old;  // the first move of this call: its body lives there
+    if (keep) {
+      held_.push_back(old);  // the bodies of calls that are being run live there
     } else {
       free(old);
     }
@@ -259,6 +272,7 @@ Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
 }
 
 Result<Call> ServiceImpl::next(transport::Wait wait) {
+  Locked receiving(inbox_lock_);
   if (!on_executor()) executor_.store(&t_self, std::memory_order_relaxed);
   if (base::usable_cpus() == 1) wait.spin_us = 0;
   for (;;) {
@@ -278,9 +292,8 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
       int stowed = stow(header, chunk.body, chunk.bytes);
       if (stowed < 0) return reason();
     }
-    inbox_.at_ += header.bytes;
-    if (inbox_.scan_ < inbox_.at_) inbox_.scan_ = inbox_.at_;
-    if ((header.flags & wire::kFlagBulkData) != 0) continue;
+    inbox_.pass(header.bytes);
+    if ((header.flags & (wire::kFlagBulkData | kFlagTaken)) != 0) continue;
     if ((header.flags & wire::kFlagGoodbye) != 0) {
       flush();
       finish(Status(Code::kClosed, "the client said goodbye"));
@@ -294,21 +307,46 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
 
 // Bulk data and a goodbye are the business of `next`.
 bool ServiceImpl::peek(Call* call) {
+  Locked locked(inbox_lock_);
   wire::CallHeader header;
   if (inbox_.peek(inbox_.at_, &header) != 1) return false;
-  if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye)) != 0) return false;
+  if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) return false;
   *call = call_at(inbox_.at_, header);
   return true;
 }
 
 void ServiceImpl::advance() {
+  Locked locked(inbox_lock_);
   wire::CallHeader header;
-  if (inbox_.peek(inbox_.at_, &header) != 1) return;
-  inbox_.at_ += header.bytes;
-  if (inbox_.scan_ < inbox_.at_) inbox_.scan_ = inbox_.at_;
+  if (inbox_.peek(inbox_.at_, &header) == 1) inbox_.pass(header.bytes);
+}
+
+// Shows calls that were not shown yet. inbox_lock_ held.
+void ServiceImpl::show_calls() {
+  if (!taken_on_sight_) return;
+  wire::CallHeader header;
+  while (inbox_.peek(inbox_.sight_, &header) == 1) {
+    uint8_t* at = inbox_.data_ + inbox_.sight_;
+    inbox_.sight_ += header.bytes;
+    if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) continue;
+    if (!taken_on_sight_(call_at(inbox_.sight_ - header.bytes, header))) continue;
+    header.flags |= kFlagTaken;
+    std::memcpy(at, &header, sizeof header);
+  }
+}
+
+bool ServiceImpl::attend() {
+  if (ended_.load(std::memory_order_acquire)) return false;
+  if (!inbox_lock_.try_lock()) return true;  // the executor is receiving, and not busy
+  Status failure;
+  if (inbox_.end_ - inbox_.at_ < kAttendedBytesMax) receive_more({0, 0}, true, &failure);
+  if (failure.ok()) show_calls();
+  inbox_lock_.unlock();
+  return failure.ok();
 }
 
 bool ServiceImpl::pending() {
+  Locked receiving(inbox_lock_);
   if (out_since_ns_.load(std::memory_order_relaxed) != 0) flush();
   if (!inbox_.empty()) return true;
   Status failure;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The worker's end of a session: takes calls off the lane in order, sends replies, deliveries and bulk data. One executor thread calls
-// `next`; any thread may reply, push or send bulk. The peer is hostile: every length is checked before it is believed, and a
+// `next`; any thread may reply, push, send bulk or attend. The peer is hostile: every length is checked before it is believed, and a
 // malformed record ends the session with a clear message, nothing else.
 #pragma once
 
@@ -52,6 +52,12 @@ class Service {
   // so that `next` goes on after it. Executor only.
   virtual bool peek(Call* call) = 0;
   virtual void advance() = 0;
+  // For calls that must not wait for their turn, because the executor may be waiting for what they tell: `taken` sees every call that
+  // `attend` finds, and when it answers true, `next` will not return that call. It must not call back. Set before the first next.
+  virtual void on_sight(std::function<bool(const Call&)> taken) = 0;
+  // Receives what has arrived, unless another thread does, and shows the calls that `next` has not returned to `taken`. Never waits.
+  // Any thread that waits for such a call attends now and then. False: the session has ended.
+  virtual bool attend() = 0;
   // True when a call (or part of one) has already arrived: the executor uses it to decide whether to keep polling waits. Executor only;
   // sends replies that are waiting, so an executor that polls with it need not flush.
   virtual bool pending() = 0;

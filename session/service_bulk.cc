@@ -188,7 +188,9 @@ int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint3
 
 // Without bulk channels: receives calls and takes one more chunk out from among them, leaving the others to `next`. False: ended.
 bool ServiceImpl::scan_lane() {
+  Locked receiving(inbox_lock_);
   for (;;) {
+    show_calls();
     wire::CallHeader header;
     int found = inbox_.peek(inbox_.scan_, &header);
     if (found < 0) return (void)malformed("a call's length"), false;

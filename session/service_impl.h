@@ -17,6 +17,7 @@ inline constexpr size_t kServiceOutBytes = 256u << 10;
 inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
 inline constexpr size_t kInboxBytesMax =
     size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
+inline constexpr size_t kAttendedBytesMax = size_t(64) << 20;  // of them, received while the executor is busy
 inline constexpr uint32_t kOwnSlots = 16;
 
 // The calls that have arrived and were not run. Private memory: a call cannot change while it is decoded.
@@ -28,6 +29,8 @@ class Inbox {
   // Room to receive into, without disturbing the current call when `keep`; null: the backlog is too large.
   uint8_t* room(size_t* bytes, bool keep);
   void received(size_t bytes) { end_ += bytes; }
+  // The call at the front, of so many bytes, has been taken.
+  void pass(size_t bytes);
   // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its length to pass it.
   int peek(size_t at, wire::CallHeader* header) const;
   bool empty() const { return at_ == end_; }
@@ -35,15 +38,17 @@ class Inbox {
   uint8_t* data_ = nullptr;
   size_t capacity_ = 0;
   size_t at_ = 0;    // next call to run
-  size_t scan_ = 0;  // next call to be looked at by take
+  size_t scan_ = 0;   // next call to be looked at by take
+  size_t sight_ = 0;  // next call to be shown by attend
   size_t end_ = 0;
 
  private:
   void compact(uint8_t* into);
-  uint8_t* held_ = nullptr;  // the memory of the current call, when `room` had to move on
+  void let_go();
+  std::vector<uint8_t*> held_;  // the memory of the calls that are being run, when `room` had to move on
 };
 
-inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: a bulk chunk that take has handed out
+inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: take or attend has had it
 
 class ServiceImpl final : public Service {
  public:
@@ -56,6 +61,8 @@ class ServiceImpl final : public Service {
   bool peek(Call* call) override;
   void advance() override;
   bool pending() override;
+  void on_sight(std::function<bool(const Call&)> taken) override { taken_on_sight_ = std::move(taken); }
+  bool attend() override;
   void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) override;
   void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
               uint32_t more_bytes) override;
@@ -102,6 +109,7 @@ class ServiceImpl final : public Service {
   base::Status malformed(const char* what);
   bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
   Call call_at(size_t at, const wire::CallHeader& header) const;
+  void show_calls();
 
   // service_bulk.cc
   static void receiver_main(void* line);
@@ -125,8 +133,9 @@ class ServiceImpl final : public Service {
   Striper striper_;
   uint32_t take_spin_us_ = 0;
 
-  // Executor only.
+  base::Lock inbox_lock_;  // held by whoever receives, for as long as that takes
   Inbox inbox_;
+  std::function<bool(const Call&)> taken_on_sight_;
   std::atomic<const void*> executor_{nullptr};
 
   base::Lock out_lock_;

@@ -35,6 +35,8 @@ enum TestCall : uint16_t {
   kPush,
   kEnd,
   kSlow,
+  kHold,     // keeps the executor until kRelease is seen
+  kRelease,
 };
 
 inline std::vector<uint8_t> pattern(uint64_t bytes, uint64_t seed) {
@@ -109,12 +111,18 @@ class TestSession {
   std::unique_ptr<Service> service;
   std::atomic<uint64_t> counted{0};
   std::atomic<uint64_t> looked_ahead{0};
+  std::atomic<int> releases{0};
   base::Status service_end;
 
  private:
   void open(transport::ChannelSet client, transport::ChannelSet worker) {
     lane = Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
     service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
+    service->on_sight([this](const Call& call) {
+      if (call.opcode != kRelease) return false;
+      ++releases;
+      return true;
+    });
     worker_ = std::thread([this] { run(); });
   }
   // Calls may arrive corrupted on purpose.
@@ -158,6 +166,12 @@ class TestSession {
     memcpy(&ask, call.body, sizeof ask);
     std::vector<uint8_t> data(ask.bytes, uint8_t(ask.value));
     service->deliver(ask.address, data.data(), ask.bytes);
+  }
+  // False: the call's bytes have changed meanwhile.
+  bool hold(const Call& call) {
+    const std::vector<uint8_t> before(call.body, call.body + call.bytes);
+    while (releases == 0) std::this_thread::yield();
+    return std::equal(before.begin(), before.end(), call.body);
   }
   void give(const Call& call) {
     uint64_t ask[3];
@@ -234,6 +248,12 @@ class TestSession {
           service->push(wire::FrameKind::kOutput, 0, "hello", 5);
           service->push(wire::FrameKind::kError, 700, "bad", 3);
           service->push(wire::FrameKind::kCallback, 0, "cb", 2);
+          break;
+        case kHold:
+          if (!hold(call)) ++wrong;
+          break;
+        case kRelease:
+          ++wrong;  // it was to be seen, not run
           break;
         case kEnd:
           service->end("out of patience");

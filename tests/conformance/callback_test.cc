@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions and stream callbacks: they run once, in stream order, see what the stream did
 // before, and hold what comes after.
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 
@@ -181,6 +183,158 @@ TEST_F(CallbackTest, LegacyStreamHostFunction) {
       nullptr, [](void* counter) { (*static_cast<std::atomic<int>*>(counter))++; }, &runs));
   OK(cuStreamSynchronize(nullptr));
   EXPECT_EQ(runs.load(), 1);
+}
+
+// ---- Calls that wait for the device while a host function is under way: it must run all the same. ----
+
+// A host function that takes long enough for the call after it to begin waiting.
+class SlowFunction {
+ public:
+  explicit SlowFunction(CUstream stream) : stream_(stream) {
+    OK(cuLaunchHostFunc(
+        stream,
+        [](void* ran) {
+          usleep(20'000);
+          static_cast<std::atomic<bool>*>(ran)->store(true);
+        },
+        &ran_));
+  }
+  ~SlowFunction() {
+    OK(cuStreamSynchronize(stream_));
+    EXPECT_TRUE(ran_.load());
+  }
+
+ private:
+  CUstream stream_;
+  std::atomic<bool> ran_{false};
+};
+
+TEST_F(CallbackTest, FreeingDeviceMemoryWaits) {
+  Stream stream;
+  for (int i = 0; i < 3; i++) {
+    CUdeviceptr memory = 0;
+    OK(cuMemAlloc_v2(&memory, 1 << 20));
+    SlowFunction slow(stream);
+    OK(cuMemFree_v2(memory));
+    OK(cuMemAlloc_v2(&memory, 1 << 20));
+    OK(cuMemFree_v2(memory));
+  }
+}
+
+TEST_F(CallbackTest, FreeingManyBlocksWaits) {
+  Stream stream;
+  std::vector<CUdeviceptr> blocks(200);
+  for (CUdeviceptr& block : blocks) OK(cuMemAlloc_v2(&block, 4096));
+  SlowFunction slow(stream);
+  for (CUdeviceptr block : blocks) OK(cuMemFree_v2(block));
+  size_t free = 0, total = 0;
+  OK(cuMemGetInfo_v2(&free, &total));
+  EXPECT_LE(free, total);
+}
+
+TEST_F(CallbackTest, GivingUpHostMemoryWaits) {
+  Stream stream;
+  void* pinned = nullptr;
+  OK(cuMemHostAlloc(&pinned, 1 << 16, CU_MEMHOSTALLOC_DEVICEMAP));
+  CUdeviceptr alias = 0;
+  OK(cuMemHostGetDevicePointer_v2(&alias, pinned, 0));
+  std::vector<uint8_t> plain(1 << 16);
+  OK(cuMemHostRegister_v2(plain.data(), plain.size(), CU_MEMHOSTREGISTER_DEVICEMAP));
+  OK(cuMemHostGetDevicePointer_v2(&alias, plain.data(), 0));
+  SlowFunction slow(stream);
+  OK(cuMemHostUnregister(plain.data()));
+  OK(cuMemFreeHost(pinned));
+  OK(cuMemHostRegister_v2(plain.data(), plain.size(), CU_MEMHOSTREGISTER_DEVICEMAP));
+  OK(cuMemHostGetDevicePointer_v2(&alias, plain.data(), 0));
+  OK(cuMemHostUnregister(plain.data()));
+}
+
+TEST_F(CallbackTest, UnloadingCodeWaits) {
+  Stream stream;
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  OK(cuModuleLoadData(&module, basic_ptx()));
+  OK(cuLibraryLoadData(&library, basic_ptx(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  SlowFunction slow(stream);
+  OK(cuModuleUnload(module));
+  OK(cuLibraryUnload(library));
+  OK(cuModuleLoadData(&module, basic_ptx()));
+  OK(cuModuleUnload(module));
+}
+
+TEST_F(CallbackTest, DestroyingArraysWaits) {
+  Stream stream;
+  CUDA_ARRAY3D_DESCRIPTOR description = {};
+  description.Width = description.Height = 64;
+  description.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+  description.NumChannels = 1;
+  CUarray array = nullptr;
+  OK(cuArray3DCreate_v2(&array, &description));
+  SlowFunction slow(stream);
+  OK(cuArrayDestroy(array));
+}
+
+TEST_F(CallbackTest, DestroyingAContextWaits) {
+  CUcontext other = nullptr;
+  MUST(cuCtxCreate_v2(&other, 0, device()));
+  CUdeviceptr memory = 0;
+  OK(cuMemAlloc_v2(&memory, 4096));
+  std::atomic<bool> ran{false};
+  OK(cuLaunchHostFunc(
+      nullptr,
+      [](void* done) {
+        usleep(20'000);
+        static_cast<std::atomic<bool>*>(done)->store(true);
+      },
+      &ran));
+  OK(cuMemFree_v2(memory));
+  OK(cuCtxDestroy_v2(other));
+  OK(cuCtxSetCurrent(context_));
+  EXPECT_TRUE(ran.load());
+}
+
+TEST_F(CallbackTest, PoolsAndGraphsWait) {
+  Stream stream;
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, device()));
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  SlowFunction slow(stream);
+  OK(cuMemPoolTrimTo(pool, 0));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphUpload(exec, stream));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+}
+
+TEST_F(CallbackTest, CopiesBehindAHostFunctionWait) {
+  Stream stream;
+  constexpr size_t kBytes = 24 << 20;  // more than any staging buffer between
+  Buffer data(kBytes);
+  std::vector<uint8_t> first = pattern_bytes(kBytes, 5);
+  Pinned pinned(kBytes);
+  memcpy(pinned.data(), first.data(), kBytes);
+  {
+    SlowFunction slow(stream);
+    OK(cuMemcpyHtoDAsync_v2(data, pinned.data(), kBytes, stream));
+    OK(cuMemcpyHtoDAsync_v2(data, first.data(), kBytes, stream));
+  }
+  EXPECT_TRUE(read_bytes(data, kBytes) == first);
+}
+
+TEST_F(CallbackTest, ManyLaunchesBehindAHostFunctionWait) {
+  Stream stream;
+  Buffer data(1024);
+  OK(cuMemsetD32_v2(data, 0, 256));
+  OK(cuCtxSynchronize());
+  CUfunction affine = basic("affine");
+  {
+    SlowFunction slow(stream);
+    for (int i = 0; i < 3000; i++)
+      OK(launch(affine, {1}, {32}, 0, stream, CUdeviceptr{data}, 1u, 1u, 32u));
+  }
+  EXPECT_EQ(read_words(data, 32)[31], 3000u);
 }
 
 }  // namespace

@@ -2,9 +2,16 @@
 // See callbacks.h.
 #include "worker/cuda/callbacks.h"
 
+#include <time.h>
+
 #include <memory>
 
 namespace tendril::worker::cuda {
+namespace {
+
+constexpr long kAttendNs = 1'000'000;
+
+}  // namespace
 
 CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent) {
   auto request = std::make_unique<Request>(Request{this, token});
@@ -62,9 +69,24 @@ void Callbacks::ask_and_sleep(uint64_t token) {
   const uint64_t words[2] = {token, invocation};
   service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   service_->flush();
+  // The executor may be in a driver call that waits for this very function. Then nobody reads the answer but us.
+  bool alive = true;
   pthread_mutex_lock(&mutex_);
-  while (!ended_ && waiting_.count(invocation) != 0) pthread_cond_wait(&changed_, &mutex_);
+  while (alive && !ended_ && waiting_.count(invocation) != 0) {
+    timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += kAttendNs;
+    if (until.tv_nsec >= 1'000'000'000) {
+      until.tv_nsec -= 1'000'000'000;
+      ++until.tv_sec;
+    }
+    if (pthread_cond_timedwait(&changed_, &mutex_, &until) == 0) continue;
+    pthread_mutex_unlock(&mutex_);
+    alive = service_->attend();
+    pthread_mutex_lock(&mutex_);
+  }
   pthread_mutex_unlock(&mutex_);
+  if (!alive) end();
 }
 
 void Callbacks::done(uint64_t invocation) {

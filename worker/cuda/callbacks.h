@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions: the stream stops in a function of ours on the driver's thread, which asks the
-// client to run the program's function and sleeps until the client says it has. When the session
-// ends everyone is woken.
+// client to run the program's function and sleeps until the client says it has. The executor may be
+// in a driver call that waits for that function: then the sleeper itself looks for the answer in the
+// lane (Service::attend). When the session ends everyone is woken.
 #pragma once
 
 #include <pthread.h>

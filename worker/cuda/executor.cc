@@ -27,6 +27,15 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 
+// The one call that is handled when it is seen, in whatever place of the lane it stands.
+bool take_answer(Callbacks* callbacks, const session::Call& call) {
+  wire::cuda::host_function_done_request m;
+  if (call.opcode != static_cast<uint16_t>(wire::cuda::Op::host_function_done)) return false;
+  if (!wire::read_message(m, call.body, call.bytes) || m.in_order != 0) return false;  // in its turn, then
+  callbacks->done(m.invocation);
+  return true;
+}
+
 std::string store_directory() {
   const char* directory = std::getenv("TENDRIL_MODULE_STORE");
   return directory != nullptr ? directory : "";
@@ -57,6 +66,8 @@ Executor::~Executor() {
 }
 
 int Executor::run() {
+  // A driver call may wait for a host function, whose answer stands behind that call in the lane.
+  service_->on_sight([this](const session::Call& call) { return take_answer(callbacks_.get(), call); });
   for (;;) {
     const bool polling = waiters_->polling();
     const transport::Wait wait = polling ? transport::Wait{0, 0} : transport::Wait{kSpinUs, -1};
