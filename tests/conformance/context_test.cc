@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance of contexts: creation, the per-thread stack, the primary context, limits and flags.
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -150,6 +155,55 @@ TEST_F(ContextTest, GetDeviceV2TakesAContext) {
 TEST_F(ContextTest, Synchronize) {
   OK(cuCtxSynchronize());
   OK(cuCtxSynchronize_v2(context_));
+}
+
+// Takes a while, and counts.
+void count_late(void* count) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  ++*static_cast<std::atomic<int>*>(count);
+}
+
+TEST_F(ContextTest, SynchronizeWaitsForAnyNumberOfStreams) {
+  std::atomic<int> count{0};
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (int wanted = 1; wanted <= 12; wanted++) {
+    streams.push_back(std::make_unique<Stream>());
+    for (auto& stream : streams) OK(cuLaunchHostFunc(*stream, count_late, &count));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(count.exchange(0), wanted);
+  }
+}
+
+TEST_F(ContextTest, SynchronizeWaitsForADestroyedStream) {
+  std::atomic<int> count{0};
+  for (int i = 1; i <= 3; i++) {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(stream, count_late, &count));
+    OK(cuStreamDestroy_v2(stream));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(count.load(), i);
+  }
+}
+
+TEST_F(ContextTest, ThreadsSynchronizeTogether) {
+  Stream stream;
+  Gate gate;
+  gate.block(stream);
+  std::atomic<bool> opened{false};
+  CUcontext context = current();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; i++) {
+    threads.emplace_back([&] {
+      OK(cuCtxSetCurrent(context));
+      OK(cuCtxSynchronize());
+      EXPECT_TRUE(opened.load());
+    });
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  opened.store(true);
+  gate.open();
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(ContextTest, ApiVersion) {

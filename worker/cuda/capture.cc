@@ -14,13 +14,18 @@ const CUgraphEdgeData* edges_of(Scope& s, const wire::Bytes& bytes, size_t count
   return reinterpret_cast<const CUgraphEdgeData*>(bytes.data);
 }
 
+CUresult begun(Executor& w, CUresult result) {
+  if (result == CUDA_SUCCESS) w.capture_begins();
+  return result;
+}
+
 }  // namespace
 
 CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m, wire::cuda::capture_begin_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  return w.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  return begun(w, w.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
 CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m,
@@ -31,14 +36,15 @@ CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m
   CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
-  return w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
-                                                CU_STREAM_CAPTURE_MODE_RELAXED);
+  return begun(w, w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
+                                                         CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
 CUresult handle(Executor& w, const wire::cuda::capture_end_request& m, wire::cuda::capture_end_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
+  w.capture_ends();
   CUgraph graph = nullptr;
   const CUresult result = w.driver().cuStreamEndCapture(stream, &graph);
   if (result != CUDA_SUCCESS || graph == nullptr)

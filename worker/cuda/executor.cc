@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -70,6 +71,10 @@ int Executor::run() {
   service_->on_sight([this](const session::Call& call) { return take_answer(callbacks_.get(), call); });
   for (;;) {
     const bool polling = waiters_->polling();
+    if (polling && !service_->pending()) {
+      waiters_->poll();
+      continue;
+    }
     const transport::Wait wait = polling ? transport::Wait{0, 0} : transport::Wait{kSpinUs, -1};
     base::Result<session::Call> call = service_->next(wait);
     if (!call.ok()) {
@@ -137,6 +142,37 @@ CUresult Executor::use(CUcontext context) {
   const CUresult result = driver_->cuCtxSetCurrent(context);
   driver_current_ = result == CUDA_SUCCESS ? context : nullptr;
   return result;
+}
+
+// A stream may belong to another context than the call's.
+void Executor::note_touched(CUstream stream) {
+  current_->touched_last = stream;
+  const auto holds = [stream](const WorkerContext& context) {
+    return std::find(context.touched.begin(), context.touched.end(), stream) != context.touched.end();
+  };
+  if (holds(*current_)) return;
+  CUcontext of = nullptr;
+  if (driver_->cuStreamGetCtx(stream, &of) != CUDA_SUCCESS) {
+    current_->untold = true;
+    return;
+  }
+  for (std::unique_ptr<WorkerContext>& context : contexts_) {
+    if (context == nullptr || context->context != of) continue;
+    if (context.get() != current_) current_->touched_last = nullptr;
+    if (!holds(*context)) context->touched.push_back(stream);
+  }
+}
+
+void Executor::untouch(CUstream stream) {
+  for (std::unique_ptr<WorkerContext>& context : contexts_) {
+    if (context == nullptr) continue;
+    const auto found = std::find(context->touched.begin(), context->touched.end(), stream);
+    if (found == context->touched.end()) continue;
+    context->touched.erase(found);
+    context->touched_last = nullptr;
+    context->untold = true;
+  }
+  waiters_->forget_stream(stream);
 }
 
 CUdevice Executor::device_of(uint32_t slot) const {

@@ -38,6 +38,12 @@ struct WorkerContext {
   bool primary = false;
   uint32_t retains = 0;
   std::atomic<int> deferred{0};  // first error of calls without reply, told at the next wait
+  // The streams that calls in this context have named since it was last waited for, so that a wait for it can ask them; `untold`: there
+  // may be work that none of them knows of. Executor thread.
+  std::vector<CUstream> touched;
+  CUstream touched_last = nullptr;
+  bool untold = false;
+  std::atomic<int> waits{0};  // for all of it, under way
 };
 
 // A host function that the client runs: the driver's thread sleeps until the client has answered.
@@ -127,6 +133,16 @@ class Executor {
   CUresult wait_with_data(void* event, const struct Block& block, uint64_t bytes, uint64_t transfer);
   // The error that calls without reply left behind in a context, once. Any thread.
   CUresult take_deferred_of(WorkerContext* context);
+  // A call is about to give work to `stream`, or may be.
+  void touch(CUstream stream) {
+    if (current_ != nullptr && current_->touched_last != stream) note_touched(stream);
+  }
+  // `stream` is about to be destroyed: it is asked no more.
+  void untouch(CUstream stream);
+  // Streams that capture must not be asked anything.
+  void capture_begins() { ++captures_; }
+  void capture_ends() { captures_ -= captures_ != 0; }
+  bool capturing() const { return captures_ != 0; }
   // Remembers the error of a call without reply.
   void defer(CUresult result) {
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) remember(result);
@@ -141,6 +157,7 @@ class Executor {
   bool enter_context(const session::Call& call);
   void trace(const session::Call& call);
   void remember(CUresult result);
+  void note_touched(CUstream stream);
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
 
@@ -156,6 +173,7 @@ class Executor {
   const session::Call* call_ = nullptr;
   CUresult result_ = CUDA_SUCCESS;  // of the call that was just run
   const bool tracing_;              // TENDRIL_WORKER_TRACE
+  uint32_t captures_ = 0;
   bool answered_elsewhere_ = false;
   bool always_has_body_ = false;
   std::vector<uint8_t> reply_;

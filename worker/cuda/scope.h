@@ -22,8 +22,10 @@ class Scope {
 
   // 0 and api::kLegacyStream are the legacy stream.
   CUstream stream(uint64_t id) {
-    if (id <= api::kLegacyStream) return CU_STREAM_LEGACY;
-    return get<CUstream>(Kind::kStream, id);
+    if (id <= api::kLegacyStream) return CU_STREAM_LEGACY;  // which every wait for a context asks
+    CUstream stream = get<CUstream>(Kind::kStream, id);
+    if (stream != nullptr) w_.touch(stream);
+    return stream;
   }
   template <typename T>
   T get(Kind kind, uint64_t id) {

@@ -21,6 +21,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
 CUresult handle(Executor& w, const wire::cuda::stream_destroy_request& m) {
   void* stream = w.objects().unbind(Kind::kStream, m.stream);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  w.untouch(static_cast<CUstream>(stream));
   return w.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
 }
 

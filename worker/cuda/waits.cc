@@ -4,6 +4,8 @@
 
 #include <time.h>
 
+#include <algorithm>
+
 #include "worker/cuda/output.h"
 
 namespace tendril::worker::cuda {
@@ -18,6 +20,10 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+bool contains(const std::vector<CUstream>& streams, CUstream stream) {
+  return std::find(streams.begin(), streams.end(), stream) != streams.end();
+}
+
 }  // namespace
 
 Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->driver()) {}
@@ -30,35 +36,86 @@ Waiters::~Waiters() {
   pthread_mutex_unlock(&mutex_);
 }
 
-CUresult Waiters::query(const Wait& wait) {
+// What has been freed in stream order makes a synchronisation of what a query calls idle necessary. Nothing was added in between, so it
+// returns at once.
+CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
   CUresult result = CUDA_ERROR_UNKNOWN;
-  // When a query says that all is done, synchronise all the same: a driver takes what was freed in stream order for free, and trims
-  // its pools, only then. Nothing has been added since the query, so it returns at once.
-  switch (wait.kind) {
-    case Executor::WaitKind::kStream:
-      result = d.cuStreamQuery(static_cast<CUstream>(wait.object));
-      return result == CUDA_SUCCESS ? d.cuStreamSynchronize(static_cast<CUstream>(wait.object)) : result;
+  switch (wait->kind) {
+    case Executor::WaitKind::kStream: {
+      CUstream stream = static_cast<CUstream>(wait->object);
+      result = d.cuStreamQuery(stream);
+      const auto freed = std::find(freed_on_.begin(), freed_on_.end(), stream);
+      if (result != CUDA_SUCCESS || freed == freed_on_.end()) return result;
+      freed_on_.erase(freed);
+      return d.cuStreamSynchronize(stream);
+    }
     case Executor::WaitKind::kEvent:
-      result = d.cuEventQuery(static_cast<CUevent>(wait.object));
-      return result == CUDA_SUCCESS ? d.cuEventSynchronize(static_cast<CUevent>(wait.object)) : result;
+      result = d.cuEventQuery(static_cast<CUevent>(wait->object));
+      return result == CUDA_SUCCESS && !freed_on_.empty() ? d.cuEventSynchronize(static_cast<CUevent>(wait->object))
+                                                          : result;
     case Executor::WaitKind::kContext:
-      return CUDA_ERROR_NOT_READY;  // there is no query for a context
+      for (result = CUDA_SUCCESS; result == CUDA_SUCCESS && wait->stream_count != 0;) {
+        result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
+        if (result == CUDA_SUCCESS) --wait->stream_count;
+      }
+      if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
+      return result;
   }
   return result;
+}
+
+// There is no query for a context. True: its streams can be asked in its place. False: a thread must synchronise, because they do not tell
+// all, or must not be asked, or more than an answer is wanted of the driver.
+bool Waiters::begin_context_wait(Wait* wait) {
+  WorkerContext& context = *wait->context;
+  const bool alone = context.waits.fetch_add(1) == 0;
+  bool green = false;  // waited for with the primary context
+  executor_->objects().for_each(Kind::kGreenContext, [&](uint64_t, void*) { green = true; });
+  const bool ask = alone && !green && !context.untold && freed_on_.empty() && !executor_->capturing() &&
+                   context.touched.size() < Wait::kStreamsMax;
+  if (ask) {
+    wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
+    for (CUstream stream : context.touched) wait->streams[wait->stream_count++] = stream;
+  } else {
+    const auto covered = [&](CUstream stream) {
+      return stream == CU_STREAM_LEGACY || contains(context.touched, stream);
+    };
+    freed_on_.erase(std::remove_if(freed_on_.begin(), freed_on_.end(), covered), freed_on_.end());
+  }
+  context.touched.clear();
+  context.touched_last = nullptr;
+  context.untold = false;
+  return ask;
 }
 
 void Waiters::add(const Wait& wait) {
   Wait mine = wait;
   mine.begun_ns = now_ns();
-  if (mine.kind != Executor::WaitKind::kContext) {
-    const CUresult result = query(mine);
-    if (result != CUDA_ERROR_NOT_READY) return complete(mine, result);
-    polled_.push_back(mine);
-    return;
+  // Otherwise a thread sleeps, as the other client threads' calls must go on.
+  if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
+  const CUresult result = query(&mine);
+  if (result != CUDA_ERROR_NOT_READY) return complete(mine, result);
+  polled_.push_back(mine);
+}
+
+void Waiters::freed_on(CUstream stream) {
+  if (!contains(freed_on_, stream)) freed_on_.push_back(stream);
+}
+
+void Waiters::forget_stream(CUstream stream) {
+  freed_on_.erase(std::remove(freed_on_.begin(), freed_on_.end(), stream), freed_on_.end());
+  for (size_t i = 0; i < polled_.size();) {
+    const Wait wait = polled_[i];
+    if (wait.kind != Executor::WaitKind::kContext ||
+        std::find(wait.streams, wait.streams + wait.stream_count, stream) == wait.streams + wait.stream_count) {
+      ++i;
+      continue;
+    }
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    hand_over(wait);
   }
-  // An idle context answers at once; otherwise a thread sleeps, as the other client threads' calls must go on.
-  hand_over(mine);
 }
 
 void Waiters::hand_over(const Wait& wait) {
@@ -87,14 +144,14 @@ void Waiters::deliver_from_callback() {
 void Waiters::poll() {
   const uint64_t now = now_ns();
   for (size_t i = 0; i < polled_.size();) {
-    const Wait wait = polled_[i];
-    executor_->use(wait.driver_context);
-    const CUresult result = query(wait);
-    const bool late = result == CUDA_ERROR_NOT_READY && now - wait.begun_ns > kPollNs;
+    executor_->use(polled_[i].driver_context);
+    const CUresult result = query(&polled_[i]);
+    const bool late = result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > kPollNs;
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
     }
+    const Wait wait = polled_[i];
     polled_[i] = polled_.back();
     polled_.pop_back();
     if (!late) {
@@ -153,6 +210,7 @@ void Waiters::sleep_until_done(const Wait& wait) {
 
 void Waiters::complete(const Wait& wait, CUresult result) {
   session::Service& service = executor_->service();
+  if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
   deliver();
   executor_->output().send(&service);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);

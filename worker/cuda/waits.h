@@ -17,12 +17,16 @@
 namespace tendril::worker::cuda {
 
 struct Wait {
+  static constexpr unsigned kStreamsMax = 8;
   Executor::WaitKind kind = Executor::WaitKind::kStream;
   void* object = nullptr;           // CUstream, CUevent, or null for a context
   WorkerContext* context = nullptr;
   CUcontext driver_context = nullptr;
   uint32_t reply_id = 0;
   uint64_t begun_ns = 0;
+  // For a context that is polled: the streams that were not idle when last asked.
+  CUstream streams[kStreamsMax];
+  unsigned stream_count = 0;
   // For a copy to the client: what to send with the reply, and the event of ours to give back.
   Block block;
   uint64_t bytes = 0;
@@ -59,6 +63,11 @@ class Waiters {
   bool polling() const { return !polled_.empty(); }
   // One look at every polled wait. Executor thread.
   void poll();
+  // Memory was freed in the order of `stream`. A driver takes it for free, and trims its pools, only when somebody synchronises: then a
+  // successful query does not do. Executor thread.
+  void freed_on(CUstream stream);
+  // `stream` is about to be destroyed. Executor thread.
+  void forget_stream(CUstream stream);
 
   void add_delivery(const Delivery& delivery);
   // Sends every delivery that is complete. Any thread; the context must be current.
@@ -80,11 +89,13 @@ class Waiters {
   void sleep_until_done(const Wait& wait);
   void complete(const Wait& wait, CUresult result);
   void hand_over(const Wait& wait);
-  CUresult query(const Wait& wait);
+  CUresult query(Wait* wait);
+  bool begin_context_wait(Wait* wait);
 
   Executor* executor_;
   Staging staging_;
   std::vector<Wait> polled_;
+  std::vector<CUstream> freed_on_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
   pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
