@@ -47,6 +47,7 @@ struct GlobalInfo {
   };
   std::string name;
   Space space = Space::kGlobal;
+  bool managed = false;  // .attribute(.managed): host and device share it
   uint64_t size = 0;
   uint32_t align = 1;
   std::vector<uint8_t> bytes;

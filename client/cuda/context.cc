@@ -81,6 +81,7 @@ void sweep_context(Context* context) {
   Process* p = process();
   storage_end(context);
   context->active.store(0);
+  forget_code(context);
   p->ranges.remove_context(context, context->device->primary);
   p->streams.for_each([&](Stream* s) {
     if (s->context == context) p->streams.destroy(s);
@@ -88,7 +89,6 @@ void sweep_context(Context* context) {
   p->events.for_each([&](Event* e) {
     if (e->context == context) p->events.destroy(e);
   });
-  forget_code(context);
   pthread_mutex_lock(&context->mutex);
   context->thread_streams.clear();
   pthread_mutex_unlock(&context->mutex);

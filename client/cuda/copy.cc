@@ -220,6 +220,27 @@ void forget_reads_of(Context* c) {
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
+namespace {
+
+// A copy names managed or mapped memory as memory of the device: what the program wrote there before the copy goes
+// first, and what a synchronous copy wrote is the program's when it returns.
+bool before_mirrored_copy(Context* c, uint64_t address) {
+  Range range;
+  if (g_written_mirrors.load(std::memory_order_relaxed) == 0 || !process()->ranges.find(address, &range)) return false;
+  if (!range.host() || !range.mirrored || range.shared_with(c->session)) return false;
+  mirror_before_work(c->session, c);
+  return true;
+}
+
+CUresult after_mirrored_copy(Context* c, CopyStream on) {
+  if (on.async) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  mirror_after_wait(c->session, c);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (source == nullptr || destination == 0 || !fits(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -228,6 +249,7 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
     return copy_directly(to, destination, reinterpret_cast<uint64_t>(source), bytes, on);
   TENDRIL_TRY(settle_source(c, source, bytes, on));
   c = context_for(c, destination);
+  const bool mirrored = before_mirrored_copy(c, destination);
   wire::cuda::copy_to_device_request m;
   m.destination = destination;
   m.bytes = bytes;
@@ -240,6 +262,7 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
     TENDRIL_TRY(c->session->enqueue(c, m));
     if (!c->session->lane->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
   }
+  if (mirrored) return after_mirrored_copy(c, on);
   // The program may tell another process next.
   const bool seen_elsewhere = !on.async && g_memory_is_shared.load(std::memory_order_relaxed);
   return seen_elsewhere ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
@@ -254,6 +277,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
     return copy_directly(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
   session::Lane* lane = c->session->lane.get();
   Range range;
+  (void)before_mirrored_copy(c, source);
   TENDRIL_TRY(settle_mirror(c, destination, bytes, on));
   if (on.async && is_host_range(reinterpret_cast<uint64_t>(destination), bytes, &range)) {
     wire::cuda::copy_from_device_async_request m;
@@ -273,7 +297,9 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   m.source = source;
   m.bytes = bytes;
   m.stream = wire_stream(on);
-  return fetch(c, m, r, destination, bytes);
+  TENDRIL_TRY(fetch(c, m, r, destination, bytes));
+  mirror_after_wait(c->session, c);  // the kernels before it are over too
+  return CUDA_SUCCESS;
 }
 
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
@@ -284,7 +310,10 @@ CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t
   if (context_for(c, destination)->session != context_for(c, source)->session)
     return between_servers(c, destination, source, bytes, on);
   c = context_for(c, destination);
+  (void)before_mirrored_copy(c, source);
+  const bool mirrored = before_mirrored_copy(c, destination);
   TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
+  if (mirrored) return after_mirrored_copy(c, on);
   // Between contexts nothing else would order a synchronous copy before what the other context does next.
   Range to, from;
   const bool known = process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);

@@ -6,6 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <set>
+
+#include "client/common/log.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
@@ -258,6 +261,65 @@ CUresult free_managed(const Range& managed) {
   if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
   unmap_host(range);
   return CUDA_SUCCESS;
+}
+
+namespace {
+
+// Pages of managed variables, which variables share. They stay: a page that has gone may be anybody's next time.
+pthread_mutex_t g_variable_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+bool place_variable(uint64_t base, uint64_t bytes) {
+  static std::set<uint64_t>& pages = *new std::set<uint64_t>;
+  bool placed = true;
+  pthread_mutex_lock(&g_variable_mutex);
+  for (uint64_t page = base & ~uint64_t{4095}; placed && page < base + bytes; page += 4096) {
+    if (pages.count(page) != 0) continue;
+    void* wanted = reinterpret_cast<void*>(page);
+    void* got = mmap(wanted, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    placed = got == wanted;
+    if (placed) pages.insert(page);
+    if (!placed && got != MAP_FAILED) munmap(got, 4096);
+  }
+  pthread_mutex_unlock(&g_variable_mutex);
+  return placed;
+}
+
+}  // namespace
+
+CUresult adopt_managed(Session* session, Context* home, uint64_t base, uint64_t bytes) {
+  Range range;
+  if (process()->ranges.find(base, &range) && range.base == base && range.variable) return CUDA_SUCCESS;
+  if (!place_variable(base, bytes)) {
+    log_once(LogLevel::kError,
+             "a managed variable of %llu bytes lies at %#llx on server %s, where this program has something else; "
+             "start the program again",
+             static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(base), session->endpoint.c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  range = {};
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = RangeKind::kManaged;
+  range.context = home;
+  range.session = session;
+  range.flags = CU_MEM_ATTACH_GLOBAL;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  range.mirrored = range.variable = true;
+  memset(reinterpret_cast<void*>(base), 0, bytes);  // as the mirror begins
+  if (!process()->ranges.insert(range)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Context* usable = home->active.load(std::memory_order_relaxed) != 0 ? home : nullptr;
+  const CUresult result = mirror_create(session, usable, base, bytes, kMirrorKernels);
+  if (result == CUDA_SUCCESS)
+    mirror_fetch_all(session, usable);
+  else
+    process()->ranges.remove(base, &range);
+  return result;
+}
+
+void forget_managed(uint64_t base) {
+  Range range;
+  mirror_forget(nullptr, base);
+  process()->ranges.remove(base, &range);
 }
 
 // Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and accepted.

@@ -272,6 +272,7 @@ void forget_library_context(Library* library, uint64_t context) {
   std::vector<Symbol>& symbols = library->names.symbols;
   for (size_t i = symbols.size(); i-- != 0;) {
     if (symbols[i].context != context) continue;
+    forget_symbol(symbols[i]);
     symbols[i] = symbols.back();
     symbols.pop_back();
   }
@@ -351,11 +352,13 @@ CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const ch
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(library_of(handle, &library));
-  TENDRIL_TRY(require_context(&context));
-  TENDRIL_TRY(load_library(library, context->session));
+  // The runtime asks for managed variables before it has a context.
+  if (kind != LoadKind::kManaged || current_context() != nullptr) TENDRIL_TRY(require_context(&context));
+  Session* session = first_session();
+  TENDRIL_TRY(load_library(library, session));
   uint64_t address = 0, size = 0;
-  TENDRIL_TRY(find_symbol(context->session, context, library->wire_id, kind, &library->names, name,
-                          &address, &size));
+  TENDRIL_TRY(find_symbol(session, context, library->wire_id, kind, &library->names, name, &address,
+                          &size));
   if (dptr != nullptr) *dptr = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;

@@ -163,6 +163,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   Range range;
   if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (range.variable) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind == RangeKind::kManaged) return free_managed(range);
   if (range.kind == RangeKind::kGraph) {  // the next launch of its graph allocates it again
     TENDRIL_TRY(check_unsafe_call());

@@ -24,6 +24,11 @@ void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t 
 // for the GPU.
 CUresult outcome_so_far(Context* c);
 CUresult free_managed(const Range& range);
+// A managed variable of code that `session` has loaded: memory at the address that the server's driver chose, and its
+// first value. Idempotent.
+CUresult adopt_managed(Session* session, Context* home, uint64_t base, uint64_t bytes);
+// Its code is gone. What the program reads there from now on is stale.
+void forget_managed(uint64_t base);
 // Addresses reserved by a server; `wished` 0: any.
 CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
                     uint64_t* address);

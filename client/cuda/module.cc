@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/library.h"
+#include "client/cuda/memory.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -164,7 +165,8 @@ CUresult module_function(Module* module, const char* name, Function** out) {
 CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                      Names* names, const char* name, uint64_t* address, uint64_t* bytes) {
   if (strlen(name) > kNameBytesMax) return CUDA_ERROR_NOT_FOUND;
-  const uint64_t context_handle = context->handle.load(std::memory_order_relaxed);
+  Context* home = context != nullptr ? context : session->devices[0]->primary;
+  const uint64_t context_handle = home->handle.load(std::memory_order_relaxed);
   const bool managed = kind == LoadKind::kManaged;
   {
     base::Locked locked(names->lock);
@@ -184,14 +186,17 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
   TENDRIL_TRY(session->call(context, m, r));
   *address = r.address;
   *bytes = r.size;
-  Range range;
-  range.base = r.address;
-  range.bytes = r.size;
-  range.kind = managed ? RangeKind::kManaged : RangeKind::kDevice;
-  range.context = context;
-  range.session = session;
-  range.buffer_id = process()->next_buffer_id.fetch_add(1);
-  process()->ranges.insert(range);
+  if (r.managed != 0) {
+    TENDRIL_TRY(adopt_managed(session, home, r.address, r.size));
+  } else {
+    Range range;
+    range.base = r.address;
+    range.bytes = r.size;
+    range.context = home;
+    range.session = session;
+    range.buffer_id = process()->next_buffer_id.fetch_add(1);
+    process()->ranges.insert(range);
+  }
   base::Locked locked(names->lock);
   names->symbols.push_back({context_handle, name, r.address, r.size, managed});
   return CUDA_SUCCESS;
@@ -237,8 +242,16 @@ void forget_names(Names* names, Kind kind) {
     symbols.swap(names->symbols);
   }
   for (const auto& entry : functions) forget_function(kind, entry.second);
+  for (const Symbol& symbol : symbols) forget_symbol(symbol);
+}
+
+void forget_symbol(const Symbol& symbol) {
   Range range;
-  for (const Symbol& symbol : symbols) process()->ranges.remove(symbol.address, &range);
+  if (!process()->ranges.find(symbol.address, &range) || range.base != symbol.address) return;
+  if (range.variable)
+    forget_managed(symbol.address);
+  else
+    process()->ranges.remove(symbol.address, &range);
 }
 
 void forget_module(Module* module) {

@@ -40,6 +40,7 @@ struct Range {
   uint64_t sessions = 0;    // for kReserved: a bit for each session where the addresses are reserved
   bool mirrored = false;    // host memory that GPUs read at the same address (client/cuda/mirror.cc)
   bool shared = false;      // host memory whose very pages the worker of `session` has at the same address
+  bool variable = false;    // managed memory that is a variable of loaded code
   bool held = false;        // the client holds the addresses with an inaccessible mapping
 
   bool host() const {

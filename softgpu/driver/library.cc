@@ -71,12 +71,19 @@ std::shared_ptr<FunctionState> Kernel::state(int device) {
   return slot;
 }
 
+CUresult Library::make_managed(int device) {
+  if (!managed) managed = ManagedVariables::make(*program, device);
+  return managed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult Library::instance(const ContextPtr& context, ModulePtr* out) {
   std::lock_guard guard(lock);
   ModulePtr& slot = instances[context->handle];
   if (!slot) {
     ModulePtr made;
-    if (CUresult bad = make_module(context, program, &made)) {
+    CUresult bad = make_managed(context->device);
+    if (bad == CUDA_SUCCESS) bad = make_module(context, program, managed, &made);
+    if (bad != CUDA_SUCCESS) {
       instances.erase(context->handle);
       return bad;
     }
@@ -176,8 +183,19 @@ SOFT(cuLibraryGetGlobal)(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, co
 }
 
 SOFT(cuLibraryGetManaged)(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return libraries().get(library) ? CUDA_ERROR_NOT_FOUND : CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  LibraryPtr found = libraries().get(library);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& globals = found->program->globals();
+  for (size_t i = 0; i < globals.size(); ++i) {
+    if (!globals[i].managed || globals[i].name != name) continue;
+    std::lock_guard guard(found->lock);
+    if (CUresult bad = found->make_managed(0)) return bad;
+    if (dptr != nullptr) *dptr = found->managed->address(i);
+    if (bytes != nullptr) *bytes = globals[i].size;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
 }
 
 SOFT(cuLibraryGetUnifiedFunction)(void** fptr, CUlibrary library, const char* symbol) {

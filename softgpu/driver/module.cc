@@ -25,17 +25,21 @@ CUresult load_module(CUmodule* out, const void* image, size_t limit, const JitOp
   std::string log;
   CUresult result = load_program(image, limit, device_sm(), &program, &log);
   ModulePtr made;
-  if (result == CUDA_SUCCESS) result = make_module(context, program, &made);
+  if (result == CUDA_SUCCESS)
+    result = make_module(context, program, ManagedVariables::make(*program, context->device), &made);
   options.report("", log);
   if (result == CUDA_SUCCESS) *out = made->handle;
   return result;
 }
 
-void fill_globals(const Program& program, const std::vector<uint64_t>& addresses) {
+// Fills the variables that `mine` says, with addresses of any.
+template <typename Mine>
+void fill_globals(const Program& program, const std::vector<uint64_t>& addresses, Mine&& mine) {
   const auto& globals = program.globals();
   std::map<std::string, uint64_t> by_name;
   for (size_t i = 0; i < globals.size(); ++i) by_name[globals[i].name] = addresses[i];
   for (size_t i = 0; i < globals.size(); ++i) {
+    if (!mine(globals[i])) continue;
     uint8_t* at = MemoryMap::instance().resolve(addresses[i], globals[i].size);
     if (at == nullptr) continue;
     memset(at, 0, globals[i].size);
@@ -118,21 +122,46 @@ CUresult load_program(const void* image, size_t limit, unsigned sm, std::shared_
   return CUDA_SUCCESS;
 }
 
-CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program, ModulePtr* out) {
+std::shared_ptr<ManagedVariables> ManagedVariables::make(const Program& program, int device) {
+  auto made = std::make_shared<ManagedVariables>();
+  for (const GlobalInfo& global : program.globals()) {
+    made->addresses_.push_back(0);
+    if (!global.managed) continue;
+    made->addresses_.back() = MemoryMap::instance().allocate_host(
+        global.size, MemoryKind::kManaged, device, nullptr, CU_MEM_ATTACH_GLOBAL);
+    if (made->addresses_.back() == 0) return nullptr;
+  }
+  fill_globals(program, made->addresses_, [](const GlobalInfo& global) { return global.managed; });
+  return made;
+}
+
+ManagedVariables::~ManagedVariables() {
+  for (uint64_t address : addresses_)
+    if (auto gone = MemoryMap::instance().remove(address, {MemoryKind::kManaged}))
+      MemoryMap::instance().free(*gone);
+}
+
+CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program,
+                     std::shared_ptr<ManagedVariables> managed, ModulePtr* out) {
+  if (managed == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   auto made = std::make_shared<Module>();
   made->context = context->handle;
   made->device = context->device;
   made->program = std::move(program);
+  made->managed = std::move(managed);
   for (const GlobalInfo& global : made->program->globals()) {
-    uint64_t address = MemoryMap::instance().allocate_device(context->device, global.size,
-                                                             MemoryKind::kModule, context->handle);
+    uint64_t address = made->managed->address(made->global_addresses.size());
+    if (!global.managed)
+      address = MemoryMap::instance().allocate_device(context->device, global.size,
+                                                      MemoryKind::kModule, context->handle);
     if (address == 0) {
       made->unload();
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->global_addresses.push_back(address);
   }
-  fill_globals(*made->program, made->global_addresses);
+  fill_globals(*made->program, made->global_addresses,
+               [](const GlobalInfo& global) { return !global.managed; });
   made->handle = modules().add(made);
   *out = made;
   return CUDA_SUCCESS;
@@ -146,6 +175,7 @@ void Module::unload() {
   for (uint64_t address : global_addresses)
     if (auto gone = MemoryMap::instance().remove(address, {MemoryKind::kModule}))
       MemoryMap::instance().free(*gone);
+  managed.reset();
 }
 
 Module::~Module() = default;

@@ -44,6 +44,19 @@ using FunctionPtr = std::shared_ptr<Function>;
 using FunctionTable = HandleTable<CUfunction, Function, HandleKind::kFunction>;
 FunctionTable& functions();
 
+// The variables of a program that host and device share, filled when they are made. All instances of
+// a library have the same ones.
+class ManagedVariables {
+ public:
+  // Null: no room.
+  static std::shared_ptr<ManagedVariables> make(const Program& program, int device);
+  ~ManagedVariables();
+  uint64_t address(size_t global) const { return addresses_[global]; }  // 0: not a managed one
+
+ private:
+  std::vector<uint64_t> addresses_;
+};
+
 class Module : public std::enable_shared_from_this<Module> {
  public:
   CUmodule handle = nullptr;
@@ -52,6 +65,7 @@ class Module : public std::enable_shared_from_this<Module> {
   std::shared_ptr<Program> program;
   std::weak_ptr<Library> library;  // when this is a library's instance
   std::vector<uint64_t> global_addresses;
+  std::shared_ptr<ManagedVariables> managed;
 
   FunctionPtr function(size_t index);
   // Index of the kernel, or -1.
@@ -88,6 +102,9 @@ class Library : public std::enable_shared_from_this<Library> {
   std::mutex lock;
   std::map<CUcontext, ModulePtr> instances;
   std::vector<KernelPtr> kernels;
+  std::shared_ptr<ManagedVariables> managed;
+  // Managed variables need no context: they are there from the first question or the first instance.
+  CUresult make_managed(int device);
   // The instance of this library in a context, made on first use.
   CUresult instance(const ContextPtr& context, ModulePtr* out);
 };
@@ -101,7 +118,8 @@ CUresult load_program(const void* image, size_t limit, unsigned sm, std::shared_
 // The newest capability that all devices share; libraries are loaded for it.
 unsigned device_sm();
 // Instantiates a program in a context: places and fills its variables.
-CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program, ModulePtr* out);
+CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program,
+                     std::shared_ptr<ManagedVariables> managed, ModulePtr* out);
 // Forgets every module of a context that is going away.
 void drop_modules(CUcontext context);
 // Resolves a CUfunction, or a CUkernel that was cast to one, for a context.

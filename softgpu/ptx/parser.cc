@@ -281,8 +281,10 @@ bool Parser::declaration_words(Declaration& d) {
     else if (w == "ptr" || w == "managed" || w == "volatile" || w == "unified")
       continue;
     else if (w == "attribute") {
-      do advance();
-      while (tok_.kind != Token::Kind::kEnd && !is_punct(')') && !is_punct(';'));
+      do {
+        advance();
+        d.managed |= is_directive(".managed");
+      } while (tok_.kind != Token::Kind::kEnd && !is_punct(')') && !is_punct(';'));
     } else if (w == "align") {
       advance();
       if (tok_.kind != Token::Kind::kInt || !tok_.bits || tok_.bits > 4096 ||
@@ -362,6 +364,8 @@ bool Parser::declare_name(Function* f, const Declaration& d) {
     g.space = v.space == Space::kConst ? GlobalInfo::Space::kConst : GlobalInfo::Space::kGlobal;
     g.size = v.bytes, g.align = v.align;
   }
+  if (v.global_index < m_.globals.size() && v.space == Space::kGlobal)
+    m_.globals[v.global_index].managed = d.managed;
   if (f)
     scopes_.back().names[v.name] = {&v, ~0u};
   else if (auto [it, fresh] = m_.symbols.try_emplace(v.name, &v); !fresh && !v.is_extern)

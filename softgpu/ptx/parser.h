@@ -40,7 +40,7 @@ class Parser {
     Type type = Type::kNone;
     uint8_t vec = 1;
     uint32_t align = 0;
-    bool is_extern = false, opaque = false;
+    bool is_extern = false, opaque = false, managed = false;
   };
 
   bool fail(const std::string& what);

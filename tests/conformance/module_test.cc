@@ -11,6 +11,94 @@ namespace {
 
 class ModuleTest : public CudaTest {};
 
+// Text, as Debian's clang has no managed variables.
+constexpr char kManagedPtx[] = R"(
+.version 6.0
+.target sm_70
+.address_size 64
+.visible .global .attribute(.managed) .align 4 .u32 counter = 5;
+.visible .global .attribute(.managed) .align 4 .b8 table[20000];
+.visible .global .align 4 .u32 plain = 7;
+.visible .entry count() {
+  .reg .b32 %r<4>;
+  .reg .b64 %d<4>;
+  mov.u64 %d1, counter;
+  atom.global.add.u32 %r1, [%d1], 1;
+  mov.u32 %r2, %tid.x;
+  mul.wide.u32 %d2, %r2, 4;
+  mov.u64 %d3, table;
+  add.s64 %d3, %d3, %d2;
+  ld.global.u32 %r3, [%d3];
+  add.u32 %r3, %r3, %r2;
+  st.global.u32 [%d3], %r3;
+  ret;
+}
+)";
+
+// Program and kernels take turns with the variables; `count` adds to `counter` by each of its threads.
+void take_turns(CUfunction count, uint32_t* counter, uint32_t* table) {
+  EXPECT_EQ(*counter, 5u);
+  EXPECT_EQ(table[4999], 0u);
+  table[3] = 100;
+  OK(launch(count, {2}, {32}, 0, nullptr));
+  OK(cuCtxSynchronize());
+  EXPECT_EQ(*counter, 5u + 64);
+  EXPECT_GE(table[3], 103u);
+  *counter = 1;
+  Stream stream;
+  OK(launch(count, {1}, {32}, 0, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(*counter, 33u);
+  const uint32_t given = 44;
+  uint32_t got = 0;
+  OK(cuMemcpyHtoD_v2(reinterpret_cast<CUdeviceptr>(counter), &given, 4));
+  OK(cuMemcpyDtoH_v2(&got, reinterpret_cast<CUdeviceptr>(counter), 4));
+  EXPECT_EQ(got, 44u);
+  EXPECT_EQ(*counter, 44u);
+}
+
+TEST_F(ModuleTest, ManagedVariables) {
+  Module module(kManagedPtx);
+  CUdeviceptr counter = 0, table = 0, plain = 0;
+  size_t bytes = 0;
+  unsigned managed = 0;
+  MUST(cuModuleGetGlobal_v2(&counter, &bytes, module, "counter"));
+  EXPECT_EQ(bytes, 4u);
+  MUST(cuModuleGetGlobal_v2(&table, &bytes, module, "table"));
+  EXPECT_EQ(bytes, 20000u);
+  MUST(cuModuleGetGlobal_v2(&plain, &bytes, module, "plain"));
+  OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, counter));
+  EXPECT_EQ(managed, 1u);
+  OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, plain));
+  EXPECT_EQ(managed, 0u);
+  take_turns(module.function("count"), reinterpret_cast<uint32_t*>(counter),
+             reinterpret_cast<uint32_t*>(table));
+}
+
+// What the runtime does for a program with __managed__ variables, before it has a context.
+PROCESS_TEST(ModuleProcess, ManagedVariablesOfALibraryNeedNoContext) {
+  MUST(cuInit(0));
+  CUlibrary library = nullptr;
+  MUST(cuLibraryLoadData(&library, kManagedPtx, nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CUdeviceptr counter = 0, table = 0, again = 0;
+  size_t bytes = 0;
+  MUST(cuLibraryGetManaged(&counter, &bytes, library, "counter"));
+  EXPECT_EQ(bytes, 4u);
+  MUST(cuLibraryGetManaged(&table, nullptr, library, "table"));
+  EXPECT_CU(cuLibraryGetManaged(&again, nullptr, library, "plain"), CUDA_ERROR_NOT_FOUND);
+  attach();
+  CUkernel kernel = nullptr;
+  MUST(cuLibraryGetKernel(&kernel, library, "count"));
+  take_turns(reinterpret_cast<CUfunction>(kernel), reinterpret_cast<uint32_t*>(counter),
+             reinterpret_cast<uint32_t*>(table));
+  OK(cuLibraryGetManaged(&again, nullptr, library, "counter"));
+  EXPECT_EQ(again, counter);
+  OK(cuLibraryUnload(library));
+  // Later work has nothing to do with what was there.
+  OK(launch(basic("nothing"), {1}, {1}, 0, nullptr));
+  OK(cuCtxSynchronize());
+}
+
 TEST_F(ModuleTest, LoadAndUnload) {
   CUmodule module = nullptr;
   OK(cuModuleLoadData(&module, basic_ptx()));

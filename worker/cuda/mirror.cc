@@ -152,6 +152,35 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   return result;
 }
 
+CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
+  const Mirror* known = find(base);
+  if (known != nullptr) return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0 || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  total_ += bytes;
+  Mirror& made = all_[base];
+  made.base = base;
+  made.bytes = bytes;
+  made.memory = reinterpret_cast<uint8_t*>(base);
+  made.shadow = static_cast<uint8_t*>(shadow);
+  made.written = made.drivers = true;
+  return CUDA_SUCCESS;
+}
+
+bool is_managed(gpu::Driver* driver, uint64_t address) {
+  uint32_t managed = 0;
+  return driver->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS &&
+         managed != 0;
+}
+
+void Mirrors::drop_lost(gpu::Driver* driver) {
+  for (auto it = all_.begin(); it != all_.end();) {
+    const Mirror& mirror = (it++)->second;
+    if (mirror.drivers && !is_managed(driver, mirror.base)) destroy(driver, mirror.base);
+  }
+}
+
 void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
   if (it == all_.end()) return;
@@ -161,7 +190,7 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     total_ -= mirror.bytes;
   }
   // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
-  if (!mirror.pageable) {
+  if (!mirror.pageable && !mirror.drivers) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
     left_[mirror.mapped] = mirror.mapped_bytes;
     uint64_t left_bytes = 0;
@@ -225,12 +254,12 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
 bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
   if (const Mirrors::Mirror* mirror = w.mirrors().find(address))
     return bytes > mirror->bytes - (address - mirror->base);
-  uint32_t type = 0, managed = 0;
+  uint32_t type = 0;
   gpu::Driver& d = w.driver();
   const CUresult known = d.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
   if (known != CUDA_SUCCESS) return !is_reserved(address);
   if (type == CU_MEMORYTYPE_DEVICE) return false;
-  return d.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) != CUDA_SUCCESS || managed == 0;
+  return !is_managed(&d, address);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,

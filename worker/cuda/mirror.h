@@ -24,6 +24,7 @@ class Mirrors {
     bool written = false;  // GPUs may write it
     bool pageable = false;
     bool in_graph = false;  // nodes of graphs name it
+    bool drivers = false;   // managed memory of the driver's: a variable of loaded code
   };
   // For a range that has a copy already, `written` is all that may be new.
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
@@ -33,6 +34,10 @@ class Mirrors {
   bool shares() const { return window_.valid(); }
   // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but for the keeping in step.
   CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
+  // A managed variable, which the driver has placed: the mirror is the variable itself.
+  CUresult adopt(uint64_t base, uint64_t bytes);
+  // Code has been unloaded, or a context is gone: variables that are no more are no mirrors any more.
+  void drop_lost(gpu::Driver* driver);
   // A mirror that graphs name stays mapped, as their nodes keep its address, until another one takes its place.
   void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
@@ -80,6 +85,9 @@ class Mirrors {
 
 // What one end of a copy spans from its address on; as much as no mirror has when the client's numbers do not fit 64 bits.
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height, const CUDA_MEMCPY3D& copy);
+
+// Does the driver know the address as managed memory?
+bool is_managed(gpu::Driver* driver, uint64_t address);
 
 // The driver takes any host address where it is not told the kind of memory: such addresses of the client's are asked about first. True:
 // this is memory of the worker itself, which no client may read or write. Costs a call of the driver.

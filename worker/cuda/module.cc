@@ -9,6 +9,7 @@
 #include "api/code_image.h"
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/jit_options.h"
+#include "worker/cuda/mirror.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -55,6 +56,7 @@ Kind object_kind(LoadKind kind) {
 
 void forget_code(Executor& w, CUcontext context) {
   w.store().code().remove_context(w.objects(), context);
+  w.mirrors().drop_lost(&w.driver());
 }
 
 ImageBytes receive_image(Executor& w, uint64_t transfer, uint64_t size, const wire::Bytes& data) {
@@ -146,6 +148,7 @@ CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unload(w, kind, object);
   w.store().code().remove(w.objects(), m.handle);
+  w.mirrors().drop_lost(&w.driver());
   return CUDA_SUCCESS;
 }
 
@@ -163,6 +166,21 @@ CUresult handle(Executor& w, const wire::cuda::module_function_request& m,
   if (!w.objects().bind(Kind::kFunction, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;
   w.store().code().add_member(m.module, m.function, context_of(w));
   return CUDA_SUCCESS;
+}
+
+// Managed variables of a library are there once a context has the library; programs ask for them before they have one.
+CUresult load_somewhere(Executor& w, CUlibrary library) {
+  gpu::Driver& driver = w.driver();
+  CUmodule module = nullptr;
+  if (w.context() != nullptr) return driver.cuLibraryGetModule(&module, library);
+  CUcontext primary = nullptr, popped = nullptr;
+  CUresult result = driver.cuDevicePrimaryCtxRetain(&primary, w.device_of(0));
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.cuCtxPushCurrent_v2(primary);
+  if (result != CUDA_SUCCESS) return result;
+  result = driver.cuLibraryGetModule(&module, library);
+  driver.cuCtxPopCurrent_v2(&popped);
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
@@ -183,11 +201,14 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
   } else if (kind == LoadKind::kLibrary && driver.cuLibraryGetGlobal != nullptr) {
     result = driver.cuLibraryGetGlobal(&address, &size, library, name);
   } else if (kind == LoadKind::kManaged && driver.cuLibraryGetManaged != nullptr) {
-    result = driver.cuLibraryGetManaged(&address, &size, library, name);
+    result = load_somewhere(w, library);
+    if (result == CUDA_SUCCESS) result = driver.cuLibraryGetManaged(&address, &size, library, name);
   }
+  if (result != CUDA_SUCCESS) return result;
   r.address = address;
   r.size = size;
-  return result;
+  r.managed = is_managed(&driver, address);
+  return r.managed != 0 ? w.mirrors().adopt(address, size) : CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& w, const wire::cuda::function_state_request& m,
