@@ -40,7 +40,7 @@ TEST_P(LaneTest, KeepsTheOrderOfCalls) {
   memcpy(seen, reply.body, sizeof seen);
   EXPECT_EQ(seen[0], 50000u);
   EXPECT_EQ(seen[1], 0u) << "calls out of order";
-  EXPECT_GT(s.looked_ahead.load(), 0u) << "peek never found a call that had arrived";
+  EXPECT_GT(s.looked_ahead.load(), 0u) << "none was found that had arrived";
 }
 
 // The executor waits for a call that stands behind others: whoever attends finds it, and nothing else is lost or moved.

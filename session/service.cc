@@ -305,20 +305,17 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
   }
 }
 
-// Bulk data and a goodbye are the business of `next`.
-bool ServiceImpl::peek(Call* call) {
+size_t ServiceImpl::take_alike(const Call& current, Call* calls, size_t max) {
+  constexpr uint16_t kForNext = wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken;
   Locked locked(inbox_lock_);
+  size_t count = 0;
   wire::CallHeader header;
-  if (inbox_.peek(inbox_.at_, &header) != 1) return false;
-  if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) return false;
-  *call = call_at(inbox_.at_, header);
-  return true;
-}
-
-void ServiceImpl::advance() {
-  Locked locked(inbox_lock_);
-  wire::CallHeader header;
-  if (inbox_.peek(inbox_.at_, &header) == 1) inbox_.pass(header.bytes);
+  while (count < max && inbox_.peek(inbox_.at_, &header) == 1 && header.opcode == current.opcode &&
+         header.context == current.context && header.reply_id == 0 && (header.flags & kForNext) == 0) {
+    calls[count++] = call_at(inbox_.at_, header);
+    inbox_.pass(header.bytes);
+  }
+  return count;
 }
 
 // Shows calls that were not shown yet. inbox_lock_ held.

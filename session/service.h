@@ -48,10 +48,9 @@ class Service {
 
   // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
   virtual base::Result<Call> next(transport::Wait wait) = 0;
-  // The call after the current one, when it has arrived whole already; its body is valid as long as the current one's. `advance` takes it,
-  // so that `next` goes on after it. Executor only.
-  virtual bool peek(Call* call) = 0;
-  virtual void advance() = 0;
+  // Takes up to `max` of the calls that follow the current one and are like it: same opcode and context, no reply, arrived whole. Their
+  // bodies are valid as long as the current one's. How many. Executor only.
+  virtual size_t take_alike(const Call& current, Call* calls, size_t max) = 0;
   // For calls that must not wait for their turn, because the executor may be waiting for what they tell: `taken` sees every call that
   // `attend` finds, and when it answers true, `next` will not return that call. It must not call back. Set before the first next.
   virtual void on_sight(std::function<bool(const Call&)> taken) = 0;

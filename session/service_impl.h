@@ -58,8 +58,7 @@ class ServiceImpl final : public Service {
   bool start();
 
   base::Result<Call> next(transport::Wait wait) override;
-  bool peek(Call* call) override;
-  void advance() override;
+  size_t take_alike(const Call& current, Call* calls, size_t max) override;
   bool pending() override;
   void on_sight(std::function<bool(const Call&)> taken) override { taken_on_sight_ = std::move(taken); }
   bool attend() override;

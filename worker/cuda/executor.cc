@@ -94,10 +94,7 @@ int Executor::run() {
     }
     if (!enter_context(*call)) continue;
     if (!dispatch(*this, *call)) {
-      service_->end((std::string("malformed or unknown call ") + op_name(call->opcode) + " (" +
-                     std::to_string(call->opcode) + ", " + std::to_string(call->bytes) +
-                     " bytes): client and server do not understand each other")
-                        .c_str());
+      refuse(*call);
       break;
     }
     if (__builtin_expect(tracing_, 0)) trace(*call);
@@ -239,6 +236,13 @@ void Executor::finish(const session::Call& call, CUresult result) {
   if (result == CUDA_SUCCESS) return;
   defer(result);
   if (call.reply_id != 0) send_reply(call, result, nullptr, 0);
+}
+
+void Executor::refuse(const session::Call& call) {
+  service_->end((std::string("malformed or unknown call ") + op_name(call.opcode) + " (" +
+                 std::to_string(call.opcode) + ", " + std::to_string(call.bytes) +
+                 " bytes): client and server do not understand each other")
+                    .c_str());
 }
 
 bool Executor::may_look_ahead() const { return !tracing_ && !waiters_->polling(); }

@@ -149,9 +149,11 @@ class Executor {
   }
 
   const session::Call& call() const { return *call_; }
-  // A handler may run calls that follow the current one (session::Service::peek): nobody waits for a wait to be polled, or for each
+  // A handler may run calls that follow the current one (session::Service::take_alike): nobody waits for a wait to be polled, or for each
   // call's line of trace.
   bool may_look_ahead() const;
+  // The client sent what is no call: the session ends.
+  void refuse(const session::Call& call);
 
  private:
   bool enter_context(const session::Call& call);

@@ -102,7 +102,7 @@ namespace {
 
 // The driver's launch leaves little of ours in the processor's caches. So launches that have arrived already are decoded several at a time
 // and made in a loop of a few instructions: measured by bench/executor_bench.cc, explained in docs/performance.md.
-constexpr unsigned kLaunchesAhead = 32;
+constexpr size_t kLaunchesAhead = 32;
 constexpr size_t kPointersAhead = 512;
 
 struct Launch {
@@ -110,11 +110,11 @@ struct Launch {
   CUstream stream;
   const uint32_t* geometry;
   void** pointers;
-  size_t pointer_count;
   CUresult error;  // why it is not made
 };
 
-CUresult prepare(Executor& w, const wire::cuda::launch_kernel_request& m, Launch* launch) {
+// Sets the pointers from launch->pointers on; *pointer_count says how many.
+CUresult prepare(Executor& w, const wire::cuda::launch_kernel_request& m, Launch* launch, size_t* pointer_count) {
   Scope s(w);
   bool kernel = false;
   launch->function = find_function(w, m.function, &kernel);
@@ -126,11 +126,11 @@ CUresult prepare(Executor& w, const wire::cuda::launch_kernel_request& m, Launch
   CUresult error = CUDA_SUCCESS;
   const Layout* layout = w.layouts().find(w, m.function, launch->function, kernel, &error);
   if (layout == nullptr) return error;
-  launch->pointer_count = layout->offsets.size();
+  *pointer_count = layout->offsets.size();
   return point_at(*layout, m.params, launch->pointers) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult make(gpu::Driver& d, const Launch& launch) {
+CUresult make_one(gpu::Driver& d, const Launch& launch) {
   if (launch.error != CUDA_SUCCESS) return launch.error;
   const uint32_t* g = launch.geometry;
   if (g[7] != 0) {
@@ -141,46 +141,55 @@ CUresult make(gpu::Driver& d, const Launch& launch) {
                           nullptr);
 }
 
-// Decodes the next call into *launch if it is a launch in the same context and has arrived.
-bool take_another(Executor& w, Launch* launch) {
-  using Request = wire::cuda::launch_kernel_request;
-  session::Call call;
-  if (!w.service().peek(&call) || call.opcode != static_cast<uint16_t>(Request::kOp) ||
-      call.context != w.call().context || call.reply_id != 0) {
-    return false;
+class Launches {
+ public:
+  explicit Launches(Executor& w) : w_(w) {}
+  void add(const wire::cuda::launch_kernel_request& m) {
+    if (count_ == kLaunchesAhead || pointers_used_ > kPointersAhead) make();
+    Launch& launch = launches_[count_++];
+    launch.pointers = pointers_ + pointers_used_;
+    size_t pointers = 0;
+    launch.error = prepare(w_, m, &launch, &pointers);
+    pointers_used_ += pointers;
   }
-  Request m;
-  if (!wire::read_message(m, call.body, call.bytes)) return false;  // the dispatcher will say so
-  w.service().advance();
-  launch->error = prepare(w, m, launch);
-  return true;
-}
+  // Answers with the first one's result; the context remembers any error.
+  CUresult make() {
+    gpu::Driver& d = w_.driver();
+    for (size_t i = 0; i < count_; ++i) {
+      const CUresult result = make_one(d, launches_[i]);
+      w_.defer(result);
+      if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
+    }
+    count_ = pointers_used_ = 0;
+    return first_;
+  }
+
+ private:
+  Executor& w_;
+  CUresult first_ = CUDA_ERROR_NOT_READY;  // which no launch answers
+  size_t count_ = 0, pointers_used_ = 0;
+  Launch launches_[kLaunchesAhead];
+  void* pointers_[kPointersAhead + kParamsMax];
+};
 
 }  // namespace
 
 CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
-  void* pointers[kPointersAhead + kParamsMax];
-  Launch launches[kLaunchesAhead];
-  launches[0].pointers = pointers;
-  launches[0].pointer_count = 0;
-  launches[0].error = prepare(w, m, &launches[0]);
-  unsigned count = 1;
-  if (w.may_look_ahead()) {
-    w.service().flush();  // replies do not wait for these
-    while (count < kLaunchesAhead) {
-      const Launch& last = launches[count - 1];
-      Launch& another = launches[count];
-      another.pointers = last.pointers + last.pointer_count;
-      another.pointer_count = 0;
-      if (another.pointers > pointers + kPointersAhead || !take_another(w, &another)) break;
-      ++count;
+  Launches launches(w);
+  launches.add(m);
+  if (!w.may_look_ahead()) return launches.make();
+  w.service().flush();  // replies do not wait for these
+  session::Call more[kLaunchesAhead - 1];
+  const size_t count = w.service().take_alike(w.call(), more, kLaunchesAhead - 1);
+  for (size_t i = 0; i < count; ++i) {
+    wire::cuda::launch_kernel_request another;
+    if (!wire::read_message(another, more[i].body, more[i].bytes)) {
+      w.refuse(more[i]);
+      break;
     }
+    launches.add(another);
   }
-  gpu::Driver& d = w.driver();
-  const CUresult first = make(d, launches[0]);
-  w.defer(first);
-  for (unsigned i = 1; i < count; ++i) w.defer(make(d, launches[i]));
-  return first;
+  return launches.make();
 }
 
 CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
