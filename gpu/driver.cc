@@ -3,6 +3,9 @@
 #include "gpu/driver.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdlib.h>
 
 namespace tendril::gpu {
 namespace {
@@ -17,6 +20,14 @@ size_t offset_of(Driver* driver, Member* member) {
   return static_cast<size_t>(reinterpret_cast<char*>(member) - reinterpret_cast<char*>(driver));
 }
 
+// The file behind the name it was asked for by: drivers carry their version in it.
+std::string file_of(void* library, const std::string& name) {
+  const link_map* map = nullptr;
+  char resolved[PATH_MAX];
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return name;
+  return realpath(map->l_name, resolved) != nullptr ? resolved : name;
+}
+
 }  // namespace
 
 base::Result<std::unique_ptr<Driver>> Driver::open(const std::string& path) {
@@ -29,7 +40,7 @@ base::Result<std::unique_ptr<Driver>> Driver::open(const std::string& path) {
                                                    "; install the GPU's driver or name a library with --driver");
   }
   std::unique_ptr<Driver> driver(new Driver);
-  driver->path_ = name;
+  driver->path_ = file_of(library, name);
 #define TENDRIL_DRIVER_BIND(symbol, result, arguments, names) {#symbol, offset_of(driver.get(), &driver->symbol)},
   const Binding bindings[] = {TENDRIL_CUDA_FUNCTIONS(TENDRIL_DRIVER_BIND)};
 #undef TENDRIL_DRIVER_BIND

@@ -53,9 +53,9 @@ nvmlReturn_t with(nvmlDevice_t handle, const void* needed, Body body) {
 
 // The same with values that are at most kRefreshMs old; GPU_IS_LOST when its server or its lease is gone.
 template <typename Body>
-nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body) {
+nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body, Values values = Values::kLive) {
   Device device;
-  nvmlReturn_t found = device_at(handle, Values::kLive, &device);
+  nvmlReturn_t found = device_at(handle, values, &device);
   if (found != NVML_SUCCESS) return found;
   if (needed == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   return device.lost ? NVML_ERROR_GPU_IS_LOST : body(device);

@@ -209,9 +209,9 @@ void mark_lost() {
   for (Device& device : g_seen->devices) device.lost = true;
 }
 
-void refresh_if_old() {
-  if (base::now_us() - g_refreshed_us.load() < kRefreshMs * 1000 || !g_refresh.try_lock()) return;
-  if (is_started() && base::now_us() - g_refreshed_us.load() >= kRefreshMs * 1000) {
+void refresh_if_older(uint64_t age_us) {
+  if (base::now_us() - g_refreshed_us.load() < age_us || !g_refresh.try_lock()) return;
+  if (is_started() && base::now_us() - g_refreshed_us.load() >= age_us) {
     base::Status status = open_links();
     base::Result<Data> data = status.ok() ? take_data() : base::Result<Data>(status);
     if (data.ok()) {
@@ -277,7 +277,7 @@ bool is_started() {
 }
 
 nvmlReturn_t device_at(nvmlDevice_t handle, Values values, Device* device) {
-  if (values == Values::kLive) refresh_if_old();
+  if (values != Values::kKnown) refresh_if_older(values == Values::kNow ? 0 : kRefreshMs * 1000);
   base::Locked hold(g_data);
   if (g_count == 0 || g_seen == nullptr) return NVML_ERROR_UNINITIALIZED;
   auto at = reinterpret_cast<uintptr_t>(handle) - reinterpret_cast<uintptr_t>(g_handles);

@@ -64,7 +64,8 @@ nvmlReturn_t start();
 nvmlReturn_t stop();
 bool is_started();
 
-enum class Values { kKnown, kLive };
+// kLive: at most kRefreshMs old. kNow: what this program has just done is in them.
+enum class Values { kKnown, kLive, kNow };
 nvmlReturn_t device_at(nvmlDevice_t handle, Values values, Device* device);
 // Every device, as last seen; UNINITIALIZED before start.
 nvmlReturn_t all_devices(std::vector<Device>* devices);

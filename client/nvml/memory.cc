@@ -6,6 +6,7 @@
 namespace nvml = tendril::client::nvml;
 using nvml::Device;
 using nvml::with;
+using nvml::Values;
 using nvml::with_live;
 
 namespace {
@@ -42,13 +43,14 @@ nvmlReturn_t no_processes(nvmlDevice_t handle, unsigned int* count) {
 
 }  // namespace
 
+// A program that allocates looks at once.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   return with_live(device, memory, [&](const Device& one) {
     memory->total = one.memory_total_bytes;
     memory->used = one.memory_used_bytes;
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
-  });
+  }, Values::kNow);
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
@@ -59,7 +61,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMe
     memory->used = one.memory_used_bytes;
     memory->free = memory->total - memory->used;
     return NVML_SUCCESS;
-  });
+  }, Values::kNow);
 }
 
 // The window through which a local process would map the device's memory: as large as the memory, and unused.

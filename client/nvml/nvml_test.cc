@@ -262,6 +262,17 @@ TEST_F(NvmlTest, LiveValuesAreRefreshedButNotOften) {
   EXPECT_EQ(memory.used, 5 * kGiB);
 }
 
+TEST_F(NvmlTest, MemoryJustTakenIsSeen) {
+  serve_lease();
+  ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
+  nvmlMemory_t memory;
+  ASSERT_EQ(nvmlDeviceGetMemoryInfo(device(0), &memory), NVML_SUCCESS);
+  list_.leases[0].memory_used_bytes[0] = 5 * kGiB;
+  server_.say(list_);
+  ASSERT_EQ(nvmlDeviceGetMemoryInfo(device(0), &memory), NVML_SUCCESS);
+  EXPECT_EQ(memory.used, 5 * kGiB);
+}
+
 TEST_F(NvmlTest, ABrokenConnectionIsMadeAnew) {
   serve_lease();
   ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);

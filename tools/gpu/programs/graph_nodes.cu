@@ -14,6 +14,12 @@ uint32_t *data, *other;
 cudaStream_t stream;
 bool good = true;
 
+// `stream` does not wait for the default stream.
+void zero(uint32_t* values) {
+  CHECK(cudaMemset(values, 0, kBytes));
+  CHECK(cudaDeviceSynchronize());
+}
+
 __global__ void add(uint32_t* values, uint32_t amount) {
   values[blockIdx.x * blockDim.x + threadIdx.x] += amount;
 }
@@ -101,7 +107,7 @@ void child_and_events() {
   CHECK(cudaGraphAddEventRecordNode(&record, graph, &child, 1, event));
   CHECK(cudaGraphAddEventWaitNode(&wait, graph, &record, 1, event));
   kernel_node(graph, {wait}, data, 10);
-  CHECK(cudaMemset(data, 0, kBytes));
+  zero(data);
   launch(graph, 2);
   CHECK(cudaEventQuery(event));
   say("child and events", data, 26);
@@ -131,7 +137,7 @@ void memory_nodes() {
   CHECK(cudaGraphAddMemcpyNode1D(&back, graph, &kernel, 1, other, taken, kBytes,
                                  cudaMemcpyDeviceToDevice));
   CHECK(cudaGraphAddMemFreeNode(&release, graph, &back, 1, taken));
-  CHECK(cudaMemset(data, 0, kBytes));
+  zero(data);
   launch(graph, 3);
   say("memory nodes", other, 1000);
   CHECK(cudaGraphDestroy(graph));
@@ -167,8 +173,8 @@ void conditional(const char* what, cudaGraphConditionalNodeType kind, uint32_t u
       CHECK(cudaGraphAddKernelNode(&again, inside, &work, 1, &parameters));
     }
   }
-  CHECK(cudaMemset(data, 0, kBytes));
-  CHECK(cudaMemset(other, 0, kBytes));
+  zero(data);
+  zero(other);
   launch(graph, 2);
   say(what, data, expected);
   CHECK(cudaGraphDestroy(graph));
@@ -177,7 +183,7 @@ void conditional(const char* what, cudaGraphConditionalNodeType kind, uint32_t u
 void updates() {
   cudaGraph_t graph, changed;
   cudaGraphExec_t ready;
-  CHECK(cudaMemset(data, 0, kBytes));
+  zero(data);
   CHECK(cudaGraphCreate(&graph, 0));
   const cudaGraphNode_t node = kernel_node(graph, {}, data, 1);
   CHECK(cudaGraphInstantiate(&ready, graph, 0));
@@ -213,7 +219,7 @@ __global__ void launch_from_device(cudaGraphExec_t ready) {
 void launched_on_the_device() {
   cudaGraph_t inside, graph;
   cudaGraphExec_t ready, outer;
-  CHECK(cudaMemset(data, 0, kBytes));
+  zero(data);
   CHECK(cudaGraphCreate(&inside, 0));
   kernel_node(inside, {}, data, 6);
   CHECK(cudaGraphInstantiate(&ready, inside, cudaGraphInstantiateFlagDeviceLaunch));

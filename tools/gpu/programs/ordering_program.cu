@@ -135,6 +135,7 @@ void threads() {
 // Eight threads, each with a stream; the sum of what they add does not depend on their order.
 void many_threads() {
   CHECK(cudaMemset(device, 0, kBytes));
+  CHECK(cudaDeviceSynchronize());  // the streams below do not wait for the default stream
   std::vector<std::thread> workers;
   for (uint32_t number = 0; number < 8; number++) {
     workers.emplace_back([number] {
