@@ -37,8 +37,8 @@ bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
 bool fits(uint64_t address, uint64_t bytes) {
   Range range;
   if (!process()->ranges.find(address, &range)) return true;
-  if (range.kind == RangeKind::kMapped || range.kind == RangeKind::kReserved)
-    return true;  // neighbours may continue it
+  if (range.kind == RangeKind::kReserved) return false;  // nothing is mapped there
+  if (range.kind == RangeKind::kMapped) return true;     // neighbours may continue it
   return bytes <= range.bytes - (address - range.base);
 }
 

@@ -62,6 +62,9 @@ CUresult resolve(Context* c, const Extent& extent, End* end) {
   const bool rows = extent.height > 1 || extent.depth > 1;
   if (rows && end->x + extent.width > end->pitch) return CUDA_ERROR_INVALID_VALUE;
   if (extent.depth > 1 && end->y + extent.height > end->height) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  if (process()->ranges.find(end->address, &range) && range.kind == RangeKind::kReserved)
+    return CUDA_ERROR_INVALID_VALUE;  // nothing is mapped there
   if (!end->host()) end->home = context_for(c, end->address);
   return CUDA_SUCCESS;
 }

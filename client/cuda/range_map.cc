@@ -108,6 +108,15 @@ bool RangeMap::mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) co
   return at == base + bytes && bytes != 0;
 }
 
+bool RangeMap::vacant(uint64_t base, uint64_t bytes) const {
+  Range reserved;
+  if (!find_reserved(base, bytes, &reserved)) return false;
+  pthread_rwlock_rdlock(&lock_);
+  const bool none = !overlaps(ranges_, base, bytes);
+  pthread_rwlock_unlock(&lock_);
+  return none;
+}
+
 bool RangeMap::remove(uint64_t base, Range* out) {
   pthread_rwlock_wrlock(&lock_);
   auto it = ranges_.find(base);

@@ -75,6 +75,8 @@ class RangeMap {
   void reserved_in(uint64_t base, uint32_t session);
   // The mappings that make up [base, base + bytes) exactly; false if they do not.
   bool mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const;
+  // Addresses of a reservation where nothing is mapped.
+  bool vacant(uint64_t base, uint64_t bytes) const;
   // Sets `mirrored` of the range that starts at base.
   void mark_mirrored(uint64_t base);
   // Everything that goes with a context. Mappings stay: they belong to none, and are reached through the device's

@@ -264,6 +264,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   TENDRIL_TRY(need_process());
   drop_closed_exports();
   std::vector<Range> pieces;
+  if (size != 0 && process()->ranges.vacant(ptr, size)) return CUDA_SUCCESS;  // as the driver has it
   if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < pieces.size();) {
     wire::cuda::vm_unmap_request m;

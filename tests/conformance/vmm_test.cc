@@ -163,6 +163,28 @@ TEST_F(VmmTest, CreateErrors) {
   EXPECT_CU(cuMemCreate(&handle, size_t{1} << 50, &prop_, 0), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+// Codes as measured on an H200: there is nothing to unmap, and nothing to copy to.
+TEST_F(VmmTest, ReservedOnly) {
+  CUdeviceptr address = reserve(2 * granularity_);
+  Stream stream;
+  Buffer buffer(64);
+  Pinned host(64);
+  OK(cuMemUnmap(address, granularity_));
+  OK(cuMemUnmap(address, 2 * granularity_));
+  INVALID(cuMemcpyHtoD_v2(address, "text", 4));
+  INVALID(cuMemcpyHtoDAsync_v2(address, host.data(), 4, stream));
+  INVALID(cuMemcpyDtoH_v2(host.data(), address, 4));
+  INVALID(cuMemcpyDtoD_v2(buffer, address, 4));
+  INVALID(cuMemcpyDtoD_v2(address, buffer, 4));
+  CUmemGenericAllocationHandle handle = create(granularity_);
+  OK(cuMemMap(address, granularity_, 0, handle, 0));
+  INVALID(cuMemAddressFree(address, 2 * granularity_));
+  OK(cuMemUnmap(address, granularity_));
+  OK(cuMemRelease(handle));
+  OK(cuMemAddressFree(address, 2 * granularity_));
+  OK(cuCtxSynchronize());
+}
+
 TEST_F(VmmTest, MapErrors) {
   CUdeviceptr address = reserve(2 * granularity_);
   CUmemGenericAllocationHandle handle = create(granularity_);
