@@ -88,8 +88,8 @@ CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<
   if (k.extra != nullptr) {
     const void* buffer = nullptr;
     size_t bytes = 0;
-    // Programs round the size up to the alignment of the whole buffer, so more is as good as enough.
-    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes < packed->size()) return CUDA_ERROR_INVALID_VALUE;
+    // Neither less nor more, not even what the alignment of the whole buffer would add: measured on an H200.
+    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes != packed->size()) return CUDA_ERROR_INVALID_VALUE;
     memcpy(packed->data(), buffer, packed->size());
     return CUDA_SUCCESS;
   }
@@ -172,6 +172,17 @@ NodeParams* params_of(CUgraphNode node) {
   return &(*all)[node];
 }
 
+// The runtime finds its own function by the handles it is told, whichever of them it gave: a function that belongs to a
+// kernel is told as both.
+void tell_function(CUfunction function, CUkernel, CUcontext, CUDA_KERNEL_NODE_PARAMS_v1* out) {
+  out->func = function;
+}
+void tell_function(CUfunction function, CUkernel kernel, CUcontext context, CUDA_KERNEL_NODE_PARAMS* out) {
+  out->func = function;
+  out->kern = kernel;
+  out->ctx = context;
+}
+
 template <typename Params>
 CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   Object* node = nullptr;
@@ -184,11 +195,10 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   m.node = node->wire_id;
   TENDRIL_TRY(node->session->call(c, m, r));
   if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
-  const Kind kind = api::id_kind(r.function);
-  Object* object = known_object(kind, node->session, nullptr, r.function);
-  if (object == nullptr) return CUDA_ERROR_UNKNOWN;
+  auto* function = static_cast<Function*>(known_object(api::id_kind(r.function), node->session, nullptr, r.function));
+  auto* at = static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
+  if (function == nullptr) return CUDA_ERROR_UNKNOWN;
   memset(out, 0, sizeof *out);
-  out->func = handle_cast<CUfunction>(object);
   out->gridDimX = r.geometry[0];
   out->gridDimY = r.geometry[1];
   out->gridDimZ = r.geometry[2];
@@ -197,8 +207,15 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   out->blockDimZ = r.geometry[5];
   out->sharedMemBytes = r.geometry[6];
   const std::vector<uint8_t> values(r.params.begin(), r.params.end());  // `r` dies with the next call
+  Function* kernel = function->kernel;
+  if (api::id_kind(function->wire_id) == Kind::kKernel) {
+    kernel = function;
+    TENDRIL_TRY(kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));
+  }
+  tell_function(handle_cast<CUfunction>(function), kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
+                at != nullptr ? handle_cast<CUcontext>(at) : nullptr, out);
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, static_cast<Function*>(object), &error);
+  const FunctionInfo* info = function_info(c, function, &error);
   if (info == nullptr) return error;
   if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&g_params_mutex);

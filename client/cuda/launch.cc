@@ -242,7 +242,7 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   const void* buffer = nullptr;
   size_t buffer_bytes = 0;
   TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
-  bool cooperative = g.words[7] != 0, ask = false;
+  bool cooperative = g.words[7] != 0, ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
   TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count, &cooperative, &ask));
   if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
   if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);

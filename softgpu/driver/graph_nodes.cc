@@ -48,6 +48,8 @@ SOFT(cuGraphKernelNodeGetParams_v2)(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* 
     node->lent.push_back(work->params.data() + param.offset);
   *p = {};
   p->func = work->function->handle;
+  if (LibraryPtr library = work->function->module->library.lock())
+    p->kern = library->kernels[work->function->index]->handle;
   p->gridDimX = work->grid.x;
   p->gridDimY = work->grid.y;
   p->gridDimZ = work->grid.z;

@@ -10,6 +10,23 @@
 
 namespace tendril::softgpu {
 
+namespace {
+
+// Unlike a launch, a node takes no buffer that is larger than its parameters: measured on an H200.
+CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void** extra) {
+  FunctionPtr function;
+  if (extra == nullptr) return CUDA_SUCCESS;
+  if (CUresult bad = find_function(handle, context, &function)) return bad;
+  for (size_t i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] != CU_LAUNCH_PARAM_BUFFER_SIZE || extra[i + 1] == nullptr) continue;
+    if (*static_cast<const size_t*>(extra[i + 1]) != function->info().param_bytes)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2& p, WorkPtr* out) {
   ContextPtr context;
   if (p.ctx != nullptr) {
@@ -20,6 +37,7 @@ CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2& p, WorkPtr* out) {
   }
   CUfunction function = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   std::shared_ptr<KernelWork> work;
+  if (CUresult bad = check_buffer_bytes(function, context, p.extra)) return bad;
   CUresult result = make_launch(context, function, {p.gridDimX, p.gridDimY, p.gridDimZ},
                                 {p.blockDimX, p.blockDimY, p.blockDimZ}, p.sharedMemBytes,
                                 p.kernelParams, p.extra, false, &work);

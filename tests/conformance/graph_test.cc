@@ -427,6 +427,48 @@ TEST_F(GraphTest, KernelNodeGetAndSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 8u);
 }
 
+// The runtime adds a node with the function of a kernel, and knows the node's kernel again by the handles it gets.
+TEST_F(GraphTest, KernelNodeTellsTheKernel) {
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  CUfunction function = nullptr;
+  Buffer data(1024);
+  MUST(cuLibraryLoadData(&library, basic_ptx(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  MUST(cuLibraryGetKernel(&kernel, library, "affine"));
+  MUST(cuKernelGetFunction(&function, kernel));
+  for (const bool by_kernel : {false, true}) {
+    AffineNode work(data, 3, 4, 256);
+    work.params.func = by_kernel ? nullptr : function;
+    work.params.kern = by_kernel ? kernel : nullptr;
+    CUgraphNode node = nullptr;
+    OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &work.params));
+    CUDA_KERNEL_NODE_PARAMS got = {};
+    OK(cuGraphKernelNodeGetParams_v2(node, &got));
+    EXPECT_EQ(got.func, function);
+    EXPECT_EQ(got.kern, kernel);
+    EXPECT_EQ(got.ctx, context_);
+    // As it came it can be given back.
+    OK(cuGraphKernelNodeSetParams_v2(node, &got));
+  }
+  // The same for a kernel that was captured.
+  Stream stream;
+  CUgraph captured = nullptr;
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(launch(reinterpret_cast<CUfunction>(kernel), {1}, {256}, 0, stream, CUdeviceptr{data}, 3u, 4u, 256u));
+  MUST(cuStreamEndCapture(stream, &captured));
+  MUST(cuGraphGetNodes(captured, &node, &count));
+  CUDA_KERNEL_NODE_PARAMS got = {};
+  OK(cuGraphKernelNodeGetParams_v2(node, &got));
+  EXPECT_EQ(got.func, function);
+  EXPECT_EQ(*static_cast<uint32_t*>(got.kernelParams[1]), 3u);
+  OK(cuGraphDestroy(captured));
+  OK(cuGraphDestroy(graph_));
+  graph_ = nullptr;
+  OK(cuLibraryUnload(library));
+}
+
 TEST_F(GraphTest, ExecKernelNodeSetParams) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -439,16 +481,17 @@ TEST_F(GraphTest, ExecKernelNodeSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 23u);
 }
 
-// All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad does.
+// All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad does. Padding at the
+// end is no part of it.
 TEST_F(GraphTest, KernelNodeByBuffer) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
   AffineNode kernel(data, 2, 0, 256);
   const CUDA_KERNEL_NODE_PARAMS by_pointers = kernel.params;
-  struct {
+  struct __attribute__((packed)) {
     CUdeviceptr data;
-    uint32_t factor, addend, count;
-  } values = {data, 10, 3, 256};
+    uint32_t factor, addend, count, padding;
+  } values = {data, 10, 3, 256, 0};
   size_t bytes = sizeof values;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &values, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
                    CU_LAUNCH_PARAM_END};
@@ -456,6 +499,8 @@ TEST_F(GraphTest, KernelNodeByBuffer) {
   CUgraphNode node = nullptr;
   INVALID(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel.params));  // and pointers
   kernel.params.kernelParams = nullptr;
+  INVALID(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel.params));
+  bytes -= sizeof values.padding;
   OK(cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &kernel.params));
   instantiate();
   run();

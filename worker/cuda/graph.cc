@@ -173,9 +173,14 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
   std::memset(&p, 0, sizeof p);
   const CUresult result = w.driver().cuGraphKernelNodeGetParams_v2(node, &p);
   if (result != CUDA_SUCCESS) return result;
-  const bool kernel = p.func == nullptr;
+  // The driver may tell a function of its own that it made from the client's kernel.
+  const bool unknown = p.func == nullptr || !w.objects().knows(Kind::kFunction, p.func);
+  const bool kernel = unknown && p.kern != nullptr;
+  if (!kernel && p.func == nullptr) return CUDA_ERROR_UNKNOWN;
   CUfunction f = kernel ? reinterpret_cast<CUfunction>(p.kern) : p.func;
   r.function = w.objects().id_of(kernel ? Kind::kKernel : Kind::kFunction, f);
+  if (p.ctx != nullptr && w.objects().knows(Kind::kContext, p.ctx))
+    r.context = w.objects().id_of(Kind::kContext, p.ctx);
   CUresult error = CUDA_SUCCESS;
   const Layout* layout = w.layouts().find(w, r.function, f, kernel, &error);
   if (layout == nullptr) return error;

@@ -19,6 +19,10 @@ class Objects {
   void* unbind(api::Kind kind, uint64_t id);      // null: none
   // The id of a driver object; one of ours when the client has not named it.
   uint64_t id_of(api::Kind kind, void* object);
+  // Has a driver object an id? Of kinds that the driver hands back.
+  bool knows(api::Kind kind, void* object) const {
+    return tables_[static_cast<int>(kind)].reverse.count(object) != 0;
+  }
   template <typename Visit>
   void for_each(api::Kind kind, Visit&& visit) {
     for (const Slot& slot : tables_[static_cast<int>(kind)].slots) {

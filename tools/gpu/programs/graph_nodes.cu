@@ -52,6 +52,7 @@ cudaGraphNode_t kernel_node(cudaGraph_t graph, std::vector<cudaGraphNode_t> afte
 
 void launch(cudaGraph_t graph, int times = 1) {
   cudaGraphExec_t ready;
+  CHECK(cudaDeviceSynchronize());  // what was set on another stream
   CHECK(cudaGraphInstantiate(&ready, graph, 0));
   for (int i = 0; i < times; i++) CHECK(cudaGraphLaunch(ready, stream));
   CHECK(cudaStreamSynchronize(stream));
@@ -187,6 +188,7 @@ void updates() {
   CHECK(cudaGraphCreate(&graph, 0));
   const cudaGraphNode_t node = kernel_node(graph, {}, data, 1);
   CHECK(cudaGraphInstantiate(&ready, graph, 0));
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaGraphLaunch(ready, stream));
   cudaKernelNodeParams parameters = {};
   CHECK(cudaGraphKernelNodeGetParams(node, &parameters));
@@ -228,6 +230,7 @@ void launched_on_the_device() {
   launch_from_device<<<1, 1, 0, stream>>>(ready);
   CHECK(cudaStreamEndCapture(stream, &graph));
   CHECK(cudaGraphInstantiate(&outer, graph, 0));
+  CHECK(cudaDeviceSynchronize());
   CHECK(cudaGraphLaunch(outer, stream));
   CHECK(cudaStreamSynchronize(stream));
   say("launched on the device", data, 6);
