@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bench/bare.h"
 #include "session/lane.h"
 #include "session/service.h"
 #include "transport/test_channels.h"
@@ -21,6 +22,9 @@
 namespace {
 
 using namespace tendril;  // NOLINT: a program
+using bench::bare_bulk_gbs;
+using bench::bare_trip_us;
+using bench::undisturbed_us;
 using transport::ChannelSet;
 
 constexpr int kRounds = 9;
@@ -106,37 +110,6 @@ class Worker {
   std::thread thread_;
 };
 
-// One trip in ten is quicker than this: what a trip takes while nobody else has the processors.
-double undisturbed(std::vector<double>* trips_us) {
-  std::sort(trips_us->begin(), trips_us->end());
-  return (*trips_us)[trips_us->size() / 10];
-}
-
-// Bare channels: what the same machine does with nothing on top.
-double bare_trip_us(const char* transport) {
-  ChannelSet a, b;
-  transport::make_channels(transport, 0, &a, &b);
-  std::thread echo([&] {
-    char message[64];
-    for (int i = 0; i < kTrips; ++i) {
-      if (!b.command->receive(message, 64, 64, {kSpinUs, -1}).ok()) return;
-      iovec part{message, 64};
-      if (!b.command->send(&part, 1).ok()) return;
-    }
-  });
-  char message[64] = {};
-  std::vector<double> trips;
-  for (int i = 0; i < kTrips; ++i) {
-    uint64_t start = base::now_ns();
-    iovec part{message, 64};
-    (void)a.command->send(&part, 1);
-    (void)a.command->receive(message, 64, 64, {kSpinUs, -1});
-    trips.push_back(double(base::now_ns() - start) / 1000.0);
-  }
-  echo.join();
-  return undisturbed(&trips);
-}
-
 double lane_trip_us(Worker& worker) {
   char body[48] = {};
   std::vector<double> trips;
@@ -145,35 +118,7 @@ double lane_trip_us(Worker& worker) {
     worker.call(kPing, body, sizeof body);
     trips.push_back(double(base::now_ns() - start) / 1000.0);
   }
-  return undisturbed(&trips);
-}
-
-// n bare connections, a thread on each end of each; sends of 1 MiB, received in whole chunks as bulk channels do.
-double bare_bulk_gbs(const char* transport, size_t n) {
-  ChannelSet a, b;
-  transport::make_channels(transport, n, &a, &b);
-  uint64_t each = kBulkBytes * kBulkTimes / n;
-  std::vector<std::thread> threads;
-  std::vector<std::vector<uint8_t>> from(n, std::vector<uint8_t>(kBulkBytes / n));
-  std::vector<std::vector<uint8_t>> to(n, std::vector<uint8_t>(16u << 20));
-  uint64_t start = base::now_ns();
-  for (size_t i = 0; i < n; ++i) {
-    threads.emplace_back([&, i] {
-      std::vector<uint8_t>& data = from[i];
-      for (uint64_t done = 0; done < each; done += 1u << 20) {
-        iovec part{data.data() + done % data.size(), 1u << 20};
-        if (!a.bulk[i]->send(&part, 1).ok()) return;
-      }
-    });
-    threads.emplace_back([&, i] {
-      std::vector<uint8_t>& data = to[i];
-      for (uint64_t done = 0; done < each; done += 1u << 20) {
-        if (!b.bulk[i]->receive(data.data() + done % data.size(), 1u << 20, 1u << 20, {0, -1}).ok()) return;
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  return double(each * n) / double(base::now_ns() - start);
+  return undisturbed_us(&trips);
 }
 
 double bulk_out_gbs(Worker& worker, std::vector<uint8_t>& data) {

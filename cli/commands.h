@@ -48,6 +48,12 @@ struct DoctorOptions : CommonOptions {
   bool no_attach = false;
 };
 
+struct BenchOptions : CommonOptions {
+  std::string native, share;
+  bool quick = false;
+  std::vector<std::string> compare;  // two files, or none
+};
+
 int serve(const ServeOptions& options);
 int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
@@ -56,6 +62,7 @@ int show_gpus(const CommonOptions& options);
 int doctor(const DoctorOptions& options);
 // The child of `doctor` that loads the client library; prints one line of figures.
 int doctor_measure(const std::string& library);
+int bench(const BenchOptions& options);
 int release_lease(const CommonOptions& options, uint64_t lease_id);
 int print_version(bool json);
 int print_coverage();

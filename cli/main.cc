@@ -25,6 +25,7 @@ class CommandLine {
     add_env();
     add_views();
     add_doctor();
+    add_bench();
     add_rest();
   }
 
@@ -85,6 +86,7 @@ class CommandLine {
   void add_env();
   void add_views();
   void add_doctor();
+  void add_bench();
   void add_rest();
   int print_completion() const;
 
@@ -95,6 +97,7 @@ class CommandLine {
   EnvOptions env_options_;
   CommonOptions list_options_, smi_options_, release_options_;
   DoctorOptions doctor_options_;
+  BenchOptions bench_options_;
   std::string measure_library_, shell_;
   uint64_t lease_id_ = 0;
   bool version_json_ = false;
@@ -193,6 +196,21 @@ void CommandLine::add_doctor() {
   sub->add_flag("--no-attach", doctor_options_.no_attach,
                 "Take no slice: leave transport and bandwidth out");
   sub->add_option("--measure", measure_library_)->group("");
+}
+
+void CommandLine::add_bench() {
+  CLI::App* const sub = command("bench", "Measure the GPU through Tendril, beside native and bare transport",
+                                [this] { return bench(bench_options_); });
+  BenchOptions& o = bench_options_;
+  add_common(sub, &o, true);
+  sub->add_option("-p,--part", o.share, "Part of each GPU to measure with (default: a whole GPU)")
+      ->type_name("FRACTION");
+  sub->add_option("--native", o.native, "This machine's own driver (default: the system's libcuda.so.1)")
+      ->type_name("LIBRARY");
+  sub->add_flag("--quick", o.quick, "Fewer rounds, copies up to 16 MiB");
+  sub->add_option("--compare", o.compare, "Only set two reports of --json beside each other")
+      ->type_name("BEFORE AFTER")
+      ->expected(2);
 }
 
 void CommandLine::add_rest() {

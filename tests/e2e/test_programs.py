@@ -228,6 +228,29 @@ must(cuda.cuStreamSynchronize(stream))
             self.assertEqual(status, harness.NO_LEASE)
             self.assertIn("token", err)
 
+    def test_bench_measures_every_side_and_compares(self):
+        with Server(gpus=2) as server:
+            status, out, err = tendril("bench", "--quick", "--json", "--native", str(harness.DRIVER), server=server)
+            self.assertEqual(status, 0, err)
+            report = json.loads(out)
+            sides = report["sides"]
+            for side in ("native", "tcp", "shm"):
+                self.assertGreater(sides[side]["sustained_per_s"], 0)
+                self.assertGreater(sides[side]["first_result_ms"], 0)
+                self.assertEqual(list(sides[side]), list(sides["native"]), "one side lacks a figure")
+            self.assertGreater(sides["bare tcp"]["round_trip_us"], sides["bare shm"]["round_trip_us"])
+            ends = ("host", "gpu0", "gpu1")
+            pairs = {f"{a}_{b}_us" for a in ends for b in ends} - {"host_host_us"}
+            self.assertLessEqual(pairs, set(sides["endpoints"]))
+            files = [os.path.join(server.folder, name) for name in ("before", "after")]
+            for enqueue_us, path in zip((1.0, 2.0), files):
+                sides["tcp"]["enqueue_us"] = enqueue_us
+                with open(path, "w", encoding="ascii") as file:
+                    json.dump(report, file)
+            status, out, _ = tendril("bench", "--compare", *files)
+            slower = [line.split() for line in out.splitlines() if line.endswith("slower")]
+            self.assertEqual((status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]]))
+
     def test_doctor_measures_bandwidth(self):
         status, out, _ = tendril("doctor", "--json", server=self.server)
         steps = {step["step"]: step for step in json.loads(out)["servers"][0]["steps"]}

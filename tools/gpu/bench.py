@@ -19,7 +19,10 @@ def run(whole, side, label, argv, limit_s=60, stats=False):
 
 
 def figures(text):
-    """`name  value unit ...` lines of launch_rate, bandwidth and bench_torch.py, as {name: value}."""
+    """What tendril-bench prints as JSON, or the `name  value unit ...` lines of bench_torch.py, as {name: value}."""
+    found = re.search(r"^tendril-bench (\{.*\})$", text, re.M)
+    if found:
+        return json.loads(found[1])
     return {match[1].strip(): float(match[2])
             for match in re.finditer(r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M)}
 
@@ -94,8 +97,8 @@ def measure(whole, here):
     python = os.environ.get("PYTHON", "python3")
     facts, text = {}, []
     steps = [
-        ("launches (us; sustained: per s)", "launch_rate", [str(programs / "launch_rate"), "20000"], 60),
-        ("copies of 256 MiB (GB/s)", "bandwidth", [str(programs / "bandwidth"), "256"], 60),
+        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60),
+        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90),
         ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120),
     ]
     for title, label, argv, limit_s in steps:
@@ -105,7 +108,7 @@ def measure(whole, here):
         lines, facts[label] = compare_sides(whole, title, label, argv, limit_s)
         text += lines + [""]
         whole.say(f"bench: {label} done")
-        if label == "launch_rate":
+        if label == "calls":
             lines, facts["round_trips_per_launch"] = round_trips(whole, str(programs / "launch_rate"))
             text += lines + [""]
     if whole.left() > 30:

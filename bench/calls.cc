@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single calls: what the caller pays, what a wait takes, what rate is sustained.
+#include "base/clock.h"
+#include "bench/figures.h"
+
+namespace tendril::bench {
+namespace {
+
+constexpr int kBurst = 200;  // few enough that no queue fills up
+constexpr int kSustained = 20'000;
+constexpr int kNodes = 100;
+
+double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
+
+// What one of `kBurst` calls costs the caller, in the least disturbed of several bursts.
+template <typename Call>
+double burst_us(Device& device, Call call) {
+  double best = 1e30;
+  for (int round = 0; round < 10; ++round) {
+    device.synchronize();
+    const uint64_t begin_ns = base::now_ns();
+    for (int i = 0; i < kBurst; ++i) call();
+    best = std::min(best, us_since(begin_ns) / kBurst);
+  }
+  device.synchronize();
+  return best;
+}
+
+template <typename Call>
+std::vector<double> each_us(int rounds, Call call) {
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const uint64_t begin_ns = base::now_ns();
+    call();
+    times.push_back(us_since(begin_ns));
+  }
+  return times;
+}
+
+void launches(Device& device, const Extent& extent, Report& report) {
+  const gpu::Driver& d = device.driver();
+  const CUdeviceptr counter = device.allocate(4);
+  device.check(d.cuMemsetD32_v2(counter, 0, 1), "cuMemsetD32");
+  for (int i = 0; i < 20; ++i) device.launch_nothing(nullptr);
+  report.add("enqueue_us", burst_us(device, [&] { device.launch_nothing(nullptr); }));
+  const int launches = extent.rounds * (kSustained / 200);
+  double best_us = 1e30;
+  for (int round = 0; round < 3; ++round) {
+    device.synchronize();
+    const uint64_t begin_ns = base::now_ns();
+    for (int i = 0; i < launches; ++i) device.launch_count(counter, nullptr);
+    device.synchronize();
+    best_us = std::min(best_us, us_since(begin_ns));
+  }
+  uint32_t counted = 0;
+  device.check(d.cuMemcpyDtoH_v2(&counted, counter, 4), "cuMemcpyDtoH");
+  if (counted != 3u * static_cast<uint32_t>(launches)) throw Failure("launches were lost");
+  report.add("sustained_per_s", launches / best_us * 1e6);
+  std::vector<double> waits = each_us(extent.rounds * 5, [&] {
+    device.launch_nothing(nullptr);
+    device.synchronize();
+  });
+  report.add("launch_sync_us", median(waits));
+  std::sort(waits.begin(), waits.end());
+  report.add("launch_sync_p99_us", waits[waits.size() * 99 / 100]);
+  report.add("item_us", median(each_us(extent.rounds * 5, [&] {
+               device.launch_count(counter, nullptr);
+               device.check(d.cuMemcpyDtoH_v2(&counted, counter, 4), "cuMemcpyDtoH");
+             })));
+  device.check(d.cuMemFree_v2(counter), "cuMemFree");
+}
+
+void events(Device& device, Report& report) {
+  const gpu::Driver& d = device.driver();
+  CUevent event = nullptr;
+  device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const auto record = [&] { device.check(d.cuEventRecord(event, nullptr), "cuEventRecord"); };
+  record();
+  report.add("event_record_us", burst_us(device, record));
+  device.check(d.cuEventSynchronize(event), "cuEventSynchronize");
+  report.add("event_query_us", burst_us(device, [&] { device.check(d.cuEventQuery(event), "cuEventQuery"); }));
+  device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
+}
+
+void pool(Device& device, Report& report) {
+  const gpu::Driver& d = device.driver();
+  CUstream stream = device.stream();
+  const auto pair = [&] {
+    CUdeviceptr memory = 0;
+    device.check(d.cuMemAllocAsync(&memory, 4096, stream), "cuMemAllocAsync");
+    device.check(d.cuMemFreeAsync(memory, stream), "cuMemFreeAsync");
+  };
+  pair();
+  report.add("alloc_free_async_us", burst_us(device, pair));
+  device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
+}
+
+void graphs(Device& device, const Extent& extent, Report& report) {
+  const gpu::Driver& d = device.driver();
+  CUstream stream = device.stream();
+  device.check(d.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+  for (int i = 0; i < kNodes; ++i) device.launch_nothing(stream);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  device.check(d.cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+  device.check(d.cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate");
+  const auto launch = [&] { device.check(d.cuGraphLaunch(exec, stream), "cuGraphLaunch"); };
+  launch();
+  device.synchronize();
+  // One at a time: a second launch of a graph waits for the first.
+  std::vector<double> enqueued, done;
+  for (int i = 0; i < extent.rounds; ++i) {
+    const uint64_t begin_ns = base::now_ns();
+    launch();
+    enqueued.push_back(us_since(begin_ns));
+    device.synchronize();
+    done.push_back(us_since(begin_ns));
+  }
+  report.add("graph_launch_100_us", median(enqueued));
+  report.add("graph_launch_100_sync_us", median(done));
+  device.check(d.cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+  device.check(d.cuGraphDestroy(graph), "cuGraphDestroy");
+  device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
+}
+
+}  // namespace
+
+void measure_calls(Device& device, const Extent& extent, Report& report) {
+  report.attempt("launches", [&] { launches(device, extent, report); });
+  report.attempt("events", [&] { events(device, report); });
+  report.attempt("allocation in stream order", [&] { pool(device, report); });
+  report.attempt("graphs", [&] { graphs(device, extent, report); });
+}
+
+}  // namespace tendril::bench

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// tendril-bench: a CUDA program like any other that measures what a program can. `tendril bench` starts it natively and through
+// `tendril run` and makes ratios of the two; tools/gpu runs it on every side. Knows nothing of Tendril but what it measures.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/figures.h"
+
+namespace {
+
+using namespace tendril::bench;  // NOLINT: a program
+
+int usage() {
+  std::fprintf(stderr,
+               "usage: tendril-bench calls|copies|all|matrix|first [--driver LIBRARY] [--quick]\n"
+               "       tendril-bench bare tcp|shm CHANNELS\n");
+  return 2;
+}
+
+// The whole way once, as quickly as a program can: `tendril bench` takes the time from exec to this line.
+void first_result(Device& device) {
+  const CUdeviceptr counter = device.allocate(4);
+  device.check(device.driver().cuMemsetD32_v2(counter, 41, 1), "cuMemsetD32");
+  device.launch_count(counter, nullptr);
+  uint32_t value = 0;
+  device.check(device.driver().cuMemcpyDtoH_v2(&value, counter, 4), "cuMemcpyDtoH");
+  if (value != 42) throw Failure("the first result is wrong");
+  std::puts("tendril-bench first");
+  std::fflush(stdout);
+}
+
+int measure(const std::string& what, const std::string& library, const Extent& extent) {
+  Device device(library, 0);
+  if (what == "first") return first_result(device), 0;
+  Report report;
+  if (what == "matrix") {
+    measure_matrix(device, extent, report);
+  } else {
+    if (what == "calls" || what == "all") measure_calls(device, extent, report);
+    if (what == "copies" || what == "all") measure_copies(device, extent, report);
+  }
+  report.print();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "bare" && argc == 4) {
+    Report report;
+    measure_bare(argv[2], std::strtoul(argv[3], nullptr, 10), report);
+    report.print();
+    return 0;
+  }
+  std::string library;
+  Extent extent;
+  for (int i = 2; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--quick") == 0) {
+      extent = {size_t{16} << 20, 20};
+    } else if (std::strcmp(argv[i], "--driver") == 0 && i + 1 < argc) {
+      library = argv[++i];
+    } else {
+      return usage();
+    }
+  }
+  if (what != "calls" && what != "copies" && what != "all" && what != "matrix" && what != "first") return usage();
+  try {
+    return measure(what, library, extent);
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "tendril-bench: %s\n", failure.what());
+    return 1;
+  }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tendril-bench prints: one line, `tendril-bench ` and a flat JSON object of figures with their units in their names. What it could
+// not measure is said on stderr and missing. Read by `tendril bench` (cli/bench.cc) and tools/gpu.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/device.h"
+
+namespace tendril::bench {
+
+class Report {
+ public:
+  void add(const std::string& name, double value) { figures_.emplace_back(name, value); }
+  // Runs `measure`, which adds figures; a failed call costs these only.
+  void attempt(const char* what, const std::function<void()>& measure) {
+    try {
+      measure();
+    } catch (const Failure& failure) {
+      std::fprintf(stderr, "tendril-bench: %s: %s\n", what, failure.what());
+    }
+  }
+  void print() const {
+    std::printf("tendril-bench {");
+    for (size_t i = 0; i < figures_.size(); ++i) {
+      std::printf("%s\"%s\": %.6g", i == 0 ? "" : ", ", figures_[i].first.c_str(), figures_[i].second);
+    }
+    std::printf("}\n");
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> figures_;
+};
+
+inline double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace tendril::bench

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril bench`: runs tendril-bench natively where this machine has a driver, on bare transports, and through Tendril over TCP and
+// shared memory, one after the other, and prints the ratios; `--compare` sets two such reports beside each other. The measured
+// program is a process of its own that attaches like any other.
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "cli/bench_report.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/servers.h"
+#include "cli/table.h"
+#include "daemon/child_process.h"
+
+namespace tendril::cli {
+namespace {
+
+constexpr int kLimitMs = 600'000;
+constexpr int kStarts = 7;
+
+class Bench {
+ public:
+  Bench(const BenchOptions& options, const ServerList& servers, const session::ConnectOptions& connect,
+        const std::string& client)
+      : options_(options), servers_(servers), connect_(connect), client_(client) {}
+
+  BenchReport run();
+  const std::vector<std::string>& labels() const { return labels_; }
+
+ private:
+  using Words = std::vector<std::string>;
+  daemon::ChildOutput start(const Words& words) const;
+  void measure(const std::string& side, Words words);
+  void time_start(BenchSide* side, const Words& words) const;
+  void attach_over(const char* transport) const;
+  void measure_endpoints();
+  void say(const std::string& what) const {
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "tendril: %s\n", what.c_str());
+  }
+
+  const BenchOptions& options_;
+  const ServerList& servers_;
+  const session::ConnectOptions& connect_;
+  const std::string client_;
+  std::string program_;
+  std::vector<std::string> labels_;
+  BenchReport report_;
+};
+
+std::string last_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const size_t at = text.rfind('\n');
+  return safe(at == std::string::npos ? text : text.substr(at + 1));
+}
+
+std::string beside_this_program(const char* name) {
+  char self[PATH_MAX] = {};
+  const ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
+  const std::string path(self, got > 0 ? static_cast<size_t>(got) : 0);
+  return path.substr(0, path.rfind('/') + 1) + name;
+}
+
+daemon::ChildOutput Bench::start(const Words& words) const {
+  auto output = daemon::run_child(program_, words, kLimitMs);
+  if (output.ok()) return std::move(*output);
+  return {output.status().message(), -1};
+}
+
+// From exec to the end of a program that prints one result: the median of a few.
+void Bench::time_start(BenchSide* side, const Words& words) const {
+  std::vector<double> times;
+  for (int i = 0; i < kStarts; ++i) {
+    const uint64_t begin_us = base::now_us();
+    const daemon::ChildOutput output = start(words);
+    if (output.text.find("tendril-bench first") == std::string::npos) return;
+    times.push_back(static_cast<double>(base::now_us() - begin_us) / 1000);
+  }
+  std::sort(times.begin(), times.end());
+  side->figures.emplace_back("first_result_ms", times[times.size() / 2]);
+}
+
+void Bench::measure(const std::string& name, Words words) {
+  say("measuring: " + name);
+  const bool bare = words[0] == "bare";
+  if (!bare && options_.quick) words.push_back("--quick");
+  const daemon::ChildOutput output = start(words);
+  BenchSide side{name, bench_figures(output.text), ""};
+  if (side.figures.empty()) {
+    side.absent = output.text.empty() ? daemon::describe_exit(output.wait_status) : last_line(output.text);
+  } else if (words[0] == "all") {
+    words[0] = "first";
+    time_start(&side, words);
+  }
+  report_.sides.push_back(std::move(side));
+}
+
+void Bench::attach_over(const char* transport) const {
+  const char* const old = getenv("LD_LIBRARY_PATH");
+  setenv("LD_LIBRARY_PATH", prefixed_path(client_, old != nullptr ? old : "").c_str(), 1);
+  setenv("TENDRIL_SERVERS", servers_.endpoints[0].text.c_str(), 1);
+  setenv("TENDRIL_GPUS", "1", 1);
+  if (!options_.share.empty()) setenv("TENDRIL_SLICE", options_.share.c_str(), 1);
+  setenv("TENDRIL_TRANSPORT", transport, 1);
+  if (options_.token_file.empty()) return;
+  setenv("TENDRIL_TOKEN_FILE", options_.token_file.c_str(), 1);
+  unsetenv("TENDRIL_TOKEN");
+}
+
+// Every GPU of every server in one process.
+void Bench::measure_endpoints() {
+  for (const ServerView& view : ask_servers(servers_.endpoints, connect_)) {
+    for (const wire::GpuRecord& gpu : view.list.gpus) labels_.push_back(view.endpoint.text + ", " + safe(gpu.name));
+  }
+  std::string all;
+  for (const session::Endpoint& endpoint : servers_.endpoints) all += (all.empty() ? "" : ",") + endpoint.text;
+  setenv("TENDRIL_SERVERS", all.c_str(), 1);
+  setenv("TENDRIL_GPUS", std::to_string(labels_.size()).c_str(), 1);
+  setenv("TENDRIL_TRANSPORT", "auto", 1);
+  measure("endpoints", {"matrix"});
+}
+
+BenchReport Bench::run() {
+  report_.version = version_text();
+  report_.server = servers_.endpoints[0].text;
+  program_ = beside_this_program("tendril-bench");
+  Words native = {"all"};
+  if (!options_.native.empty()) native.insert(native.end(), {"--driver", options_.native});
+  measure("native", native);
+  const std::string channels = std::to_string(session::ConnectOptions().bulk_channels);
+  measure("bare tcp", {"bare", "tcp", channels});
+  measure("bare shm", {"bare", "shm", channels});
+  for (const char* transport : {"tcp", "shm"}) {
+    attach_over(transport);
+    measure(transport, {"all"});
+  }
+  measure_endpoints();
+  return report_;
+}
+
+int complain(const base::Status& status) {
+  fprintf(stderr, "tendril: %s\n", status.message().c_str());
+  return kFailed;
+}
+
+int compare(const BenchOptions& options) {
+  auto before = read_bench_json(options.compare[0]);
+  if (!before.ok()) return complain(before.status());
+  auto after = read_bench_json(options.compare[1]);
+  if (!after.ok()) return complain(after.status());
+  fputs(bench_comparison(*before, *after).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+int bench(const BenchOptions& options) {
+  if (options.compare.size() == 2) return compare(options);
+  auto client = client_directory();
+  if (!client.ok()) return complain(client.status());
+  auto servers = resolve_servers(options.servers);
+  if (!servers.ok()) return complain(servers.status());
+  for (const char* name : {"TENDRIL_LEASES", "TENDRIL_MEMORY", "TENDRIL_GPUS", "TENDRIL_STATS", "TENDRIL_TRACE"}) {
+    unsetenv(name);
+  }
+  auto connect = connect_options(options);
+  if (!connect.ok()) return complain(connect.status());
+  Bench bench(options, *servers, *connect, *client);
+  const BenchReport report = bench.run();
+  if (options.json) {
+    printf("%s\n", bench_json(report).c_str());
+  } else {
+    fputs(bench_table(report).c_str(), stdout);
+    const BenchSide* endpoints = report.side("endpoints");
+    if (endpoints != nullptr && !endpoints->figures.empty()) {
+      fputs(("\n" + endpoint_table(endpoints->figures, bench.labels())).c_str(), stdout);
+    }
+  }
+  const BenchSide* tcp = report.side("tcp");
+  return tcp != nullptr && !tcp->figures.empty() ? 0 : kFailed;
+}
+
+}  // namespace tendril::cli

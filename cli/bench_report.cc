@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// See bench_report.h.
+#include "cli/bench_report.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "cli/table.h"
+
+namespace tendril::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMark = "tendril-bench {";
+constexpr double kSlower = 0.95;  // less than that share of the speed before is told as slower
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+bool better_small(const std::string& name) { return ends_with(name, "_us") || ends_with(name, "_ms"); }
+
+const double* find(const Figures& figures, const std::string& name) {
+  for (const auto& [known, value] : figures) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+std::string number(const double* value) {
+  if (value == nullptr) return "n/a";
+  if (*value >= 100000) return base::format("%.0f", *value);
+  return base::format(*value < 100 ? "%.2f" : "%.1f", *value);
+}
+
+// How fast `value` is beside `reference`: more than 1 is faster.
+std::string speed(const std::string& name, const double* value, const double* reference) {
+  if (value == nullptr || reference == nullptr || *value <= 0 || *reference <= 0) return "";
+  return base::format("%.2fx", better_small(name) ? *reference / *value : *value / *reference);
+}
+
+Figures figures_of(const Json& json) {
+  Figures figures;
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_number()) figures.emplace_back(name, value.get<double>());
+  }
+  return figures;
+}
+
+std::vector<std::string> names_of(const std::vector<const BenchSide*>& sides) {
+  std::vector<std::string> names;
+  for (const BenchSide* side : sides) {
+    if (side == nullptr) continue;
+    for (const auto& figure : side->figures) {
+      if (std::find(names.begin(), names.end(), figure.first) == names.end()) names.push_back(figure.first);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+const BenchSide* BenchReport::side(const std::string& name) const {
+  for (const BenchSide& side : sides) {
+    if (side.name == name) return &side;
+  }
+  return nullptr;
+}
+
+Figures bench_figures(const std::string& output) {
+  const size_t at = output.rfind(kMark);
+  if (at == std::string::npos) return {};
+  const size_t begin = at + std::string(kMark).size() - 1;
+  const Json json = Json::parse(output.substr(begin, output.find('}', begin) + 1 - begin), nullptr, false);
+  return json.is_object() ? figures_of(json) : Figures();
+}
+
+std::string bench_json(const BenchReport& report) {
+  Json sides = Json::object();
+  for (const BenchSide& side : report.sides) {
+    Json figures = Json::object();
+    for (const auto& [name, value] : side.figures) figures[name] = value;
+    sides[side.name] = side.figures.empty() ? Json{{"absent", side.absent}} : figures;
+  }
+  return Json{{"version", report.version}, {"server", report.server}, {"sides", sides}}.dump(2);
+}
+
+base::Result<BenchReport> read_bench_json(const std::string& path) {
+  std::ifstream file(path);
+  const Json json = Json::parse(file, nullptr, false);
+  if (!file.is_open() || !json.is_object() || !json.contains("sides") || !json["sides"].is_object()) {
+    return base::Status(base::Code::kInvalid, "'" + path + "' is not what 'tendril bench --json' prints");
+  }
+  BenchReport report;
+  report.version = json.value("version", "");
+  report.server = json.value("server", "");
+  for (const auto& [name, figures] : json["sides"].items()) {
+    if (figures.is_object()) report.sides.push_back({name, figures_of(figures), ""});
+  }
+  return report;
+}
+
+std::string bench_table(const BenchReport& report) {
+  const BenchSide *native = report.side("native"), *tcp = report.side("tcp"), *shm = report.side("shm");
+  const BenchSide* bare = report.side("bare tcp");
+  const auto of = [](const BenchSide* side, const std::string& name) {
+    return side != nullptr ? find(side->figures, name) : nullptr;
+  };
+  const double* bare_gbs = of(bare, "gb_per_s");
+  std::vector<Row> rows = {{"figure", "native", "tcp", "shm", "tcp/native", "shm/native", "tcp/bare"}};
+  for (const std::string& name : names_of({native, tcp, shm})) {
+    const double *n = of(native, name), *t = of(tcp, name), *s = of(shm, name);
+    const bool bandwidth = ends_with(name, "_gb_per_s");
+    rows.push_back({name, number(n), number(t), number(s), speed(name, t, n), speed(name, s, n),
+                    bandwidth ? speed(name, t, bare_gbs) : ""});
+  }
+  std::string out = aligned(rows);
+  for (const BenchSide& side : report.sides) {
+    if (side.figures.empty()) {
+      out += side.name + ": n/a, " + side.absent + "\n";
+    } else if (side.name.rfind("bare ", 0) == 0) {
+      out += side.name + ": round trip " + number(find(side.figures, "round_trip_us")) + " us, " +
+             number(find(side.figures, "gb_per_s")) + " GB/s\n";
+    }
+  }
+  return out + "ratios: how fast ours is beside it; more than 1 is faster\n";
+}
+
+std::string endpoint_table(const Figures& figures, const std::vector<std::string>& labels) {
+  std::vector<std::string> endpoints = {"host"};
+  for (size_t i = 0; i < labels.size(); ++i) endpoints.push_back("gpu" + std::to_string(i));
+  std::string out;
+  for (const char* unit : {"_gb_per_s", "_us"}) {
+    std::vector<Row> rows = {{unit == std::string("_us") ? "4 bytes, us" : "64 MiB, GB/s"}};
+    for (const std::string& to : endpoints) rows[0].push_back("to " + to);
+    for (const std::string& from : endpoints) {
+      rows.push_back({"from " + from});
+      for (const std::string& to : endpoints) {
+        const double* value = find(figures, from + "_" + to + unit);
+        rows.back().push_back(from == to && from == "host" ? "-" : number(value));
+      }
+    }
+    out += aligned(rows);
+  }
+  for (size_t i = 0; i < labels.size(); ++i) out += "gpu" + std::to_string(i) + ": " + labels[i] + "\n";
+  return out;
+}
+
+std::string bench_comparison(const BenchReport& before, const BenchReport& after) {
+  std::vector<Row> rows = {{"side", "figure", "before", "after", "speed", ""}};
+  for (const BenchSide& side : after.sides) {
+    const BenchSide* old = before.side(side.name);
+    for (const std::string& name : names_of({old, &side})) {
+      const double* a = old != nullptr ? find(old->figures, name) : nullptr;
+      const double* b = find(side.figures, name);
+      const std::string ratio = speed(name, b, a);
+      const bool slower = !ratio.empty() && std::stod(ratio) < kSlower;
+      rows.push_back({side.name, name, number(a), number(b), ratio, slower ? "slower" : ""});
+    }
+  }
+  return aligned(rows);
+}
+
+}  // namespace tendril::cli
