@@ -42,6 +42,14 @@ bool fits(uint64_t address, uint64_t bytes) {
   return bytes <= range.bytes - (address - range.base);
 }
 
+// The driver tells at the call that it knows nothing at an address. So must we where the map does not know it either.
+CUresult judge(Context* c, uint64_t one, uint64_t other) {
+  Range range;
+  if (process()->ranges.find(one, &range) && (one == other || process()->ranges.find(other, &range)))
+    return CUDA_SUCCESS;
+  return outcome_so_far(c);
+}
+
 // Asynchronous copies into pinned memory that no wait has covered yet.
 struct PendingRead {
   Stream* stream;
@@ -155,7 +163,7 @@ bool gpu_reaches(Context* c, const void* host, uint64_t bytes) {
 
 CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
-  return on.async ? CUDA_SUCCESS : synchronize_stream(c, on.stream);
+  return on.async ? judge(c, destination, source) : synchronize_stream(c, on.stream);
 }
 
 CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
@@ -263,6 +271,7 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
     if (!c->session->lane->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
   }
   if (mirrored) return after_mirrored_copy(c, on);
+  TENDRIL_TRY(judge(c, destination, destination));
   // The program may tell another process next.
   const bool seen_elsewhere = !on.async && g_memory_is_shared.load(std::memory_order_relaxed);
   return seen_elsewhere ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
@@ -290,7 +299,8 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
       lane->expect_bulk_async(m.transfer, destination, bytes);
     }
     remember_read({on.stream, c, m.host, bytes});
-    return c->session->enqueue(c, m);
+    TENDRIL_TRY(c->session->enqueue(c, m));
+    return judge(c, source, source);
   }
   wire::cuda::copy_from_device_request m;
   wire::cuda::copy_from_device_reply r;
@@ -314,6 +324,7 @@ CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t
   const bool mirrored = before_mirrored_copy(c, destination);
   TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
   if (mirrored) return after_mirrored_copy(c, on);
+  TENDRIL_TRY(judge(c, destination, source));
   // Between contexts nothing else would order a synchronous copy before what the other context does next.
   Range to, from;
   const bool known = process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);
@@ -368,13 +379,7 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t Byte
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_default(&c, &on));
-  TENDRIL_TRY(copy_to_device(c, dstDevice, srcHost, ByteCount, on));
-  Range range;
-  if (process()->ranges.find(dstDevice, &range)) return CUDA_SUCCESS;
-  // An address the map does not know: ask whether the driver took it, as this call must tell.
-  wire::cuda::deferred_error_request m;
-  wire::cuda::deferred_error_reply r;
-  return c->session->call(c, m, r);
+  return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {

@@ -50,6 +50,24 @@ TEST_P(CopiesSizes, DeviceToDevice) {
   EXPECT_EQ(read_bytes(b + bytes, 1)[0], 0);
 }
 
+// An address where nothing is makes the copy itself fail, and nothing after it.
+TEST_F(CopiesTest, NothingIsThere) {
+  constexpr CUdeviceptr nowhere = CUdeviceptr{7} << 44;
+  Buffer data(256);
+  Pinned host(256);
+  Stream stream;
+  INVALID(cuMemcpyDtoD_v2(nowhere, data, 4));
+  INVALID(cuMemcpyDtoD_v2(data, nowhere, 4));
+  INVALID(cuMemcpyDtoDAsync_v2(nowhere, data, 4, stream));
+  INVALID(cuMemcpyHtoD_v2(nowhere, host.data(), 4));
+  INVALID(cuMemcpyHtoDAsync_v2(nowhere, host.data(), 4, stream));
+  INVALID(cuMemcpyDtoH_v2(host.data(), nowhere, 4));
+  INVALID(cuMemcpyDtoHAsync_v2(host.data(), nowhere, 4, stream));
+  OK(cuMemcpyDtoD_v2(data, data + 128, 128));
+  OK(cuStreamSynchronize(stream));
+  OK(cuCtxSynchronize());
+}
+
 TEST_F(CopiesTest, UnalignedOffsetsAndLengths) {
   const std::vector<uint8_t> source = pattern_bytes(10000, 3);
   Buffer data(10000);
