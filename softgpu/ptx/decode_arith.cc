@@ -149,8 +149,9 @@ bool Decoder::op_fma() {
 bool Decoder::op_div() {
   Type t = next_type();
   if (!is_float(t)) return binary(Alu::kDiv, t, t);
-  bool full = has("full") || has("approx");
-  return float_op(full ? Falu::kDivFull : Falu::kDiv, t, 2);
+  const bool approximate = has("approx");
+  has("full");
+  return float_op(approximate ? Falu::kDivApprox : Falu::kDiv, t, 2);
 }
 
 bool Decoder::op_rem() {

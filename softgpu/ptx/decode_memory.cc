@@ -237,10 +237,13 @@ bool Decoder::op_cvt() {
     m.integral = true;
     m.round = round;
   }
+  const bool rounded = has_rounding();
   if (!m.integral) m.round = take_round();
   m.ftz = has("ftz"), m.sat = has("sat"), m.finite = has("satfinite"), m.relu = has("relu");
   m.to = next_type(), m.from = next_type();
   if (m.to == Type::kNone || m.from == Type::kNone) return unsupported();
+  if (is_float(m.to) && !is_float(m.from) && !rounded)
+    return fail("rounding modifier missing in '" + std::string(current_->opcode) + "'");
   if (is_pair(m.to) && is_pair(m.from)) return convert_pair(m);
   const bool two = is_pair(m.to);
   if (!need(two ? 3 : 2, two ? 3 : 2)) return false;

@@ -170,6 +170,12 @@ Type Decoder::next_type() {
 
 bool Decoder::all_used() const { return used_ == (1u << parts_.size()) - 1; }
 
+bool Decoder::has_rounding() const {
+  for (std::string_view mode : {"rn", "rz", "rm", "rp", "rna"})
+    if (std::find(parts_.begin() + 1, parts_.end(), mode) != parts_.end()) return true;
+  return false;
+}
+
 Round Decoder::take_round() {
   if (has("rz")) return kRoundZero;
   if (has("rm")) return kRoundDown;

@@ -41,6 +41,7 @@ class Decoder {
   bool has_prefix(std::string_view prefix);
   Type next_type();
   bool all_used() const;
+  bool has_rounding() const;
   Round take_round();
   FloatMode take_float_mode(uint16_t* aux);
   void skip_cache_hints();

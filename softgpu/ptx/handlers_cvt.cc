@@ -161,7 +161,8 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
 }
 
 uint64_t convert(uint64_t bits, const CvtMode& m) {
-  Value v = read(m.from, m.ftz, bits);
+  // Towards f16, .ftz flushes only where the result is rounded to an integer (seen on hardware).
+  Value v = read(m.from, m.ftz && (m.to != Type::kF16 || m.integral), bits);
   if (is_float(m.to)) return to_float(v, m);
   uint64_t r;
   if (!v.integer)

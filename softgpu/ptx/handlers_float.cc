@@ -122,11 +122,24 @@ inline T rough(T v) {
     return v;
 }
 
+// div.approx multiplies by a reciprocal, which is flushed to zero for a divisor beyond 2^126.
+template <class T>
+inline T rough_quotient(T a, T b) {
+  if constexpr (sizeof(T) == 4) {
+    const uint32_t bits = bit_cast_to<uint32_t>(b), size = bits & 0x7FFFFFFFu;
+    const float zero = bit_cast_to<float>(bits & 0x80000000u);
+    return size > 0x7E800000u && size < 0x7F800000u ? a * zero : a / b;
+  } else {
+    return a / b;
+  }
+}
+
 TENDRIL_FLOAT_OP(Add, a + b)
 TENDRIL_FLOAT_OP(Sub, a - b)
 TENDRIL_FLOAT_OP(Mul, a* b)
 TENDRIL_FLOAT_OP(Fma, fused(a, b, c))
 TENDRIL_FLOAT_OP(Div, a / b)
+TENDRIL_FLOAT_OP(DivApprox, rough_quotient(a, b))
 TENDRIL_FLOAT_OP(Rcp, T(1) / a)
 TENDRIL_FLOAT_OP(Sqrt, root(a))
 TENDRIL_FLOAT_OP(Rsqrt, inverse_root(a))
@@ -373,8 +386,9 @@ Handler falu_handler(Falu op, Type t, FloatMode m) {
     case Falu::kFma:
       return pick<Fma>(t, m);
     case Falu::kDiv:
-    case Falu::kDivFull:
       return pick<Div>(t, m);
+    case Falu::kDivApprox:
+      return pick<DivApprox>(t, m);
     case Falu::kRcp:
       return t == Type::kF64 && m.ftz ? &rough_f64<false> : pick<Rcp>(t, m);
     case Falu::kRsqrt:

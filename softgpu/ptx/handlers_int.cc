@@ -67,12 +67,19 @@ inline T reverse(T v) {
     return ((v >> 1) & 0x55555555u) | ((v & 0x55555555u) << 1);
   }
 }
+// Position and length of a bit field: their low byte counts, but for 64-bit fields all of them (seen on hardware; the text of the
+// ISA says a byte). Clamped, so that sums do not wrap.
+template <class T>
+inline uint32_t field(uint32_t v) {
+  if constexpr (sizeof(T) == 4) return v & 0xFF;
+  return v < 0xFFFF ? v : 0xFFFF;
+}
 template <class T>
 inline T extract(T a, uint32_t b, uint32_t c) {
   using Un = typename Traits<T>::Un;
   constexpr uint32_t bits = sizeof(T) * 8;
   constexpr bool sign_extends = T(-1) < T(0);
-  uint32_t pos = b & 0xFF, len = c & 0xFF;
+  uint32_t pos = field<T>(b), len = field<T>(c);
   if (!len) return 0;
   bool sign = sign_extends &&
               (static_cast<Un>(a) >> (pos + len - 1 < bits - 1 ? pos + len - 1 : bits - 1) & 1);
@@ -217,7 +224,7 @@ Event bfi(const Op& op, Warp& w, uint32_t m) {
   const T *a = lanes<T>(w, op.a), *b = lanes<T>(w, op.b);
   const uint32_t *c = lanes<uint32_t>(w, op.c), *e = lanes<uint32_t>(w, op.e);
   each(w, m, d, [&](int i) {
-    uint32_t pos = c[i] & 0xFF, len = e[i] & 0xFF, bits = sizeof(T) * 8;
+    uint32_t pos = field<T>(c[i]), len = field<T>(e[i]), bits = sizeof(T) * 8;
     if (!len || pos >= bits) return b[i];
     T ones = len >= bits ? ~T(0) : static_cast<T>((T(1) << len) - 1);
     T mask = static_cast<T>(ones << pos);

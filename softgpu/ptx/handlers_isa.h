@@ -88,7 +88,7 @@ enum class Falu : uint8_t {
   kMul,
   kFma,
   kDiv,
-  kDivFull,
+  kDivApprox,
   kRcp,
   kSqrt,
   kRsqrt,

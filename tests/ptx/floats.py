@@ -424,7 +424,7 @@ def approximations():
                 [32, 32],
                 [32],
                 cross(F32_FEW, F32_FEW),
-                lambda a, b, z=ftz: rough_quotient(a, b, z),
+                lambda a, b, z=ftz, n=name: (reciprocal_product if n == "div.approx" else rough_quotient)(a, b, z),
                 float_bits=32,
             )
     yield from double_approximations()
@@ -488,8 +488,7 @@ def hyperbolic(a):
 
 
 def rough_quotient(a, b, ftz):
-    """div.approx and div.full: 2 ulp; beyond 2^126 the approximate form may give zero, and tiny divisors are left open
-    too."""
+    """div.full: 2 ulp where the divisor is neither tiny nor beyond 2^126, which the ISA leaves open."""
     x, y = (F32.decode(F32.flush(v) if ftz else v) for v in (a, b))
     v = formats.divide(x, y)
     if y.finite and y.q and not Fraction(1, 1 << 126) <= abs(y.q) <= 1 << 126:
@@ -497,6 +496,14 @@ def rough_quotient(a, b, ftz):
     if v.finite and x.finite and x.q and F32.subnormal(a):
         return ANY
     return near(v, F32, ulps=2, flush=True)
+
+
+def reciprocal_product(a, b, ftz):
+    """div.approx: as div.full, but a divisor beyond 2^126 has a reciprocal of zero."""
+    x, y = (F32.decode(F32.flush(v) if ftz else v) for v in (a, b))
+    if x.nan or not y.finite or abs(y.q) <= 1 << 126:
+        return rough_quotient(a, b, ftz)
+    return NAN if x.infinite else F32.encode(formats.number(0, x.negative != y.negative))
 
 
 def double_approximations():

@@ -232,17 +232,22 @@ def permutes():
         )
 
 
+def field(v, bits):
+    """Position and length of a bit field: the low byte, but all 32 bits for 64-bit fields (seen on hardware)."""
+    return v & 0xFF if bits == 32 else v
+
+
 def extract(a, position, length, t):
     """bfe, bit by bit as the ISA's text has it."""
     bits = width(t)
-    top, position, length = bits - 1, position & 0xFF, length & 0xFF
+    top, position, length = bits - 1, field(position, bits), field(length, bits)
     sign = 0 if t[0] == "u" or length == 0 else a >> min(position + length - 1, top) & 1
     return sum((a >> position + i & 1 if i < length and position + i <= top else sign) << i for i in range(bits))
 
 
 def insert(a, b, position, length, bits):
-    position, length = position & 0xFF, length & 0xFF
-    for i in range(length):
+    position, length = field(position, bits), field(length, bits)
+    for i in range(min(length, bits)):
         if position + i < bits:
             b = b & ~(1 << position + i) | (a >> i & 1) << position + i
     return b
