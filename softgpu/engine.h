@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace tendril::softgpu {
@@ -33,6 +34,7 @@ struct KernelInfo {
   uint32_t max_threads_per_block = 0;  // from .maxntid / .reqntid; 0 = no limit stated
   uint32_t line = 0;                   // of its .entry
   bool uses_heap = false;              // may call device malloc
+  bool uses_images = false;            // reads or writes textures or surfaces
 };
 
 // One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty without initialiser) and the rest is
@@ -124,6 +126,30 @@ enum class Fault : uint8_t {
   kCancelled,           // `cancel` became true
 };
 
+// One texture or surface object, as kernels use it: what the driver knows of its array or memory, and how to sample it.
+struct Image {
+  enum class Texel : uint8_t { kU8, kU16, kU32, kS8, kS16, kS32, kF16, kF32 };
+  enum class Edge : uint8_t { kWrap, kClamp, kMirror, kBorder };  // numbered like CUaddress_mode
+  struct Level {
+    uint8_t* bytes = nullptr;
+    uint64_t pitch = 0, slice = 0;  // bytes from row to row, and from slice (or layer) to the next
+    uint32_t width = 1, height = 1, depth = 1;  // in texels; depth counts slices, layers or faces
+  };
+  std::vector<Level> levels;  // at least one; more of mipmaps
+  Texel texel = Texel::kF32;
+  uint32_t channels = 1;
+  bool surface = false, layered = false;
+  bool linear_memory = false;  // fetches beyond its end give zero
+  Edge edge[3] = {Edge::kClamp, Edge::kClamp, Edge::kClamp};
+  bool filtered = false, normalized = false;  // linear filter; coordinates from 0 to 1
+  bool raw = false;                           // integers stay integers
+  bool srgb = false;
+  float border[4] = {};
+  bool between_levels = false;  // linear filter between mipmap levels
+  float bias = 0, lowest_level = 0, highest_level = 0;
+};
+using ImageTable = std::unordered_map<uint64_t, Image>;  // by the object's handle
+
 struct LaunchRequest {
   const Program* program = nullptr;
   size_t kernel_index = 0;
@@ -133,6 +159,7 @@ struct LaunchRequest {
   // Device addresses of Program::globals(), same order.
   const uint64_t* global_addresses = nullptr;
   const MemoryView* memory = nullptr;
+  const ImageTable* images = nullptr;  // null: there are none
   DeviceHeap* heap = nullptr;       // null: device malloc answers null
   bool cooperative = false;         // grid-wide barriers may be used
   // Not 0: blocks, warps and diverged lanes run in an order that this number decides, to find programs that rely on one.

@@ -8,7 +8,6 @@
 #include "softgpu/driver/memory_map.h"
 
 namespace tendril::softgpu {
-namespace {
 
 size_t format_bytes(CUarray_format format) {
   switch (format) {
@@ -27,6 +26,8 @@ size_t format_bytes(CUarray_format format) {
       return 0;
   }
 }
+
+namespace {
 
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   SOFT_CONTEXT(context);
@@ -65,6 +66,11 @@ Array::~Array() { MemoryMap::instance().discharge(device, bytes.size()); }
 
 ArrayTable& arrays() {
   static auto& table = *new ArrayTable;
+  return table;
+}
+
+MipmapTable& mipmaps() {
+  static auto& table = *new MipmapTable;
   return table;
 }
 
@@ -113,6 +119,59 @@ SOFT(cuArrayGetMemoryRequirements)
   *requirements = {};
   requirements->size = round_up(array->bytes.size(), 65536);
   requirements->alignment = 65536;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+size_t halved(size_t extent) { return extent > 1 ? extent / 2 : extent; }
+
+}  // namespace
+
+SOFT(cuMipmappedArrayCreate)
+(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* p, unsigned int numMipmapLevels) {
+  SOFT_CONTEXT(context);
+  if (pHandle == nullptr || p == nullptr || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor = *p;
+  auto made = std::make_shared<MipmappedArray>();
+  for (unsigned i = 0; i < numMipmapLevels; ++i) {
+    CUarray level = nullptr;
+    const CUresult bad = create(&level, descriptor);
+    if (bad != CUDA_SUCCESS) {
+      for (const ArrayPtr& made_level : made->levels) arrays().remove(made_level->handle);
+      return bad;
+    }
+    made->levels.push_back(arrays().get(level));
+    const bool smallest = descriptor.Width == 1 && descriptor.Height <= 1 &&
+                          (descriptor.Depth <= 1 || (descriptor.Flags & CUDA_ARRAY3D_LAYERED) != 0);
+    if (smallest) break;  // more levels than that are asked for in vain
+    descriptor.Width = halved(descriptor.Width);
+    descriptor.Height = halved(descriptor.Height);
+    if ((descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)
+      descriptor.Depth = halved(descriptor.Depth);
+  }
+  *pHandle = mipmaps().add(made);
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMipmappedArrayDestroy)(CUmipmappedArray hMipmappedArray) {
+  SOFT_CONTEXT(context);
+  MipmappedArrayPtr mipmap = mipmaps().get(hMipmappedArray);
+  if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
+  context->synchronise();  // work may still use it
+  for (const ArrayPtr& level : mipmap->levels) arrays().remove(level->handle);
+  mipmaps().remove(hMipmappedArray);
+  return CUDA_SUCCESS;
+}
+
+SOFT(cuMipmappedArrayGetLevel)
+(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
+  SOFT_CONTEXT(context);
+  MipmappedArrayPtr mipmap = mipmaps().get(hMipmappedArray);
+  if (pLevelArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
+  if (level >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
+  *pLevelArray = mipmap->levels[level]->handle;
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA arrays as plain rows in host memory: enough for copies. Textures do not exist here.
+// CUDA arrays as plain rows in host memory, and mipmaps as arrays of halving size. What samples them is in texture.h.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +23,13 @@ struct Array {
 using ArrayPtr = std::shared_ptr<Array>;
 using ArrayTable = HandleTable<CUarray, Array, HandleKind::kArray>;
 ArrayTable& arrays();
+size_t format_bytes(CUarray_format format);  // of one channel; 0: not a format of arrays here
+
+struct MipmappedArray {
+  std::vector<ArrayPtr> levels;
+};
+using MipmappedArrayPtr = std::shared_ptr<MipmappedArray>;
+using MipmapTable = HandleTable<CUmipmappedArray, MipmappedArray, HandleKind::kMipmap>;
+MipmapTable& mipmaps();
 
 }  // namespace tendril::softgpu

@@ -32,6 +32,9 @@ enum class HandleKind : uint64_t {
   kArray,
   kUserObject,
   kGreen,
+  kMipmap,
+  kTexture,
+  kSurface,
 };
 
 template <typename H, typename T, HandleKind kKind>

@@ -14,6 +14,7 @@
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/module.h"
+#include "softgpu/driver/texture.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -194,6 +195,9 @@ LaunchResult KernelWork::execute(Context& context) {
   std::shared_lock running(MemoryMap::instance().execution());
   std::shared_ptr<const MemoryView> view = MemoryMap::instance().view(context.device);
   request.memory = view.get();
+  ImageSnapshot images;
+  if (function->info().uses_images) images = image_snapshot();
+  request.images = &images.table;
   return run_grid(request);
 }
 

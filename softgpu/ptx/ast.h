@@ -107,6 +107,7 @@ struct Operand {
   uint8_t special = 0;   // SpecialReg
   uint32_t id = 0;     // register id; function index; kVector: first element in Function::elements
   uint32_t count = 0;  // kVector: elements
+  uint32_t inside = 0, inside_count = 0;  // [image, more...]: the others, in Function::elements
   uint32_t pred_id = ~0u;  // `d|p`: the second destination, a register id
   uint64_t value = 0;      // integer or bits of a double
   int64_t offset = 0;      // address or symbol offset

@@ -113,6 +113,13 @@ const std::vector<Decoder::Entry>& Decoder::entries() {
       {"griddepcontrol", &D::op_griddep},
       {"setmaxnreg", &D::op_nothing},
       {"wmma", &D::op_wmma},
+      {"tex", &D::op_tex},
+      {"tld4", &D::op_tex},
+      {"suld", &D::op_surface},
+      {"sust", &D::op_surface},
+      {"sured", &D::op_surface_reduction},
+      {"txq", &D::op_image_query},
+      {"suq", &D::op_image_query},
   };
   return table;
 }

@@ -18,6 +18,8 @@
 
 namespace tendril::softgpu {
 
+struct ImageOp;
+
 class Decoder {
  public:
   Decoder(const Module& m, const Function& f, DecodedKernel& k, DecodedFunction& out,
@@ -159,6 +161,16 @@ class Decoder {
   bool fragment_registers(const Operand& o, uint32_t n, bool wide, bool is_dest, std::vector<uint32_t>& list);
   bool fragment_access(bool store, uint32_t shape_index);
   bool op_mbarrier();
+
+  // decode_image.cc
+  bool op_tex();
+  bool op_surface();
+  bool op_surface_reduction();
+  bool op_image_query();
+  bool image_shape(ImageOp& i);
+  bool image_address(const Operand& o, const ImageOp& i, Op& op, std::vector<uint32_t>& list);
+  bool take_beyond(ImageOp& i);
+
   bool op_griddep();
   bool find_label(std::string_view name, uint32_t scope, uint32_t* index);
   const BranchTable* find_table(std::string_view name, uint32_t scope);
@@ -217,6 +229,13 @@ Event run_assertfail(const Op&, Warp&, uint32_t);
 Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
 Event run_set_conditional(const Op&, Warp&, uint32_t);
+// Op::imm: an ImageOp, but for queries.
+Event run_tex(const Op&, Warp&, uint32_t);
+Event run_tld4(const Op&, Warp&, uint32_t);
+Event run_suld(const Op&, Warp&, uint32_t);
+Event run_sust(const Op&, Warp&, uint32_t);
+Event run_sured(const Op&, Warp&, uint32_t);
+Event run_image_query(const Op&, Warp&, uint32_t);  // imm: ImageQuery
 Event run_cvt_pack(const Op&, Warp&, uint32_t);  // size: bits, n: signed
 Event run_cp_async(const Op&, Warp&, uint32_t);
 

@@ -176,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "st.param.b64 [a], 0; st.param.b64 [b], 0; st.param.b32 [c], 7; st.param.b64 "
                   "[d], 0; st.param.b64 [e], 1; call.uni __assertfail, (a,b,c,d,e); }",
                   Fault::kAssert},
-        FaultCase{"unsupported", "tex.2d.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%q5, {%f0,%f1}];",
+        FaultCase{"unsupported", "wgmma.fence.sync.aligned;", 
                   Fault::kUnsupported}),
     [](const ::testing::TestParamInfo<FaultCase>& i) { return std::string(i.param.name); });
 

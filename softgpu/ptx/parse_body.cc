@@ -257,12 +257,14 @@ bool Parser::number_operand(Operand& o) {
 bool Parser::address_operand(Function& f, Operand& o, int depth) {
   advance();
   if (!operand(f, o, depth + 1, false)) return false;
-  if (is_punct(',')) {  // textures: [name, {coordinates}]; the decoder refuses the opcode by name
-    while (take_punct(',')) {
-      Operand ignored;
-      if (!operand(f, ignored, depth + 1, false)) return false;
-    }
+  std::vector<Operand> more;  // textures: [image, {coordinates}]
+  while (take_punct(',')) {
+    more.emplace_back();
+    if (more.size() > 4 || !operand(f, more.back(), depth + 1, false)) return false;
   }
+  o.inside = static_cast<uint32_t>(f.elements.size());
+  o.inside_count = static_cast<uint32_t>(more.size());
+  f.elements.insert(f.elements.end(), more.begin(), more.end());
   if (o.kind == Operand::Kind::kInt) o.offset = static_cast<int64_t>(o.value);
   o.address = true;
   return expect(']');

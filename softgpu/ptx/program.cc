@@ -18,6 +18,12 @@ constexpr uint32_t kMaxSharedBytes =
     64u << 20;  // far above hardware; only keeps arithmetic from overflowing
 constexpr size_t kMaxTextBytes = 1u << 30;
 
+bool uses_image(std::string_view opcode) {
+  for (std::string_view family : {"tex.", "tld4.", "txq.", "suld.", "sust.", "sured.", "suq."})
+    if (opcode.starts_with(family)) return true;
+  return false;
+}
+
 }  // namespace
 
 const IsaTable& isa_table() {
@@ -103,6 +109,9 @@ void ProgramImpl::describe(uint32_t function) {
   k.static_shared_bytes = place_shared(functions, &offsets);
   for (uint32_t i : functions)
     k.uses_heap |= !module_->functions[i].has_body && module_->functions[i].name == "malloc";
+  for (uint32_t i : functions)
+    for (const Instruction& code : module_->functions[i].code)
+      k.uses_images |= uses_image(code.opcode);
   k.local_bytes = f.local_bytes;
   // Hardware shares registers between values that are not alive together; virtual registers are
   // many more.

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
+#include "tests/programs/case_image.h"
 #include "tests/programs/program.h"
 
 namespace {
@@ -26,6 +28,7 @@ struct Case {
   std::vector<unsigned> widths;
   std::vector<uint64_t> in;
   std::vector<Want> want;  // rows x outputs, or empty
+  CaseImage image;         // the texture or surface it works on, if any
 };
 
 struct Tally {
@@ -138,14 +141,18 @@ void compare(const Case& c, const std::vector<uint64_t>& out, Tally* tally) {
   tally->wrong_cases += wrong != 0;
 }
 
-CUresult run_kernel(CUfunction function, const Case& c, std::vector<uint64_t>* out) {
+CUresult run_kernel(CUfunction function, Case& c, std::vector<uint64_t>* out) {
   const CUdeviceptr in = program::upload(c.in.empty() ? std::vector<uint64_t>{0} : c.in);
   out->assign(static_cast<size_t>(c.rows) * c.outputs, 0);
   const CUdeviceptr results = program::upload(*out);
   const unsigned grid = (c.rows + c.block - 1) / c.block;
-  CUresult result = program::launch(function, grid, c.block, nullptr, results, in, c.rows);
+  unsigned long long image = 0;
+  CUresult result = c.image.create(&image);
+  if (result == CUDA_SUCCESS)
+    result = program::launch(function, grid, c.block, nullptr, results, in, c.rows, image);
   if (result == CUDA_SUCCESS) result = cuMemcpyDtoH(out->data(), results, out->size() * 8);
   if (result == CUDA_SUCCESS) result = cuMemFree(in);
+  if (result == CUDA_SUCCESS) result = c.image.destroy();
   return result == CUDA_SUCCESS ? cuMemFree(results) : result;
 }
 
@@ -158,7 +165,7 @@ void reset(CUmodule* module, const std::string& ptx) {
   CHECK(cuModuleLoadData(module, ptx.c_str()));
 }
 
-void run_case(CUmodule* module, const std::string& ptx, const Case& c, Tally* tally) {
+void run_case(CUmodule* module, const std::string& ptx, Case& c, Tally* tally) {
   CUfunction function = nullptr;
   std::vector<uint64_t> out;
   CUresult result =
@@ -193,6 +200,7 @@ int main(int argc, char** argv) {
   Tally tally;
   CUmodule module = nullptr;
   std::string line, ptx, kind;
+  CaseImage image;
   while (std::getline(file, line)) {
     std::istringstream header(line);
     header >> kind;
@@ -202,8 +210,11 @@ int main(int argc, char** argv) {
       while (std::getline(file, line) && line != "end") ptx += line + "\n";
       if (cuModuleLoadData(&module, ptx.c_str()) != CUDA_SUCCESS)
         std::printf("  a module is not accepted\n"), module = nullptr;
+    } else if (kind == "image") {  // for the case that follows
+      if (!image.read(header)) program::fail("ptx_cases: the file is damaged");
     } else if (kind == "case") {
       Case c;
+      c.image = std::exchange(image, {});
       if (!read_case(header, file, &c)) program::fail("ptx_cases: the file is damaged");
       if (c.name.find(word) != std::string::npos) run_case(&module, ptx, c, &tally);
     }

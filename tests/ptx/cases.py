@@ -169,11 +169,25 @@ def between(low, high):
 class Case:
     """`text` uses %d (and %f, %g, %h) for results, %a %b %c %e for operands, or %i0... and %o0... where there are
     more. rows: tuples of operands. model(row) -> one expected value or a tuple of them. warp_model(list of 32 rows)
-    -> list of them."""
+    -> list of them. An image (images.py) goes with the case and is %image in the text."""
 
-    def __init__(self, name, text, ins, outs, rows, model=None, warp_model=None, declare="", float_bits=0, block=BLOCK):
+    def __init__(
+        self,
+        name,
+        text,
+        ins,
+        outs,
+        rows,
+        model=None,
+        warp_model=None,
+        declare="",
+        float_bits=0,
+        block=BLOCK,
+        image=None,
+    ):
         self.name, self.text, self.ins, self.outs = re.sub(r"\W+", "_", name), text, ins, outs
         self.rows, self.declare, self.float_bits, self.block = list(rows), declare, float_bits, block
+        self.image = image
         if warp_model:
             self.rows += [self.rows[-1]] * (-len(self.rows) % 32)
             self.expected = [e for i in range(0, len(self.rows), 32) for e in warp_model(self.rows[i : i + 32])]
@@ -188,7 +202,8 @@ class Case:
         for name, register in zip("dfgh", ("%o0", "%o1", "%o2", "%o3")):
             body = re.sub(rf"%{name}\b", register, body)
         lines = [
-            f".visible .entry {self.name}(.param .u64 out, .param .u64 in, .param .u32 n) {{",
+            f".visible .entry {self.name}"
+            "(.param .u64 out, .param .u64 in, .param .u32 n, .param .u64 image) {",
             ".reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %q<4>;",
         ]
         lines += [f".reg .b{w} %i{k};" for k, w in enumerate(self.ins)]
@@ -202,6 +217,8 @@ class Case:
         ]
         lines += [f"ld.global.b{w} %i{k}, [%q1+{8 * k}];" for k, w in enumerate(self.ins)]
         lines += [f"mov.b{w} %o{k}, 0;" for k, w in enumerate(self.outs)]
+        if self.image:
+            lines += [".reg .b64 %image; ld.param.u64 %image, [image];"]
         lines += [body]
         lines += [f"st.global.b{w} [%q0+{8 * k}], %o{k};" for k, w in enumerate(self.outs)]
         return "\n".join(line for line in lines if line) + "\nDONE: ret;\n}\n"
@@ -229,6 +246,8 @@ def write(out, families):
             out.write(case.kernel())
         out.write("end\n")
         for case in members:
+            if case.image:
+                out.write(case.image.line())
             out.write(
                 f"case {case.name} {len(case.ins)} {len(case.outs)} {case.block} {case.float_bits} {len(case.rows)}"
                 f" {' '.join(str(w) for w in case.outs)}\n"

@@ -10,6 +10,7 @@ import sys
 import cases
 import conversions
 import floats
+import images
 import integers
 import matrices
 import video
@@ -17,7 +18,7 @@ import warps
 
 
 def families():
-    for module in (integers, floats, conversions, warps, matrices, video):
+    for module in (integers, floats, conversions, warps, matrices, video, images):
         yield from module.families()
 
 
