@@ -354,9 +354,12 @@ bool Decoder::op_atom() {
 // Asynchronous copies complete at once; the waits and commits have nothing left to do.
 bool Decoder::op_cp_async() {
   if (!has("async")) return unsupported();
-  if (has("commit_group") || has("wait_group") || has("wait_all"))
+  const bool bulk = has("bulk");
+  if (bulk) has("read");
+  if (has("commit_group") || has("wait_group") || (!bulk && has("wait_all")))
     return all_used() ? true : unsupported();
-  if (has("mbarrier")) return op_mbarrier();
+  if (bulk) return op_bulk_copy();
+  if (has("mbarrier")) return op_async_arrive();
   skip_cache_hints();
   if (!has("shared") && !has("shared::cta")) return unsupported();
   if (!has("global") || !need(3, 5) || at(2).kind != Operand::Kind::kInt) return unsupported();

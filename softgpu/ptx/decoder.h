@@ -160,7 +160,15 @@ class Decoder {
   bool op_video();
   bool fragment_registers(const Operand& o, uint32_t n, bool wide, bool is_dest, std::vector<uint32_t>& list);
   bool fragment_access(bool store, uint32_t shape_index);
+
+  // decode_mbarrier.cc
   bool op_mbarrier();
+  bool op_async_arrive();
+  bool op_bulk_copy();
+  bool mbarrier_arrive(Op op, bool expects);
+  bool mbarrier_wait(Op op);
+  bool mbarrier_change(Op op);
+  void skip_memory_model();
 
   // decode_image.cc
   bool op_tex();
@@ -229,6 +237,19 @@ Event run_assertfail(const Op&, Warp&, uint32_t);
 Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
 Event run_set_conditional(const Op&, Warp&, uint32_t);
+enum class MbarrierStep : uint8_t {
+  kInit,
+  kInvalidate,
+  kArrive,
+  kDrop,
+  kExpect,
+  kComplete,
+  kTest,
+  kTry,
+  kPendingCount
+};
+Event run_mbarrier(const Op&, Warp&, uint32_t);  // n: MbarrierStep, b: count, state or parity, c: bytes
+Event run_bulk_copy(const Op&, Warp&, uint32_t);  // c: bytes, n: it has an mbarrier
 // Op::imm: an ImageOp, but for queries.
 Event run_tex(const Op&, Warp&, uint32_t);
 Event run_tld4(const Op&, Warp&, uint32_t);

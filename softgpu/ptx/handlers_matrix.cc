@@ -250,6 +250,4 @@ bool Decoder::op_ldmatrix() {
   return address(memory, op, space) && emit_checked(op);
 }
 
-bool Decoder::op_mbarrier() { return unsupported(); }
-
 }  // namespace tendril::softgpu

@@ -358,8 +358,76 @@ def memory():
     )
 
 
+def mbarriers():
+    """One mbarrier per thread, then one for a warp; states are opaque, so waits and counts are what is compared."""
+    own = "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, box; add.u32 %r1, %r1, %r2;"
+    declare = ".shared .align 16 .b8 box[1024]; .reg .b64 %s<2>;"
+    ask = " mbarrier.test_wait.shared.b64 %p1, [%r1], %s0; selp.b32 %d, 1, 0, %p1;"
+    ask += " mbarrier.test_wait.parity.shared.b64 %p2, [%r1], 0; selp.b32 %f, 1, 0, %p2;"
+    ask += " mbarrier.pending_count.b64 %g, %s0;"
+    rows = [(n, k) for n in (1, 2, 3, 32, 0xFFFFF) for k in (1, 2, 3, 31, 0xFFFFF) if k <= n]
+    for name, arrive in (("arrive", "arrive"), ("arrive_release", "arrive.release.cta")):
+        yield Case(
+            f"mbarrier.{name}",
+            f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.{arrive}.shared.b64 %s0, [%r1], %b;" + ask,
+            [32, 32],
+            [32, 32, 32],
+            rows,
+            lambda n, k: (int(n == k), int(n == k), n),
+            declare=declare,
+        )
+    yield Case(
+        "mbarrier.arrive_drop",
+        f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.arrive_drop.shared.b64 %s1, [%r1];"
+        " sub.u32 %r2, %a, 1; @!%p0 mbarrier.arrive.shared.b64 %s1, [%r1], %r2;"
+        " mbarrier.arrive.shared.b64 %s0, [%r1];" + ask,
+        [32],
+        [32, 32, 32],
+        [(n,) for n in (2, 3, 7)],
+        lambda n: (int(n == 2), 1 if n > 2 else 0, n - 1),
+        declare=declare,
+    )
+    yield Case(
+        "mbarrier.expect_tx",
+        f"{own} mbarrier.init.shared.b64 [%r1], 1; mbarrier.arrive.expect_tx.shared.b64 %s0, [%r1], 64;"
+        " mbarrier.complete_tx.shared.b64 [%r1], %a;" + ask,
+        [32],
+        [32, 32, 32],
+        [(0,), (16,), (48,), (64,)],
+        lambda n: (int(n == 64), int(n == 64), 1),
+        declare=declare,
+    )
+    yield Case(
+        "mbarrier.bulk",
+        "mov.u32 %r1, %tid.x; mul.lo.u32 %r1, %r1, 48; mov.u32 %r2, box; add.u32 %r1, %r1, %r2; add.u32 %r2, %r1, 16;"
+        " mbarrier.init.shared::cta.b64 [%r1], 1; mbarrier.arrive.expect_tx.shared::cta.b64 %s0, [%r1], 32;"
+        " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%q1], 32, [%r1];"
+        " WAIT: mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %s0; @!%p1 bra WAIT; ld.shared.v2.b64 {%d, %f}, [%r2];"
+        " ld.shared.v2.b64 {%g, %h}, [%r2+16];",
+        [64] * 4,
+        [64] * 4,
+        [tuple(0x0123456789ABCDEF * (i + k) & (1 << 64) - 1 for k in range(4)) for i in range(40)],
+        lambda *words: words,
+        declare=".shared .align 16 .b8 box[3072]; .reg .b64 %s<2>;",
+    )
+    yield Case(
+        "mbarrier.warp",
+        "mov.u32 %r1, box; mov.u32 %r2, %laneid; setp.eq.u32 %p1, %r2, 0; @%p1 mbarrier.init.shared.b64 [%r1], 32;"
+        " bar.warp.sync -1; mov.u32 %r3, words; shl.b32 %d, %r2, 2; add.u32 %r3, %r3, %d; st.shared.b32 [%r3], %a;"
+        " mbarrier.arrive.shared.b64 %s0, [%r1]; WAIT: mbarrier.try_wait.shared.b64 %p2, [%r1], %s0; @!%p2 bra WAIT;"
+        " mov.u32 %r3, words; xor.b32 %d, %r2, 31; shl.b32 %d, %d, 2; add.u32 %r3, %r3, %d; ld.shared.b32 %d, [%r3];",
+        [32],
+        [32],
+        [(i * 77 + 5,) for i in range(64)],
+        warp_model=lambda rows: [rows[31 - i][0] for i in range(32)],
+        declare=".shared .align 8 .b64 box; .shared .align 4 .b32 words[32]; .reg .b64 %s<2>;",
+        block=32,
+    )
+
+
 def families():
     return [
+        ("mbarriers", list(mbarriers())),
         ("warp_exchange", [*shuffles(), *votes(), *matches(), *reductions()]),
         ("special_registers", list(specials())),
         ("atomics", list(atomics())),
