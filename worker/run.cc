@@ -27,7 +27,7 @@ class CudaWorker final : public Worker {
                                                         ": the driver refused a context (CUresult " +
                                                         std::to_string(result) + "); look at the driver's log");
     }
-    pin();
+    slot_pool();  // pinned now: it takes milliseconds, and a program that attaches waits for it otherwise
     return {};
   }
 

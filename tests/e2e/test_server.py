@@ -23,6 +23,10 @@ class Starting(unittest.TestCase):
                               timeout=60, env=harness.clean_environment(**environment), check=False)
         return done.returncode, done.stderr
 
+    def test_a_warm_worker_has_pinned_its_memory(self):
+        with Server(environment={"TENDRIL_SOFTGPU_TRACE": "1"}) as server:  # else the first program waits for it
+            eventually(lambda: "cuMemHostRegister" in server.log(), 10, "pinning before any client came")
+
     def test_no_driver_is_said_clearly(self):
         status, error = self.serve("--driver", "/nonexistent/libcuda.so.1")
         self.assertEqual(status, 1)
