@@ -20,7 +20,28 @@ CUresult event_of(CUevent handle, Event** out) {
 bool known_complete(const Event* e) {
   if (e->external.load(std::memory_order_relaxed)) return false;
   const uint64_t recorded = e->recorded.load(std::memory_order_acquire);
-  return recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire);
+  if (recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire)) return true;
+  // The record of a destroyed stream may serve another now: the id tells.
+  const Stream* stream = e->stream.load();
+  return recorded != Event::kUntold && stream != nullptr &&
+         recorded <= stream->synchronised.load(std::memory_order_acquire) &&
+         stream->wire_id == e->recorded_on.load(std::memory_order_relaxed);
+}
+
+CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags) {
+  if (e->shared.load(std::memory_order_relaxed)) {
+    wire::cuda::ipc_record_event_request now;
+    wire::cuda::ipc_record_event_reply r;
+    now.event = e->wire_id;
+    now.stream = stream_wire_id(s);
+    now.flags = flags;
+    return c->session->call(c, now, r);
+  }
+  wire::cuda::event_record_request m;
+  m.event = e->wire_id;
+  m.stream = stream_wire_id(s);
+  m.flags = flags;
+  return c->session->enqueue(c, m);
 }
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
@@ -35,21 +56,13 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (e->context != c) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(check_work(c, s));
   event_recorded(e, s, flags);
+  e->recorded.store(Event::kUntold, std::memory_order_release);
   e->stream.store(s);
+  e->recorded_on.store(s != nullptr ? s->wire_id : 0, std::memory_order_relaxed);
+  TENDRIL_TRY(send_record(c, e, s, flags));
+  // Numbered when it is on its way: the wait of who reads this number comes after it.
   e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
-  if (e->shared.load(std::memory_order_relaxed)) {
-    wire::cuda::ipc_record_event_request now;
-    wire::cuda::ipc_record_event_reply r;
-    now.event = e->wire_id;
-    now.stream = stream_wire_id(s);
-    now.flags = flags;
-    return c->session->call(c, now, r);
-  }
-  wire::cuda::event_record_request m;
-  m.event = e->wire_id;
-  m.stream = stream_wire_id(s);
-  m.flags = flags;
-  return c->session->enqueue(c, m);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

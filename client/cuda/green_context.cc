@@ -26,7 +26,7 @@ CUresult context_event(Context* c, CUevent hEvent, What what) {
   if (what == What::kRecord) {
     e->external.store(true, std::memory_order_relaxed);
     e->stream.store(nullptr);
-    e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
+    e->recorded.store(Event::kUntold, std::memory_order_release);
   }
   wire::cuda::context_event_request m;
   wire::cuda::context_event_reply r;

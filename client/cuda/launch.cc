@@ -63,7 +63,7 @@ CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count, CUl
     if (event == nullptr) continue;
     Event* e = process()->events.find(Kind::kEvent, handle_value(*event));
     if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    e->recorded.store(e->session->serial.fetch_add(1) + 1);
+    e->recorded.store(Event::kUntold);
     *event = reinterpret_cast<CUevent>(e->wire_id);
   }
   return CUDA_SUCCESS;

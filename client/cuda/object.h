@@ -39,12 +39,16 @@ struct Stream : Object {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
+  std::atomic<uint64_t> synchronised{0};  // session serial up to which its records are known to be complete
   std::atomic<Capture*> capture{nullptr};
 };
 
 struct Event : Object {
   unsigned flags = 0;
-  std::atomic<uint64_t> recorded{0};   // session serial of the latest record; 0: never
+  static constexpr uint64_t kUntold = UINT64_MAX;
+  // Session serial of the latest record. 0: never, or known to be complete; kUntold: only the worker knows.
+  std::atomic<uint64_t> recorded{0};
+  std::atomic<uint64_t> recorded_on{0};  // wire id of its stream, where waits for the stream tell; else 0
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
   std::atomic<Capture*> capture{nullptr};  // it was last recorded in; stays after the capture has ended
   std::atomic<bool> external{false};  // graphs or other processes record it: only the worker knows whether it is over
@@ -54,6 +58,7 @@ struct Event : Object {
   void reset(unsigned with_flags) {
     flags = with_flags;
     recorded.store(0);
+    recorded_on.store(0);
     stream.store(nullptr);
     capture.store(nullptr);
     external.store(false);

@@ -48,6 +48,7 @@ Stream* new_stream(Context* context, unsigned flags, int priority) {
   const int least = context->device->least_priority, greatest = context->device->greatest_priority;
   s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
   s->flags = flags;
+  s->synchronised.store(0);
   s->id = process()->next_stream_id.fetch_add(1);
   s->capture.store(nullptr);
   return s;
@@ -165,8 +166,10 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
+  const uint64_t serial = c->session->serial.load();
   TENDRIL_TRY(synchronize_stream(c, s));
   mirror_after_wait(c->session, c);
+  if (s != nullptr) s->synchronised.store(serial, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
