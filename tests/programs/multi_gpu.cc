@@ -19,10 +19,8 @@ Gpu open(int ordinal, uint32_t words) {
   gpu.affine = program::load(kKernelsPtx, "affine");
   CHECK(cuMemAlloc(&gpu.data, words * 4));
   char name[256];
-  size_t bytes;
   CHECK(cuDeviceGetName(name, sizeof name, ordinal));
-  CHECK(cuDeviceTotalMem(&bytes, ordinal));
-  std::printf("device %d: %s, %zu MiB\n", ordinal, name, bytes >> 20);
+  std::printf("device %d: %s\n", ordinal, name);
   return gpu;
 }
 

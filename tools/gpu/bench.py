@@ -48,7 +48,7 @@ def round_trips(whole, program):
     lines = [f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"]
     facts = {}
     for name, side in whole.sides.items():
-        if side.server is None:
+        if not side.servers:
             continue
         few = run(whole, side, f"trips-{FEW}", [program, str(FEW)], stats=True)
         many = run(whole, side, f"trips-{MANY}", [program, str(MANY)], stats=True)
@@ -81,10 +81,10 @@ def doctor(whole):
     """What `tendril doctor` says of the way to each server."""
     lines = []
     for name, side in whole.sides.items():
-        if side.server is None:
+        if not side.servers:
             continue
         log = side.logs / "bench-doctor.out"
-        argv = [str(whole.binaries / "bin/tendril"), "doctor", "-s", side.server.address()]
+        argv = [str(whole.binaries / "bin/tendril"), "doctor", "-s", side.servers[0].address()]
         env = side.environment_for({}, None)
         run_process(argv, env, side.work, 20, log, side.logs / "bench-doctor.err")
         lines += [f"tendril doctor, {name}"] + ["  " + line for line in log.read_text().splitlines()]

@@ -11,8 +11,8 @@ import re
 import subprocess
 
 GROUPS = ["conformance", "programs", "runtime", "libraries", "errors", "torch", "triton", "cupy", "jax", "onnx",
-          "transformers", "nvml", "samples", "bench"]
-BUILT_GROUPS = {"runtime", "libraries", "errors"}  # what holds programs that nvcc builds from programs/
+          "transformers", "nvml", "samples", "two", "bench"]
+BUILT_GROUPS = {"runtime", "libraries", "errors", "two"}  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.
 MATMUL_SUM = 'import torch; a=torch.randn(4096,4096,device="cuda"); print((a@a).sum())'
@@ -47,7 +47,8 @@ def test_programs():
     run = lambda name, *args, **more: Program("programs", name, [f"{{bin}}/programs/{name}", *args], **more)
     return [
         run("vector_add"), run("vector_add", "1000003"), run("matrix_multiply"), run("reduction"), run("histogram"),
-        run("streams_overlap"), run("multi_gpu"), run("crash"),
+        run("streams_overlap"), run("crash"),
+        Program("two", "multi_gpu", ["{bin}/programs/multi_gpu"]),
         run("hold", "64", "1", compare="pass", pattern="PASS"),
         run("bandwidth", "32", compare="pass", pattern="PASS"),
         run("launch_rate", "2000", compare="pass", pattern="PASS"),
@@ -60,7 +61,8 @@ def own_programs(libraries_env):
         "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program", "ordering_program",
                     "per_thread_stream", "host_memory", "managed_variable", "pool_memory", "virtual_memory",
                     "process_memory", "launch_kinds", "nested_launch", "graph_nodes", "array_memory", "jit_logs",
-                    "stream_memory", "tensor_map", "green_context", "peer_memory"],
+                    "stream_memory", "tensor_map", "green_context"],
+        "two": ["peer_memory"],
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
         "errors": ["sticky_errors"],
     }
@@ -83,6 +85,7 @@ def framework_programs():
     script("torch", "torch_compile", "autotune", limit_s=180)
     script("torch", "torch_extension", limit_s=180)
     script("torch", "torch_memory", alone=True)
+    script("two", "torch_two_gpus", limit_s=120)
     script("errors", "torch_errors", limit_s=180)
     script("triton", "triton_kernels", limit_s=120)
     script("cupy", "cupy_checks", limit_s=120)

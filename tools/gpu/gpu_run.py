@@ -34,7 +34,8 @@ def options():
     everything = ",".join(catalog.GROUPS)
     parser.add_argument("--only", default=everything, help="groups, comma separated: " + everything)
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
-    parser.add_argument("--sides", default="native,tcp,shm")
+    parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
+    parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
     parser.add_argument("--limit", type=float, default=60, help="seconds for a program")
     parser.add_argument("--budget", type=float, default=500, help="seconds in all")
     parser.add_argument("--serial", action="store_true", help="one side at a time, for times that nothing disturbs")
@@ -105,16 +106,21 @@ class Run:
             if name == "native":
                 self.sides[name] = side_room.Side(name, self.work, self.logs, env)
                 continue
-            more = self.args.serve.split()
-            server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, more)
-            begun = time.monotonic()
-            started = server.ensure()
-            took = time.monotonic() - begun
-            self.say(f"server for {name}: " + (f"{server.address()}, ready after {took:.1f} s" if started
-                                               else "DOES NOT START: " + tail(server.log)))
-            self.servers.append(server)
-            transport = "tcp" if name == "tcp" else "auto"
-            self.sides[name] = side_room.Side(name, self.work, self.logs, env, server, transport)
+            each = {name: {}} if name != "two" else {f"two-{gpu}": {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(2)}
+            servers = [self.start_server(one, os.environ | shown) for one, shown in each.items()]
+            transport = "auto" if name == "shm" else "tcp"
+            self.sides[name] = side_room.Side(name, self.work, self.logs, env, servers, transport, self.args.gpus)
+
+    def start_server(self, name, env):
+        server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, self.args.serve.split(),
+                                  dict(env))
+        begun = time.monotonic()
+        started = server.ensure()
+        took = time.monotonic() - begun
+        self.say(f"server for {name}: " + (f"{server.address()}, ready after {took:.1f} s" if started
+                                           else "DOES NOT START: " + tail(server.log)))
+        self.servers.append(server)
+        return server
 
     def describe_machine(self):
         ask = "name,driver_version,memory.total"

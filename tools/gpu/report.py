@@ -5,7 +5,7 @@ import tarfile
 
 from compare import counts, equal, first_difference, good, skipped, spread, unsound_checks, word
 
-SIDES = ("native", "tcp", "shm")
+SIDES = ("native", "tcp", "shm", "two")
 
 
 def cell(program, outcome, seconds=True):

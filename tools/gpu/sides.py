@@ -2,7 +2,7 @@
 """Where a program runs: natively, or through `tendril run` over TCP or shared memory.
 
 A Side turns a command into a process with that side's environment, bounds its time, and keeps what it printed. The two remote
-sides have a daemon each, so that they can hold the whole GPU at the same time. Called by gpu_run.py, one thread per side.
+sides have a daemon each, so that they can hold the whole GPU at the same time; the side `two` has two, with a GPU each. Called by gpu_run.py, one thread per side.
 """
 import dataclasses
 import os
@@ -87,8 +87,9 @@ def run_process(argv, env, cwd, limit_s, out_path, err_path):
 class Server:
     """`tendril serve` on loopback at a free port; started again when it has died."""
 
-    def __init__(self, name, binaries, driver, work, logs, extra):
+    def __init__(self, name, binaries, driver, work, logs, extra, environment):
         self.name, self.binaries, self.driver, self.extra = name, binaries, driver, extra
+        self.environment = environment
         self.port_file = work / f"{name}.port"
         self.log = logs / f"server-{name}.log"
         self.process = None
@@ -102,7 +103,7 @@ class Server:
             argv += ["--driver", str(self.driver)]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            start_new_session=True)
+                                            env=self.environment, start_new_session=True)
         with RUNNING_LOCK:
             RUNNING.add(self.process)
         deadline = time.monotonic() + 60
@@ -134,10 +135,10 @@ class Server:
 
 
 class Side:
-    """One way to run a program. `server` None: natively."""
+    """One way to run a program. No servers: natively."""
 
-    def __init__(self, name, work, logs, environment, server=None, transport=""):
-        self.name, self.server, self.transport = name, server, transport
+    def __init__(self, name, work, logs, environment, servers=(), transport="", gpus=1):
+        self.name, self.servers, self.transport, self.gpus = name, servers, transport, gpus
         self.work = work / name
         self.logs = logs / name
         self.environment = environment
@@ -145,10 +146,12 @@ class Side:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def command(self, argv):
-        if self.server is None:
+        if not self.servers:
             return list(argv)
-        return [str(self.server.binaries / "bin/tendril"), "run", "-s", self.server.address(), "--timeout", "20000",
-                "--", *argv]
+        asked = [word for server in self.servers for word in ("-s", server.address())]
+        if len(self.servers) == 1:
+            asked += ["-n", str(self.gpus)]  # otherwise one GPU of each
+        return [str(self.servers[0].binaries / "bin/tendril"), "run", *asked, "--timeout", "20000", "--", *argv]
 
     def environment_for(self, extra, stats):
         env = {k: v for k, v in self.environment.items() if not k.startswith("TENDRIL_")}
@@ -156,7 +159,7 @@ class Side:
             if name == "LD_LIBRARY_PATH" and env.get(name):
                 value = env[name] + ":" + value
             env[name] = value.replace("{side}", str(self.work))
-        if self.server is not None:
+        if self.servers:
             env["TENDRIL_TRANSPORT"] = self.transport
             if stats:
                 env["TENDRIL_STATS"] = str(stats)
@@ -168,8 +171,9 @@ class Side:
         out, err = self.logs / f"{stem}.out", self.logs / f"{stem}.err"
         stats = self.logs / f"{stem}.stats"
         stats.unlink(missing_ok=True)
-        if self.server is not None and not self.server.ensure():
-            return Outcome(125, 0.0, False, "", f"the server does not start; see {self.server.log.name}")
+        for server in self.servers:
+            if not server.ensure():
+                return Outcome(125, 0.0, False, "", f"the server does not start; see {server.log.name}")
         env = self.environment_for(extra_env, stats if want_stats else None)
         status, seconds, timed_out = run_process(self.command(argv), env, cwd, limit_s, out, err)
         outcome = Outcome(status, seconds, timed_out, read_text(out), read_text(err))

@@ -29,8 +29,13 @@ def need(name):
     except ModuleNotFoundError as error:
         if error.name != name.split(".")[0]:
             raise
-        print(f"skip: {name} is not installed", flush=True)
-        sys.exit(SKIP_STATUS)
+        skip(f"{name} is not installed")
+
+
+def skip(why):
+    """Ends this program, which can show nothing on this machine."""
+    print(f"skip: {why}", flush=True)
+    sys.exit(SKIP_STATUS)
 
 
 def check(function):
