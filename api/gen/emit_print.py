@@ -77,7 +77,7 @@ def observed(call):
     arguments = f", {s.arguments}" if s.arguments else ""
     return (
         f"{s.result} {s.name}(uint16_t tendril_entry{arguments}) {{\n"
-        f"  const uint64_t tendril_begun = stats_now_ns();\n"
+        f"  const uint64_t tendril_begun = stats_begin();\n"
         f"  const {s.result} tendril_result = cuda::{s.name}({s.names});\n"
         "  stats_count(tendril_entry, tendril_begun);\n"
         "  if (trace_on()) {\n    Trace tendril_trace(kEntries[tendril_entry].name, tendril_result);\n"

@@ -268,7 +268,7 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   } else {
     m.transfer = c->session->lane->new_transfer_id();
     TENDRIL_TRY(c->session->enqueue(c, m));
-    if (!c->session->lane->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
+    if (!c->session->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
   }
   if (mirrored) return after_mirrored_copy(c, on);
   TENDRIL_TRY(judge(c, destination, destination));
@@ -297,6 +297,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
     if (bytes > wire::kInlineBytesMax) {
       m.transfer = lane->new_transfer_id();
       lane->expect_bulk_async(m.transfer, destination, bytes);
+      tally_bytes(bytes);
     }
     remember_read({on.stream, c, m.host, bytes});
     TENDRIL_TRY(c->session->enqueue(c, m));

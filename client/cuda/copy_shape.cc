@@ -160,7 +160,7 @@ CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopySt
   }
   m.transfer = c->session->lane->new_transfer_id();
   TENDRIL_TRY(c->session->enqueue(c, m));
-  return c->session->lane->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS : Session::lost_result();
+  return c->session->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS : Session::lost_result();
 }
 
 CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStream on) {

@@ -168,6 +168,7 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
     for (size_t i = 0; i < count; ++i) memcpy(at + info->offsets[i], values[i], info->sizes[i]);
   }
   lane->commit();
+  tally_bytes(fixed + wire::padded(param_bytes));
   return CUDA_SUCCESS;
 }
 

@@ -52,7 +52,7 @@ CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t byte
   m.transfer = session->lane->new_transfer_id();
   const uint32_t reply = session->lane->new_reply_id();
   if (!session->append(link->object->context, m, reply)) return Session::lost_result();
-  session->lane->send_bulk(m.transfer, data, bytes);  // when it fails, so does the wait
+  session->send_bulk(m.transfer, data, bytes);  // when it fails, so does the wait
   const CUresult result = session->answer(link->object->context, reply, r);
   Session::note(link->object->context, result);
   link->options.give_back(r);
@@ -156,7 +156,7 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
       session->lane->cancel_bulk(fetch.transfer);
       return failed;
     }
-    if (!session->lane->wait_bulk(fetch.transfer)) return Session::lost_result();
+    if (!session->wait_bulk(fetch.transfer, link->cubin.size())) return Session::lost_result();
   }
   *cubinOut = link->cubin.data();
   if (sizeOut != nullptr) *sizeOut = link->cubin.size();

@@ -79,7 +79,7 @@ CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
   if (m.transfer != 0) {
     if (result != CUDA_SUCCESS)
       lane->cancel_bulk(m.transfer);
-    else if (!lane->wait_bulk(m.transfer))
+    else if (!c->session->wait_bulk(m.transfer, bytes))
       return Session::lost_result();
   } else if (result == CUDA_SUCCESS) {
     if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;

@@ -35,7 +35,7 @@ CUresult upload(Session* session, Context* context, const std::string& hash,
   }
   m.transfer = session->lane->new_transfer_id();
   TENDRIL_TRY(session->enqueue(context, m));
-  return session->lane->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
+  return session->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
                                                                            : Session::lost_result();
 }
 

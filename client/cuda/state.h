@@ -16,6 +16,7 @@
 #include "api/cuda_messages.gen.h"
 #include "client/cuda/object.h"
 #include "client/cuda/range_map.h"
+#include "client/cuda/stats.h"
 #include "session/lane.h"
 #include "transport/host_window.h"
 
@@ -110,14 +111,31 @@ class Session final : public session::LaneEvents {
     if (body == nullptr) return false;
     wire::write_message(m, body);
     lane->commit();
+    tally_bytes(bytes);
     return true;
+  }
+  // As the lane's, counted.
+  bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
+    const Blocked blocked(bytes);
+    return lane->send_bulk(transfer, data, bytes);
+  }
+  bool wait_bulk(uint64_t transfer, uint64_t bytes) {
+    const Blocked blocked(bytes);
+    return lane->wait_bulk(transfer);
   }
   template <typename Answer>
   CUresult answer(const Context*, uint32_t reply_id, Answer& r) {
-    const session::Reply reply = lane->wait(reply_id);
+    const session::Reply reply = wait(reply_id);
     if (reply.lost) return lost_result();
     if (reply.bytes != 0 && !wire::read_message(r, reply.body, reply.bytes)) return CUDA_ERROR_UNKNOWN;
     return static_cast<CUresult>(reply.result);
+  }
+
+  session::Reply wait(uint32_t reply_id) {
+    const Blocked blocked(0, 1);
+    const session::Reply reply = lane->wait(reply_id);
+    tally_bytes(reply.bytes);
+    return reply;
   }
 
   // Objects that the worker named (api::kWorkerBit), by their wire id.

@@ -17,26 +17,50 @@ std::atomic<bool> g_observing{false};
 namespace {
 
 struct Line {
-  std::atomic<uint64_t> calls, nanoseconds;
+  std::atomic<uint64_t> calls, nanoseconds, waited, sent, round_trips, blocked_ns, bytes;
 };
 Line g_lines[kEntryCount];
 char g_path[512];
+constinit thread_local Tally t_tally{};
+
+unsigned long long number(const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); }
+
+// The functions that took most of the program's time first.
+int by_time(const void* a, const void* b) {
+  const uint64_t left = g_lines[*static_cast<const uint16_t*>(a)].nanoseconds.load();
+  const uint64_t right = g_lines[*static_cast<const uint16_t*>(b)].nanoseconds.load();
+  return left < right ? 1 : left > right ? -1 : 0;
+}
 
 void print_lines(FILE* to) {
-  fprintf(to, "tendril: calls by function\n%12s %12s %10s  %s\n", "calls", "total us", "us/call", "function");
-  uint64_t total = 0;
-  for (int i = 0; i < kEntryCount; ++i) {
-    const uint64_t calls = g_lines[i].calls.load();
-    if (calls == 0) continue;
-    total += calls;
-    const double us = static_cast<double>(g_lines[i].nanoseconds.load()) / 1000.0;
-    fprintf(to, "%12llu %12.1f %10.3f  %s\n", static_cast<unsigned long long>(calls), us,
-            us / static_cast<double>(calls), kEntries[i].name);
+  static uint16_t order[kEntryCount];
+  unsigned used = 0;
+  uint64_t total = 0, sent = 0, waited = 0;
+  for (uint16_t i = 0; i < kEntryCount; ++i) {
+    if (g_lines[i].calls.load() == 0) continue;
+    order[used++] = i;
+    total += g_lines[i].calls.load();
+    sent += g_lines[i].sent.load();
+    waited += g_lines[i].waited.load();
   }
-  fprintf(to, "%12llu calls in all\n", static_cast<unsigned long long>(total));
+  qsort(order, used, sizeof *order, by_time);
+  fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls", "total us", "us/call",
+          "blocked us", "round trips", "bytes", "function");
+  for (unsigned i = 0; i < used; ++i) {
+    const Line& line = g_lines[order[i]];
+    const double us = static_cast<double>(number(line.nanoseconds)) / 1000.0;
+    fprintf(to, "%12llu %12.1f %10.3f %12.1f %11llu %13llu  %s\n", number(line.calls), us,
+            us / static_cast<double>(number(line.calls)), static_cast<double>(number(line.blocked_ns)) / 1000.0,
+            number(line.round_trips), number(line.bytes), kEntries[order[i]].name);
+  }
+  fprintf(to, "%12llu calls in all: %llu answered here, %llu sent without waiting, %llu waited\n",
+          static_cast<unsigned long long>(total), static_cast<unsigned long long>(total - sent - waited),
+          static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
 }
 
 }  // namespace
+
+Tally& tally() { return t_tally; }
 
 uint64_t stats_now_ns() {
   timespec now;
@@ -44,10 +68,21 @@ uint64_t stats_now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
+uint64_t stats_begin() {
+  t_tally = {};
+  return stats_now_ns();
+}
+
 void stats_count(uint16_t entry, uint64_t begun_ns) {
   if (entry >= kEntryCount) return;
-  g_lines[entry].calls.fetch_add(1, std::memory_order_relaxed);
-  g_lines[entry].nanoseconds.fetch_add(stats_now_ns() - begun_ns, std::memory_order_relaxed);
+  Line& line = g_lines[entry];
+  const auto add = [](std::atomic<uint64_t>& to, uint64_t value) { to.fetch_add(value, std::memory_order_relaxed); };
+  add(line.calls, 1);
+  add(line.nanoseconds, stats_now_ns() - begun_ns);
+  add(t_tally.blocked_ns != 0 ? line.waited : line.sent, t_tally.blocked_ns != 0 || t_tally.bytes != 0);
+  add(line.round_trips, t_tally.round_trips);
+  add(line.blocked_ns, t_tally.blocked_ns);
+  add(line.bytes, t_tally.bytes);
 }
 
 void stats_report() {

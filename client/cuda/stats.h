@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-call counters of the client library. With TENDRIL_STATS each entry counts its calls and the time spent in it, and a table goes to
-// stderr at exit (or to the file that TENDRIL_STATS names). The trace is in trace.h. Both off costs one load and one branch a call, then
-// the entry goes on to its body; the generated `observed` functions (api/gen/emit_print.py) are for when one of them is on.
+// Per-call counters of the client library. With TENDRIL_STATS each entry counts its calls, the time spent in it, how much of that was
+// waiting for the server, round trips and bytes, and a table goes to stderr at exit (or to the file that TENDRIL_STATS names). The trace
+// is in trace.h. Both off costs one load and one branch a call, then the entry goes on to its body; the generated `observed` functions
+// (api/gen/emit_print.py) are for when one of them is on.
 #pragma once
 
 #include <time.h>
@@ -16,7 +17,36 @@ extern std::atomic<bool> g_observing;
 // Statistics or trace are on.
 inline bool observing() { return __builtin_expect(g_observing.load(std::memory_order_relaxed), 0); }
 
+// What the calling thread's current call has cost so far, beside its own time.
+struct Tally {
+  uint64_t round_trips = 0, blocked_ns = 0, bytes = 0;
+};
+Tally& tally();
+inline void tally_bytes(uint64_t bytes) {
+  if (observing()) tally().bytes += bytes;
+}
 uint64_t stats_now_ns();
+// The time spent waiting for the server, from here to the end of the scope.
+class Blocked {
+ public:
+  explicit Blocked(uint64_t bytes = 0, uint64_t round_trips = 0) {
+    if (!observing()) return;
+    tally().bytes += bytes;
+    tally().round_trips += round_trips;
+    begun_ns_ = stats_now_ns();
+  }
+  ~Blocked() {
+    if (begun_ns_ != 0) tally().blocked_ns += stats_now_ns() - begun_ns_;
+  }
+  Blocked(const Blocked&) = delete;
+  Blocked& operator=(const Blocked&) = delete;
+
+ private:
+  uint64_t begun_ns_ = 0;
+};
+
+// The beginning and the end of an observed call.
+uint64_t stats_begin();
 void stats_count(uint16_t entry, uint64_t begun_ns);
 // Reads TENDRIL_STATS and TENDRIL_TRACE; called once from cuInit.
 void stats_start();

@@ -251,6 +251,25 @@ must(cuda.cuStreamSynchronize(stream))
             slower = [line.split() for line in out.splitlines() if line.endswith("slower")]
             self.assertEqual((status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]]))
 
+    def test_statistics_tell_what_each_function_waited_for(self):
+        status, _, err = tendril("run", "--", *program("training_step", 20), server=self.server, TENDRIL_STATS="1",
+                                 TENDRIL_TRANSPORT="tcp")
+        self.assertEqual(status, 0, err)
+        rows = {}
+        for line in err.splitlines():
+            words = line.split()
+            if len(words) == 7 and words[6].startswith("cu"):
+                rows[words[6]] = [float(word) for word in words[:6]]
+        calls, total_us, _, blocked_us, round_trips, sent = rows["cuMemcpyDtoHAsync_v2"]
+        self.assertEqual((calls, round_trips), (20, 20))
+        self.assertTrue(0 < blocked_us <= total_us, rows)
+        self.assertGreaterEqual(sent, 20 * 4)
+        self.assertEqual(rows["cuEventQuery"][3:], [0, 0, 0], "answered here")
+        self.assertEqual(rows["cuLaunchKernel"][::4], [800, 1], "the first asks for the layout")
+        self.assertGreaterEqual(rows["cuMemcpyHtoDAsync_v2"][5], 20 * (256 << 10))
+        in_all = next(line for line in err.splitlines() if "calls in all" in line).split()
+        self.assertEqual(int(in_all[0]), sum(int(in_all[i]) for i in (4, 7, 11)), in_all)
+
     def test_doctor_measures_bandwidth(self):
         status, out, _ = tendril("doctor", "--json", server=self.server)
         steps = {step["step"]: step for step in json.loads(out)["servers"][0]["steps"]}

@@ -52,6 +52,7 @@ def test_programs():
         run("hold", "64", "1", compare="pass", pattern="PASS"),
         run("bandwidth", "32", compare="pass", pattern="PASS"),
         run("launch_rate", "2000", compare="pass", pattern="PASS"),
+        run("training_step", "100"),
     ]
 
 
