@@ -183,6 +183,7 @@ CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
     }
     if (mine != nullptr && mine != capture) {
       mine->invalid.store(true);
+      capture->invalid.store(true);
       return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
     stream->capture.store(capture);
@@ -231,6 +232,13 @@ CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
     implicit = true;
   });
   return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+CUresult refuse_captured(const Event* event) {
+  Capture* capture = event->capture.load();
+  if (capture == nullptr) return CUDA_SUCCESS;
+  if (!is_open(capture)) return CUDA_ERROR_CAPTURED_EVENT;
+  return capture->invalid.exchange(true) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
 }
 
 bool is_capturing(const Stream* stream) {
@@ -294,7 +302,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   Object* graph = find_object(Kind::kGraph, handle_value(hGraph));
-  if (graph == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (graph == nullptr) return no_object(Kind::kGraph);
   if (s == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   std::vector<uint64_t> ids;
@@ -322,9 +330,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (capture == nullptr) return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
   // Who captures into a graph of its own need not be told which.
   if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
-  if (capture->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial())
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->origin != s) {
+    capture->invalid.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  // The wrong thread ends the capture nevertheless.
+  const bool wrong_thread = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial();
+  if (wrong_thread) capture->invalid.store(true);
   if (phGraph != nullptr) *phGraph = nullptr;
   Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
                                       : capture->shown.load();
@@ -345,6 +357,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     (void)c->session->call(static_cast<const Context*>(nullptr), destroy, destroyed);
   }
   if (invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (wrong_thread) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   if (result != CUDA_SUCCESS) {
     if (!into_graph) destroy_object(Kind::kGraph, graph);
     return result;

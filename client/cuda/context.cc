@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/cuda/context.h"
+#include "client/cuda/capture.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
@@ -191,6 +192,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   Context* c = nullptr;
+  if (process() != nullptr && ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(context_of(ctx, &c));
   if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
   wire::cuda::context_destroy_request m;
@@ -226,6 +228,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   Context* c = nullptr;
+  if (process() != nullptr && ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(context_of(ctx, &c));
   return push(c);
 }
@@ -315,7 +318,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   *pvalue = c->limits[limit];
   return CUDA_SUCCESS;
 }
@@ -323,7 +326,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::context_set_limit_request m;
   wire::cuda::context_set_limit_reply r;
   m.limit = static_cast<uint32_t>(limit);
@@ -385,6 +388,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Context* c = nullptr;
   TENDRIL_TRY(context_or_current(ctx, &c));
   if (const int sticky = c->sticky.load(std::memory_order_relaxed)) return static_cast<CUresult>(sticky);
+  TENDRIL_TRY(check_unsafe_call());
   const uint64_t serial = c->session->serial.load();
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;
@@ -405,7 +409,7 @@ CUresult peer_access(CUcontext peer, bool enable, unsigned flags) {
   Context *c = nullptr, *other = nullptr;
   TENDRIL_TRY(require_context(&c));
   TENDRIL_TRY(context_of(peer, &other));
-  if (other->session != c->session) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (other->session != c->session || (enable && other == c)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   wire::cuda::peer_access_request m;
   wire::cuda::peer_access_reply r;
   m.context = other->wire_id;

@@ -109,7 +109,7 @@ template <typename Request, typename Answer>
 CUresult ask_complete(CUevent hEvent) {
   Event* e = nullptr;
   TENDRIL_TRY(event_of(hEvent, &e));
-  if (e->capture.load() != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  TENDRIL_TRY(refuse_captured(e));
   if (known_complete(e)) return CUDA_SUCCESS;
   const uint64_t recorded = e->recorded.load();
   Request m;
@@ -139,7 +139,7 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   Event *start = nullptr, *end = nullptr;
   TENDRIL_TRY(event_of(hStart, &start));
   TENDRIL_TRY(event_of(hEnd, &end));
-  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver has it
   if (start->session != end->session) return CUDA_ERROR_INVALID_HANDLE;
   wire::cuda::event_elapsed_request m;
   wire::cuda::event_elapsed_reply r;

@@ -45,7 +45,7 @@ uint64_t Forward::use(Kind kind, uint64_t handle) {
   Object* object = find_object(kind, handle);
   if (object == nullptr && kind == Kind::kFunction) object = find_object(Kind::kKernel, handle);
   if (object == nullptr) {
-    fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+    fail(no_object(kind));
     return 0;
   }
   // Graph nodes and the like: from now on others than cuEventRecord may record it.

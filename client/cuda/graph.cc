@@ -14,7 +14,7 @@ namespace {
 CUresult need(Kind kind, uint64_t handle, Object** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *out = find_object(kind, handle);
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
 }
 
 CUgraphNode node_handle(Session* session, uint64_t wire_id) {
@@ -276,7 +276,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
   const Exec* exec = process()->execs.find(Kind::kExec, handle_value(hGraph));
-  if (exec == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (exec == nullptr) return no_object(Kind::kExec);
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;

@@ -21,7 +21,7 @@ enum class What : uint32_t { kAdd, kSet, kSetInExec };
 CUresult need(Kind kind, uint64_t handle, Object** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *out = find_object(kind, handle);
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
 }
 
 // A node to add, or to change in its graph (no exec) or in an executable graph.
@@ -357,12 +357,12 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph,
   return copy_node(add(phGraphNode, hGraph, dependencies, numDependencies), copyParams, ctx);
 }
 CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* nodeParams) {
-  if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hNode == nullptr) return no_object(Kind::kNode);
   return copy_node(change(hNode, nullptr), nodeParams, nullptr);
 }
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
-  if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hGraphExec == nullptr || hNode == nullptr) return no_object(Kind::kNode);
   return copy_node(change(hNode, hGraphExec), copyParams, ctx);
 }
 
@@ -385,13 +385,13 @@ CUresult cuGraphAddHostNode(CUgraphNode* phGraphNode, CUgraph hGraph,
                    nodeParams->userData);
 }
 CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hNode == nullptr) return no_object(Kind::kNode);
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return host_node(change(hNode, nullptr), nodeParams->fn, nodeParams->userData);
 }
 CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                       const CUDA_HOST_NODE_PARAMS* nodeParams) {
-  if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hGraphExec == nullptr || hNode == nullptr) return no_object(Kind::kNode);
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return host_node(change(hNode, hGraphExec), nodeParams->fn, nodeParams->userData);
 }
@@ -450,12 +450,12 @@ CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, cons
   return batch_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
 }
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hNode == nullptr) return no_object(Kind::kNode);
   return batch_node(change(hNode, nullptr), nodeParams);
 }
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
-  if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hGraphExec == nullptr || hNode == nullptr) return no_object(Kind::kNode);
   return batch_node(change(hNode, hGraphExec), nodeParams);
 }
 
@@ -500,7 +500,7 @@ CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphN
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hNode == nullptr) return no_object(Kind::kNode);
   return nodeParams != nullptr ? any_node(change(hNode, nullptr), nodeParams)
                                : CUDA_ERROR_INVALID_VALUE;
 }
@@ -508,7 +508,7 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams* nodeParams) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (hGraphExec == nullptr || hNode == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hGraphExec == nullptr || hNode == nullptr) return no_object(Kind::kNode);
   return nodeParams != nullptr ? any_node(change(hNode, hGraphExec), nodeParams)
                                : CUDA_ERROR_INVALID_VALUE;
 }

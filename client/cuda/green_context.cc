@@ -13,7 +13,7 @@ namespace {
 CUresult green_of(CUgreenCtx handle, Object** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *out = find_object(Kind::kGreenContext, handle_value(handle));
-  return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return *out != nullptr ? CUDA_SUCCESS : no_object(Kind::kGreenContext);
 }
 
 enum class What : uint32_t { kRecord, kWait };

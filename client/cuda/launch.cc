@@ -44,7 +44,10 @@ CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometr
   if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
-    return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an H200).
+    const uint64_t registers = threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
+    const auto most = static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
+    return registers > most ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
   }
   if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
     return CUDA_ERROR_INVALID_VALUE;

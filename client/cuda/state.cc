@@ -185,6 +185,21 @@ Object* find_object(Kind kind, uint64_t handle) {
   }
 }
 
+CUresult no_object(Kind kind) {
+  switch (kind) {
+    case Kind::kContext:
+    case Kind::kGreenContext:
+      return CUDA_ERROR_INVALID_CONTEXT;
+    case Kind::kGraph:
+    case Kind::kNode:
+    case Kind::kExec:
+    case Kind::kPool:
+      return CUDA_ERROR_INVALID_VALUE;
+    default:
+      return CUDA_ERROR_INVALID_HANDLE;
+  }
+}
+
 Object* create_object(Kind kind, Session* session, Context* context) {
   Process* p = process();
   const uint32_t server = session->index;

@@ -234,6 +234,8 @@ Function* find_function(CUfunction function);
 // Parameter layout and attributes; one round trip the first time. Null with *error set when it cannot be had.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
 
+// What the driver answers to a handle that is none, null before all; as measured on an H200.
+CUresult no_object(Kind kind);
 // The record of any kind, or null.
 Object* find_object(Kind kind, uint64_t handle);
 Object* create_object(Kind kind, Session* session, Context* context);

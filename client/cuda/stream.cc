@@ -166,6 +166,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
+  TENDRIL_TRY(check_unsafe_call());
   const uint64_t serial = c->session->serial.load();
   TENDRIL_TRY(synchronize_stream(c, s));
   mirror_after_wait(c->session, c);

@@ -144,11 +144,15 @@ SOFT(cuStreamEndCapture)(CUstream hStream, CUgraph* phGraph) {
   if (phGraph == nullptr && (!capture || capture->own_graph)) return CUDA_ERROR_INVALID_VALUE;
   if (phGraph != nullptr) *phGraph = nullptr;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->origin.lock() != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread())
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->origin.lock() != stream) {
+    capture->invalidated = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
   CUresult result = CUDA_SUCCESS;
-  if (capture->invalidated) {
+  // The wrong thread ends the capture nevertheless.
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != this_thread()) {
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  } else if (capture->invalidated) {
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   } else if (unjoined(*capture, *stream)) {
     result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

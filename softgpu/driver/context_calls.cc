@@ -104,7 +104,8 @@ SOFT(cuCtxDetach)(CUcontext ctx) {
 }
 
 SOFT(cuCtxPushCurrent_v2)(CUcontext ctx) {
-  if (ctx == nullptr || !contexts().get(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!contexts().get(ctx)) return CUDA_ERROR_INVALID_CONTEXT;
   context_stack().push_back(ctx);
   return CUDA_SUCCESS;
 }
@@ -207,7 +208,7 @@ SOFT(cuCtxSynchronize_v2)(CUcontext ctx) {
 SOFT(cuCtxGetLimit)(size_t* pvalue, CUlimit limit) {
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SOFT_CONTEXT(context);
-  if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(context->lock);
   *pvalue = context->limits[limit];
   return CUDA_SUCCESS;
@@ -215,6 +216,7 @@ SOFT(cuCtxGetLimit)(size_t* pvalue, CUlimit limit) {
 
 SOFT(cuCtxSetLimit)(CUlimit limit, size_t value) {
   SOFT_CONTEXT(context);
+  if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (static_cast<unsigned>(limit) >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   std::lock_guard guard(context->lock);
   // Local memory of a thread ends at 512 KiB; the stack is part of it.

@@ -20,6 +20,16 @@ EventTable& events() {
 
 namespace {
 
+// A question about an event that was recorded in a capture: an error that spoils the capture.
+CUresult refuse_captured(Capture& capture) {
+  std::lock_guard guard(capture_lock());
+  StreamPtr origin = capture.origin.lock();
+  bool open = origin && origin->capture.get() == &capture;
+  if (open && capture.invalidated) return CUDA_ERROR_INVALID_VALUE;
+  capture.invalidated = capture.invalidated || open;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 // What an event waits for as it is now: a record of this process, or one of any.
 struct Pending {
   TokenPtr token;
@@ -122,6 +132,7 @@ CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const Contex
       if (stream->is_legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
       if (stream->capture && stream->capture != record->capture) {
         stream->capture->invalidated = true;
+        record->capture->invalidated = true;
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
       }
       if (!stream->capture) {
@@ -216,7 +227,7 @@ SOFT(cuEventQuery)(CUevent hEvent) {
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context->error() != CUDA_SUCCESS) return context->error();
   std::shared_ptr<Record> record = event->current();
-  if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (record && record->capture) return refuse_captured(*record->capture);
   if (!pending_of(event).done()) {
     Clock::instance().asked_in_vain();
     return CUDA_ERROR_NOT_READY;
@@ -231,7 +242,7 @@ SOFT(cuEventSynchronize)(CUevent hEvent) {
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context->error() != CUDA_SUCCESS) return context->error();
   std::shared_ptr<Record> record = event->current();
-  if (record && record->capture) return CUDA_ERROR_CAPTURED_EVENT;
+  if (record && record->capture) return refuse_captured(*record->capture);
   pending_of(event).wait(context->cancel());
   settle_pools();
   context->flush_print();
@@ -239,7 +250,7 @@ SOFT(cuEventSynchronize)(CUevent hEvent) {
 }
 
 SOFT(cuEventElapsedTime_v2)(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   EventPtr start = events().get(hStart), end = events().get(hEnd);
   if (!start || !end || start->context_handle != end->context_handle)
     return CUDA_ERROR_INVALID_HANDLE;

@@ -69,7 +69,7 @@ SOFT(cuCtxGetDevResource)(CUcontext hCtx, CUdevResource* resource, CUdevResource
 
 SOFT(cuGreenCtxGetDevResource)(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) {
   auto green = greens().get(hCtx);
-  if (!green) return CUDA_ERROR_INVALID_HANDLE;
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   *resource = green->resource;
@@ -120,7 +120,7 @@ SOFT(cuGreenCtxCreate)
 
 SOFT(cuGreenCtxDestroy)(CUgreenCtx hCtx) {
   auto green = greens().remove(hCtx);
-  if (!green) return CUDA_ERROR_INVALID_HANDLE;
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
   contexts().remove(green->context->handle);
   green->context->destroy();
   return CUDA_SUCCESS;
@@ -128,7 +128,7 @@ SOFT(cuGreenCtxDestroy)(CUgreenCtx hCtx) {
 
 SOFT(cuCtxFromGreenCtx)(CUcontext* pContext, CUgreenCtx hCtx) {
   auto green = greens().get(hCtx);
-  if (!green) return CUDA_ERROR_INVALID_HANDLE;
+  if (!green) return CUDA_ERROR_INVALID_CONTEXT;
   if (pContext == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pContext = green->context->handle;
   return CUDA_SUCCESS;

@@ -284,7 +284,8 @@ SOFT(cuModuleGetGlobal_v2)(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, cons
   ModulePtr module = modules().get(hmod);
   if (!module) return CUDA_ERROR_INVALID_HANDLE;
   int index = module->find_global(name);
-  if (index < 0) return CUDA_ERROR_NOT_FOUND;
+  if (index < 0)  // measured on an H200
+    return module->find_kernel(name) >= 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
   if (dptr != nullptr) *dptr = module->global_addresses[static_cast<size_t>(index)];
   if (bytes != nullptr) *bytes = module->program->globals()[static_cast<size_t>(index)].size;
   return CUDA_SUCCESS;

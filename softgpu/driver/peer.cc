@@ -43,7 +43,8 @@ SOFT(cuCtxEnablePeerAccess)(CUcontext peerContext, unsigned int Flags) {
   SOFT_CONTEXT(context);
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   ContextPtr peer = contexts().get(peerContext);
-  if (!peer || peer == context) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!peer) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == context) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   if (peer->device == context->device) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard guard(context->lock);
   if (!context->peers.insert(peerContext).second) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

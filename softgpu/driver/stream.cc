@@ -107,6 +107,7 @@ SOFT(cuStreamSynchronize)(CUstream hStream) {
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   }
+  if (CUresult bad = refuse_during_capture()) return bad;
   return wait_stream(stream, context);
 }
 

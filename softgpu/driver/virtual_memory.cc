@@ -115,7 +115,8 @@ SOFT(cuMemMap)
   if (!physical || flags != 0 || size == 0 || size % kPageBytes != 0 || ptr % kPageBytes != 0 ||
       offset % kPageBytes != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (size > physical->bytes || offset > physical->bytes - size) return CUDA_ERROR_INVALID_VALUE;
+  if (offset >= physical->bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (size > physical->bytes - offset) return CUDA_ERROR_NOT_SUPPORTED;  // measured on an H200
   CUresult result = MemoryMap::instance().map(ptr, size, physical->file, offset, handle,
                                               physical->properties.location.id);
   if (result == CUDA_SUCCESS) physical->references.fetch_add(1);

@@ -57,7 +57,7 @@ TEST_F(ContextTest, CreateErrors) {
 }
 
 TEST_F(ContextTest, DestroyNull) {
-  EXPECT_CU(cuCtxDestroy_v2(nullptr), CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_CONTEXT);
+  INVALID(cuCtxDestroy_v2(nullptr));
 }
 
 TEST_F(ContextTest, SchedulingFlagsAreReported) {
@@ -134,7 +134,7 @@ TEST_F(ContextTest, NoCurrentContext) {
 TEST_F(ContextTest, GetCurrentNull) { INVALID(cuCtxGetCurrent(nullptr)); }
 
 TEST_F(ContextTest, PushNull) {
-  EXPECT_CU(cuCtxPushCurrent_v2(nullptr), CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE);
+  INVALID(cuCtxPushCurrent_v2(nullptr));
 }
 
 TEST_F(ContextTest, GetDevice) {
@@ -254,10 +254,8 @@ TEST_F(ContextTest, LimitCanBeRaised) {
 TEST_F(ContextTest, LimitErrors) {
   size_t value = 0;
   INVALID(cuCtxGetLimit(nullptr, CU_LIMIT_STACK_SIZE));
-  EXPECT_CU(cuCtxGetLimit(&value, static_cast<CUlimit>(1000)), CUDA_ERROR_UNSUPPORTED_LIMIT,
-            CUDA_ERROR_INVALID_VALUE);
-  EXPECT_CU(cuCtxSetLimit(static_cast<CUlimit>(1000), 1), CUDA_ERROR_UNSUPPORTED_LIMIT,
-            CUDA_ERROR_INVALID_VALUE);
+  INVALID(cuCtxGetLimit(&value, static_cast<CUlimit>(1000)));
+  INVALID(cuCtxSetLimit(static_cast<CUlimit>(1000), 1));
 }
 
 TEST_F(ContextTest, CacheConfig) {
@@ -279,8 +277,7 @@ TEST_F(ContextTest, StreamPriorityRange) {
 }
 
 TEST_F(ContextTest, PeerAccessToItselfIsRefused) {
-  EXPECT_CU(cuCtxEnablePeerAccess(context_, 0), CUDA_ERROR_INVALID_CONTEXT,
-            CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+  EXPECT_CU(cuCtxEnablePeerAccess(context_, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 }
 
 TEST_F(ContextTest, MemoryOfAContextDiesWithIt) {

@@ -152,7 +152,7 @@ TEST_F(GraphConditionalTest, TypeAndNodes) {
 TEST_F(GraphConditionalTest, Errors) {
   CUgraphConditionalHandle handle = 0;
   INVALID(cuGraphConditionalHandleCreate(nullptr, graph_, context_, 0, 0));
-  BAD_HANDLE(cuGraphConditionalHandleCreate(&handle, nullptr, context_, 0, 0));
+  INVALID(cuGraphConditionalHandleCreate(&handle, nullptr, context_, 0, 0));
   CUgraphNodeParams params = {};
   CUgraphNode node = nullptr;
   params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;

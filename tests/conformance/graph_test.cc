@@ -79,7 +79,7 @@ TEST_F(GraphTest, CreateErrors) {
   CUgraph graph = nullptr;
   INVALID(cuGraphCreate(nullptr, 0));
   INVALID(cuGraphCreate(&graph, 1));
-  BAD_HANDLE(cuGraphDestroy(nullptr));
+  INVALID(cuGraphDestroy(nullptr));
 }
 
 TEST_F(GraphTest, EmptyGraphRuns) {
@@ -684,11 +684,11 @@ TEST_F(GraphTest, LaunchIsOrderedInItsStream) {
 
 TEST_F(GraphTest, NullHandles) {
   CUgraphExec exec = nullptr;
-  BAD_HANDLE(cuGraphInstantiateWithFlags(&exec, nullptr, 0));
-  BAD_HANDLE(cuGraphLaunch(nullptr, nullptr));
-  BAD_HANDLE(cuGraphExecDestroy(nullptr));
+  INVALID(cuGraphInstantiateWithFlags(&exec, nullptr, 0));
+  INVALID(cuGraphLaunch(nullptr, nullptr));
+  INVALID(cuGraphExecDestroy(nullptr));
   CUgraphNode node = nullptr;
-  BAD_HANDLE(cuGraphAddEmptyNode(&node, nullptr, nullptr, 0));
+  INVALID(cuGraphAddEmptyNode(&node, nullptr, nullptr, 0));
   INVALID(cuGraphInstantiateWithFlags(nullptr, graph_, 0));
 }
 

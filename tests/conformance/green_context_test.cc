@@ -114,8 +114,8 @@ TEST_F(GreenContextTest, Errors) {
   CUdevResourceDesc description = nullptr;
   INVALID(cuDevResourceGenerateDesc(nullptr, &all_, 1));
   INVALID(cuDevResourceGenerateDesc(&description, nullptr, 1));
-  BAD_HANDLE(cuCtxFromGreenCtx(&context, nullptr));
-  BAD_HANDLE(cuGreenCtxDestroy(nullptr));
+  EXPECT_CU(cuCtxFromGreenCtx(&context, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuGreenCtxDestroy(nullptr), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 }  // namespace

@@ -34,9 +34,20 @@ TEST_F(LegacyLaunchTest, Errors) {
   Module module(basic_ptx());
   CUfunction affine = module.function("affine");
   INVALID(cuFuncSetBlockShape(affine, 0, 1, 1));
-  INVALID(cuParamSetv(affine, -1, &affine, 4));
-  INVALID(cuParamSetv(affine, 0, nullptr, 4));
   INVALID(cuParamSetSize(affine, 1u << 30));
+}
+
+// A driver may copy before it looks.
+NULL_TEST(LegacyLaunchProcess, ParameterBeforeTheFirst) {
+  attach();
+  Module module(basic_ptx());
+  CUfunction affine = module.function("affine");
+  INVALID(cuParamSetv(affine, -1, &affine, 4));
+}
+NULL_TEST(LegacyLaunchProcess, ParameterFromNull) {
+  attach();
+  Module module(basic_ptx());
+  INVALID(cuParamSetv(module.function("affine"), 0, nullptr, 4));
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ TEST_F(PoolTest, CreateErrors) {
   const CUmemPoolProps props = properties();
   INVALID(cuMemPoolCreate(nullptr, &props));
   INVALID(cuMemPoolCreate(&pool, nullptr));
-  BAD_HANDLE(cuMemPoolDestroy(nullptr));
+  INVALID(cuMemPoolDestroy(nullptr));
 }
 
 TEST_F(PoolTest, ReleaseThreshold) {
