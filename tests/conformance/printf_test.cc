@@ -92,6 +92,31 @@ TEST(PrintfProcess, PrintedBeforeWhatTheHostPrintsAfterSynchronize) {
   }
 }
 
+// Device text goes through the program's buffer: it keeps its place also where nobody flushes.
+TEST(PrintfProcess, KeepsItsPlaceInTheBuffer) {
+  if (in_child()) {
+    static char buffer[1 << 16];
+    attach();
+    Module module(faults_ptx());
+    fflush(stdout);
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
+    printf("host speaks first\n");
+    OK(launch(module.function("print_hello"), {1}, {1}, 0, nullptr, 5u));
+    OK(cuCtxSynchronize());
+    printf("host speaks last\n");
+    fflush(stdout);
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.KeepsItsPlaceInTheBuffer");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  const size_t first = child.output.find("host speaks first"), last = child.output.find("host speaks last");
+  const size_t device_line = child.output.find("number 5\n");
+  EXPECT_LT(first, device_line) << child.output;
+  EXPECT_LT(device_line, last) << child.output;
+  ASSERT_NE(last, std::string::npos) << child.output;
+}
+
 TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
   if (in_child()) {
     attach();
