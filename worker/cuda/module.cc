@@ -207,7 +207,7 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
   if (result != CUDA_SUCCESS) return result;
   r.address = address;
   r.size = size;
-  r.managed = is_managed(&driver, address);
+  r.managed = kind == LoadKind::kManaged || is_managed(&driver, address);
   return r.managed != 0 ? w.mirrors().adopt(address, size) : CUDA_SUCCESS;
 }
 
