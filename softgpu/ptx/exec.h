@@ -188,6 +188,7 @@ struct Block {
   std::vector<uint32_t> order;  // of the warps, when it is shuffled
   Dice dice;
   BarrierState barriers[16];
+  uint32_t barriers_in_use = 0;  // somebody arrived at these
   uint64_t warp_instructions = 0, thread_instructions = 0, bytes_read = 0, bytes_written = 0;
   uint64_t unreported = 0;  // steps not yet added to the launch's
   Fault fault = Fault::kNone;

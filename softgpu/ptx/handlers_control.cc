@@ -95,6 +95,7 @@ void release(Block& b, uint32_t id) {
     }
   }
   s = BarrierState();
+  b.barriers_in_use &= ~(1u << id);
 }
 
 }  // namespace
@@ -144,7 +145,8 @@ void check_barrier(Block& b, uint32_t id) {
 }
 
 void check_barriers(Block& b) {
-  for (uint32_t id = 0; id < 16; ++id) check_barrier(b, id);
+  for (uint32_t left = b.barriers_in_use; left; left &= left - 1)
+    check_barrier(b, static_cast<uint32_t>(__builtin_ctz(left)));
 }
 
 bool release_stuck_barrier(Block& b) {
@@ -253,6 +255,7 @@ Event run_bar(const Op& op, Warp& w, uint32_t m) {
   BarrierState& s = b.barriers[id];
   s.arrived += static_cast<uint32_t>(__builtin_popcount(m));
   s.expected = count;
+  b.barriers_in_use |= 1u << id;
   if (op.aux >= 2) {
     uint32_t p = (predicate(w, op.c) ^ op.e) & m;
     s.popc += static_cast<uint32_t>(__builtin_popcount(p));

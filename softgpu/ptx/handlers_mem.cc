@@ -145,6 +145,45 @@ inline uint8_t* run_of_global(const Op& op, Warp& w, uint32_t m) {
   return x.base ? host(x.base, at) : nullptr;
 }
 
+// Shared memory is small, and nearly all accesses are one of these: each half of the warp reads or writes consecutive elements, or all
+// of it the same one. Found without writing addresses down; those of lanes that do not take part count too, and where they
+// spoil the shape the slower ways are there.
+struct Halves {
+  uint32_t first[2];
+  bool run[2];  // consecutive, not the same
+};
+template <uint32_t kSize, class A>
+inline bool shared_halves(Halves& h, const A* a, uint64_t offset, uint64_t shared_bytes) {
+  uint64_t off = 0;
+  for (int half = 0; half < 2; ++half) {
+    const A* at = a + 16 * half;
+    const A first = at[0], step = static_cast<A>(at[1] - first);
+    A different = 0;
+    if (step == 0) {
+      for (int i = 0; i < 16; ++i) different |= at[i] ^ first;
+    } else if (step == kSize) {
+      for (int i = 0; i < 16; ++i)
+        different |= static_cast<A>(at[i] - first) ^ static_cast<A>(static_cast<uint32_t>(i) * kSize);
+    } else {
+      return false;
+    }
+    const uint64_t begin = sizeof(A) == 4 ? static_cast<uint32_t>(first + static_cast<A>(offset)) : first + offset;
+    const uint64_t bytes = step == 0 ? kSize : 16 * kSize;
+    if (begin >= shared_bytes || bytes > shared_bytes - begin) return false;
+    off |= different | (begin & (kSize - 1));
+    h.first[half] = static_cast<uint32_t>(begin);
+    h.run[half] = step != 0;
+  }
+  return !off;
+}
+template <uint32_t kSize>
+inline bool shared_halves(Halves& h, const Op& op, const Warp& w) {
+  if ((op.aux >> 4 & 7) != static_cast<uint16_t>(MemSpace::kShared)) return false;
+  const uint64_t offset = static_cast<uint64_t>(op.imm), bytes = w.block->shared_bytes;
+  return op.aux & 1 ? shared_halves<kSize>(h, lanes<const uint32_t>(w, op.a), offset, bytes)
+                    : shared_halves<kSize>(h, lanes<const uint64_t>(w, op.a), offset, bytes);
+}
+
 // Shared memory is small, so 32-bit offsets do. False when some lane must be looked at by itself.
 struct Offsets {
   alignas(64) uint32_t at[32];
@@ -209,6 +248,27 @@ inline uint32_t register_of(const Op& op, int k) {
   return V == 1 ? op.d : op.list[k];
 }
 
+// Sixteen lanes from consecutive elements or from one.
+template <class M, class R>
+inline void load_half(R* d, const uint8_t* from, bool run, uint32_t m) {
+  const bool all = (m & 0xFFFF) == 0xFFFF;
+  if (!run) {
+    const R v = static_cast<R>(fetch<M>(from));
+    if (all) {
+      for (int i = 0; i < 16; ++i) d[i] = v;
+    } else {
+      for (int i = 0; i < 16; ++i) d[i] = (m & kBit[i]) ? v : d[i];
+    }
+  } else if (all) {
+    for (int i = 0; i < 16; ++i) d[i] = static_cast<R>(fetch<M>(from + i * sizeof(M)));
+  } else {
+    for (int i = 0; i < 16; ++i) {
+      const R v = static_cast<R>(fetch<M>(from + i * sizeof(M)));
+      d[i] = (m & kBit[i]) ? v : d[i];
+    }
+  }
+}
+
 template <class M, class R>
 inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
   R* d = lanes<R>(w, op.d);
@@ -218,9 +278,17 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
     w.block->bytes_read += 32 * sizeof(M);
     return true;
   }
+  const uint8_t* base = w.block->shared;
+  Halves h;
+  if (shared_halves<sizeof(M)>(h, op, w)) {
+    for (int half = 0; half < 2; ++half) {
+      const uint8_t* from = base + h.first[half];
+      load_half<M>(d + 16 * half, from, h.run[half], whole(w, m) ? kAllLanes : m >> 16 * half);
+    }
+    return true;
+  }
   Offsets o;
   if (!shared_offsets<sizeof(M)>(o, op, w, m)) return false;
-  const uint8_t* base = w.block->shared;
   if (o.run && whole(w, m)) {
     for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(base + o.at[0] + i * sizeof(M)));
   } else if (whole(w, m)) {
@@ -229,6 +297,16 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
     each_active(m, [&](int i) { d[i] = static_cast<R>(fetch<M>(base + o.at[i])); });
   }
   return true;
+}
+
+// Sixteen lanes to consecutive elements. Those of lanes that do not take part are written back as they were: the block is ours alone.
+template <class M, class R>
+inline void store_half(uint8_t* to, const R* s, uint32_t m) {
+  if (!(m & 0xFFFF)) return;
+  M v[16];
+  __builtin_memcpy(v, to, sizeof v);
+  for (int i = 0; i < 16; ++i) v[i] = (m & kBit[i]) ? static_cast<M>(s[i]) : v[i];
+  __builtin_memcpy(to, v, sizeof v);
 }
 
 template <class M, class R>
@@ -240,6 +318,12 @@ inline bool store_fast(const Op& op, Warp& w, uint32_t m) {
     if (op.aux & 2) return false;
     w.block->bytes_written += 32 * sizeof(M);
   } else {
+    Halves h;
+    if (shared_halves<sizeof(M)>(h, op, w) && h.run[0] && h.run[1]) {
+      for (int half = 0; half < 2; ++half)
+        store_half<M>(w.block->shared + h.first[half], s + 16 * half, m >> 16 * half);
+      return true;
+    }
     if (!shared_offsets<sizeof(M)>(o, op, w, m)) return false;
     if (m != kAllLanes || !o.run) {
       each_active(m, [&](int i) {

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #include "softgpu/ptx/exec.h"
 #include "softgpu/ptx/numeric.h"
@@ -60,6 +63,17 @@ inline void each_active(uint32_t m, F f) {
 // One mask bit per lane from a condition.
 template <class F>
 inline uint32_t gather_bits(F f) {
+#ifdef __AVX2__
+  alignas(64) uint32_t word[32];
+  TENDRIL_LANES
+  for (int i = 0; i < 32; ++i) word[i] = f(i) ? ~0u : 0;
+  uint32_t bits = 0;
+  for (int k = 0; k < 4; ++k) {
+    const __m256 v = _mm256_load_ps(reinterpret_cast<const float*>(word + 8 * k));
+    bits |= static_cast<uint32_t>(_mm256_movemask_ps(v)) << (8 * k);
+  }
+  return bits;
+#else
   alignas(64) uint8_t byte[32];
   TENDRIL_LANES
   for (int i = 0; i < 32; ++i) byte[i] = f(i);
@@ -71,6 +85,7 @@ inline uint32_t gather_bits(F f) {
     r |= static_cast<uint32_t>((v * 0x0102040810204080ull) >> 56) << (8 * k);
   }
   return r;
+#endif
 }
 
 inline uint32_t& predicate(Warp& w, uint32_t offset) {

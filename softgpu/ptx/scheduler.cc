@@ -125,6 +125,11 @@ bool select(Warp& w, const Op** stop) {
   return true;
 }
 
+// Nearly always all of them, and counting bits is a call on the oldest processors that this runs on.
+uint64_t count_lanes(uint32_t mask) {
+  return mask == kAllLanes ? 32 : static_cast<uint64_t>(__builtin_popcount(mask));
+}
+
 struct Counter {
   Block& b;
   Warp& w;
@@ -132,7 +137,7 @@ struct Counter {
   // n instructions were issued with the current mask.
   void spend(uint64_t n) {
     b.warp_instructions += n;
-    b.thread_instructions += n * static_cast<uint64_t>(__builtin_popcount(w.mask));
+    b.thread_instructions += n * count_lanes(w.mask);
     left -= std::min(left, n);
     w.slice -= static_cast<uint32_t>(std::min<uint64_t>(w.slice, n));
   }
@@ -240,7 +245,9 @@ void start_block(Block& b, uint64_t linear) {
   b.smid = static_cast<uint32_t>(linear % std::max(1u, l.request->sm_count));
   b.live_threads = l.threads;
   if (b.shared_bytes) std::memset(b.shared, 0, b.shared_bytes);
-  for (BarrierState& s : b.barriers) s = BarrierState();
+  for (uint32_t left = b.barriers_in_use; left; left &= left - 1)
+    b.barriers[__builtin_ctz(left)] = BarrierState();
+  b.barriers_in_use = 0;
   for (uint32_t i = 0; i < l.warps; ++i) start_warp(b, b.warps[i], i);
   if (!l.shuffle_seed) return;
   b.dice = Dice((l.shuffle_seed ^ linear) * 0x9E3779B97F4A7C15ull | 1);
