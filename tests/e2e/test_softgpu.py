@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -56,6 +57,52 @@ class OnABoard(unittest.TestCase):
         line = process.stdout.readline()
         self.assertIn("holding", line)
         return process
+
+
+class ControlSocket(OnABoard):
+    """Knobs by lines to a socket, while a server runs."""
+
+    def listen(self):
+        path = os.path.join(self.board.folder, "control")
+        listener = subprocess.Popen([TOOL, "listen", path], env=harness.clean_environment(**self.board.environment()))
+        self.addCleanup(harness.end, listener)
+        eventually(lambda: os.path.exists(path))
+        client = socket.socket(socket.AF_UNIX)
+        self.addCleanup(client.close)
+        eventually(lambda: client.connect_ex(path) == 0)
+        lines = client.makefile("rw")
+        self.addCleanup(lines.close)
+        return lines
+
+    def ask(self, lines, command):
+        lines.write(command + "\n")
+        lines.flush()
+        answer = []
+        while not answer or answer[-1] not in ("ok", "failed"):
+            answer.append(lines.readline().rstrip("\n"))
+        return answer
+
+    def add(self, server):
+        return tendril("run", "--", VECTOR_ADD, server=server)
+
+    def test_knobs_take_hold_and_go(self):
+        server = self.serve()
+        lines = self.listen()
+        self.assertEqual(self.add(server)[0], 0)
+        self.assertEqual(self.ask(lines, "set fail=cuLaunchKernel:1+:719"), ["ok"])
+        status, out, err = self.add(server)
+        self.assertNotEqual(status, 0)
+        self.assertIn("LAUNCH_FAILED", out + err)
+        self.assertIn("fail=cuLaunchKernel:1+:719", self.ask(lines, "show"))
+        self.assertEqual(self.ask(lines, "clear"), ["ok"])
+        self.assertEqual(self.add(server)[0], 0)
+
+    def test_what_does_not_parse_is_refused(self):
+        self.serve()
+        lines = self.listen()
+        self.assertEqual(self.ask(lines, "set no_such_knob=1")[-1], "failed")
+        self.assertEqual(self.ask(lines, "dance")[-1], "failed")
+        self.assertEqual(self.ask(lines, "show")[-1], "ok")
 
 
 class Page(unittest.TestCase):
