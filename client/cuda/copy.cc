@@ -178,9 +178,9 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
     TENDRIL_TRY(copy_to_device(to, destination + done, bounce.data(), piece, {}));
     done += piece;
   }
-  // The copy to the other server is only enqueued there; work that this program orders after it goes down the same
-  // lane.
-  return CUDA_SUCCESS;
+  // Work that the program orders behind this copy may run in any stream over there, and such streams do not wait for
+  // the default one, which the pieces went down.
+  return synchronize_stream(to, nullptr);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses every device it sees: each computes on its own data, then the data goes around all devices
-// by peer copies, one step of work on each, and is checked at the end. Prints names and identities,
-// so runs on different devices differ. Argument: words (16384).
+// by peer copies, one step of work on each, and is checked at the end; then once more between the
+// first and the last, in streams that only events order. Prints the devices' names. Argument: words
+// (16384).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
@@ -22,6 +23,33 @@ Gpu open(int ordinal, uint32_t words) {
   CHECK(cuDeviceGetName(name, sizeof name, ordinal));
   std::printf("device %d: %s\n", ordinal, name);
   return gpu;
+}
+
+// A copy between two devices in a stream of the first, then work in a stream of the second that waits
+// for the first by an event. The second's default stream is busy, and none of them waits for it.
+uint32_t wrong_across_streams(const Gpu& first, const Gpu& last, uint32_t words) {
+  CUstream streams[2];
+  CUevent copied;
+  CUdeviceptr other;
+  const unsigned blocks = (words + 255) / 256;
+  CHECK(cuCtxSetCurrent(last.context));
+  CHECK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
+  CHECK(cuMemAlloc(&other, words * 4));
+  for (int i = 0; i < 200; i++) CHECK(program::launch(last.affine, blocks, 256, nullptr, other, 3u, 1u, words));
+  CHECK(cuCtxSetCurrent(first.context));
+  CHECK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+  CHECK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
+  CHECK(cuMemsetD32Async(first.data, 5, words, streams[0]));
+  CHECK(program::launch(first.affine, blocks, 256, streams[0], first.data, 3u, 1u, words));
+  CHECK(cuMemcpyPeerAsync(last.data, last.context, first.data, first.context, words * 4, streams[0]));
+  CHECK(cuEventRecord(copied, streams[0]));
+  CHECK(cuCtxSetCurrent(last.context));
+  CHECK(cuStreamWaitEvent(streams[1], copied, 0));
+  CHECK(program::launch(last.affine, blocks, 256, streams[1], last.data, 3u, 1u, words));
+  CHECK(cuStreamSynchronize(streams[1]));
+  uint32_t wrong = 0;
+  for (uint32_t word : program::download<uint32_t>(last.data, words)) wrong += word != (5 * 3 + 1) * 3 + 1;
+  return wrong;
 }
 
 }  // namespace
@@ -55,6 +83,11 @@ int main(int argc, char** argv) {
     uint32_t expected = k;
     for (int i = 0; i < count; i++) expected = expected * 3 + static_cast<uint32_t>(i);
     wrong += result[k] != expected;
+  }
+  if (count > 1) {
+    const uint32_t across = wrong_across_streams(gpus[0], gpus[count - 1], words);
+    std::printf("across streams: %u wrong\n", across);
+    wrong += across;
   }
   std::printf("multi_gpu: %d devices, %u words, %u wrong, checksum %016llx\n", count, words, wrong,
               static_cast<unsigned long long>(program::checksum(result)));
