@@ -85,26 +85,40 @@ CUresult check_cluster(const FunctionInfo* info, const Geometry& g, const uint32
   return CUDA_SUCCESS;
 }
 
-// The checks of launch attributes, and of what the function requires of them. *ask: something here is for the driver alone to judge.
+struct Size {
+  uint32_t words[3] = {};
+  bool any() const { return words[0] != 0 && words[1] != 0 && words[2] != 0; }
+  bool divides(const Size& larger) const {
+    for (int i = 0; i < 3; ++i) {
+      if (larger.words[i] % words[i] != 0) return false;
+    }
+    return true;
+  }
+  bool operator==(const Size& other) const { return memcmp(words, other.words, sizeof words) == 0; }
+};
+
+// The checks of launch attributes, and of what the function requires of them. *ask: something here is for the driver
+// alone to judge, which no launch that programs make again and again should be.
 CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
                           const CUlaunchAttribute* attributes, unsigned count, bool* cooperative, bool* ask) {
-  const int32_t* required = &info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH];
-  uint32_t cluster[3] = {};
-  for (int i = 0; i < 3; ++i) cluster[i] = static_cast<uint32_t>(required[i]);
+  Size required, preferred;
+  for (int i = 0; i < 3; ++i)
+    required.words[i] = static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+  Size cluster = required;
   for (unsigned i = 0; i < count; ++i) {
     const CUlaunchAttributeValue& value = attributes[i].value;
     switch (attributes[i].id) {
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        *ask |= required[0] != 0;
-        cluster[0] = value.clusterDim.x;
-        cluster[1] = value.clusterDim.y;
-        cluster[2] = value.clusterDim.z;
-        *ask |= cluster[0] == 0 || cluster[1] == 0 || cluster[2] == 0;
+        cluster = {{value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}};
+        *ask |= !cluster.any() || (required.any() && !(cluster == required));
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        preferred = {{value.preferredClusterDim.x, value.preferredClusterDim.y, value.preferredClusterDim.z}};
+        *ask |= !preferred.any();
         break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
         *cooperative |= value.cooperative != 0;
         break;
-      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
         *ask = true;
         break;
@@ -112,10 +126,12 @@ CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geome
         *ask |= attributes[i].id < 0 || attributes[i].id >= CU_LAUNCH_ATTRIBUTE_MAX;
     }
   }
-  const bool any = cluster[0] != 0 && cluster[1] != 0 && cluster[2] != 0;
-  if (!any) *ask |= info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
-  *ask |= any && d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0;
-  return any ? check_cluster(info, g, cluster) : CUDA_SUCCESS;
+  if (!cluster.any()) {
+    *ask |= preferred.any() || info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
+    return CUDA_SUCCESS;
+  }
+  *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 || (preferred.any() && !cluster.divides(preferred));
+  return check_cluster(info, g, cluster.words);
 }
 
 struct Target {
