@@ -106,7 +106,9 @@ class Run:
             if name == "native":
                 self.sides[name] = side_room.Side(name, self.work, self.logs, env)
                 continue
-            each = {name: {}} if name != "two" else {f"two-{gpu}": {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(2)}
+            each = {name: {}}
+            if name == "two":
+                each = {f"two-{gpu}": {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(2)}
             servers = [self.start_server(one, os.environ | shown) for one, shown in each.items()]
             transport = "auto" if name == "shm" else "tcp"
             self.sides[name] = side_room.Side(name, self.work, self.logs, env, servers, transport, self.args.gpus)

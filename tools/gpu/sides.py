@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a program runs: natively, or through `tendril run` over TCP or shared memory.
 
-A Side turns a command into a process with that side's environment, bounds its time, and keeps what it printed. The two remote
-sides have a daemon each, so that they can hold the whole GPU at the same time; the side `two` has two, with a GPU each. Called by gpu_run.py, one thread per side.
+A Side turns a command into a process with that side's environment, bounds its time, and keeps what it printed. The
+remote sides have a daemon each, so that they can hold the whole GPU at the same time; the side `two` has two, with a GPU
+each. Called by gpu_run.py, one thread per side.
 """
 import dataclasses
 import os
