@@ -6,7 +6,6 @@
 #include "worker/cuda/function.h"
 #include "worker/cuda/graph_memory.h"
 #include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -71,7 +70,6 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   if (!memory.used()) return w.driver().cuGraphLaunch(exec, stream);
   if (!memory.before_launch(w, exec)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = w.driver().cuGraphLaunch(exec, stream);
-  w.waiters().freed_on(stream);
   memory.settle(w, w.slot());
   return result;
 }

@@ -5,7 +5,6 @@
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/graph_memory.h"
 #include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
 
 namespace tendril::worker::cuda {
 
@@ -80,8 +79,7 @@ CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::c
     slot = w.slot_of(device);
     if (!w.charge().take(slot, m.bytes)) {
       d.cuMemFreeAsync(address, stream);
-      w.waiters().freed_on(stream);
-      return CUDA_ERROR_OUT_OF_MEMORY;
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
   w.charge().remember(address, slot, m.bytes, w.context());
@@ -95,7 +93,6 @@ CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuMemFreeAsync(m.address, stream);
   if (result == CUDA_SUCCESS) {
-    w.waiters().freed_on(stream);
     w.charge().release(m.address);
     w.ipc().gone(m.address);
   }

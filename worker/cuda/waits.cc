@@ -20,10 +20,6 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-bool contains(const std::vector<CUstream>& streams, CUstream stream) {
-  return std::find(streams.begin(), streams.end(), stream) != streams.end();
-}
-
 }  // namespace
 
 Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->driver()) {}
@@ -36,52 +32,42 @@ Waiters::~Waiters() {
   pthread_mutex_unlock(&mutex_);
 }
 
-// What has been freed in stream order makes a synchronisation of what a query calls idle necessary. Nothing was added in between, so it
-// returns at once.
+// When a query says that all is done, synchronise all the same: only then does a driver print what kernels have printed, take what was
+// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once.
 CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
-  CUresult result = CUDA_ERROR_UNKNOWN;
+  CUresult result = CUDA_SUCCESS;
   switch (wait->kind) {
-    case Executor::WaitKind::kStream: {
-      CUstream stream = static_cast<CUstream>(wait->object);
-      result = d.cuStreamQuery(stream);
-      const auto freed = std::find(freed_on_.begin(), freed_on_.end(), stream);
-      if (result != CUDA_SUCCESS || freed == freed_on_.end()) return result;
-      freed_on_.erase(freed);
-      return d.cuStreamSynchronize(stream);
-    }
+    case Executor::WaitKind::kStream:
+      result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
+      return result == CUDA_SUCCESS ? d.cuStreamSynchronize(static_cast<CUstream>(wait->object)) : result;
     case Executor::WaitKind::kEvent:
       result = d.cuEventQuery(static_cast<CUevent>(wait->object));
-      return result == CUDA_SUCCESS && !freed_on_.empty() ? d.cuEventSynchronize(static_cast<CUevent>(wait->object))
-                                                          : result;
+      return result == CUDA_SUCCESS ? d.cuEventSynchronize(static_cast<CUevent>(wait->object)) : result;
     case Executor::WaitKind::kContext:
-      for (result = CUDA_SUCCESS; result == CUDA_SUCCESS && wait->stream_count != 0;) {
+      while (result == CUDA_SUCCESS && wait->stream_count != 0) {
         result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
         if (result == CUDA_SUCCESS) --wait->stream_count;
       }
-      if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
+      if (result == CUDA_SUCCESS) return d.cuCtxSynchronize();
+      if (result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
       return result;
   }
   return result;
 }
 
 // There is no query for a context. True: its streams can be asked in its place. False: a thread must synchronise, because they do not tell
-// all, or must not be asked, or more than an answer is wanted of the driver.
+// all, or must not be asked.
 bool Waiters::begin_context_wait(Wait* wait) {
   WorkerContext& context = *wait->context;
   const bool alone = context.waits.fetch_add(1) == 0;
   bool green = false;  // waited for with the primary context
   executor_->objects().for_each(Kind::kGreenContext, [&](uint64_t, void*) { green = true; });
-  const bool ask = alone && !green && !context.untold && freed_on_.empty() && !executor_->capturing() &&
+  const bool ask = alone && !green && !context.untold && !executor_->capturing() &&
                    context.touched.size() < Wait::kStreamsMax;
   if (ask) {
     wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
     for (CUstream stream : context.touched) wait->streams[wait->stream_count++] = stream;
-  } else {
-    const auto covered = [&](CUstream stream) {
-      return stream == CU_STREAM_LEGACY || contains(context.touched, stream);
-    };
-    freed_on_.erase(std::remove_if(freed_on_.begin(), freed_on_.end(), covered), freed_on_.end());
   }
   context.touched.clear();
   context.touched_last = nullptr;
@@ -99,12 +85,7 @@ void Waiters::add(const Wait& wait) {
   polled_.push_back(mine);
 }
 
-void Waiters::freed_on(CUstream stream) {
-  if (!contains(freed_on_, stream)) freed_on_.push_back(stream);
-}
-
 void Waiters::forget_stream(CUstream stream) {
-  freed_on_.erase(std::remove(freed_on_.begin(), freed_on_.end(), stream), freed_on_.end());
   for (size_t i = 0; i < polled_.size();) {
     const Wait wait = polled_[i];
     if (wait.kind != Executor::WaitKind::kContext ||
@@ -144,9 +125,11 @@ void Waiters::deliver_from_callback() {
 void Waiters::poll() {
   const uint64_t now = now_ns();
   for (size_t i = 0; i < polled_.size();) {
+    // Once others have given the context more to do, synchronising it would wait for that too.
+    const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->use(polled_[i].driver_context);
-    const CUresult result = query(&polled_[i]);
-    const bool late = result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > kPollNs;
+    const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
+    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > kPollNs);
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;

@@ -63,9 +63,6 @@ class Waiters {
   bool polling() const { return !polled_.empty(); }
   // One look at every polled wait. Executor thread.
   void poll();
-  // Memory was freed in the order of `stream`. A driver takes it for free, and trims its pools, only when somebody synchronises: then a
-  // successful query does not do. Executor thread.
-  void freed_on(CUstream stream);
   // `stream` is about to be destroyed. Executor thread.
   void forget_stream(CUstream stream);
 
@@ -95,7 +92,6 @@ class Waiters {
   Executor* executor_;
   Staging staging_;
   std::vector<Wait> polled_;
-  std::vector<CUstream> freed_on_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
   pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
