@@ -19,7 +19,7 @@ def ran(out, status=0):
 def judged(native, remote, again=None):
     results = {"program": PROGRAM, "label": "x", "lines": {}, "again": again}
     results |= {"native": native, "tcp": remote, "shm": remote}
-    return report.verdict(results, report.SIDES)
+    return report.verdict(results, ("native", "tcp", "shm"))
 
 
 class Spread(unittest.TestCase):
