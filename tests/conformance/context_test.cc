@@ -131,6 +131,89 @@ TEST_F(ContextTest, NoCurrentContext) {
   OK(cuCtxSetCurrent(context_));
 }
 
+// Everything that makes something in a context, or gives work to one without naming a stream of its own.
+TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
+  Buffer memory(4096);
+  Module module(basic_ptx());
+  CUfunction function = module.function("fill");
+  CUcontext popped = nullptr;
+  MUST(cuCtxPopCurrent_v2(&popped));
+  CUlinkState link = nullptr;
+  CUarray array = nullptr;
+  CUdeviceptr pointer = 0;
+  CUmodule loaded = nullptr;
+  void* host = nullptr;
+  size_t bytes = 0, pitch = 0;
+  uint32_t word = 7;
+  const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
+  EXPECT_CU(cuLinkCreate_v2(0, nullptr, nullptr, &link), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuArrayCreate_v2(&array, &shape), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemAllocPitch_v2(&pointer, &pitch, 64, 4, 4), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemAllocManaged(&pointer, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemAllocAsync(&pointer, 64, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemHostAlloc(&host, 64, 0), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemAllocHost_v2(&host, 64), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemGetInfo_v2(&bytes, &pitch), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleLoadDataEx(&loaded, basic_ptx(), 0, nullptr, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemcpyHtoD_v2(memory, &word, 4), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemcpyDtoH_v2(&word, memory, 4), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemcpyDtoD_v2(memory, memory + 64, 4), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemcpyHtoDAsync_v2(memory, &word, 4, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemsetD32_v2(memory, 1, 4), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemsetD8Async(memory, 1, 4, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(launch(function, {1}, {1}, 0, nullptr, static_cast<CUdeviceptr>(memory), 1u, 1u),
+            CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamQuery(nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_INVALID_CONTEXT,
+            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_CU(cuLaunchHostFunc(nullptr, [](void*) {}, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuCtxGetStreamPriorityRange(nullptr, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuCtxSetCurrent(context_));
+}
+
+// What has a context of its own through what it is about. A real driver may look for a current one all the same; which do was not
+// measured, and the transcript of a real GPU will tell.
+TEST_F(ContextTest, CallsThatNameTheirContext) {
+  Module module(basic_ptx());
+  Stream stream;
+  Event event;
+  CUlinkState link = nullptr;
+  MUST(cuLinkCreate_v2(0, nullptr, nullptr, &link));
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec executable = nullptr;
+  MUST(cuGraphCreate(&graph, 0));
+  MUST(cuGraphAddEmptyNode(&node, graph, nullptr, 0));
+  CUcontext popped = nullptr;
+  MUST(cuCtxPopCurrent_v2(&popped));
+  CUfunction function = nullptr;
+  CUdeviceptr variable = 0;
+  void* image = nullptr;
+  size_t bytes = 0;
+  int value = 0, blocks = 0;
+  EXPECT_CU(cuModuleGetFunction(&function, module, "fill"), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleGetGlobal_v2(&variable, &bytes, module, "no_such_variable"), CUDA_ERROR_NOT_FOUND,
+            CUDA_ERROR_INVALID_CONTEXT);
+  if (function != nullptr) {
+    EXPECT_CU(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function), CUDA_SUCCESS,
+              CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 0), CUDA_SUCCESS,
+              CUDA_ERROR_INVALID_CONTEXT);
+  }
+  EXPECT_CU(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, const_cast<char*>(basic_ptx()), strlen(basic_ptx()) + 1, "x", 0,
+                             nullptr, nullptr),
+            CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuEventRecord(event, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuEventQuery(event), CUDA_SUCCESS, CUDA_ERROR_NOT_READY, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamSynchronize(stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuCtxSetCurrent(context_));
+  if (executable != nullptr) OK(cuGraphExecDestroy(executable));
+  OK(cuGraphDestroy(graph));
+  OK(cuLinkDestroy(link));
+}
+
 TEST_F(ContextTest, GetCurrentNull) { INVALID(cuCtxGetCurrent(nullptr)); }
 
 TEST_F(ContextTest, PushNull) {
