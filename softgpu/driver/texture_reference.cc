@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture references as the state they are for a program: set, asked, never sampled, since there are no textures here.
+// Texture references as the state they are for a program: set, asked, never sampled: kernels reach textures by objects (texture.h).
 
 #include <cstring>
 

@@ -299,5 +299,27 @@ TEST_F(Flow, RegisterPlusConstantIsAValue) {
   for (uint32_t t = 0; t < 32; ++t) EXPECT_EQ(at(t), t + 7);
 }
 
+// Three warps exchange words through shared memory, four times over one mbarrier.
+TEST_F(Flow, AnMbarrierJoinsTheWarpsOfABlock) {
+  const std::string body =
+      "setp.eq.u32 %p0, %t, 0; mov.u32 %r5, box; mov.u32 %r6, words;\n"
+      "@%p0 mbarrier.init.shared.b64 [%r5], 96; bar.sync 0;\n"
+      "mov.u32 %r0, %t; mov.u32 %r1, 0;\n"
+      "ROUND: shl.b32 %r2, %t, 2; add.u32 %r2, %r2, %r6; st.shared.u32 [%r2], %r0;\n"
+      "mbarrier.arrive.shared.b64 %q5, [%r5];\n"
+      "FULL: mbarrier.try_wait.shared.b64 %p1, [%r5], %q5; @!%p1 bra FULL;\n"
+      "add.u32 %r3, %t, 33; rem.u32 %r3, %r3, 96; shl.b32 %r3, %r3, 2; add.u32 %r3, %r3, %r6;\n"
+      "ld.shared.u32 %r0, [%r3];\n"
+      "mbarrier.arrive.shared.b64 %q5, [%r5];\n"
+      "READ: mbarrier.try_wait.shared.b64 %p1, [%r5], %q5; @!%p1 bra READ;\n"
+      "add.u32 %r1, %r1, 1; setp.lt.u32 %p2, %r1, 4; @%p2 bra ROUND;";
+  const std::string shared = ".shared .align 8 .b64 box; .shared .align 4 .b32 words[96];\n";
+  for (uint64_t seed : {0, 5, 77}) {
+    gpu.request.shuffle_seed = seed;
+    go(kernel(body, shared), {1, 1, 1}, {96, 1, 1});
+    for (uint32_t t = 0; t < 96; ++t) EXPECT_EQ(at(t), (t + 4 * 33) % 96) << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace tendril::softgpu
