@@ -116,6 +116,17 @@ TEST(Event, WakesASleeper) {
   EXPECT_LT(now_ns() - start, 5'000'000'000u);
 }
 
+TEST(Spin, EndsWhenItsTimeIsOver) {
+  EXPECT_FALSE(Spin(0).again());
+  Spin spin(2000);
+  const uint64_t begun_ns = now_ns();
+  while (spin.again()) {
+  }
+  EXPECT_GE(now_ns() - begun_ns, 2'000'000u);
+  spin.reset();
+  EXPECT_TRUE(spin.again());
+}
+
 TEST(Deadline, Counts) {
   EXPECT_EQ(Deadline(-1).left_ms(), -1);
   EXPECT_FALSE(Deadline(-1).passed());

@@ -2,6 +2,7 @@
 // Time, and the primitive of busy waiting. Any thread; never fails. Monotonic time only: wall-clock time is for people and logs.
 #pragma once
 
+#include <sched.h>
 #include <time.h>
 
 #include <cstdint>
@@ -23,6 +24,29 @@ inline void cpu_pause() {
   asm volatile("yield" ::: "memory");
 #endif
 }
+
+// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few microseconds others are let in.
+class Spin {
+ public:
+  explicit Spin(uint32_t limit_us) : limit_ns_(uint64_t{limit_us} * 1000) {}
+  // Call after a vain look. False: enough.
+  bool again() {
+    if (limit_ns_ == 0) return false;
+    const uint64_t now = now_ns();
+    if (begun_ns_ == 0) begun_ns_ = now;
+    const uint64_t spent_ns = now - begun_ns_;
+    if (spent_ns >= limit_ns_) return false;
+    if (spent_ns >= kYieldAfterNs) sched_yield();
+    return true;
+  }
+  // Something came: the next wait begins anew.
+  void reset() { begun_ns_ = 0; }
+
+ private:
+  static constexpr uint64_t kYieldAfterNs = 10'000;  // longer than a round trip over shared memory, or loopback
+  const uint64_t limit_ns_;
+  uint64_t begun_ns_ = 0;
+};
 
 // A point in time that a wait must not pass; timeout_ms < 0: none.
 class Deadline {

@@ -246,8 +246,8 @@ void LaneImpl::sender_main(void* self) {
       return lane->head_.load(std::memory_order_acquire) == lane->tail_.load(std::memory_order_seq_cst) &&
              !lane->lost_.load(std::memory_order_seq_cst);
     };
-    uint64_t until = base::now_ns() + uint64_t(lane->sender_spin_us_) * 1000;
-    while (idle() && base::now_ns() < until) {
+    base::Spin spin(lane->sender_spin_us_);
+    while (idle() && spin.again()) {
       for (int i = 0; i < 16; ++i) base::cpu_pause();
     }
     if (!idle()) continue;

@@ -149,7 +149,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
   auto over = [&] { return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost(); };
   // Short for transfers as well: they are long, and the receivers need the processors.
-  uint64_t spin_ns = uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
+  const uint32_t spin_us = wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs;
   while (!over()) {
     if (may_lead && try_lead()) {
       lead_for(*waiter);
@@ -157,8 +157,8 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
       continue;
     }
     auto lead_is_free = [&] { return may_lead && leading_.load(std::memory_order_acquire) == 0; };
-    uint64_t until = base::now_ns() + spin_ns;
-    while (!over() && !lead_is_free() && base::now_ns() < until) base::cpu_pause();
+    base::Spin spin(spin_us);
+    while (!over() && !lead_is_free() && spin.again()) base::cpu_pause();
     {
       Locked locked(state_lock_);
       if (over() || lead_is_free()) continue;

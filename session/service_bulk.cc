@@ -211,7 +211,7 @@ bool ServiceImpl::scan_lane() {
 }
 
 bool ServiceImpl::take(uint64_t id, Piece* piece) {
-  uint64_t spin_until = 0;
+  base::Spin spin(take_spin_us_);
   for (;;) {
     uint32_t seen = piece_event_.read();
     bool tell = false, have = false, all_here = false;
@@ -238,9 +238,7 @@ bool ServiceImpl::take(uint64_t id, Piece* piece) {
       if (!scan_lane()) return false;
       continue;
     }
-    uint64_t now = base::now_ns();
-    if (spin_until == 0) spin_until = now + uint64_t(take_spin_us_) * 1000;
-    if (now < spin_until) {
+    if (spin.again()) {
       for (int i = 0; i < 32 && piece_event_.read() == seen; ++i) base::cpu_pause();
     } else {
       piece_event_.wait(seen, -1);

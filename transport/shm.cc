@@ -174,14 +174,14 @@ class ShmChannel final : public Channel, public OutgoingRing {
     auto* at = static_cast<uint8_t*>(into);
     size_t got = 0;
     base::Deadline deadline(wait.timeout_ms);
-    uint64_t spin_until = 0;
+    base::Spin spin(wait.spin_us);
     uint32_t looks = 0;
     for (;;) {
       uint64_t there = readable();
       if (there > 0 && got < max) {
         got += take(at + got, std::min<uint64_t>(there, max - got));
         if (got >= min && got != 0) return got;
-        spin_until = 0;
+        spin.reset();
         continue;
       }
       if (ended() && readable() == 0) return closed();  // what was sent before the end is still delivered
@@ -189,7 +189,7 @@ class ShmChannel final : public Channel, public OutgoingRing {
         if (++polls_ % 4096 == 0 && !memory_->peer_lives()) return closed();
         return got;
       }
-      if (wait.spin_us != 0 && (++looks % 64 != 0 || spinning(wait.spin_us, &spin_until))) {
+      if (wait.spin_us != 0 && (++looks % 64 != 0 || spin.again())) {
         base::cpu_pause();
         continue;
       }
@@ -225,11 +225,6 @@ class ShmChannel final : public Channel, public OutgoingRing {
     if (broken_.load()) return Status(Code::kInvalid, "the peer wrote nonsense into the shared memory's indices");
     if (down_.load()) return Status(Code::kClosed, "the connection was closed on this side");
     return Status(Code::kClosed, "the peer closed the connection");
-  }
-  bool spinning(uint32_t spin_us, uint64_t* until) const {
-    uint64_t now = base::now_ns();
-    if (*until == 0) *until = now + uint64_t(spin_us) * 1000;
-    return now < *until;
   }
   void doze(const std::atomic<uint32_t>* word, const base::Deadline& deadline) const {
     int left = deadline.left_ms();

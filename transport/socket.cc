@@ -43,14 +43,14 @@ class SocketChannel final : public Channel {
   Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) override {
     auto* at = static_cast<uint8_t*>(into);
     size_t got = 0;
-    uint64_t spin_until = 0;
+    base::Spin spin(wait.spin_us);
     base::Deadline deadline(wait.timeout_ms);
     for (;;) {
       ssize_t n = recv(fd_.get(), at + got, max - got, MSG_DONTWAIT);
       if (n > 0) {
         got += size_t(n);
         if (got >= min) return got;
-        spin_until = 0;
+        spin.reset();
         continue;
       }
       if (n == 0 && max > got) {
@@ -60,11 +60,7 @@ class SocketChannel final : public Channel {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return closed();
       if (got >= min) return got;
-      if (wait.spin_us != 0) {
-        uint64_t now = base::now_ns();
-        if (spin_until == 0) spin_until = now + uint64_t(wait.spin_us) * 1000;
-        if (now < spin_until) continue;
-      }
+      if (spin.again()) continue;
       if (got == 0 && deadline.passed()) return Status(Code::kTimeout, "nothing arrived in time");
       wait_for(POLLIN, got == 0 ? deadline.left_ms() : -1);
     }
