@@ -4,6 +4,7 @@
 // program, a launch, and a view of memory. Everything is synchronous; asynchrony belongs to the driver half.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -84,6 +85,14 @@ struct MemoryRegion {
   const uint8_t* valid_pages = nullptr;
 };
 inline constexpr uint64_t kPageBytes = 2u << 20;
+
+// Pages come and go while kernels run: the one byte that says so is written and read whole.
+inline void set_page_valid(uint8_t* page, bool valid) {
+  __atomic_store_n(page, static_cast<uint8_t>(valid), __ATOMIC_RELAXED);
+}
+inline bool page_valid(const uint8_t* page) {
+  return __atomic_load_n(page, __ATOMIC_RELAXED) != 0;
+}
 
 // What the program was given, for exact checking and for the text of a fault.
 struct MemoryBlock {
@@ -166,7 +175,7 @@ struct LaunchRequest {
   uint64_t shuffle_seed = 0;
   uint32_t sm_count = 1;            // value of %nsmid; blocks are spread over this many virtual SMs
   uint64_t step_budget = 0;         // warp instructions before kTimeout; 0 = unlimited
-  const volatile bool* cancel = nullptr;
+  const std::atomic<bool>* cancel = nullptr;
   // What %clock and %globaltimer read when the grid starts; from there on they count a nanosecond per warp instruction of their
   // block. 0: they read the host's clock.
   uint64_t clock_ns = 0;

@@ -12,8 +12,13 @@ namespace tendril::transport {
 
 // Where programs' pinned host memory is put: a part of the address space that neither drivers nor allocators use, so that client and
 // worker can have the same pages at the same addresses.
+#if defined(__SANITIZE_THREAD__)  // whose shadow memory lies there; below it is room
+inline constexpr uint64_t kHostWindowBase = 0x10'0000'0000;
+inline constexpr uint64_t kHostWindowBytes = 0x40'0000'0000;
+#else
 inline constexpr uint64_t kHostWindowBase = 0x2000'0000'0000;
 inline constexpr uint64_t kHostWindowBytes = 0x1000'0000'0000;
+#endif
 
 // The end of a session's memory object, as long as the window: the page for an address lies at the same distance from the beginning of
 // both. Sparse, so a page costs nothing until somebody touches it. Invalid where the session does not run over shared memory.

@@ -108,7 +108,7 @@ void Arena::count_pages(uint64_t offset, uint64_t bytes, int step) {
   };
   for (uint64_t page = offset / kPageBytes; page <= (offset + bytes - 1) / kPageBytes; ++page) {
     users_[page] += step;
-    valid_[page] = users_[page] != 0;
+    set_page_valid(&valid_[page], users_[page] != 0);
     if (users_[page] == 0) {
       if (empty++ == 0) first_empty = page;
     } else {

@@ -210,7 +210,7 @@ void Context::destroy() {
     int64_t left = std::max<int64_t>((deadline - now_ns()) / 1000000, 0);
     if (last->wait_ms(left)) continue;
     fail(CUDA_ERROR_CONTEXT_IS_DESTROYED);  // what is still queued does nothing
-    __atomic_store_n(&cancel_, true, __ATOMIC_RELEASE);
+    cancel_ = true;
     Clock::instance().cancel(board_key(*this));
     last->wait_ms(kDestroyGraceMs);
   }

@@ -42,8 +42,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // A device that the knobs call lost fails every context on it, for good.
   void notice_loss();
   bool destroyed() const { return destroyed_; }
-  const volatile bool* cancel() const { return &cancel_; }
-  bool cancelled() const { return __atomic_load_n(&cancel_, __ATOMIC_ACQUIRE); }
+  const std::atomic<bool>* cancel() const { return &cancel_; }
+  bool cancelled() const { return cancel_; }
 
   std::shared_ptr<Stream> legacy_stream();
   std::shared_ptr<Stream> thread_stream();
@@ -74,7 +74,7 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   std::atomic<int> error_{CUDA_SUCCESS};
-  volatile bool cancel_ = false;
+  std::atomic<bool> cancel_{false};
   std::atomic<bool> destroyed_{false};
   std::mutex order_;  // makes "last of every stream" and "append" one step
   std::shared_ptr<Stream> legacy_;

@@ -37,7 +37,7 @@ struct Pending {
   uint32_t number = 0;
 
   bool done() const { return shared ? shared->complete(number) : !token || token->done(); }
-  void wait(const volatile bool* cancel) const {
+  void wait(const std::atomic<bool>* cancel) const {
     if (shared) {
       const Clock::Pause pause;
       return shared->wait(number, cancel);

@@ -86,7 +86,7 @@ bool SharedEvent::complete(uint32_t record) {
   return true;
 }
 
-void SharedEvent::wait(uint32_t record, const volatile bool* cancel) {
+void SharedEvent::wait(uint32_t record, const std::atomic<bool>* cancel) {
   while (!complete(record) && (cancel == nullptr || !*cancel)) {
     const uint32_t seen = state_->done.load();
     if (!reached(seen, record)) futex(&state_->done, FUTEX_WAIT, seen, &kLook);

@@ -26,7 +26,7 @@ class SharedEvent {
   uint32_t latest() const;
   bool complete(uint32_t record);
   // Until `record` is complete, or *cancel (which may be null).
-  void wait(uint32_t record, const volatile bool* cancel);
+  void wait(uint32_t record, const std::atomic<bool>* cancel);
 
  private:
   struct State {

@@ -115,7 +115,7 @@ CUresult MemoryMap::unmap(uint64_t address, uint64_t bytes, std::vector<uint64_t
   for (auto& [device, valid] : range->valid)
     for (uint64_t page = (address - range->base) / kPageBytes;
          page < (address + bytes - range->base) / kPageBytes; ++page)
-      valid[page] = 0;
+      set_page_valid(&valid[page], false);
   changed();
   return CUDA_SUCCESS;
 }
@@ -135,7 +135,7 @@ CUresult MemoryMap::set_access(uint64_t address, uint64_t bytes, int device, boo
   if (valid.empty()) valid.assign(range->bytes / kPageBytes + 1, 0);
   for (uint64_t page = (address - range->base) / kPageBytes;
        page < (address + bytes - range->base) / kPageBytes; ++page)
-    valid[page] = allowed;
+    set_page_valid(&valid[page], allowed);
   changed();
   return CUDA_SUCCESS;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Divergence, barriers, progress guarantees, calls, warp-wide instructions and printf.
+#include <atomic>
 #include <thread>
 
 #include "softgpu/ptx/test_gpu.h"
@@ -233,7 +234,7 @@ TEST_F(Flow, StepBudgetAndCancelStopAnEndlessLoop) {
   gpu.request.step_budget = 100000;
   EXPECT_EQ(gpu.run("k", {4, 1, 1}, {64, 1, 1}, gpu.alloc(4096), 0, 0).fault, Fault::kTimeout);
   gpu.request.step_budget = 0;
-  volatile bool cancel = false;
+  std::atomic<bool> cancel{false};
   gpu.request.cancel = &cancel;
   std::thread t([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -45,7 +45,7 @@ inline void find_global(Access& x, const Warp& w, uint32_t size) {
       uint64_t p = lo / kPageBytes, q = (hi + size - 1) / kPageBytes;
       if (q - p > kMaxPagesChecked) return;
       for (; p <= q; ++p)
-        if (!r.valid_pages[p]) return;
+        if (!page_valid(r.valid_pages + p)) return;
     }
     x.base = reinterpret_cast<uint64_t>(r.host) - r.base;
     return;

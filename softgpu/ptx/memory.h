@@ -19,7 +19,8 @@ static inline uint8_t* in_region(const MemoryRegion& r, uint64_t address, uint32
   uint64_t o = address - r.base;
   if (o >= r.bytes || size > r.bytes - o) return nullptr;
   if (r.valid_pages &&
-      !(r.valid_pages[o / kPageBytes] && r.valid_pages[(o + size - 1) / kPageBytes]))
+      !(page_valid(r.valid_pages + o / kPageBytes) &&
+        page_valid(r.valid_pages + (o + size - 1) / kPageBytes)))
     return nullptr;
   return r.host + o;
 }

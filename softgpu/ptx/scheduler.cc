@@ -278,7 +278,8 @@ bool over_budget(LaunchState& l, Block& b, uint64_t steps) {
   b.unreported = 0;
   uint64_t total = l.steps.fetch_add(steps, std::memory_order_relaxed) + steps;
   const LaunchRequest& r = *l.request;
-  bool cancelled = r.cancel && *r.cancel, spent = r.step_budget && total > r.step_budget;
+  const bool cancelled = r.cancel && r.cancel->load(std::memory_order_relaxed);
+  const bool spent = r.step_budget && total > r.step_budget;
   if (!cancelled && !spent) return l.stop.load(std::memory_order_relaxed);
   std::lock_guard<std::mutex> lock(l.mutex);
   if (l.result.fault == Fault::kNone) {

@@ -19,6 +19,7 @@ DRIVER = BUILD / "lib" / "libtendril-softgpu.so"
 PROGRAMS = BUILD / "bin" / "programs"
 CLIENT = BUILD / "lib" / "client" / "libcuda.so.1"
 MIB = 1 << 20
+THREAD_SANITIZED = TENDRIL.exists() and b"libtsan" in TENDRIL.read_bytes()
 NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 

@@ -6,6 +6,8 @@ import harness
 from harness import BUILD, Server, tendril
 
 SUITE = BUILD / "bin" / "tendril_conformance"
+# Under the thread sanitizer all processes have their heaps at one place, so a worker cannot have the program's own pages at theirs.
+FILTER = "-HostMemoryTest.*Regist*:GraphTest.*Pageable*" if harness.THREAD_SANITIZED else "*"
 
 
 @unittest.skipUnless(harness.CLIENT.exists() and SUITE.exists(), "the client library or the suite was not built")
@@ -19,8 +21,8 @@ class Conformance(unittest.TestCase):
         cls.server.stop()
 
     def passes(self, **environment):
-        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", server=self.server,
-                                   timeout=240, **environment)
+        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", "--gtest_filter=" + FILTER,
+                                   server=self.server, timeout=240, **environment)
         self.assertEqual(status, 0, out[-4000:] + err[-4000:])
 
     def test_tcp(self):
