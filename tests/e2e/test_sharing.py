@@ -60,7 +60,7 @@ class Run:
         self.process = start("run", *options, "--", "sleep", "600", server=server, **environment)
         test.addCleanup(harness.end, self.process)
         sleeper = eventually(lambda: [c for c in harness.children(self.process.pid)
-                                      if b"sleep" in harness.command_line(c)], 10, "the program")[0]
+                                      if harness.command_line(c)[:1] == [b"sleep"]], 10, "the program")[0]
         words = pathlib.Path(f"/proc/{sleeper}/environ").read_bytes().split(b"\0")
         self.environment = {k.decode(): v.decode() for k, _, v in (word.partition(b"=") for word in words if word)}
         self.lease = int(self.environment["TENDRIL_LEASES"].split("=")[1].split(":")[0])
