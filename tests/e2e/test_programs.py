@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -269,6 +270,26 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertGreaterEqual(rows["cuMemcpyHtoDAsync_v2"][5], 20 * (256 << 10))
         in_all = next(line for line in err.splitlines() if "calls in all" in line).split()
         self.assertEqual(int(in_all[0]), sum(int(in_all[i]) for i in (4, 7, 11)), in_all)
+
+    def test_a_second_start_uploads_no_module(self):
+        code = DRIVER_CALLS + """
+import random
+random.seed(1)  # a module that does not compress
+notes = "".join("// %030x\\n" % random.getrandbits(120) for _ in range(6000))
+image = ".version 7.0\\n.target sm_52\\n.address_size 64\\n" + notes + ".visible .entry nothing()\\n{\\n  ret;\\n}\\n"
+module = c_void_p()
+must(cuda.cuModuleLoadData(byref(module), image.encode()))
+"""
+        with tempfile.TemporaryDirectory() as store:
+            more = {"TENDRIL_MODULE_STORE": store}
+            with Server("--worker-user", "none", environment=more) as server:
+                sent = []
+                for _ in range(2):
+                    status, _, err = tendril("run", "--", sys.executable, "-c", code, server=server, TENDRIL_STATS="1")
+                    self.assertEqual(status, 0, err)
+                    sent.append(int(next(line for line in err.splitlines() if "cuModuleLoadData" in line).split()[5]))
+        self.assertGreater(sent[0], 180_000)
+        self.assertLess(sent[1], 1000)
 
     def test_doctor_measures_bandwidth(self):
         status, out, _ = tendril("doctor", "--json", server=self.server)
