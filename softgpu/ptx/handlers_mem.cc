@@ -21,6 +21,7 @@ struct Access {
 };
 
 constexpr uint64_t kMaxPagesChecked = 16;
+constexpr uint32_t kAhead = 16;  // warps
 
 // Integers, because a pointer outside its object may not even be computed.
 inline uint8_t* host(uint64_t base, uint64_t address) {
@@ -274,6 +275,9 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
   R* d = lanes<R>(w, op.d);
   if (const uint8_t* p = run_of_global<sizeof(M)>(op, w, m)) {
     if (op.aux & 2) return false;
+    // The next warps are likely to go on where this one ends.
+    const uint64_t ahead = reinterpret_cast<uint64_t>(p) + kAhead * 32 * sizeof(M);
+    for (uint32_t line = 0; line < 32 * sizeof(M); line += 64) __builtin_prefetch(host(ahead, line));
     for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(p + i * sizeof(M)));
     w.block->bytes_read += 32 * sizeof(M);
     return true;

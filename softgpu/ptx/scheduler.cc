@@ -97,9 +97,9 @@ int choose(Warp& w) {
 // another.
 bool select(Warp& w, const Op** stop) {
   *stop = nullptr;
-  if (w.count == 1 && w.splits[0].state == SplitState::kRun) {
+  if (w.count == 1 && w.splits[0].state != SplitState::kSync) {
     w.current = 0;
-    return true;
+    return w.splits[0].state == SplitState::kRun;  // otherwise all of it waits at a barrier
   }
   int best = choose(w);
   if (best < 0) return false;
