@@ -222,6 +222,29 @@ CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUme
   return cuDeviceSetMemPool(device, pool);
 }
 
+CUresult cuMemPoolDestroy(CUmemoryPool handle) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Object* pool = find_pool(handle_value(handle));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::pool_destroy_request m;
+  wire::cuda::pool_destroy_reply r;
+  m.pool = pool->wire_id;
+  TENDRIL_TRY(pool->session->call(static_cast<const Context*>(nullptr), m, r));
+  destroy_object(Kind::kPool, pool);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Object* pool = find_pool(handle_value(handle));
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::pool_trim_request m;
+  wire::cuda::pool_trim_reply r;
+  m.pool = pool->wire_id;
+  m.bytes = minBytesToKeep;
+  return pool->session->call(static_cast<const Context*>(nullptr), m, r);
+}
+
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
   Object* pool = nullptr;
   TENDRIL_TRY(need_pool(handle, value, attr, &pool));

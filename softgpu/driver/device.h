@@ -35,5 +35,7 @@ int attribute_of(int device, CUdevice_attribute attribute);
 
 // Somebody has synchronised: what streams have freed is free for pools to give up (pool.cc).
 void settle_pools();
+// Memory of a pool that was freed without a stream; nothing for other memory.
+void freed_at_once(CUmemoryPool pool, uint64_t bytes);
 
 }  // namespace tendril::softgpu

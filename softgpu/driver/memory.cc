@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "softgpu/driver/config.h"
+#include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/ipc.h"
 #include "softgpu/driver/graph_memory.h"
@@ -86,6 +87,7 @@ SOFT(cuMemFree_v2)(CUdeviceptr dptr) {
   quiesce(*found);
   auto gone = map().remove(dptr, {MemoryKind::kDevice, MemoryKind::kManaged, MemoryKind::kPool});
   if (!gone) return CUDA_ERROR_INVALID_VALUE;
+  freed_at_once(gone->pool, gone->bytes);
   map().free(*gone);
   return context->error();
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered allocation and memory pools. The address is given at once and the memory is
 // charged at once; freeing happens when the stream gets there. A pool keeps statistics only: memory
-// goes back to the device immediately, but counts as reserved until somebody synchronises, as a
-// driver's pool cannot give up what the host has not seen to be free.
+// goes back to the device when it is free, but counts as reserved until somebody synchronises, as a
+// driver's pool cannot give up what the host has not seen to be free; and after that up to the
+// release threshold, until it is trimmed or allocated again.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <set>
 
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
@@ -31,7 +33,9 @@ struct Pool {
   int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
   uint64_t release_threshold = 0;
   uint64_t used = 0, used_high = 0;
-  uint64_t unseen = 0;  // freed by streams since the last synchronisation
+  uint64_t unseen = 0;  // freed since the last synchronisation
+  uint64_t kept = 0;    // freed before it, and not given up
+  std::set<uint64_t> leaving;  // addresses whose free a stream has still to reach
   std::map<int, CUmemAccess_flags> access;
 };
 using PoolPtr = std::shared_ptr<Pool>;
@@ -77,8 +81,17 @@ void account(CUmemoryPool handle, int64_t bytes) {
   if (bytes < 0) {
     pool->unseen += static_cast<uint64_t>(-bytes);
     any_unseen = true;
+  } else {
+    const uint64_t again = std::min<uint64_t>(pool->kept, static_cast<uint64_t>(bytes));
+    pool->kept -= again;
+    pool->unseen -= std::min<uint64_t>(pool->unseen, static_cast<uint64_t>(bytes) - again);
   }
   pool->used_high = std::max(pool->used_high, pool->used);
+}
+
+bool has_leaving(Pool& pool) {
+  std::lock_guard guard(pool.lock);
+  return !pool.leaving.empty();
 }
 
 CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstream handle) {
@@ -104,8 +117,15 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
   }
   if (pool->properties.maxSize != 0 && pool->used + bytes > pool->properties.maxSize)
     return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t address = MemoryMap::instance().allocate_device(pool->device, bytes, MemoryKind::kPool,
-                                                           context->handle, pool->handle);
+  const auto take = [&] {
+    return MemoryMap::instance().allocate_device(pool->device, bytes, MemoryKind::kPool,
+                                                 context->handle, pool->handle);
+  };
+  uint64_t address = take();
+  if (address == 0 && has_leaving(*pool)) {  // what a driver would use again in the stream's order
+    context->synchronise();
+    address = take();
+  }
   if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   account(pool->handle, static_cast<int64_t>(bytes));
   *out = address;
@@ -124,10 +144,17 @@ CUresult device_location(const CUmemLocation& location) {
 
 }  // namespace
 
+void freed_at_once(CUmemoryPool pool, uint64_t bytes) {
+  account(pool, -static_cast<int64_t>(bytes));
+  settle_pools();
+}
+
 void settle_pools() {
   if (!any_unseen.exchange(false)) return;
   for (auto& [handle, pool] : pools().all()) {
     std::lock_guard guard(pool->lock);
+    const uint64_t room = pool->release_threshold - std::min(pool->release_threshold, pool->used);
+    pool->kept = std::min(pool->kept + pool->unseen, room);
     pool->unseen = 0;
   }
 }
@@ -164,13 +191,22 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
     }
   }
   if (auto answer = free_graph_memory(dptr)) return *answer;
-  // Runs after an error too: the memory must not stay charged.
+  // For the pool it is free now: what the stream allocates later may have it.
+  PoolPtr pool = pools().get(found->pool);
+  if (pool) {
+    std::lock_guard guard(pool->lock);
+    if (!pool->leaving.insert(dptr).second) return CUDA_ERROR_INVALID_VALUE;
+  }
+  account(found->pool, -static_cast<int64_t>(found->bytes));
+  // Runs after an error too: the memory must not stay taken.
   Op op;
-  op.run = [dptr] {
+  op.run = [dptr, pool] {
     auto gone = MemoryMap::instance().remove(dptr, {MemoryKind::kPool, MemoryKind::kDevice});
-    if (!gone) return;
-    account(gone->pool, -static_cast<int64_t>(gone->bytes));
-    MemoryMap::instance().free(*gone);
+    if (pool) {
+      std::lock_guard guard(pool->lock);
+      pool->leaving.erase(dptr);
+    }
+    if (gone) MemoryMap::instance().free(*gone);
   };
   context->submit(stream, std::move(op));
   return CUDA_SUCCESS;
@@ -247,7 +283,12 @@ SOFT(cuMemPoolDestroy)(CUmemoryPool handle) {
 }
 
 SOFT(cuMemPoolTrimTo)(CUmemoryPool handle, size_t minBytesToKeep) {
-  return pools().get(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  PoolPtr pool = pools().get(handle);
+  if (!pool) return CUDA_ERROR_INVALID_VALUE;
+  std::lock_guard guard(pool->lock);
+  const uint64_t others = pool->used + pool->unseen;
+  pool->kept = std::min<uint64_t>(pool->kept, minBytesToKeep - std::min<uint64_t>(minBytesToKeep, others));
+  return CUDA_SUCCESS;
 }
 
 SOFT(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
@@ -265,7 +306,7 @@ SOFT(cuMemPoolGetAttribute)(CUmemoryPool handle, CUmemPool_attribute attr, void*
       put(pool->release_threshold);
       break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      put(pool->used + pool->unseen);
+      put(pool->used + pool->unseen + pool->kept);
       break;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
       put(pool->used);

@@ -20,6 +20,15 @@ uint64_t Charge::used(uint32_t slot) const {
 }
 
 bool Charge::take(uint32_t slot, uint64_t bytes) {
+  if (try_take(slot, bytes)) return true;
+  if (give_up_ == nullptr || giving_up_ || bytes > quota(slot)) return false;
+  giving_up_ = true;
+  give_up_(slot);
+  giving_up_ = false;
+  return try_take(slot, bytes);
+}
+
+bool Charge::try_take(uint32_t slot, uint64_t bytes) {
   const uint64_t limit = quota(slot);
   if (slot >= wire::kSlicesMax || bytes > limit) return false;
   // Charge first, look at the sum, undo: two workers at the edge may both be refused, but the quota is never passed.
@@ -55,15 +64,12 @@ void Charge::release_context(const void* context) {
   }
 }
 
-void Charge::release_slot(uint32_t slot) {
-  for (auto it = items_.begin(); it != items_.end();) {
-    if (it->second.slot == slot) {
-      give_back(it->second.slot, it->second.bytes);
-      it = items_.erase(it);
-    } else {
-      ++it;
-    }
-  }
+uint64_t Charge::hold(uint32_t slot, uint64_t bytes, const void* context) {
+  constexpr uint64_t kHolds = uint64_t{0xc} << 60;  // no address, and no id of an object
+  if (!take(slot, bytes)) return 0;
+  const uint64_t key = kHolds + ++holds_;
+  remember(key, slot, bytes, context);
+  return key;
 }
 
 bool Charge::release(uint64_t key) {

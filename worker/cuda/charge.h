@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <unordered_map>
 
 #include "wire/assignment.h"
@@ -14,8 +15,12 @@ class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
 
-  // False: it would pass the quota (answer CUDA_ERROR_OUT_OF_MEMORY).
+  // False: it would pass the quota (answer CUDA_ERROR_OUT_OF_MEMORY). What is kept for later goes back before that is said.
   bool take(uint32_t slot, uint64_t bytes);
+  // The same without asking anybody to give something up.
+  bool try_take(uint32_t slot, uint64_t bytes);
+  // Who can give memory of a slot back, and what that cost.
+  void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;
   uint64_t used(uint32_t slot) const;  // by every worker of the lease
@@ -24,9 +29,10 @@ class Charge {
   void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
   // Gives back what `key` was charged; false if it was not.
   bool release(uint64_t key);
-  // A context (or the primary context of a slot) is gone, and everything in it.
+  // Takes and remembers under a key of its own; 0: past the quota.
+  uint64_t hold(uint32_t slot, uint64_t bytes, const void* context);
+  // A context is gone, and everything in it.
   void release_context(const void* context);
-  void release_slot(uint32_t slot);
 
  private:
   struct Item {
@@ -38,6 +44,9 @@ class Charge {
   wire::AccountingPage* accounting_;  // may be null (tests)
   std::unordered_map<uint64_t, Item> items_;
   uint64_t local_[wire::kSlicesMax] = {};
+  std::function<void(uint32_t)> give_up_;
+  bool giving_up_ = false;
+  uint64_t holds_ = 0;
 };
 
 }  // namespace tendril::worker::cuda

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/scope.h"
@@ -153,10 +154,11 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
   w.waiters().reclaim(0);
   w.waiters().staging().forget();
   const CUresult result = w.driver().cuDevicePrimaryCtxReset_v2(device);
-  w.charge().release_slot(m.slot);
+  w.kept_memory().forget_slot(m.slot);
   w.objects().for_each(Kind::kContext, [&](uint64_t id, void*) {
     WorkerContext* context = w.find_context(id);
     if (context != nullptr && context->primary && context->slot == m.slot) {
+      w.charge().release_context(context);
       w.waiters().staging().forget_events(context->context);
       forget_code(w, context->context);
     }
@@ -203,7 +205,7 @@ CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire:
 
 CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m, wire::cuda::context_set_limit_reply& r) {
   const auto limit = static_cast<CUlimit>(m.limit);
-  const CUresult result = w.driver().cuCtxSetLimit(limit, m.value);
+  const CUresult result = w.kept_memory().set_limit(limit, m.value);
   size_t actual = 0;
   if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS) r.actual = actual;
   return result;

@@ -14,7 +14,7 @@
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/graph_memory.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/module.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/module_store.h"
@@ -59,7 +59,7 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       mirrors_(std::make_unique<Mirrors>(std::move(window))),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
-      graph_memory_(std::make_unique<GraphMemory>()) {}
+      kept_memory_(std::make_unique<KeptMemory>(this)) {}
 
 Executor::~Executor() {
   waiters_.reset();  // their threads use the rest
@@ -75,11 +75,13 @@ int Executor::run() {
       waiters_->poll();
       continue;
     }
-    const transport::Wait wait = polling ? transport::Wait{0, 0} : transport::Wait{kSpinUs, -1};
+    const transport::Wait idle{kSpinUs, kept_memory_->look_again_ms()};
+    const transport::Wait wait = polling ? transport::Wait{0, 0} : idle;
     base::Result<session::Call> call = service_->next(wait);
     if (!call.ok()) {
       if (call.status().code() == base::Code::kTimeout) {
-        waiters_->poll();
+        if (polling) waiters_->poll();
+        else kept_memory_->look_again();
         continue;
       }
       break;

@@ -59,8 +59,8 @@ class Mirrors;
 class VirtualMemory;
 // What is shared with other sessions (ipc.h).
 class Ipc;
-// What graphs' own memory costs (graph_memory.h).
-class GraphMemory;
+// What pools and graphs keep (kept_memory.h).
+class KeptMemory;
 
 class Executor {
  public:
@@ -84,7 +84,7 @@ class Executor {
   Mirrors& mirrors() { return *mirrors_; }
   VirtualMemory& virtual_memory() { return *virtual_memory_; }
   Ipc& ipc() { return *ipc_; }
-  GraphMemory& graph_memory() { return *graph_memory_; }
+  KeptMemory& kept_memory() { return *kept_memory_; }
   const wire::Assignment& assignment() const { return assignment_; }
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
@@ -189,7 +189,7 @@ class Executor {
   std::unique_ptr<Mirrors> mirrors_;
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<Ipc> ipc_;
-  std::unique_ptr<GraphMemory> graph_memory_;
+  std::unique_ptr<KeptMemory> kept_memory_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -4,7 +4,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/function.h"
-#include "worker/cuda/graph_memory.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
@@ -66,11 +66,11 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  GraphMemory& memory = w.graph_memory();
-  if (!memory.used()) return w.driver().cuGraphLaunch(exec, stream);
-  if (!memory.before_launch(w, exec)) return CUDA_ERROR_OUT_OF_MEMORY;
+  KeptMemory& memory = w.kept_memory();
+  if (!memory.has_graphs()) return w.driver().cuGraphLaunch(exec, stream);
+  if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = w.driver().cuGraphLaunch(exec, stream);
-  memory.settle(w, w.slot());
+  memory.settle_graphs(w.slot());
   return result;
 }
 
@@ -114,7 +114,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wir
     w.driver().cuGraphExecDestroy(exec);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  r.has_memory = w.graph_memory().instantiated(w.driver(), exec, graph);
+  r.has_memory = w.kept_memory().instantiated(exec, graph);
   return CUDA_SUCCESS;
 }
 

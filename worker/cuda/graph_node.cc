@@ -10,7 +10,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/callbacks.h"
-#include "worker/cuda/graph_memory.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 
@@ -147,7 +147,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m,
   p.bytesize = m.bytes;
   if (!s.ok()) return s.error();
   if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever have it
-  w.graph_memory().use();
+  w.kept_memory().use_graphs();
   CUgraphNode node = nullptr;
   const CUresult result =
       w.driver().cuGraphAddMemAllocNode(&node, graph, dependencies, m.dependencies.count, &p);
@@ -276,7 +276,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m,
   const auto attribute = static_cast<CUgraphMem_attribute>(m.attribute);
   if (m.what == 2) {
     const CUresult trimmed = w.driver().cuDeviceGraphMemTrim(device);
-    if (w.graph_memory().used()) w.graph_memory().settle(w, m.slot);
+    if (w.kept_memory().has_graphs()) w.kept_memory().settle_graphs(m.slot);
     return trimmed;
   }
   const CUresult result = m.what == 1 ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)

@@ -31,6 +31,7 @@ CUresult handle(Executor& w, const wire::cuda::library_module_request& m,
   const CUlibrary library = s.get<CUlibrary>(Kind::kLibrary, m.library);
   if (!s.ok()) return s.error();
   if (w.driver().cuLibraryGetModule == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!w.store().code().pay(w.charge(), m.library, w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmodule module = nullptr;
   const CUresult result = w.driver().cuLibraryGetModule(&module, library);
   if (result != CUDA_SUCCESS) return result;
@@ -46,6 +47,7 @@ CUresult handle(Executor& w, const wire::cuda::kernel_function_request& m,
   const CUkernel kernel = s.get<CUkernel>(Kind::kKernel, m.kernel);
   if (!s.ok()) return s.error();
   if (w.driver().cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!w.store().code().pay(w.charge(), m.kernel, w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
   CUfunction function = nullptr;
   const CUresult result = w.driver().cuKernelGetFunction(&function, kernel);
   if (result != CUDA_SUCCESS) return result;

@@ -4,6 +4,7 @@
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/mirror.h"
 #include "worker/cuda/scope.h"
 #include "worker/cuda/waits.h"
@@ -145,6 +146,7 @@ CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
   const CUresult result = w.driver().cuMemFree_v2(m.address);
   if (result == CUDA_SUCCESS) {
     w.charge().release(m.address);
+    w.kept_memory().freed(m.address);
     w.ipc().gone(m.address);
   }
   return result;
@@ -152,6 +154,7 @@ CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
 
 CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda::memory_info_reply& r) {
   size_t free = 0, total = 0;
+  w.kept_memory().settle_pools();
   const CUresult result = w.driver().cuMemGetInfo_v2(&free, &total);
   if (result != CUDA_SUCCESS) return result;
   const uint64_t quota = w.charge().quota(w.slot()), used = w.charge().used(w.slot());

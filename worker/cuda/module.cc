@@ -52,10 +52,24 @@ Kind object_kind(LoadKind kind) {
   return kind == LoadKind::kModule ? Kind::kModule : Kind::kLibrary;
 }
 
+// Has the driver load it, under an id.
+CUresult load(Executor& w, LoadKind kind, uint64_t id, const void* image, JitOptions* jit) {
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  const CUresult result = kind == LoadKind::kModule ? load_module(w, jit, image, &module)
+                                                    : load_library(w, jit, image, &library);
+  if (result != CUDA_SUCCESS) return result;
+  void* object =
+      kind == LoadKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
+  if (w.objects().bind(object_kind(kind), id, object)) return CUDA_SUCCESS;
+  unload(w, kind, object);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
 }  // namespace
 
 void forget_code(Executor& w, CUcontext context) {
-  w.store().code().remove_context(w.objects(), context);
+  w.store().code().remove_context(w.objects(), w.charge(), context);
   w.mirrors().drop_lost(&w.driver());
 }
 
@@ -120,25 +134,17 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
   JitOptions jit;
   CUresult result = jit.take(m);
   if (result != CUDA_SUCCESS) return result;
-  CUmodule module = nullptr;
-  CUlibrary library = nullptr;
-  result = kind == LoadKind::kModule ? load_module(w, &jit, image->data.get(), &module)
-                                     : load_library(w, &jit, image->data.get(), &library);
+  LoadedCode& code = w.store().code();
+  const bool is_module = kind == LoadKind::kModule;
+  // The driver makes a copy of its own of a module, not of a library.
+  code.add(m.handle, is_module ? context_of(w) : nullptr, is_module ? nullptr : image,
+           code_variables(image->data.get(), image->bytes));
+  result = code.pay(w.charge(), m.handle, w.slot()) ? load(w, kind, m.handle, image->data.get(), &jit)
+                                                    : CUDA_ERROR_OUT_OF_MEMORY;
   jit.report(w, &r);
-  if (result == CUDA_ERROR_FILE_NOT_FOUND)
-    return CUDA_ERROR_INVALID_IMAGE;  // that answer means an image not uploaded
-  if (result != CUDA_SUCCESS) return result;
-  void* object =
-      kind == LoadKind::kModule ? static_cast<void*>(module) : static_cast<void*>(library);
-  if (!w.objects().bind(object_kind(kind), m.handle, object)) {
-    unload(w, kind, object);
-    return CUDA_ERROR_INVALID_HANDLE;
-  }
-  if (kind == LoadKind::kModule)
-    w.store().code().add(m.handle, context_of(w), nullptr);  // the driver made its own copy
-  else
-    w.store().code().add(m.handle, nullptr, image);
-  return CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) code.remove(w.objects(), w.charge(), m.handle);
+  // From us that answer means an image not uploaded.
+  return result == CUDA_ERROR_FILE_NOT_FOUND ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
@@ -147,7 +153,7 @@ CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
   void* object = w.objects().find(object_kind(kind), m.handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unload(w, kind, object);
-  w.store().code().remove(w.objects(), m.handle);
+  w.store().code().remove(w.objects(), w.charge(), m.handle);
   w.mirrors().drop_lost(&w.driver());
   return CUDA_SUCCESS;
 }
@@ -193,6 +199,7 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
   const char* name = s.text(m.name);
   if (!s.ok()) return s.error();
   gpu::Driver& driver = w.driver();
+  if (!w.store().code().pay(w.charge(), m.module, w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   size_t size = 0;
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -205,6 +212,9 @@ CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
     if (result == CUDA_SUCCESS) result = driver.cuLibraryGetManaged(&address, &size, library, name);
   }
   if (result != CUDA_SUCCESS) return result;
+  LoadedCode& code = w.store().code();
+  if (!code.pay_variable(w.charge(), m.module, w.slot(), address, size))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   r.address = address;
   r.size = size;
   r.managed = kind == LoadKind::kManaged || is_managed(&driver, address);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/pool.spec. An allocation is charged before the driver is asked and discharged when its free is
-// enqueued: from then on the driver may hand the same bytes to the next allocation of the stream.
+// Handlers of api/cuda/pool.spec. A slice pays for what its pools hold (kept_memory.h), whether or not it is in use: from the moment
+// that a free is enqueued the driver may hand the same bytes to the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/graph_memory.h"
+#include "worker/cuda/kept_memory.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
@@ -46,6 +46,28 @@ CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
   return result;
 }
 
+CUresult handle(Executor& w, const wire::cuda::pool_destroy_request& m, wire::cuda::pool_destroy_reply&) {
+  Scope s(w);
+  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
+  if (!s.ok()) return s.error();
+  const auto destroy = w.driver().cuMemPoolDestroy;
+  if (destroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  w.kept_memory().destroying(pool);
+  const CUresult result = destroy(pool);
+  if (result == CUDA_SUCCESS) s.unbind(Kind::kPool, m.pool);
+  return result;
+}
+
+CUresult handle(Executor& w, const wire::cuda::pool_trim_request& m, wire::cuda::pool_trim_reply&) {
+  Scope s(w);
+  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
+  if (!s.ok()) return s.error();
+  if (w.driver().cuMemPoolTrimTo == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = w.driver().cuMemPoolTrimTo(pool, m.bytes);
+  w.kept_memory().settle_pools();
+  return result;
+}
+
 CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::cuda::pool_allocate_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
@@ -53,38 +75,19 @@ CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::c
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
   gpu::Driver& d = w.driver();
-  uint32_t slot = w.slot();
+  CUdeviceptr address = 0;
+  CUresult result = CUDA_SUCCESS;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (stream != CU_STREAM_LEGACY) d.cuStreamIsCapturing(stream, &capturing);
   if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // an allocation node: launches pay
-    if (m.bytes > w.charge().quota(slot)) return CUDA_ERROR_OUT_OF_MEMORY;
-    w.graph_memory().use();
-    CUdeviceptr address = 0;
-    const CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
-    r.address = address;
-    return result;
+    if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
+    w.kept_memory().use_graphs();
+    result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
+  } else {
+    result = w.kept_memory().allocate(pool, m.bytes, stream, &address);
   }
-  if (!w.charge().take(slot, m.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUdeviceptr address = 0;
-  CUresult result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
-  if (result != CUDA_SUCCESS) {
-    w.charge().give_back(slot, m.bytes);
-    return result;
-  }
-  // A pool may lie on another GPU than the stream: that one's slice pays.
-  CUdevice device = -1;
-  if (d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS &&
-      w.slot_of(device) != slot) {
-    w.charge().give_back(slot, m.bytes);
-    slot = w.slot_of(device);
-    if (!w.charge().take(slot, m.bytes)) {
-      d.cuMemFreeAsync(address, stream);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-  }
-  w.charge().remember(address, slot, m.bytes, w.context());
   r.address = address;
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {
@@ -93,7 +96,7 @@ CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuMemFreeAsync(m.address, stream);
   if (result == CUDA_SUCCESS) {
-    w.charge().release(m.address);
+    w.kept_memory().freed(m.address);
     w.ipc().gone(m.address);
   }
   return result;
