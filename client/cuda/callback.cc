@@ -47,12 +47,11 @@ Callbacks* callbacks() {
   return all;
 }
 
-// `in_order`: the stream must not go on before the worker has run what this thread sent. Otherwise the worker may take
-// the answer out of its turn, which it does when a call ahead of it waits for this very function.
-void answer(Session* session, uint64_t invocation, bool in_order) {
+// The worker may take this out of its turn, and the mirrors' pushes and fetches: a call ahead of it may be waiting for this very
+// function. So nothing else may be sent for a host function.
+void answer(Session* session, uint64_t invocation) {
   wire::cuda::host_function_done_request m;
   m.invocation = invocation;
-  m.in_order = in_order;
   session->enqueue(nullptr, m);
   session->lane->flush();
 }
@@ -63,9 +62,9 @@ void run_one(const HostFunction& item, uint64_t invocation) {
   if (item.function != nullptr) item.function(item.data);
   if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
   if (item.object != nullptr) destroy_object(Kind::kUserObject, item.object);
-  // What the function wrote for the rest of it.
-  const bool sent = item.persistent && mirror_before_graph(item.session, nullptr);
-  if (invocation != 0) answer(item.session, invocation, sent);
+  if (item.persistent)
+    mirror_before_graph(item.session, nullptr);  // what the function wrote for the rest of it
+  if (invocation != 0) answer(item.session, invocation);
 }
 
 void* callback_thread(void*) {
@@ -80,7 +79,7 @@ void* callback_thread(void*) {
     const HostFunction item = known ? it->second : HostFunction{};
     pthread_mutex_unlock(&all->mutex);
     if (!known) {  // a token we never gave, or one already run: the stream goes on all the same
-      if (invocation != 0) answer(session, invocation, false);
+      if (invocation != 0) answer(session, invocation);
       continue;
     }
     run_one(item, invocation);

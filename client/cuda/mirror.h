@@ -40,13 +40,10 @@ inline void mirror_before_work(Session* session, Context* context) {
   if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
     mirror_push_all(session, context, false);
 }
-// False: there was nothing to send.
-inline bool mirror_before_graph(Session* session, Context* context) {
+inline void mirror_before_graph(Session* session, Context* context) {
   const uint32_t any = g_kernel_mirrors.load(std::memory_order_relaxed) +
                        g_graph_mirrors.load(std::memory_order_relaxed);
-  if (__builtin_expect(any == 0, 1)) return false;
-  mirror_push_all(session, context, true);
-  return true;
+  if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
 inline void mirror_after_wait(Session* session, Context* context) {
   if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))

@@ -155,6 +155,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
+  if (dptr == 0) return CUDA_SUCCESS;
   Range range;
   if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (range.session != c->session)

@@ -173,6 +173,7 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
+  if (dptr == 0) return CUDA_SUCCESS;
   auto found = MemoryMap::instance().find(dptr);
   const bool import = found && found->kind == MemoryKind::kImported && found->pool != nullptr;
   if (!found || found->base != dptr ||

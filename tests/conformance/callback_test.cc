@@ -308,6 +308,44 @@ TEST_F(CallbackTest, PoolsAndGraphsWait) {
   OK(cuGraphDestroy(graph));
 }
 
+// The graph brings a value into memory of the program, a host function looks at it, changes other memory of the program, and the graph
+// takes that: while the program frees memory, which waits for all of it, and launches the graph again.
+TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
+  struct Seen {
+    uint32_t from[4] = {1, 2, 3, 4}, to[4] = {}, sum = 0;
+  } seen;
+  Stream stream;
+  Buffer data(16), other(16);
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemcpyHtoDAsync_v2(data, seen.from, 16, stream));
+  OK(cuMemcpyDtoHAsync_v2(seen.to, data, 16, stream));
+  OK(cuLaunchHostFunc(
+      stream,
+      [](void* data) {
+        usleep(20'000);
+        Seen* seen = static_cast<Seen*>(data);
+        for (uint32_t word : seen->to) seen->sum += word;
+        for (uint32_t& word : seen->from) word += 10;
+      },
+      &seen));
+  OK(cuMemcpyHtoDAsync_v2(other, seen.from, 16, stream));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  for (int i = 0; i < 3; i++) {
+    CUdeviceptr memory = 0;
+    OK(cuMemAlloc_v2(&memory, 1 << 20));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuMemFree_v2(memory));
+  }
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(seen.sum, 10u + 50u + 90u);
+  EXPECT_EQ(read_words(other, 4), (std::vector<uint32_t>{31, 32, 33, 34}));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+}
+
 TEST_F(CallbackTest, CopiesBehindAHostFunctionWait) {
   Stream stream;
   constexpr size_t kBytes = 24 << 20;  // more than any staging buffer between

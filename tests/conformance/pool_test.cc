@@ -91,6 +91,11 @@ TEST_F(PoolTest, AsyncFreeOfSynchronousMemory) {
   }
 }
 
+TEST_F(PoolTest, NothingIsFreedAsWell) {
+  Stream stream;
+  OK(cuMemFreeAsync(0, stream));
+}
+
 TEST_F(PoolTest, FreeInAnotherStream) {
   Stream first, second;
   Event event;

@@ -28,15 +28,6 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 
-// The one call that is handled when it is seen, in whatever place of the lane it stands.
-bool take_answer(Callbacks* callbacks, const session::Call& call) {
-  wire::cuda::host_function_done_request m;
-  if (call.opcode != static_cast<uint16_t>(wire::cuda::Op::host_function_done)) return false;
-  if (!wire::read_message(m, call.body, call.bytes) || m.in_order != 0) return false;  // in its turn, then
-  callbacks->done(m.invocation);
-  return true;
-}
-
 std::string store_directory() {
   const char* directory = std::getenv("TENDRIL_MODULE_STORE");
   return directory != nullptr ? directory : "";
@@ -67,8 +58,8 @@ Executor::~Executor() {
 }
 
 int Executor::run() {
-  // A driver call may wait for a host function, whose answer stands behind that call in the lane.
-  service_->on_sight([this](const session::Call& call) { return take_answer(callbacks_.get(), call); });
+  // A driver call may wait for a host function; the answer stands behind that call in the lane.
+  service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
   for (;;) {
     const bool polling = waiters_->polling();
     if (polling && !service_->pending()) {
@@ -105,6 +96,44 @@ int Executor::run() {
   }
   callbacks_->end();
   return 0;
+}
+
+// What the client's host functions need of us, in whatever place of the lane it stands: their answers, and host memory
+// kept in step with its mirrors before and after them. Taking memory's news early is no more than a GPU that reaches
+// such memory would see anyway. On the thread that attends, while the executor may be in the driver.
+bool Executor::take_on_sight(const session::Call& call) {
+  wire::cuda::host_function_done_request done;
+  wire::cuda::mirror_push_request push;
+  wire::cuda::mirror_fetch_request fetch;
+  switch (static_cast<wire::cuda::Op>(call.opcode)) {
+    case wire::cuda::Op::host_function_done:
+      if (!wire::read_message(done, call.body, call.bytes)) return false;  // in its turn the executor will complain
+      callbacks_->done(done.invocation);
+      return true;
+    case wire::cuda::Op::mirror_create:
+    case wire::cuda::Op::mirror_share:
+    case wire::cuda::Op::mirror_destroy:
+      mirrors_->change_is_coming();
+      return false;
+    case wire::cuda::Op::mirror_push:
+      if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes)) return false;
+      return mirrors_->push(push.address, push.data) == CUDA_SUCCESS;  // a mirror still to be made: in its turn
+    case wire::cuda::Op::mirror_fetch: {
+      if (mirrors_->changes_are_coming() || !wire::read_message(fetch, call.body, call.bytes)) return false;
+      Mirrors::Written written;
+      mirrors_->fetch(&written);
+      wire::cuda::mirror_fetch_reply r;
+      r.offsets = {written.offsets.data(), written.offsets.size()};
+      r.data = {written.data.data(), written.data.size()};
+      r.more = written.more;
+      std::vector<uint8_t> body(wire::message_bytes(r));
+      wire::write_message(r, body.data());
+      service_->reply(call.reply_id, CUDA_SUCCESS, body.data(), static_cast<uint32_t>(body.size()));
+      return true;
+    }
+    default:
+      return false;
+  }
 }
 
 // One line for the server's log. A wait is told when it begins.

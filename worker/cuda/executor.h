@@ -156,6 +156,7 @@ class Executor {
   void refuse(const session::Call& call);
 
  private:
+  bool take_on_sight(const session::Call& call);
   bool enter_context(const session::Call& call);
   void trace(const session::Call& call);
   void remember(CUresult result);

@@ -45,6 +45,7 @@ void clear(uint8_t* at, uint64_t bytes) {
 CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
   Mirror* known = find(base);
   if (known != nullptr && known->shadow != nullptr && known->base == base && known->bytes == bytes) {
+    std::lock_guard<std::mutex> hold(mutex_);
     known->written |= written;
     return CUDA_SUCCESS;
   }
@@ -70,8 +71,8 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
   total_ += bytes;
-  all_[base] = {base,  bytes, first, end - first, reinterpret_cast<uint8_t*>(base), static_cast<uint8_t*>(shadow),
-                written, false, false};
+  put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base), static_cast<uint8_t*>(shadow), written,
+             false, false, false});
   return CUDA_SUCCESS;
 }
 
@@ -107,7 +108,8 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
     munmap(shadow, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true, false};
+  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true, false, false};
+  std::lock_guard<std::mutex> hold(mutex_);
   uint64_t done = base;  // what was not mirrored before is zero on both sides
   for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes; it = all_.erase(it)) {
     const Mirror& old = it->second;
@@ -146,7 +148,7 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   const CUresult result = driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
                                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS)
-    all_[base] = {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false, false};
+    put(base, {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false, false, false});
   else
     window_.unmap(base, bytes, false);
   return result;
@@ -159,12 +161,13 @@ CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
   void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   total_ += bytes;
-  Mirror& made = all_[base];
+  Mirror made;
   made.base = base;
   made.bytes = bytes;
   made.memory = reinterpret_cast<uint8_t*>(base);
   made.shadow = static_cast<uint8_t*>(shadow);
   made.written = made.drivers = true;
+  put(base, made);
   return CUDA_SUCCESS;
 }
 
@@ -184,7 +187,11 @@ void Mirrors::drop_lost(gpu::Driver* driver) {
 void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
   auto it = all_.find(base);
   if (it == all_.end()) return;
-  const Mirror& mirror = it->second;
+  const Mirror mirror = it->second;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    all_.erase(it);
+  }
   if (mirror.shadow != nullptr) {
     munmap(mirror.shadow, mirror.bytes);
     total_ -= mirror.bytes;
@@ -197,7 +204,6 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     for (const auto& [begin, bytes] : left_) left_bytes += bytes;
     if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
-  all_.erase(it);
 }
 
 void Mirrors::unmap_left(uint64_t first, uint64_t end) {
@@ -236,6 +242,49 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
   return address - mirror.base < mirror.bytes ? &mirror : nullptr;
 }
 
+CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  Mirror* mirror = find(address);
+  if (mirror == nullptr || mirror->shadow == nullptr || data.count > mirror->bytes - (address - mirror->base))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint8_t* memory = mirror->memory + (address - mirror->base);
+  uint8_t* shadow = mirror->shadow + (address - mirror->base);
+  for (uint64_t i = 0; i < data.count; ++i) {
+    if (data[i] == shadow[i]) continue;
+    memory[i] = data[i];
+    shadow[i] = data[i];
+  }
+  return CUDA_SUCCESS;
+}
+
+// Calls `changed(mirror, offset, bytes)` for each page that differs until it returns false. True: the next call goes on from there.
+template <typename Changed>
+bool Mirrors::scan(Changed&& changed) {
+  for (auto& [base, mirror] : all_) {
+    if (!mirror.written || base + mirror.bytes <= resume_) continue;
+    for (uint64_t at = resume_ > base ? resume_ - base : 0; at < mirror.bytes; at += kPage) {
+      const uint64_t bytes = mirror.bytes - at < kPage ? mirror.bytes - at : kPage;
+      if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 || changed(mirror, at, bytes)) continue;
+      resume_ = base + at;
+      return true;
+    }
+  }
+  resume_ = 0;
+  return false;
+}
+
+void Mirrors::fetch(Written* written) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  written->more = scan([&](Mirror& mirror, uint64_t at, uint64_t bytes) {
+    if (bytes > kReplyMax - written->data.size()) return false;
+    // First the shadow, then the reply from it: the GPU may go on writing.
+    std::memcpy(mirror.shadow + at, mirror.memory + at, bytes);
+    written->data.insert(written->data.end(), mirror.shadow + at, mirror.shadow + at + bytes);
+    written->offsets.insert(written->offsets.end(), {mirror.base + at, bytes});
+    return true;
+  });
+}
+
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
                        const CUDA_MEMCPY3D& s) {
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
@@ -264,15 +313,18 @@ bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
                 wire::cuda::mirror_create_reply&) {
+  w.mirrors().change_came();
   if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
+  w.mirrors().change_came();
   return w.mirrors().share(&w.driver(), m.address, m.bytes);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
+  w.mirrors().change_came();
   // The client has waited for the work that used it; waiting here would keep its host functions
   // from being answered.
   w.mirrors().destroy(&w.driver(), m.address);
@@ -280,41 +332,22 @@ CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
-  Mirrors::Mirror* mirror = w.mirrors().find(m.address);
-  if (mirror == nullptr || mirror->shadow == nullptr || m.data.count > mirror->bytes - (m.address - mirror->base))
-    return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t offset = m.address - mirror->base;
-  uint8_t* memory = mirror->memory + offset;
-  for (uint64_t i = 0; i < m.data.count;
-       ++i) {  // only what the client wrote; the GPU's own words stay
-    if (m.data[i] == mirror->shadow[offset + i]) continue;
-    memory[i] = m.data[i];
-    mirror->shadow[offset + i] = m.data[i];
-  }
-  return CUDA_SUCCESS;
+  return w.mirrors().push(m.address, m.data);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
                 wire::cuda::mirror_fetch_reply& r) {
   Scope s(w);
-  constexpr uint64_t kPairs = kReplyMax / 4096;
-  uint8_t* data = s.scratch<uint8_t>(kReplyMax);
-  uint64_t* offsets = s.scratch<uint64_t>(kPairs * 2);
+  Mirrors::Written written;
+  w.mirrors().fetch(&written);
+  uint64_t* offsets = s.scratch<uint64_t>(written.offsets.size());
+  uint8_t* data = s.scratch<uint8_t>(written.data.size());
   if (!s.ok()) return s.error();
-  uint64_t used = 0, pairs = 0;
-  r.more = w.mirrors().scan([&](Mirrors::Mirror& mirror, uint64_t at, uint64_t bytes) {
-    if (pairs == kPairs || bytes > kReplyMax - used) return false;
-    // First the shadow, then the reply from it: the GPU may go on writing.
-    std::memcpy(mirror.shadow + at, mirror.memory + at, bytes);
-    std::memcpy(data + used, mirror.shadow + at, bytes);
-    offsets[pairs * 2] = mirror.base + at;
-    offsets[pairs * 2 + 1] = bytes;
-    used += bytes;
-    ++pairs;
-    return true;
-  });
-  r.offsets = {offsets, pairs * 2};
-  r.data = {data, used};
+  std::copy(written.offsets.begin(), written.offsets.end(), offsets);
+  std::copy(written.data.begin(), written.data.end(), data);
+  r.offsets = {offsets, written.offsets.size()};
+  r.data = {data, written.data.size()};
+  r.more = written.more;
   return CUDA_SUCCESS;
 }
 

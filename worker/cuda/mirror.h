@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of the client's host memory at the client's addresses, registered with the GPU, so that kernels reach them by the same
 // pointer. Addresses must lie in the part of the address space that is set aside for this; a hostile client cannot map
-// over the worker. Pageable memory (a stack, a heap) that only copies in graphs name cannot have its own address here, where
+// over the worker. The executor owns them; while it waits in the driver, host functions keep them in step all the same (push and fetch).
+// Pageable memory (a stack, a heap) that only copies in graphs name cannot have its own address here, where
 // the worker has a stack and a heap: its copy lies elsewhere, and copies are given that place instead.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <vector>
 
 #include "worker/cuda/executor.h"
 
@@ -42,30 +46,27 @@ class Mirrors {
   void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
   Mirror* find(uint64_t address);
+  // The client wrote these bytes; the GPU's own words beside them stay. Any thread.
+  CUresult push(uint64_t address, const wire::Bytes& data);
+  // What GPUs have written since the last look, as far as one reply holds it: pairs of address and length, and the bytes. Any thread.
+  struct Written {
+    std::vector<uint64_t> offsets;
+    std::vector<uint8_t> data;
+    bool more = false;
+  };
+  void fetch(Written* written);
+  // Calls that make or end mirrors have been seen and not run: what follows them speaks of mirrors that are not there yet.
+  void change_is_coming() { changes_coming_.fetch_add(1); }
+  bool changes_are_coming() const { return changes_coming_.load() != 0; }
+  void change_came() {
+    if (changes_coming_.load() != 0) changes_coming_.fetch_sub(1);
+  }
   // All of [address, address + bytes) is in one mirror, which a graph is going to name.
   bool name_in_graph(uint64_t address, uint64_t bytes);
   // Where the copy of a client's address lies; the address itself when it is none of pageable memory.
   uint64_t place_of(uint64_t address) const;
   // The client's address of a place that place_of gave.
   uint64_t address_of(uint64_t place) const;
-  // Where GPUs have written since the last look: calls `changed(mirror, offset, bytes)` page by
-  // page until it returns false. True: there may be more, the next call goes on from there.
-  template <typename Changed>
-  bool scan(Changed&& changed) {
-    for (auto& [base, mirror] : all_) {
-      if (!mirror.written || base + mirror.bytes <= resume_) continue;
-      for (uint64_t at = resume_ > base ? resume_ - base : 0; at < mirror.bytes; at += kPage) {
-        const uint64_t bytes = mirror.bytes - at < kPage ? mirror.bytes - at : kPage;
-        if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 || changed(mirror, at, bytes))
-          continue;
-        resume_ = base + at;
-        return true;
-      }
-    }
-    resume_ = 0;
-    return false;
-  }
-
  private:
   transport::HostWindow window_;
   static constexpr uint64_t kPage = 4096;
@@ -76,6 +77,17 @@ class Mirrors {
   uint8_t* part_of(uint64_t base, uint64_t bytes);
   void unmap_left(uint64_t first, uint64_t end);
 
+  void put(uint64_t base, const Mirror& mirror) {
+    std::lock_guard<std::mutex> hold(mutex_);
+    all_[base] = mirror;
+  }
+  template <typename Changed>
+  bool scan(Changed&& changed);
+
+  // What push and fetch look at on other threads: `all_` and the shadows change under it, and only on the executor. Never held in a call of
+  // the driver, which may wait for a host function that pushes or fetches.
+  std::mutex mutex_;
+  std::atomic<uint32_t> changes_coming_{0};
   uint64_t resume_ = 0;
   std::map<uint64_t, Mirror> all_;
   std::map<uint64_t, uint8_t*> parts_;  // by number; reserved addresses, memory where there are mirrors
