@@ -176,6 +176,17 @@ class Storm:
             return True
         return False
 
+    def about(self, process):
+        """What is known of a program that hangs: its threads and where they sleep, what the server has said of it."""
+        pids, words = [process.pid, *harness.children(process.pid)], []
+        for pid in pids:
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    words.append(" ".join(task.joinpath(name).read_text().strip() for name in ("comm", "wchan")))
+        lines = self.server.log().splitlines()
+        words += [line for line in lines if any(re.search(rf"\b{pid}\b", line) for pid in pids)]
+        return "\n".join([*words, str(harness.listing(self.server)["leases"]), *lines[-15:]])
+
     def one(self, number):
         chance = random.Random(f"{self.seed} {number}")
         fate, work = chance.choice(self.FATES), chance.choice(WORK)
@@ -191,7 +202,7 @@ class Storm:
             self.judge(f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s", fate if struck else "none",
                        process.returncode, out)
         except subprocess.TimeoutExpired:
-            self.wrong.append(f"{number}: {' '.join(work)}, {fate}: hangs")
+            self.wrong.append(f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s: hangs: {self.about(process)}")
         finally:
             harness.end(process)
 
