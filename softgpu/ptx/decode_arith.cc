@@ -178,6 +178,14 @@ bool Decoder::op_minmax() {
                         : (xorsign ? Falu::kMinXorsign : Falu::kMin))
                  : (nan ? (xorsign ? Falu::kMaxNanXorsign : Falu::kMaxNan)
                         : (xorsign ? Falu::kMaxXorsign : Falu::kMax));
+    // The assembler makes a copy of this one, in which a NaN keeps its bits (seen on hardware; not so max.NaN or .ftz).
+    const bool itself = count() == 3 && at(1).kind == Operand::Kind::kReg &&
+                        at(2).kind == Operand::Kind::kReg && at(1).id == at(2).id;
+    if (f == Falu::kMin && t == Type::kF32 && parts_.size() == 2 && itself) {
+      Op op = make(isa_.mov(4));
+      op.d = dest(at(0), 4), op.a = source(at(1), t);
+      return emit_checked(op);
+    }
     return float_op(f, t, 2);
   }
   bool relu = has("relu");

@@ -36,6 +36,29 @@ inline T out(T r) {
   return r;
 }
 
+// Double holds products of floats exactly, and their quotients far beyond what decides whether one is tiny.
+template <bool Ftz, class T>
+inline T product(T a, T b) {
+  if constexpr (Ftz)
+    return flush_tiny(a * b, static_cast<double>(a) * static_cast<double>(b));
+  else
+    return a * b;
+}
+template <bool Ftz, class T>
+inline T product_and_sum(T a, T b, T c) {
+  if constexpr (Ftz)
+    return flush_tiny(fused(a, b, c), fma_to_odd(a, b, c));
+  else
+    return fused(a, b, c);
+}
+template <bool Ftz, class T>
+inline T quotient(T a, T b) {
+  if constexpr (Ftz)
+    return flush_tiny(a / b, static_cast<double>(a) / static_cast<double>(b));
+  else
+    return a / b;
+}
+
 #define TENDRIL_FLOAT_OP(NAME, EXPR)                                                      \
   template <class T, bool Ftz, bool Sat>                                                  \
   struct NAME {                                                                           \
@@ -136,11 +159,11 @@ inline T rough_quotient(T a, T b) {
 
 TENDRIL_FLOAT_OP(Add, a + b)
 TENDRIL_FLOAT_OP(Sub, a - b)
-TENDRIL_FLOAT_OP(Mul, a* b)
-TENDRIL_FLOAT_OP(Fma, fused(a, b, c))
-TENDRIL_FLOAT_OP(Div, a / b)
+TENDRIL_FLOAT_OP(Mul, product<Ftz>(a, b))
+TENDRIL_FLOAT_OP(Fma, product_and_sum<Ftz>(a, b, c))
+TENDRIL_FLOAT_OP(Div, quotient<Ftz>(a, b))
 TENDRIL_FLOAT_OP(DivApprox, rough_quotient(a, b))
-TENDRIL_FLOAT_OP(Rcp, T(1) / a)
+TENDRIL_FLOAT_OP(Rcp, quotient<Ftz>(T(1), a))
 TENDRIL_FLOAT_OP(Sqrt, root(a))
 TENDRIL_FLOAT_OP(Rsqrt, inverse_root(a))
 TENDRIL_FLOAT_OP(Min, smaller(a, b))

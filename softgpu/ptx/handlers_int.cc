@@ -37,7 +37,7 @@ inline T remainder(T a, T b) {
   if constexpr (T(-1) < T(0)) {
     if (b == T(-1)) return 0;
   }
-  return b ? a % b : a;
+  return b ? a % b : T(-1);  // all ones, as a division by zero
 }
 template <class T>
 inline int leading(T v) {

@@ -26,6 +26,15 @@ inline T compute(T a, T b, T c) {
   return a;
 }
 
+// The result once more, to tell whether it is tiny: exact where that is decided. Sums of floats are never rounded there.
+template <Falu Op2>
+inline double unrounded(float a, float b, float c) {
+  if constexpr (Op2 == Falu::kFma)
+    return fma_to_odd(a, b, c);
+  else
+    return compute<Op2, double>(a, b, c);
+}
+
 // Op::aux: bit 0 ftz, bit 1 sat, bits 8-9 direction.
 template <Falu Op2, class T>
 Event rounded(const Op& op, Warp& w, uint32_t m) {
@@ -49,6 +58,7 @@ Event rounded(const Op& op, Warp& w, uint32_t m) {
   each_active(m, [&](int i) {
     T v = pr[i];
     if constexpr (sizeof(T) == 4) {
+      if (ftz) v = flush_tiny(v, unrounded<Op2>(x[i], y[i], z[i]));
       v = sat ? (v > 0 ? (v < 1 ? v : T(1)) : T(0)) : canonical(v);
       if (ftz) v = flush(v);
     }

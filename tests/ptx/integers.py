@@ -35,7 +35,8 @@ def quotient(a, b, bits):
 
 
 def remainder(a, b):
-    return a if b == 0 else a - b * quotient(a, b, 64)
+    """By zero: all ones, as measured on hardware."""
+    return -1 if b == 0 else a - b * quotient(a, b, 64)
 
 
 def few(bits, n=9):
