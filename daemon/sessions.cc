@@ -534,6 +534,7 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
     case wire::WorkerRequestKind::kFreed:
       orphans = exports_.withdraw(session_id, request.record,
                                   request.kind == wire::WorkerRequestKind::kFreed);
+      answer(wire::ExportAnswer::kDone, -1);
       break;
     case wire::WorkerRequestKind::kRelease:
       orphans = exports_.release(session_id, request.record);

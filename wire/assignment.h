@@ -52,8 +52,8 @@ struct ExportRecord {
 enum class WorkerRequestKind : uint32_t {
   kReady = 1,     // its context exists; it waits for an assignment
   kPublish = 2,   // descriptor [0] where the thing has one; answered, with the token
-  kWithdraw = 3,  // nobody may open it any more; the memory stays charged to its owner
-  kFreed = 4,     // as above, and the owner pays for it no longer
+  kWithdraw = 3,  // nobody may open it any more; the owner still pays; answered, the descriptor then closed
+  kFreed = 4,     // as above, and the owner pays no longer; answered
   kFetch = 5,     // by token and kind; answered
   kRelease = 6,   // what was fetched is closed again
 };

@@ -16,7 +16,8 @@ class Exports {
   virtual wire::ExportAnswer publish(wire::ExportRecord* record, int fd) = 0;
   // `record` names token and kind; the rest and `fd` are filled in.
   virtual wire::ExportAnswer fetch(wire::ExportRecord* record, base::Fd* fd) = 0;
-  // Nobody may open it any more. `freed`: and its memory went back to the driver.
+  // Nobody may open it any more, and tendrild holds nothing of it: a driver keeps memory while a descriptor of it is open. `freed`: and its
+  // memory went back to the driver.
   virtual void withdraw(const wire::ExportRecord& record, bool freed) = 0;
   // What was fetched is closed again.
   virtual void release(const wire::ExportRecord& record) = 0;

@@ -147,11 +147,11 @@ wire::ExportAnswer DaemonLink::fetch(wire::ExportRecord* record, base::Fd* fd) {
 
 void DaemonLink::withdraw(const wire::ExportRecord& record, bool freed) {
   const auto kind = freed ? wire::WorkerRequestKind::kFreed : wire::WorkerRequestKind::kWithdraw;
-  (void)say(kind, record, -1);  // a daemon that is gone ends the session anyway
+  (void)ask(kind, record, -1);  // a daemon that is gone ends the session anyway
 }
 
 void DaemonLink::release(const wire::ExportRecord& record) {
-  (void)say(wire::WorkerRequestKind::kRelease, record, -1);
+  (void)say(wire::WorkerRequestKind::kRelease, record, -1);  // as above
 }
 
 }  // namespace tendril::worker
