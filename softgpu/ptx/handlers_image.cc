@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces, lane by lane. Sampling follows the appendix "Texture Fetching" of the CUDA programming guide: linear filters
-// weigh with eight bits of fraction, coordinates below half a texel reach over the edge. Where that text leaves a choice (how the
-// weight is rounded: to the nearest) tests/ptx/images.py makes the same one, and a real GPU decides.
+// weigh with eight bits of fraction, coordinates below half a texel reach over the edge. How a weight is rounded (to the nearest) is
+// a choice of ours; borders in their formats, what filters make of 8 and 16 bits, and what lies outside follow an H200.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -45,6 +45,12 @@ bool reads_floats(const Image& image) {
   }
 }
 
+// The largest value of an unsigned texel that is read as a number from 0 to 1; 0 for others.
+uint32_t unsigned_top(const Image& image) {
+  if (image.raw) return 0;
+  return image.texel == Texel::kU8 ? 0xFF : image.texel == Texel::kU16 ? 0xFFFF : 0;
+}
+
 float from_srgb(float v) { return v <= 0.04045f ? v / 12.92f : powf((v + 0.055f) / 1.055f, 2.4f); }
 
 // Four channels: floats, or integers widened to 32 bits. What a texel has not is zero, and one for the last.
@@ -81,23 +87,30 @@ void take_channel(const Image& image, uint32_t c, uint32_t bits, Color* out) {
   out->integer[c] = bits;
 }
 
-// A place in an image: texels, and the slice, layer or face. -1 lies outside, where the border is.
+// A place in an image: texels, and the slice, layer or face. Outside are the border, and nothing (zeros).
+constexpr int64_t kBorder = -1, kNothing = -2;
 struct Place {
   int64_t x = 0, y = 0, z = 0;
 };
 
 Color border_of(const Image& image) {
   Color out;
+  const uint32_t top = unsigned_top(image);
   for (uint32_t c = 0; c < 4; ++c) {
     out.number[c] = image.border[c];
     out.integer[c] = bit_cast_to<uint32_t>(image.border[c]);
+    if (!top) continue;  // else it has the values that texels can have
+    const float whole = std::fmin(std::fmax(image.border[c], 0.0f), 1.0f) * static_cast<float>(top);
+    out.integer[c] = static_cast<uint32_t>(std::lrint(whole));
+    out.number[c] = static_cast<float>(out.integer[c]) / static_cast<float>(top);
   }
   return out;
 }
 
 Color texel_at(const Image& image, const Image::Level& level, const Place& p) {
   if (p.x < 0 || p.y < 0 || p.z < 0) {
-    if (!image.linear_memory) return border_of(image);
+    const bool nothing = p.x == kNothing || p.y == kNothing || p.z == kNothing;
+    if (!image.linear_memory && !nothing) return border_of(image);
     Color none;
     none.number[3] = 0, none.integer[3] = 0;
     return none;
@@ -129,7 +142,7 @@ int64_t over_edge(int64_t i, int64_t n, Edge edge) {
     case Edge::kClamp:
       return i < 0 ? 0 : n - 1;
     default:
-      return -1;
+      return kBorder;
   }
 }
 
@@ -174,9 +187,10 @@ Span span_of(float coordinate, uint32_t size, const Axis& axis) {
   return s;
 }
 
-Span integer_span(int32_t i, uint32_t size, const Axis& axis) {
+// No address mode applies to integer coordinates.
+Span integer_span(int32_t i, uint32_t size) {
   Span s;
-  s.low = s.high = over_edge(i, size, axis.edge);
+  s.low = s.high = i >= 0 && static_cast<uint32_t>(i) < size ? i : kNothing;
   return s;
 }
 
@@ -185,10 +199,13 @@ struct Sample {
   Span x, y, z;
 };
 
-// Eight corners at most; those without weight are not looked at.
+// Eight corners at most; those without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and
+// the sum is rounded to whole ones.
 Color blend(const Image& image, const Image::Level& level, const Sample& s) {
   const bool point = s.x.weight == 0 && s.y.weight == 0 && s.z.weight == 0;
   if (point) return texel_at(image, level, {s.x.low, s.y.low, s.z.low});
+  const uint32_t top = image.srgb ? 0 : unsigned_top(image);
+  const double step = top ? 65535 / top : 0, scale = top ? 65535 : 1;
   double sum[4] = {};
   for (unsigned corner = 0; corner < 8; ++corner) {
     const bool hx = corner & 1, hy = corner & 2, hz = corner & 4;
@@ -197,10 +214,16 @@ Color blend(const Image& image, const Image::Level& level, const Sample& s) {
     if (weight == 0) continue;
     const Color c = texel_at(image, level,
                              {hx ? s.x.high : s.x.low, hy ? s.y.high : s.y.low, hz ? s.z.high : s.z.low});
-    for (int k = 0; k < 4; ++k) sum[k] += weight * static_cast<double>(c.number[k]);
+    for (uint32_t k = 0; k < 4; ++k) {
+      const bool whole = top && k < image.channels;
+      sum[k] += weight * (whole ? step * c.integer[k] : scale * static_cast<double>(c.number[k]));
+    }
   }
   Color out;
-  for (int k = 0; k < 4; ++k) out.number[k] = static_cast<float>(sum[k]);
+  for (int k = 0; k < 4; ++k) {
+    const double v = top ? std::floor(sum[k] + 0.5) / scale : sum[k];
+    out.number[k] = static_cast<float>(v);
+  }
   return out;
 }
 
@@ -254,8 +277,11 @@ Sample sample_of(const Image& image, const Image::Level& level, const ImageOp& o
     const Axis axis = axis_of(image, k, filtered);
     span[k] = o.float_coordinates
                   ? span_of(c.as_float(first + k), extent[k], axis)
-                  : integer_span(static_cast<int32_t>(c.bits[first + k]), extent[k], axis);
+                  : integer_span(static_cast<int32_t>(c.bits[first + k]), extent[k]);
   }
+  // Filtered, an image of one axis is a row of a flat one, looked at from its upper rim: half comes from over the edge.
+  if (o.geometry == Geometry::k1D && filtered && image.edge[1] == Edge::kBorder && !image.linear_memory)
+    span[1] = span_of(0, 1, axis_of(image, 1, filtered));
   if (layers) span[2] = layer_of(c.bits[0], level.depth);
   return {span[0], span[1], span[2]};
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide: an image is a function of
 all integers by its address mode, and a linear filter weighs with eight bits of fraction. How a weight is rounded the
-guide does not say, so what lies between both ways is right."""
+guide does not say, so what lies between both ways is right. What a filter makes of normalised integers, borders in their
+formats and integer coordinates outside are as measured on hardware."""
 
 import itertools
 import random
@@ -28,6 +29,8 @@ class Image:
         self.shape, self.texel, self.channels, self.size = shape, texel, channels, size
         self.edge, self.linear, self.normalized, self.raw, self.surface = edge, linear, normalized, raw, surface
         self.border = [Fraction(1, 4), Fraction(3), Fraction(-2), Fraction(1, 2)]
+        if self.unsigned_norm():
+            self.border[1:] = [Fraction(1), Fraction(0), Fraction(3, 4)]
         dice = random.Random(f"{shape} {texel} {channels} {size}")
         width, height, depth = (max(n, 1) for n in size)
         places = itertools.product(range(depth), range(height), range(width), range(channels))
@@ -58,6 +61,16 @@ class Image:
 
     def is_number(self):
         return self.texel[0] == "f" or (self.bits < 32 and not self.raw)
+
+    def unsigned_norm(self):
+        return self.is_number() and self.texel[0] == "u"
+
+    def beyond(self, c):
+        """The border's channel, as a texel would hold it."""
+        if not self.unsigned_norm():
+            return self.border[c]
+        top = (1 << self.bits) - 1
+        return Fraction(formats.round_integer(self.border[c] * top, formats.NEAREST), top)
 
     def channel(self, place, c):
         """A number, or an integer's bits widened to 32."""
@@ -92,7 +105,7 @@ class Image:
         if self.shape == "3d":
             place = (self.address(z, self.size[2]),) + place[1:]
         if None in place:
-            return Fraction(0) if self.shape == "linear" else self.border[c]
+            return Fraction(0) if self.shape == "linear" else self.beyond(c)
         return self.channel(place, c)
 
     def positions(self, coordinates):
@@ -116,9 +129,16 @@ class Image:
                 out.append(around([v]) if self.is_number() else int(v))
         return tuple(out)
 
+    def fetch(self, *at):
+        """Four expected patterns at integer coordinates; outside there is nothing, whatever the address mode."""
+        inside = all(0 <= i < max(n, 1) for i, n in zip(at, self.size))
+        return self.sample(at) if inside else tuple(0 if c < self.channels else ANY for c in range(4))
+
     def filtered(self, positions, layer, c):
-        """Every value that some rounding of the weights gives at the extremes."""
+        """Every value that some rounding of the weights gives at the extremes. An image of one axis is filtered as a
+        row of a flat one, at y = 0: half of what it gives comes from over the edge."""
         ways = []
+        positions = positions + [Fraction(0)] * (self.shape == "1d")
         for p in positions:
             p -= ONE_HALF
             exact = (p - floor(p)) * 256
@@ -134,8 +154,15 @@ class Image:
                 if weight:
                     x, y, z = (at + [0, 0])[:3]
                     total += weight * self.at(x, y, z if self.shape == "3d" else layer, c)
-            values.append(total)
+            values.extend(self.whole(total))
         return values
+
+    def whole(self, total):
+        """Of unsigned normalised integers a filter makes whole 65535ths; which way a half goes is not known."""
+        if not self.unsigned_norm():
+            return [total]
+        exact = total * 65535
+        return {Fraction(formats.round_integer(exact, mode), 65535) for mode in (formats.NEAREST, formats.AWAY)}
 
 
 def around(values):
@@ -259,16 +286,13 @@ def cubes():
 def fetches():
     """Integer coordinates, and memory instead of arrays."""
 
-    def by_texel(image):
-        return lambda *at: image.sample(at)
-
     inside = [0, 1, 4, 3]
     for shape, geometry, size, text in (("linear", "1d", (40, 0, 0), "%a"), ("pitch", "2d", (5, 4, 0), "%a, %b")):
         image = Image(shape, "f32", 1, size)
         rows = [(v,) for v in inside + [39, 40, 1000]] if shape == "linear" else cross(inside, [0, 3])
-        yield texture(f"tex_{shape}", image, geometry, text, rows, by_texel(image), ctype="s32")
+        yield texture(f"tex_{shape}", image, geometry, text, rows, image.fetch, ctype="s32")
     image = Image("2d", "s16", 2, (5, 4, 0), raw=True)
-    yield texture("tex_2d_integer", image, "2d", "%a, %b", cross(inside + [9], [0, 3]), by_texel(image), ctype="s32")
+    yield texture("tex_2d_integer", image, "2d", "%a, %b", cross(inside + [9], [0, 3]), image.fetch, ctype="s32")
     image = Image("pitch", "f32", 1, (5, 4, 0), linear=True)
     rows = cross(floats(PLACES[:10]), floats(["1/2", "5/4"]))
     yield texture("tex_pitch_linear", image, "2d", "%a, %b", rows, lambda x, y, i=image: i.sample(back((x, y))))
