@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Video instructions: scalar ones (vadd, vmad, vset, ...) that pick bytes or halves of their
 // operands, and the SIMD forms on two halves or four bytes. Rare in programs of today, so lane by
-// lane and once for all instruction sets.
+// lane and once for all instruction sets. An H200 emulates them and departs from the ISA's text;
+// this follows what was measured, and refuses what was not and may depart.
 #include <algorithm>
 #include <cstring>
 
@@ -28,6 +29,7 @@ struct Plan {
   uint8_t lanes_a[4] = {}, lanes_b[4] = {};
   uint8_t mask = 0;  // SIMD: result lanes written
 };
+constexpr uint8_t kByte2 = 3, kHalf1 = 6;  // of Plan::select
 constexpr size_t kPlanWords = (sizeof(Plan) + 3) / 4;
 
 int64_t field(uint32_t v, unsigned shift, unsigned bits, bool is_signed) {
@@ -88,44 +90,55 @@ int64_t compute(const Plan& p, int64_t a, int64_t b) {
   }
 }
 
-uint32_t second_operation(const Plan& p, uint32_t v, uint32_t c) {
-  const bool less = p.d_signed ? static_cast<int32_t>(v) < static_cast<int32_t>(c) : v < c;
+// Whether the first result is less than c: sums and differences have 32 bits by then, other results
+// are exact. Where the comparison has no sign a negative first result is greater than all.
+bool below(const Plan& p, int64_t v, uint32_t c) {
+  if (p.kind == Video::kAdd || p.kind == Video::kSub) v = static_cast<int32_t>(v);
+  return p.d_signed ? v < static_cast<int32_t>(c) : v >= 0 && v < static_cast<int64_t>(c);
+}
+
+uint32_t second_operation(const Plan& p, int64_t v, uint32_t c) {
+  const uint32_t word = static_cast<uint32_t>(v);
   switch (p.second) {
     case Second::kAdd:
-      return v + c;
+      return word + c;
     case Second::kMin:
-      return less ? v : c;
+      return below(p, v, c) ? word : c;
     case Second::kMax:
-      return less ? c : v;
+      return below(p, v, c) ? c : word;
     default:
-      return v;
+      return word;
   }
 }
 
+// Into a part of d, the rest from c. Saturated, whatever lies outside becomes the greatest, negative
+// numbers too; the upper half takes the upper half of the result, not the lower.
+uint32_t merged(const Plan& p, int64_t v, uint32_t c) {
+  const unsigned bits = select_bits(p.select[0]), shift = select_shift(p.select[0]);
+  const int64_t top = (1ll << (bits - p.d_signed)) - 1;
+  if (p.sat && (v < 0 || v > top)) v = top;
+  const uint32_t word = static_cast<uint32_t>(v), mask = ((1u << bits) - 1) << shift;
+  return (c & ~mask) | ((bits == 16 ? word : word << shift) & mask);
+}
+
+// Saturated to 32 bits without a sign, a result is not negative, but one that is too large is cut.
 uint32_t scalar(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   int64_t v = compute(p, pick(a, p.select[1], p.a_signed), pick(b, p.select[2], p.b_signed));
-  const unsigned bits = select_bits(p.select[0]), shift = select_shift(p.select[0]);
-  if (p.sat) v = limit(v, bits, p.d_signed);
-  const uint32_t word = static_cast<uint32_t>(v);
-  if (!p.merge) return second_operation(p, word, c);
-  const uint32_t mask = bits == 32 ? ~0u : ((1u << bits) - 1) << shift;
-  return (c & ~mask) | (word << shift & mask);
+  if (p.merge) return merged(p, v, c);
+  if (p.sat) v = p.d_signed ? limit(v, 32, true) : std::max<int64_t>(v, 0);
+  return second_operation(p, v, c);
 }
 
+// All operands have signs here, whatever their types say. A negative result saturated without a sign
+// is zero, or the greatest number where it was shifted: the shift moves no signs in.
 uint32_t multiply_add(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
-  const bool is_signed = p.a_signed || p.b_signed || p.negate_product || p.negate_c;
-  __int128 v =
-      static_cast<__int128>(pick(a, p.select[1], p.a_signed)) * pick(b, p.select[2], p.b_signed);
-  __int128 addend =
-      is_signed ? static_cast<__int128>(static_cast<int32_t>(c)) : static_cast<__int128>(c);
-  if (p.negate_product) v = -v;
-  if (p.negate_c) addend = -addend;
-  v = (v + addend + p.plus_one) >> p.scale;
-  if (p.sat) {
-    const __int128 top = is_signed ? INT32_MAX : UINT32_MAX, bottom = is_signed ? INT32_MIN : 0;
-    v = v > top ? top : v < bottom ? bottom : v;
-  }
-  return static_cast<uint32_t>(v);
+  const int64_t x = static_cast<int32_t>(pick(a, p.select[1], p.a_signed)),
+                y = static_cast<int32_t>(pick(b, p.select[2], p.b_signed)),
+                z = static_cast<int32_t>(c), product = p.negate_product ? -(x * y) : x * y;
+  const int64_t sum = product + (p.negate_c ? -z : z) + p.plus_one, v = sum >> p.scale;
+  if (!p.sat) return static_cast<uint32_t>(v);
+  if (!p.d_signed && v < 0 && p.scale) return ~0u;
+  return static_cast<uint32_t>(limit(v, 32, p.d_signed));
 }
 
 uint32_t simd(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
@@ -134,13 +147,13 @@ uint32_t simd(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   auto lane = [&](uint8_t s, bool is_signed) {
     return field(s < p.parts ? a : b, bits * (s % p.parts), bits, is_signed);
   };
-  uint32_t d = c;
+  uint32_t d = c;  // .add sums results that are not cut to their lanes
   for (unsigned i = 0; i < p.parts; ++i) {
     if (!(p.mask >> i & 1)) continue;
     int64_t v = compute(p, lane(p.lanes_a[i], p.a_signed), lane(p.lanes_b[i], p.b_signed));
     if (p.sat) v = limit(v, bits, p.d_signed);
     if (p.second == Second::kAdd)
-      d += static_cast<uint32_t>(field(static_cast<uint32_t>(v), 0, bits, p.d_signed));
+      d += static_cast<uint32_t>(v);
     else
       d = (d & ~(ones << bits * i)) | (static_cast<uint32_t>(v) & ones) << bits * i;
   }
@@ -208,6 +221,19 @@ bool word_type(Type t, bool* is_signed_type) {
   return t == Type::kS32 || t == Type::kU32;
 }
 
+// Variants whose result an H200 has not shown (tests/ptx/video.py asks for the others) and whose like
+// depart from the ISA.
+bool measured(const Plan& p) {
+  if (p.parts > 1) return !(p.sat && p.second == Second::kAdd);
+  if (p.kind == Video::kMad) return !((p.negate_product || p.negate_c) && (p.sat || p.scale));
+  if (p.select[0] && !p.merge) return false;
+  const bool limits = p.second == Second::kMin || p.second == Second::kMax;
+  if (!p.sat && !p.merge && !limits) return true;
+  const bool types = p.d_signed ? p.a_signed == p.b_signed : p.a_signed && !p.b_signed;
+  const bool place = p.select[0] == kByte2 || p.select[0] == kHalf1;
+  return p.kind <= Video::kMax && types && (!p.merge || place);
+}
+
 }  // namespace
 
 bool Decoder::op_video() {
@@ -247,6 +273,8 @@ bool Decoder::op_video() {
     p.merge = !mad && count() == 4 && p.second == Second::kNone;
     p.negate_product = at(1).minus != at(2).minus, p.negate_c = count() == 4 && at(3).minus;
   }
+  if (!measured(p))
+    return fail("never measured on hardware: '" + std::string(current_->opcode) + "' with these operands");
   Op op = make(&run_video);
   std::vector<uint32_t> words(kPlanWords);
   std::memcpy(words.data(), &p, sizeof p);

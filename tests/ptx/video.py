@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Video instructions: scalar forms on selected bytes and halves, SIMD forms on two halves or four bytes (PTX ISA,
-video instructions)."""
+video instructions; where the text and an H200 disagree, as the H200 does, which each place says)."""
 
 import itertools
 
@@ -16,10 +16,22 @@ ARITHMETIC = {
     "vmin": min,
     "vmax": max,
 }
+
+
+def below(name, v, c, t):
+    """Whether the first result v is less than c, as hardware compares them. Sums and differences have 32 bits by then,
+    the others are exact. Where the second operation has no sign, a negative first result is greater than all."""
+    if name in ("vadd", "vsub"):
+        v = value(cut(v, 32), "s32")
+    if t == "u32" and v < 0:
+        return False
+    return v < value(c, t)
+
+
 SECOND = {
-    "add": lambda t: lambda x, c: x + c,
-    "min": lambda t: lambda x, c: min(value(cut(x, 32), t), value(c, t)),
-    "max": lambda t: lambda x, c: max(value(cut(x, 32), t), value(c, t)),
+    "add": lambda name, v, c, t: v + c,
+    "min": lambda name, v, c, t: v if below(name, v, c, t) else c,
+    "max": lambda name, v, c, t: c if below(name, v, c, t) else v,
 }
 
 
@@ -31,6 +43,17 @@ def part(v, selector, t):
     n = bits_of(selector)
     v = v >> n * int(selector[1:] or 0) & (1 << n) - 1
     return signed(v, n) if t[0] == "s" else v
+
+
+def limited_part(v, bits, t):
+    """.sat into a byte or a half: whatever lies outside becomes the greatest, negative numbers too."""
+    top = (1 << bits - (t[0] == "s")) - 1
+    return v if 0 <= v <= top else top
+
+
+def limited_word(v, t):
+    """.sat into 32 bits: an unsigned result is kept from being negative, but what is too large loses its carry."""
+    return max(v, 0) if t == "u32" else limited(v, 32, t)
 
 
 def limited(v, bits, t):
@@ -52,9 +75,17 @@ def scalar():
     ):
         stem = f"{name}.{d}.{a}.{b}{sat}"
 
-        def simple(x, y, z, f=f, d=d, a=a, b=b, sat=sat, sa=sa, sb=sb, bits=32):
+        def simple(x, y, f=f, d=d, a=a, b=b, sat=sat, sa=sa, sb=sb):
             v = f(part(x, sa, a), part(y, sb, b))
-            return limited(v, bits, d) if sat else v
+            return limited_word(v, d) if sat else v
+
+        def placed(x, y, z, place, f=f, d=d, a=a, b=b, sat=sat, sa=sa, sb=sb):
+            """h1 takes the upper half of the 32-bit result, as measured on hardware; b2 the lowest byte."""
+            n = bits_of(place)
+            k = n * int(place[1:])
+            v = f(part(x, sa, a), part(y, sb, b))
+            v = limited_part(v, n, d) if sat else v
+            return z & ~((1 << n) - 1 << k) | cut(v >> 16 if place == "h1" else v, n) << k
 
         yield Case(
             f"{stem}{sa}{sb}",
@@ -62,28 +93,26 @@ def scalar():
             [32] * 3,
             [32],
             cross(WORDS, WORDS, [0]),
-            lambda x, y, z, g=simple: cut(g(x, y, z), 32),
+            lambda x, y, z, g=simple: cut(g(x, y), 32),
         )
         if sa == "":
-            for second, make in SECOND.items():
+            for second, combine in SECOND.items():
                 yield Case(
                     f"{stem}.{second}",
                     f"{stem}.{second} %d, %a, %b, %c;",
                     [32] * 3,
                     [32],
                     cross(WORDS, WORDS, THIRD),
-                    lambda x, y, z, g=simple, h=make(d): cut(h(cut(g(x, y, z), 32), z), 32),
+                    lambda x, y, z, g=simple, h=combine, s=name, t=d: cut(h(s, g(x, y), z, t), 32),
                 )
         for place in ("b2", "h1"):
-            n = bits_of(place)
-            shift = n * int(place[1:])
             yield Case(
                 f"{stem}.into.{place}{sa}{sb}",
                 f"{stem} %d.{place}, %a{dotted(sa)}, %b{dotted(sb)}, %c;",
                 [32] * 3,
                 [32],
                 cross(WORDS, WORDS, THIRD[1:]),
-                lambda x, y, z, g=simple, n=n, k=shift: z & ~((1 << n) - 1 << k) | cut(g(x, y, z, bits=n), n) << k,
+                lambda x, y, z, g=placed, p=place: g(x, y, z, p),
             )
     yield from shifts()
     yield from scalar_sets()
@@ -139,8 +168,12 @@ def multiply_add():
         d = "u32" if (a, b) == ("u32", "u32") else "s32"
         stem = f"vmad.{d}.{a}.{b}{sat}{scale}"
 
-        def model(x, y, z, a=a, b=b, d=d, sat=sat, scale=scale, extra=0):
-            v = value(x, a) * value(y, b) + value(z, d) + extra >> int(scale[4:] or 0)
+        def model(x, y, z, d=d, sat=sat, scale=scale, extra=0):
+            """All operands have signs, whatever the types say, as measured on hardware. What .sat makes of a negative
+            number in u32 is zero, but the greatest after a shift, which moves no signs."""
+            v = value(x, "s32") * value(y, "s32") + value(z, "s32") + extra >> int(scale[4:] or 0)
+            if sat and v < 0 and d == "u32":
+                return 0xFFFFFFFF if scale else 0
             return cut(limited(v, 32, d) if sat else v, 32)
 
         yield Case(stem, f"{stem} %d, %a, %b, %c;", [32] * 3, [32], cross(WORDS, WORDS, THIRD), model)
@@ -211,7 +244,7 @@ def simd():
                 [32] * 3,
                 [32],
                 cross(WORDS, WORDS, THIRD),
-                lambda x, y, z, g=results, p=plain, d=d, n=n: cut(z + sum(value_of(v, n, d) for v in g(x, y, p)), 32),
+                lambda x, y, z, g=results, p=plain: cut(z + sum(g(x, y, p)), 32),  # not cut to lanes before
             )
         for relation in ("lt", "ne"):
             stem = f"vset{parts}.s32.s32.{relation}"
@@ -225,11 +258,6 @@ def simd():
                     int(r(lane(x, y, i, p, "s32"), lane(x, y, p + i, p, "s32"))) << n * i for i in range(p)
                 ),
             )
-
-
-def value_of(v, bits, t):
-    v = cut(v, bits)
-    return signed(v, bits) if t[0] == "s" else v
 
 
 def families():
