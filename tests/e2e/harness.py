@@ -20,6 +20,9 @@ PROGRAMS = BUILD / "bin" / "programs"
 CLIENT = BUILD / "lib" / "client" / "libcuda.so.1"
 MIB = 1 << 20
 THREAD_SANITIZED = TENDRIL.exists() and b"libtsan" in TENDRIL.read_bytes()
+ADDRESS_SANITIZED = TENDRIL.exists() and b"libasan" in TENDRIL.read_bytes()
+# A sanitized client library does not load into an interpreter that was built without.
+needs_plain_client = unittest.skipIf(THREAD_SANITIZED or ADDRESS_SANITIZED, "python cannot load a sanitized library")
 NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 

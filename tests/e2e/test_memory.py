@@ -104,6 +104,7 @@ def free_mib():
 
 
 @harness.needs_client
+@harness.needs_plain_client
 class Charging(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -63,6 +63,7 @@ class Programs(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         return err
 
+    @harness.needs_plain_client
     def test_memory_written_on_both_sides_is_told(self):
         race = """
 must(cuda.cuMemAllocManaged(byref(memory), 4096, 1))
@@ -76,6 +77,7 @@ assert seen[0] == 1 and seen[4095] == 1
         self.assertIn("have both written the host memory", self.python(race % (0, 7), **over_tcp))
         self.assertNotIn("both written", self.python(race % (0, 1), **over_tcp))  # the same value is no conflict
 
+    @harness.needs_plain_client
     def test_memory_of_graphs_is_charged(self):
         # Half a GPU of 1 GiB; each round of the graph needs 300 MiB that nobody frees.
         self.python("""
@@ -273,6 +275,7 @@ must(cuda.cuStreamSynchronize(stream))
         in_all = next(line for line in err.splitlines() if "calls in all" in line).split()
         self.assertEqual(int(in_all[0]), sum(int(in_all[i]) for i in (4, 7, 11)), in_all)
 
+    @harness.needs_plain_client
     def test_a_second_start_uploads_no_module(self):
         code = DRIVER_CALLS + """
 import random
