@@ -6,10 +6,12 @@
 
 #include <memory>
 
+#include "base/clock.h"
+
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr long kAttendNs = 1'000'000;
+constexpr uint64_t kAttendNs = 1'000'000;
 
 }  // namespace
 
@@ -73,14 +75,9 @@ void Callbacks::ask_and_sleep(uint64_t token) {
   bool alive = true;
   pthread_mutex_lock(&mutex_);
   while (alive && !ended_ && waiting_.count(invocation) != 0) {
-    timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += kAttendNs;
-    if (until.tv_nsec >= 1'000'000'000) {
-      until.tv_nsec -= 1'000'000'000;
-      ++until.tv_sec;
-    }
-    if (pthread_cond_timedwait(&changed_, &mutex_, &until) == 0) continue;
+    const uint64_t until_ns = base::now_ns() + kAttendNs;
+    const timespec until{static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
+    if (pthread_cond_clockwait(&changed_, &mutex_, CLOCK_MONOTONIC, &until) == 0) continue;
     pthread_mutex_unlock(&mutex_);
     alive = service_->attend();
     pthread_mutex_lock(&mutex_);

@@ -28,6 +28,12 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 
+bool changes_mirrors(uint16_t opcode) {
+  using wire::cuda::Op;
+  const Op op = static_cast<Op>(opcode);
+  return op == Op::mirror_create || op == Op::mirror_share || op == Op::mirror_destroy;
+}
+
 std::string store_directory() {
   const char* directory = std::getenv("TENDRIL_MODULE_STORE");
   return directory != nullptr ? directory : "";
@@ -85,6 +91,8 @@ int Executor::run() {
     if (callbacks_->any_destroyed()) {
       for (uint64_t object : callbacks_->take_destroyed()) objects_.unbind(Kind::kUserObject, object);
     }
+    // Here and not in the handlers, as a call whose context is gone does not get there.
+    if (mirrors_->changes_are_coming() && changes_mirrors(call->opcode)) mirrors_->change_begins();
     if (!enter_context(*call)) continue;
     if (!dispatch(*this, *call)) {
       refuse(*call);
@@ -110,11 +118,6 @@ bool Executor::take_on_sight(const session::Call& call) {
       if (!wire::read_message(done, call.body, call.bytes)) return false;  // in its turn the executor will complain
       callbacks_->done(done.invocation);
       return true;
-    case wire::cuda::Op::mirror_create:
-    case wire::cuda::Op::mirror_share:
-    case wire::cuda::Op::mirror_destroy:
-      mirrors_->change_is_coming();
-      return false;
     case wire::cuda::Op::mirror_push:
       if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes)) return false;
       return mirrors_->push(push.address, push.data) == CUDA_SUCCESS;  // a mirror still to be made: in its turn
@@ -132,6 +135,7 @@ bool Executor::take_on_sight(const session::Call& call) {
       return true;
     }
     default:
+      if (changes_mirrors(call.opcode)) mirrors_->change_is_coming();
       return false;
   }
 }

@@ -313,18 +313,15 @@ bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
 
 CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
                 wire::cuda::mirror_create_reply&) {
-  w.mirrors().change_came();
   if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
-  w.mirrors().change_came();
   return w.mirrors().share(&w.driver(), m.address, m.bytes);
 }
 
 CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
-  w.mirrors().change_came();
   // The client has waited for the work that used it; waiting here would keep its host functions
   // from being answered.
   w.mirrors().destroy(&w.driver(), m.address);

@@ -58,7 +58,8 @@ class Mirrors {
   // Calls that make or end mirrors have been seen and not run: what follows them speaks of mirrors that are not there yet.
   void change_is_coming() { changes_coming_.fetch_add(1); }
   bool changes_are_coming() const { return changes_coming_.load() != 0; }
-  void change_came() {
+  // The next of them begins. What it ends is out of the table before the driver is called, so pushes and fetches need not wait for that.
+  void change_begins() {
     if (changes_coming_.load() != 0) changes_coming_.fetch_sub(1);
   }
   // All of [address, address + bytes) is in one mirror, which a graph is going to name.

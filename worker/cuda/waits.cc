@@ -2,10 +2,9 @@
 // See waits.h.
 #include "worker/cuda/waits.h"
 
-#include <time.h>
-
 #include <algorithm>
 
+#include "base/clock.h"
 #include "worker/cuda/output.h"
 
 namespace tendril::worker::cuda {
@@ -13,12 +12,6 @@ namespace {
 
 constexpr uint64_t kPollNs = 200'000;  // then a thread takes over; a thread switch costs some 10 us
 constexpr size_t kDeliveriesMax = 4096;
-
-uint64_t now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
 
 }  // namespace
 
@@ -77,7 +70,7 @@ bool Waiters::begin_context_wait(Wait* wait) {
 
 void Waiters::add(const Wait& wait) {
   Wait mine = wait;
-  mine.begun_ns = now_ns();
+  mine.begun_ns = base::now_ns();
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
   if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
   const CUresult result = query(&mine);
@@ -123,7 +116,7 @@ void Waiters::deliver_from_callback() {
 }
 
 void Waiters::poll() {
-  const uint64_t now = now_ns();
+  const uint64_t now = base::now_ns();
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
