@@ -11,7 +11,8 @@ namespace tendril::wire {
 inline constexpr uint32_t kSlicesMax = 64;
 
 enum class WorkerMessageKind : uint32_t {
-  kAssign = 1,   // Assignment; descriptors: [0] command channel, [1] accounting page
+  // Assignment; descriptors: [0] command channel, [1] accounting page, [2] turn page (turn_page.h), [3] the arbiter's bell
+  kAssign = 1,
   kChannel = 2,  // one more bulk channel; descriptor [0]
   kStart = 3,    // every channel is there: run the session
   kStop = 4,     // end the session now

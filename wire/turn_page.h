@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a GPU's time is divided: one page per session, shared by tendrild (daemon/arbiter.h) and that session's worker
+// (worker/cuda/gate.h) and nobody else, so no tenant can touch another's. tendrild says when a worker may submit work, the
+// worker says whether it wants to and when its work is done. docs/decisions/0012-turns.md has the reasons.
+//
+// A turn, for one slice of a session:
+//   1. The worker has work and no turn: it stores wants = 1, rings tendrild's bell (an eventfd) and sleeps on `turn` (a futex).
+//   2. tendrild stores until_ns and window_ns, then the turn's number, and wakes the futex.
+//   3. The worker submits while the clock is before until_ns, with no more than about window_ns of work unfinished. tendrild
+//      may move until_ns either way while the turn lasts: earlier takes the turn back, later lengthens it.
+//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done, stores
+//      busy_ns, wants (has it more?) and then drained = the turn's number, and rings.
+//   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses nothing but its exclusiveness:
+//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "wire/assignment.h"
+
+namespace tendril::wire {
+
+enum class TurnRegime : uint32_t {
+  kFree = 0,   // the whole GPU is this lease's: no gate, no markers
+  kTurns = 1,  // work is submitted in turns, and measured
+};
+
+inline constexpr uint64_t kTurnWithoutEnd = UINT64_MAX;  // until_ns while nobody else wants the GPU
+
+// All times are of CLOCK_MONOTONIC (base::now_ns), which both ends share.
+struct alignas(64) TurnPart {
+  // Written by tendrild.
+  std::atomic<TurnRegime> regime;
+  std::atomic<uint32_t> turn;              // the number of the turn that is held or was held last; 0: none yet. A futex
+  std::atomic<uint64_t> until_ns;          // submit nothing after it
+  std::atomic<uint64_t> window_ns;         // work that may be unfinished at a time
+  std::atomic<uint64_t> linger_ns;         // how long an idle holder keeps its turn
+  std::atomic<uint32_t> share_millionths;  // may change while the session lives (tendril lease set)
+  std::atomic<uint32_t> hardware_slice_us; // for the worker's own channel groups; 0: leave the driver's
+  // Written by the worker.
+  alignas(64) std::atomic<uint32_t> wants; // 1: it has work to submit, or work of its is unfinished
+  std::atomic<uint32_t> drained;           // the last turn whose work is done and which the worker has given up
+  std::atomic<uint64_t> busy_ns;           // GPU time used by this slice of the session so far
+  std::atomic<uint64_t> units;             // launches, graphs and other pieces of work submitted so far
+  std::atomic<uint64_t> queued_ns;         // time the worker has waited for turns so far
+};
+
+struct TurnPage {
+  TurnPart slices[kSlicesMax];
+};
+
+}  // namespace tendril::wire
