@@ -124,7 +124,8 @@ void load(const char* what, const std::string& text) {
 }
 
 void library() {
-  const std::string caller = std::string(kCaller).substr(std::string(kCaller).find(".visible"));  // defined, so not extern
+  std::string caller = kCaller;
+  caller.erase(0, caller.find(".visible"));  // the part is defined here, so it is not extern
   const std::string text = std::string(kHead) + kPart + caller;
   CUlibrary library;
   CUkernel kernel;
