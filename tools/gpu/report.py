@@ -130,7 +130,8 @@ def as_json(run, all_results, sides):
 def write(out, logs, run, all_results, sides, bench_text, final=False):
     """Called after every group, so that a run which is cut short leaves what it had."""
     (out / "results.json").write_text(as_json(run, all_results, sides))
-    text = (summary(all_results, sides) + "\n\n" + table(all_results, sides) + "\n") if all_results else ""
+    parts = (summary, differences, table) if all_results else ()
+    text = "\n\n".join(part(all_results, sides) for part in parts) + "\n"
     (out / "table.txt").write_text(bench_text + "\n" + text)
     if final:
         with tarfile.open(out / "logs.tar.gz", "w:gz", compresslevel=3) as tar:
