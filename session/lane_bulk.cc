@@ -288,6 +288,7 @@ bool LaneImpl::send_range(uint64_t transfer, const uint8_t* data, uint64_t begin
                           const ChunkPlan& plan) {
   if (bulk_.empty()) return send_on_lane(transfer, data, begin, end, plan);
   Status sent = striper_.send(transfer, data, begin, end, plan);
+  stats_.bytes_sent.fetch_add(end - begin, std::memory_order_relaxed);
   if (!sent.ok()) lose_after_last_words(sent);
   return sent.ok() && !is_lost();
 }

@@ -48,7 +48,19 @@ void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
   open_captures().push_back(capture);
   pthread_mutex_unlock(&g_mutex);
   s->capture.store(capture);
+}
+
+// Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those that do are freed first.
+template <typename Request, typename Answer>
+CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode, CUgraph graph) {
   process()->open_captures.fetch_add(1);
+  c->session->send_frees();
+  const CUresult result = c->session->call(c, m, r);
+  if (result == CUDA_SUCCESS)
+    open(s, mode, graph);
+  else
+    process()->open_captures.fetch_sub(1);
+  return result;
 }
 
 // Every stream that joined leaves; events keep a stale pointer that `is_open` recognises.
@@ -90,9 +102,7 @@ CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
   wire::cuda::capture_begin_reply r;
   m.stream = s->wire_id;
   m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  TENDRIL_TRY(c->session->call(c, m, r));
-  open(s, mode, nullptr);
-  return CUDA_SUCCESS;
+  return begin_at(c, s, m, r, mode, nullptr);
 }
 
 // Arrays handed to the program stay valid until its next question on the same thread.
@@ -317,9 +327,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
   m.dependencies = {ids.data(), ids.size()};
   if (edges != nullptr)
     m.edges = {reinterpret_cast<const uint8_t*>(edges), numDependencies * sizeof(CUgraphEdgeData)};
-  TENDRIL_TRY(c->session->call(c, m, r));
-  open(s, mode, hGraph);
-  return CUDA_SUCCESS;
+  return begin_at(c, s, m, r, mode, hGraph);
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {

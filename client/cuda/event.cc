@@ -29,6 +29,8 @@ bool known_complete(const Event* e) {
 }
 
 CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags) {
+  // Who waits for the event may be given what was freed before it.
+  if (!c->session->freed.empty()) c->session->send_frees(s != nullptr ? s->wire_id : FreedBlocks::kAnyStream);
   if (e->shared.load(std::memory_order_relaxed)) {
     wire::cuda::ipc_record_event_request now;
     wire::cuda::ipc_record_event_reply r;

@@ -2,7 +2,7 @@
 // cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of
 // them are needed and answered here, in the client; every other one is refused, which callers expect of a driver that
 // is older or newer. A slot whose purpose is unknown answers not-supported and says so once: never null, never a
-// silent success.
+// silent success. One more is our own: counters for programs that measure what they cost (tools/gpu/frameworks/bench_network.py).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ namespace {
 // 6bd5fb6c: the runtime's interface.
 constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15,
                  kSelfTestWords = 3;
-constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17;
+constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17, kOwnWords = 2;
 
 const void* g_runtime[kRuntimeWords];
 const void* g_hooks[kHookWords];
@@ -31,6 +31,7 @@ const void* g_self_test[kSelfTestWords];
 const void* g_tools_context[kToolsContextWords];
 const void* g_tools_module[kToolsModuleWords];
 const void* g_layout[kLayoutWords];
+const void* g_own[kOwnWords];
 
 CUresult unknown_slot() {
   trace_private("unknown slot", CUDA_ERROR_NOT_SUPPORTED);
@@ -240,6 +241,8 @@ void build_tables() {
   g_layout[4] = slot(&multiprocessor_layout);
   g_layout[13] = slot(&multiprocessor_layout_done);
   g_tools_module[7] = slot(&tools_module_functions);
+  fill(g_own, kOwnWords);
+  g_own[1] = slot(&stats_counters);
 }
 
 struct Known {
@@ -258,6 +261,7 @@ constexpr Known kKnown[] = {
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
      g_tools_module},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca}, g_layout},
+    {{'t', 'e', 'n', 'd', 'r', 'i', 'l', ' ', 'c', 'o', 'u', 'n', 't', 'e', 'r', 's'}, g_own},
 };
 
 }  // namespace

@@ -286,6 +286,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   wire::cuda::graph_launch_request m;
   m.exec = exec->wire_id;
   m.stream = stream_wire_id(s);
+  if (exec->has_memory) c->session->send_frees();
   TENDRIL_TRY(c->session->enqueue(c, m));
   return exec->has_memory ? outcome_so_far(c) : CUDA_SUCCESS;
 }

@@ -284,11 +284,13 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   m.pool = object->wire_id;
   m.token = {exported.token, sizeof exported.token};
   const CUresult result = session->call(kNoContext, m, r);
-  if (result == CUDA_SUCCESS)
-    *pool_out = handle_cast<CUmemoryPool>(object);
-  else
+  if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kPool, object);
-  return result;
+    return result;
+  }
+  *pool_out = handle_cast<CUmemoryPool>(object);
+  memory_is_shared();
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered allocation. The client knows the current pool of each device and names it in every allocation, so
-// pointer queries can tell the pool without the network. A range leaves the map when its free is enqueued; the
-// worker's stream orders the rest.
+// pointer queries can tell the pool without the network. A range leaves the map when it is freed; the free itself may wait
+// here for an allocation that can use the block again (freed_blocks.h), which is then answered without a round trip.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -56,10 +56,44 @@ CUresult current_pool(Device* d, Object** out) {
 }
 
 void give_back(Context* c, uint64_t address, Stream* s) {
-  wire::cuda::pool_free_request m;
-  m.address = address;
-  m.stream = stream_wire_id(s);
-  c->session->enqueue(c, m);
+  FreedBlock block;
+  block.context = c;
+  block.stream = stream_wire_id(s);
+  block.address = address;
+  c->session->send_free(block);
+}
+
+// True: the free waits here. Not when other processes may look at the memory, nor while anything is captured: a free of the legacy stream
+// would then be refused, and end the capture, where the program's was in time.
+bool keep_freed(Context* c, const Range& range, Stream* s) {
+  if (range.kind != RangeKind::kPool || find_pool(range.pool) == nullptr) return false;
+  const FreedBlock block{c, stream_wire_id(s), range.pool, range.bytes, range.base};
+  const auto allowed = [] {
+    return process()->open_captures.load() == 0 && !g_memory_is_shared.load(std::memory_order_relaxed);
+  };
+  return c->session->freed.keep(block, allowed, [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
+}
+
+// A block that the stream has freed. What the worker could make the new one of goes back when there is none.
+bool reuse_freed(Context* c, Stream* s, uint64_t pool, uint64_t bytes, CUdeviceptr* address) {
+  if (c->session->freed.empty()) return false;
+  const uint64_t found = c->session->freed.take({c, stream_wire_id(s), pool, bytes, 0});
+  bool collides = false;
+  if (found != 0) register_pool_range(c, found, bytes, pool, &collides);
+  if (found != 0 && !collides) {
+    *address = found;
+    return true;
+  }
+  if (collides) give_back(c, found, s);  // another server has handed the same addresses out
+  c->session->send_frees(FreedBlocks::kAnyStream, bytes);
+  return false;
+}
+
+CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m, wire::cuda::pool_allocate_reply& r) {
+  CUresult result = c->session->call_ahead_of_frees(c, m, r);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !c->session->freed.empty()) result = c->session->call(c, m, r);
+  Session::note(c, result);
+  return result;
 }
 
 CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted, CUstream hStream) {
@@ -81,12 +115,13 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   m.stream = stream_wire_id(s);
   m.pool = pool->wire_id;
   const uint64_t handle = pool->handle.load(std::memory_order_relaxed);
+  if (!is_capturing(s) && reuse_freed(c, s, handle, bytes, dptr)) return CUDA_SUCCESS;
   uint64_t refused[kTriesMax];
   int refusals = 0;
   CUresult result = CUDA_SUCCESS;
   for (bool collides = true; collides;) {
     wire::cuda::pool_allocate_reply r;
-    result = c->session->call(c, m, r);
+    result = ask_for_memory(c, m, r);
     if (result != CUDA_SUCCESS) break;
     if (is_capturing(s)) {  // it is an allocation node
       register_graph_range(c->session, c, r.address, bytes);
@@ -165,6 +200,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && !process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (keep_freed(c, range, s)) return CUDA_SUCCESS;
   give_back(c, dptr, s);
   return of_graph && !is_capturing(s) ? outcome_so_far(c) : CUDA_SUCCESS;
 }

@@ -280,6 +280,17 @@ Object* known_object(Kind kind, Session* session, Context* context, uint64_t wir
   return made;
 }
 
+void Session::send_free(const FreedBlock& block) {
+  wire::cuda::pool_free_request m;
+  m.address = block.address;
+  m.stream = block.stream;
+  enqueue(block.context, m);
+}
+
+void Session::send_frees(uint64_t stream, uint64_t bytes_min) {
+  freed.give_back(stream, bytes_min, [this](const FreedBlock& block) { send_free(block); });
+}
+
 Object* Session::remembered(uint64_t wire_id) {
   pthread_mutex_lock(&known_mutex_);
   auto it = known_.find(wire_id);

@@ -14,6 +14,7 @@
 
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
+#include "client/cuda/freed_blocks.h"
 #include "client/cuda/object.h"
 #include "client/cuda/range_map.h"
 #include "client/cuda/stats.h"
@@ -73,6 +74,7 @@ class Session final : public session::LaneEvents {
   uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/export_handle.cc)
   std::atomic<bool> server_known{false};
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
+  FreedBlocks freed;                // whose frees the worker does not know of yet
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void output(const char* text, size_t bytes) override;
@@ -90,6 +92,12 @@ class Session final : public session::LaneEvents {
   // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's next call.
   template <typename Request, typename Answer>
   CUresult call(const Context* context, const Request& m, Answer& r) {
+    if (!freed.empty()) send_frees();  // whoever waits, waits for them too, and whoever looks finds them done
+    return call_ahead_of_frees(context, m, r);
+  }
+  // For a call that does not look at what was freed.
+  template <typename Request, typename Answer>
+  CUresult call_ahead_of_frees(const Context* context, const Request& m, Answer& r) {
     static_assert(Request::kReplies);
     const uint32_t id = lane->new_reply_id();
     if (!append(context, m, id)) return lost_result();
@@ -137,6 +145,10 @@ class Session final : public session::LaneEvents {
     tally_bytes(reply.bytes);
     return reply;
   }
+
+  // Tells the worker of blocks that were freed (in one stream, of a size at least).
+  void send_frees(uint64_t stream = FreedBlocks::kAnyStream, uint64_t bytes_min = 0);
+  void send_free(const FreedBlock& block);
 
   // Objects that the worker named (api::kWorkerBit), by their wire id.
   Object* remembered(uint64_t wire_id);

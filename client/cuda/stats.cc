@@ -95,7 +95,7 @@ void stats_report() {
       const session::LaneStats& s = session->lane->stats();
       fprintf(to,
               "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu bytes out, %llu bytes "
-              "in, %llu bulk\n",
+              "in, %llu of them bulk\n",
               session->endpoint.c_str(), session->lane->transport_kind(),
               static_cast<unsigned long long>(s.calls.load()), static_cast<unsigned long long>(s.round_trips.load()),
               static_cast<unsigned long long>(s.sends.load()), static_cast<unsigned long long>(s.bytes_sent.load()),
@@ -105,6 +105,20 @@ void stats_report() {
   }
   fflush(to);
   if (to != stderr) fclose(to);
+}
+
+size_t stats_counters(uint64_t* values, size_t count) {
+  uint64_t sums[kSessionCounters] = {};
+  if (Process* p = process()) {
+    for (Session* session : p->sessions) {
+      const session::LaneStats& s = session->lane->stats();
+      const std::atomic<uint64_t>* each[kSessionCounters] = {&s.calls,      &s.round_trips,    &s.sends,
+                                                             &s.bytes_sent, &s.bytes_received, &s.bulk_bytes};
+      for (size_t i = 0; i < kSessionCounters; ++i) sums[i] += each[i]->load(std::memory_order_relaxed);
+    }
+  }
+  for (size_t i = 0; i < count && i < kSessionCounters; ++i) values[i] = sums[i];
+  return kSessionCounters;
 }
 
 void stats_start() {

@@ -91,6 +91,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   wire::cuda::stream_destroy_request m;
   m.stream = s->wire_id;
   stream_leaves(s);
+  s->session->send_frees(s->wire_id);
   const CUresult result = s->session->enqueue(s->context, m);
   process()->streams.destroy(s);
   return result;

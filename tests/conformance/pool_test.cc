@@ -249,5 +249,148 @@ TEST_F(PoolTest, FreesOrdinaryMemoryInTheOrderOfAStream) {
   INVALID(cuMemFreeAsync(memory, stream));
 }
 
+// What a stream allocates after it has freed may be the same memory: its old use comes first.
+TEST_F(PoolTest, MemoryThatAStreamUsesAgainKeepsItsOrder) {
+  constexpr size_t kWords = 1 << 14;
+  Stream stream;
+  Pinned seen(64 * sizeof(uint32_t));
+  Gate gate;
+  gate.block(stream);
+  for (uint32_t i = 0; i < 64; i++) {
+    CUdeviceptr one = 0, other = 0;
+    ASSERT_EQ(cuMemAllocAsync(&one, kWords * 4, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemAllocAsync(&other, 2 * kWords * 4, stream), CUDA_SUCCESS);
+    ASSERT_TRUE(one + kWords * 4 <= other || other + 2 * kWords * 4 <= one) << "they overlap";
+    ASSERT_EQ(cuMemsetD32Async(one, i, kWords, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD32Async(other, ~i, 2 * kWords, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(other, stream), CUDA_SUCCESS);
+    ASSERT_EQ(launch(basic("affine"), {kWords / 256}, {256}, 0, stream, one, 3u, 1u, static_cast<uint32_t>(kWords)),
+              CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + i, one + (kWords - 1) * 4, 4, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(one, stream), CUDA_SUCCESS);
+  }
+  gate.open();
+  OK(cuStreamSynchronize(stream));
+  for (uint32_t i = 0; i < 64; i++) EXPECT_EQ(seen.words()[i], 3 * i + 1) << i;
+}
+
+// Freed in one stream and allocated in another, with an event between them, or with nothing.
+TEST_F(PoolTest, FreedHereAllocatedThere) {
+  constexpr size_t kWords = 1 << 16;
+  Stream first, second;
+  Pinned seen(32 * sizeof(uint32_t));
+  for (uint32_t i = 0; i < 16; i++) {
+    Event freed;
+    CUdeviceptr one = 0, other = 0;
+    ASSERT_EQ(cuMemAllocAsync(&one, kWords * 4, first), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD32Async(one, i, kWords, first), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + 2 * i, one + (kWords - 1) * 4, 4, first), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(one, first), CUDA_SUCCESS);
+    if (i % 2 == 0) {
+      ASSERT_EQ(cuEventRecord(freed, first), CUDA_SUCCESS);
+      ASSERT_EQ(cuStreamWaitEvent(second, freed, 0), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(cuMemAllocAsync(&other, kWords * 4, second), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemsetD32Async(other, 1000 + i, kWords, second), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + 2 * i + 1, other, 4, second), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemFreeAsync(other, second), CUDA_SUCCESS);
+  }
+  OK(cuCtxSynchronize());
+  for (uint32_t i = 0; i < 16; i++) {
+    EXPECT_EQ(seen.words()[2 * i], i);
+    EXPECT_EQ(seen.words()[2 * i + 1], 1000 + i);
+  }
+}
+
+TEST_F(PoolTest, TwiceFreedIsAnError) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  OK(cuMemAllocAsync(&pointer, 4096, stream));
+  OK(cuMemFreeAsync(pointer, stream));
+  INVALID(cuMemFreeAsync(pointer, stream));
+  OK(cuMemAllocAsync(&pointer, 4096, stream));
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuStreamSynchronize(stream));
+  INVALID(cuMemFreeAsync(pointer, stream));
+  INVALID(cuMemFree_v2(pointer));
+}
+
+// However freed memory is kept for the next allocation, the pool's own account knows what is in use.
+TEST_F(PoolTest, AccountsAreCurrent) {
+  CUmemoryPool pool = nullptr;
+  const CUmemPoolProps props = properties();
+  MUST(cuMemPoolCreate(&pool, &props));
+  for (int round = 0; round < 3; round++) {
+    CUstream stream = nullptr;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUdeviceptr pointers[3] = {};
+    for (CUdeviceptr& pointer : pointers) {
+      OK(cuMemAllocFromPoolAsync(&pointer, 1 << 20, pool, stream));
+    }
+    OK(cuMemFreeAsync(pointers[0], stream));
+    OK(cuMemFreeAsync(pointers[1], stream));
+    OK(cuMemAllocFromPoolAsync(&pointers[0], 1 << 20, pool, stream));
+    OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 2u << 20);
+    OK(cuMemFreeAsync(pointers[2], stream));
+    OK(cuMemFreeAsync(pointers[0], stream));
+    if (round == 0) {
+      OK(cuStreamSynchronize(stream));
+    }
+    OK(cuStreamDestroy_v2(stream));  // what it had to free is freed nevertheless
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0u);
+    OK(cuMemPoolTrimTo(pool, 0));
+    EXPECT_EQ(get(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0u);
+  }
+  OK(cuMemPoolDestroy(pool));
+}
+
+// The memory of a node is not what the stream, or the default stream, freed before the capture; nor does such a free belong to it.
+TEST_F(PoolTest, WhatWasFreedBeforeACaptureIsNotPartOfIt) {
+  Stream stream(CU_STREAM_DEFAULT);
+  CUdeviceptr before[2] = {}, node = 0;
+  for (CUdeviceptr& pointer : before) {
+    OK(cuMemAllocAsync(&pointer, 1 << 16, stream));
+    OK(cuMemsetD32Async(pointer, 1, 1 << 14, stream));
+  }
+  OK(cuStreamSynchronize(stream));
+  OK(cuMemFreeAsync(before[0], stream));
+  OK(cuMemFreeAsync(before[1], nullptr));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemAllocAsync(&node, 1 << 16, stream));
+  OK(cuMemsetD32Async(node, 2, 1 << 14, stream));
+  OK(cuMemFreeAsync(node, stream));
+  CUgraph graph = nullptr;
+  OK(cuStreamEndCapture(stream, &graph));
+  size_t nodes = 0;
+  OK(cuGraphGetNodes(graph, nullptr, &nodes));
+  EXPECT_EQ(nodes, 3u);
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  OK(cuDeviceGraphMemTrim(device()));
+}
+
+// A block freed while another stream is being captured is freed then, and may be had again.
+TEST_F(PoolTest, FreesBesideACapture) {
+  Stream captured, stream;
+  CUdeviceptr pointer = 0, again = 0;
+  OK(cuMemAllocAsync(&pointer, 1 << 16, stream));
+  OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+  OK(cuMemFreeAsync(pointer, stream));
+  OK(cuMemAllocAsync(&again, 1 << 16, stream));
+  OK(cuMemsetD32Async(again, 5, 1 << 14, stream));
+  CUgraph graph = nullptr;
+  OK(cuStreamEndCapture(captured, &graph));
+  EXPECT_EQ(read_words(again, 1)[0], 5u);
+  OK(cuMemFreeAsync(again, stream));
+  OK(cuStreamSynchronize(stream));
+  OK(cuGraphDestroy(graph));
+}
+
 }  // namespace
 }  // namespace tendril::conformance

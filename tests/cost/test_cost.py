@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from harness import BUILD, CLIENT, DRIVER, PROGRAMS, Server, clean_environment  # noqa: E402
 
 BASELINE = json.loads(pathlib.Path(__file__).with_name("baseline.json").read_text(encoding="ascii"))
-STATS = re.compile(r"(\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out, (\d+) bytes in, (\d+) bulk")
+STATS = re.compile(r"(\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out, (\d+) bytes in")
 LAUNCHES = 1000
 STEPS = 20
 
@@ -64,19 +64,28 @@ class Cost(unittest.TestCase):
                             "tendril::worker::cuda::Executor::run*", clean_environment())
         self.hold("worker_instructions_per_launch", used / launches)
 
+    def each_step(self, server, transport, program):
+        """Calls, round trips, sends, bytes out and bytes in of one step of a program, in the steady state."""
+        counts = []
+        for steps in (STEPS, 2 * STEPS):
+            done = subprocess.run([str(PROGRAMS / program), str(steps)], capture_output=True, text=True,
+                                  env=self.attached(server, transport, TENDRIL_STATS="1"), timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            counts.append([int(word) for word in STATS.search(done.stderr).groups()])
+        return [(b - a) / STEPS for a, b in zip(*counts)]
+
     def test_round_trips_and_bytes_of_a_training_step(self):
         with Server() as server:
             for transport in ("tcp", "shm"):
-                counts = []
-                for steps in (STEPS, 2 * STEPS):
-                    done = subprocess.run([str(PROGRAMS / "training_step"), str(steps)], capture_output=True, text=True,
-                                          env=self.attached(server, transport, TENDRIL_STATS="1"), timeout=60,
-                                          check=False)
-                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-                    counts.append([int(word) for word in STATS.search(done.stderr).groups()])
-                _, round_trips, _, out, back, bulk = [(b - a) / STEPS for a, b in zip(*counts)]
+                _, round_trips, _, out, back = self.each_step(server, transport, "training_step")
                 self.hold(f"round_trips_per_step_{transport}", round_trips)
-                self.hold(f"bytes_per_step_{transport}", out + back + bulk)
+                self.hold(f"bytes_per_step_{transport}", out + back)
+
+    def test_temporary_memory_of_a_stream_needs_nobody(self):
+        with Server() as server:
+            calls, round_trips, *_ = self.each_step(server, "tcp", "stream_memory")
+            self.hold("round_trips_per_step_of_stream_memory", round_trips)
+            self.hold("calls_per_step_of_stream_memory", calls)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,27 @@ assert result == 0, "the pool kept what the slice needed"
 back()
 """)
 
+    def test_what_a_stream_freed_makes_room(self):
+        """Blocks that wait in the client for an allocation that can use them again (client/cuda/freed_blocks.h)."""
+        self.run_program("""
+stream = c_void_p()
+must(cuda.cuStreamCreate(byref(stream), 1))
+whole = free_mib()
+def freed_in_order(mib):
+    p = c_uint64()
+    must(cuda.cuMemAllocAsync(byref(p), c_size_t(mib * MIB), stream))
+    must(cuda.cuMemsetD8Async(p, 1, c_size_t(mib * MIB), stream))
+    must(cuda.cuMemFreeAsync(p, stream))
+for _ in range(3):
+    for mib in (100, 160, 100, 200, 60):
+        freed_in_order(mib)
+    must(cuda.cuStreamSynchronize(stream))
+    result, back = of_device(200)
+    assert result == 0, result
+    back()
+assert free_mib() == whole, (free_mib(), whole)
+""")
+
     def test_memory_outlives_its_pool(self):
         self.run_program("""
 whole = free_mib()
