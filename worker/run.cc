@@ -43,10 +43,10 @@ class CudaWorker final : public Worker {
   }
 
   int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-          transport::HostWindow window, Exports* exports) override {
+          transport::HostWindow window, Exports* exports, Turns turns) override {
     // Kept: the driver's threads and those that wait may use it until the process is gone.
-    executor_ =
-        std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting, std::move(window), exports);
+    executor_ = std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting, std::move(window),
+                                                 exports, turns);
     return executor_->run();
   }
 

@@ -13,6 +13,7 @@
 #include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/exports.h"
+#include "worker/turns.h"
 
 namespace tendril::worker {
 
@@ -30,7 +31,7 @@ class Worker {
 
   // Runs the session until the client goes or the service ends. Returns the process' exit status.
   virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-                  transport::HostWindow window, Exports* exports) = 0;
+                  transport::HostWindow window, Exports* exports, Turns turns) = 0;
 };
 
 }  // namespace tendril::worker

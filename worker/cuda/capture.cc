@@ -14,6 +14,9 @@ const CUgraphEdgeData* edges_of(Scope& s, const wire::Bytes& bytes, size_t count
   return reinterpret_cast<const CUgraphEdgeData*>(bytes.data);
 }
 
+// What streams have been given cannot be marked once they capture.
+void before(Executor& w) { w.gate().mark_everything(); }
+
 CUresult begun(Executor& w, CUresult result) {
   if (result == CUDA_SUCCESS) w.capture_begins();
   return result;
@@ -25,6 +28,7 @@ CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m, wire::c
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
+  before(w);
   return begun(w, w.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
@@ -36,6 +40,7 @@ CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m
   CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
+  before(w);
   return begun(w, w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
                                                          CU_STREAM_CAPTURE_MODE_RELAXED));
 }

@@ -160,6 +160,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
     if (context != nullptr && context->primary && context->slot == m.slot) {
       w.charge().release_context(context);
       w.waiters().staging().forget_events(context->context);
+      w.gate().forget_context(context->context);
       forget_code(w, context->context);
     }
   });

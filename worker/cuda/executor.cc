@@ -13,6 +13,7 @@
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/dispatch.h"
 #include "worker/cuda/function.h"
+#include "worker/cuda/gate_host.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/kept_memory.h"
 #include "worker/cuda/module.h"
@@ -26,6 +27,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kScratchMax = 64u << 20;
+constexpr int32_t kGateLookMs = 1;  // while a turn without end is held, which tendrild may shorten
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 
 bool changes_mirrors(uint16_t opcode) {
@@ -42,7 +44,7 @@ std::string store_directory() {
 }  // namespace
 
 Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-                   wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports)
+                   wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports, Turns turns)
     : driver_(driver),
       service_(service),
       assignment_(assignment),
@@ -56,7 +58,9 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       mirrors_(std::make_unique<Mirrors>(std::move(window))),
       virtual_memory_(std::make_unique<VirtualMemory>()),
       ipc_(std::make_unique<Ipc>(exports)),
-      kept_memory_(std::make_unique<KeptMemory>(this)) {}
+      kept_memory_(std::make_unique<KeptMemory>(this)),
+      gate_host_(std::make_unique<ExecutorGateHost>(this)),
+      gate_(gate_host_.get(), turns, std::min(assignment.slice_count, wire::kSlicesMax)) {}
 
 Executor::~Executor() {
   waiters_.reset();  // their threads use the rest
@@ -66,19 +70,22 @@ Executor::~Executor() {
 int Executor::run() {
   // A driver call may wait for a host function; the answer stands behind that call in the lane.
   service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
+  gate_.begin();
   for (;;) {
     const bool polling = waiters_->polling();
-    if (polling && !service_->pending()) {
-      waiters_->poll();
+    const Gate::Pace pace = gate_.pace();
+    if ((polling || pace == Gate::Pace::kAtOnce) && !service_->pending()) {
+      if (polling) waiters_->poll();
+      if (pace != Gate::Pace::kNever) gate_.look(false);
+      if (!polling) gate_.rest();
       continue;
     }
-    const transport::Wait idle{kSpinUs, kept_memory_->look_again_ms()};
-    const transport::Wait wait = polling ? transport::Wait{0, 0} : idle;
-    base::Result<session::Call> call = service_->next(wait);
+    base::Result<session::Call> call = service_->next(patience(polling));
     if (!call.ok()) {
       if (call.status().code() == base::Code::kTimeout) {
         if (polling) waiters_->poll();
-        else kept_memory_->look_again();
+        if (pace != Gate::Pace::kNever) gate_.look(!polling);
+        else if (!polling) kept_memory_->look_again();
         continue;
       }
       break;
@@ -101,9 +108,28 @@ int Executor::run() {
     if (__builtin_expect(tracing_, 0)) trace(*call);
     waiters_->reclaim(SIZE_MAX);
     if (polling) waiters_->poll();
+    gate_.look_between_calls();
   }
   callbacks_->end();
   return 0;
+}
+
+// How long to look for the next call.
+transport::Wait Executor::patience(bool polling) const {
+  if (polling) return {0, 0};
+  int32_t timeout_ms = kept_memory_->look_again_ms();
+  if (gate_.pace() == Gate::Pace::kSometimes) timeout_ms = kGateLookMs;
+  return {kSpinUs, timeout_ms};
+}
+
+bool Executor::ask_whether_captures(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool Executor::wait_at_gate(CUstream stream, uint64_t what, uint64_t size) {
+  if (current_ == nullptr || captures(stream)) return true;
+  return gate_.pass(current_->slot, current_->context, stream, work_kind(what, size));
 }
 
 // What the client's host functions need of us, in whatever place of the lane it stands: their answers, and host memory
@@ -205,6 +231,7 @@ void Executor::untouch(CUstream stream) {
     context->untold = true;
   }
   waiters_->forget_stream(stream);
+  gate_.stream_ends(stream);
 }
 
 CUdevice Executor::device_of(uint32_t slot) const {
@@ -243,6 +270,7 @@ void Executor::remove_context(uint64_t id) {
   if (current_ == context) current_ = nullptr;
   driver_current_ = nullptr;
   waiters_->staging().forget_events(context->context);
+  gate_.forget_context(context->context);
   if (context->context != nullptr) forget_code(*this, context->context);
   retired_.push_back(std::move(contexts_[api::id_index(id)]));  // a wait may still point at it
 }

@@ -19,7 +19,9 @@
 #include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/cuda/charge.h"
+#include "worker/cuda/gate.h"
 #include "worker/cuda/objects.h"
+#include "worker/turns.h"
 
 namespace tendril::worker {
 class Exports;
@@ -65,7 +67,7 @@ class KeptMemory;
 class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports);
+           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports, Turns turns = {});
   // Only when the driver runs nothing of this session any more: its threads call back. A worker process leaves without.
   ~Executor();
 
@@ -101,6 +103,7 @@ class Executor {
   void remove_context(uint64_t id);
   // Makes `context` current on the executor thread, if it is not.
   CUresult use(CUcontext context);
+  CUcontext current_in_driver() const { return driver_current_; }
   // The driver's current context changed behind our back.
   void forget_current() { driver_current_ = nullptr; }
   // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64
@@ -143,6 +146,15 @@ class Executor {
   void capture_begins() { ++captures_; }
   void capture_ends() { captures_ -= captures_ != 0; }
   bool capturing() const { return captures_ != 0; }
+  // Is what is given to `stream` captured, and not run?
+  bool captures(CUstream stream) { return captures_ != 0 && ask_whether_captures(stream); }
+  // Before a piece of work for the GPU's processors (not a copy from or to the host) is given to `stream`, in the call's context: waits
+  // where the GPU's time is divided. `what` and `size` tell how long it will take: pieces that have both in common are alike. False: the
+  // session is over.
+  bool may_work(CUstream stream, uint64_t what, uint64_t size) {
+    return gate_.open(slot()) || wait_at_gate(stream, what, size);
+  }
+  Gate& gate() { return gate_; }
   // Remembers the error of a call without reply.
   void defer(CUresult result) {
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) remember(result);
@@ -161,6 +173,9 @@ class Executor {
   void trace(const session::Call& call);
   void remember(CUresult result);
   void note_touched(CUstream stream);
+  bool ask_whether_captures(CUstream stream);
+  bool wait_at_gate(CUstream stream, uint64_t what, uint64_t size);
+  transport::Wait patience(bool polling) const;
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
 
@@ -191,6 +206,8 @@ class Executor {
   std::unique_ptr<VirtualMemory> virtual_memory_;
   std::unique_ptr<Ipc> ipc_;
   std::unique_ptr<KeptMemory> kept_memory_;
+  std::unique_ptr<GateHost> gate_host_;
+  Gate gate_;
 };
 
 }  // namespace tendril::worker::cuda

@@ -36,6 +36,9 @@ CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* ou
   return s.ok() ? CUDA_SUCCESS : s.error();
 }
 
+// How much a launch of a function is, for the gate.
+uint64_t threads_of(const uint32_t* g) { return uint64_t{g[0]} * g[1] * g[2] * (uint64_t{g[3]} * g[4] * g[5]); }
+
 CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* attributes, unsigned count) {
   CUlaunchConfig config;
   std::memset(&config, 0, sizeof config);
@@ -106,6 +109,7 @@ constexpr size_t kLaunchesAhead = 32;
 constexpr size_t kPointersAhead = 512;
 
 struct Launch {
+  uint64_t id;  // of the function
   CUfunction function;
   CUstream stream;
   const uint32_t* geometry;
@@ -117,6 +121,7 @@ struct Launch {
 CUresult prepare(Executor& w, const wire::cuda::launch_kernel_request& m, Launch* launch, size_t* pointer_count) {
   Scope s(w);
   bool kernel = false;
+  launch->id = m.function;
   launch->function = find_function(w, m.function, &kernel);
   if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (m.geometry.count != 8) return CUDA_ERROR_INVALID_VALUE;
@@ -155,8 +160,9 @@ class Launches {
   // Answers with the first one's result; the context remembers any error.
   CUresult make() {
     gpu::Driver& d = w_.driver();
+    const bool gated = !w_.gate().open(w_.slot());
     for (size_t i = 0; i < count_; ++i) {
-      const CUresult result = make_one(d, launches_[i]);
+      const CUresult result = !gated || may_make(launches_[i]) ? make_one(d, launches_[i]) : CUDA_ERROR_UNKNOWN;
       w_.defer(result);
       if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
     }
@@ -165,6 +171,9 @@ class Launches {
   }
 
  private:
+  bool may_make(const Launch& launch) {
+    return launch.error != CUDA_SUCCESS || w_.may_work(launch.stream, launch.id, threads_of(launch.geometry));
+  }
   Executor& w_;
   CUresult first_ = CUDA_ERROR_NOT_READY;  // which no launch answers
   size_t count_ = 0, pointers_used_ = 0;
@@ -209,6 +218,7 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
   void* pointers[kParamsMax];
   if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
+  if (!w.may_work(stream, m.function, threads_of(m.geometry.data))) return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, pointers, nullptr);
 }
 
@@ -227,6 +237,7 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data), CU_LAUNCH_PARAM_BUFFER_SIZE,
                    &bytes, CU_LAUNCH_PARAM_END};
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
+  if (!w.may_work(stream, m.function, threads_of(m.geometry.data))) return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
 }
 

@@ -66,6 +66,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
+  if (!w.may_work(stream, m.exec, 1)) return CUDA_ERROR_UNKNOWN;
   KeptMemory& memory = w.kept_memory();
   if (!memory.has_graphs()) return w.driver().cuGraphLaunch(exec, stream);
   if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -19,6 +19,12 @@ CUstream copy_stream(Scope& s, uint64_t id) {
   return s.stream(id);
 }
 
+// Sizes of one class take about the same time, for the gate.
+uint64_t size_class(uint64_t bytes) { return bytes == 0 ? 0 : 64 - static_cast<uint64_t>(__builtin_clzll(bytes)); }
+
+// Copies from and to the host use an engine of their own, and pass no gate.
+bool is_of_host(Executor& w, uint64_t address) { return w.mirrors().find(address) != nullptr; }
+
 // Why there is no staging: a fault has ended the context, or memory is out.
 CUresult refusal(Executor& w, CUstream stream) {
   const CUresult state = w.driver().cuStreamQuery(stream);
@@ -245,6 +251,10 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
   if (is_workers_own(w, m.destination, m.bytes) || is_workers_own(w, m.source, m.bytes)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (!w.gate().open(w.slot()) && !is_of_host(w, m.destination) && !is_of_host(w, m.source) &&
+      !w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(m.bytes))) {
+    return CUDA_ERROR_UNKNOWN;
+  }
   const Mirrors& mirrors = w.mirrors();
   return w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source), m.bytes, stream);
 }
@@ -257,6 +267,8 @@ CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {
   const auto byte = static_cast<unsigned char>(m.value);
   const auto half = static_cast<unsigned short>(m.value);
   const bool flat = m.height <= 1;
+  const uint64_t bytes = m.element * m.width * (flat ? 1 : m.height);
+  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(bytes))) return CUDA_ERROR_UNKNOWN;
   switch (m.element) {
     case 1:
       return flat ? d.cuMemsetD8Async(m.destination, byte, m.width, stream)

@@ -48,6 +48,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_wait_event_request& m) {
   CUstream stream = s.stream(m.stream);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
+  if (w.capturing()) w.gate().mark_everything();  // the stream may begin to capture by this
   return w.driver().cuStreamWaitEvent(stream, event, m.flags);
 }
 

@@ -19,11 +19,24 @@ namespace {
 using base::Code;
 using base::Status;
 
-base::Result<wire::AccountingPage*> map_accounting(int fd) {
-  void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+template <typename Page>
+base::Result<Page*> map_page(int fd) {
+  void* at = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED)
-    return base::errno_status(Code::kExhausted, "cannot map the accounting page", errno);
-  return static_cast<wire::AccountingPage*>(at);
+    return base::errno_status(Code::kExhausted, "cannot map a page that the daemon shares", errno);
+  return static_cast<Page*>(at);
+}
+
+Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>* fds, SessionParts* parts) {
+  auto accounting = map_page<wire::AccountingPage>((*fds)[1].get());
+  if (!accounting.ok()) return accounting.status();
+  parts->accounting = *accounting;
+  parts->assignment = message.assignment;
+  if (fds->size() == 2) return Status();
+  auto turns = map_page<wire::TurnPage>((*fds)[2].get());
+  if (!turns.ok()) return turns.status();
+  parts->turns = {*turns, (*fds)[3].release()};
+  return Status();
 }
 
 base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
@@ -63,11 +76,9 @@ base::Result<SessionParts> DaemonLink::receive_session() {
     if (bytes != sizeof message) return Status(Code::kClosed, "the daemon closed its end");
     switch (message.kind) {
       case wire::WorkerMessageKind::kAssign: {
-        if (fds.size() != 2 || message.assignment.slice_count > wire::kSlicesMax) break;
-        auto page = map_accounting(fds[1].get());
-        if (!page.ok()) return page.status();
-        parts.accounting = *page;
-        parts.assignment = message.assignment;
+        if ((fds.size() != 2 && fds.size() != 4) || message.assignment.slice_count > wire::kSlicesMax) break;
+        const Status taken = take_assignment(message, &fds, &parts);
+        if (!taken.ok()) return taken;
         command = std::move(fds[0]);
         continue;
       }

@@ -17,12 +17,14 @@
 #include "transport/transport.h"
 #include "wire/assignment.h"
 #include "worker/exports.h"
+#include "worker/turns.h"
 
 namespace tendril::worker {
 
 struct SessionParts {
   wire::Assignment assignment = {};
   wire::AccountingPage* accounting = nullptr;  // mapped for the life of the process
+  Turns turns;                                 // as long
   std::unique_ptr<transport::Channel> command;
   std::vector<std::unique_ptr<transport::Channel>> bulk;  // by channel number
   transport::HostWindow window;                           // valid over shared memory

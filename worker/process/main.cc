@@ -122,8 +122,8 @@ int run_worker(const Arguments& arguments) {
   const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(),
                                               parts->bulk.size(), (*worker)->slot_pool());
   link.listen(service.get());
-  const int exit_status =
-      (*worker)->run(service.get(), parts->assignment, parts->accounting, std::move(parts->window), &link);
+  const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
+                                         std::move(parts->window), &link, parts->turns);
   fflush(stdout);
   // No destructors: the stop watcher and the driver's threads still use what they would take down.
   _exit(exit_status);

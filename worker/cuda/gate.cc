@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// See gate.h.
+#include "worker/cuda/gate.h"
+
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+using wire::kTurnWithoutEnd;
+
+constexpr uint64_t kMarkEveryNs = 500'000;  // of estimated work, or a quarter of the window
+constexpr uint32_t kMarkEveryPieces = 128;  // where estimates are far too low, this bounds the damage
+constexpr uint64_t kQuietNs = 30'000;       // no piece for so long: what is there is marked, to see its end
+constexpr uint64_t kServeEveryNs = 20'000;
+constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
+constexpr uint64_t kAskAgainNs = 100'000'000;
+constexpr size_t kIdleQueuesMax = 16;
+constexpr uint32_t kStreamsAtOnce = 32;
+// A measurement is as certain as the times between looks allow.
+constexpr uint64_t kUncertaintyNs = 20'000;
+// Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So after a time without progress one piece
+// passes all the same: soon within a turn, late when it would be in somebody else's.
+constexpr uint64_t kStalledNs = 20'000'000, kStalledPastTurnNs = 1'000'000'000;
+constexpr uint64_t kNapMaxNs = 100'000;
+
+wire::TurnPage nobody_divides;
+
+uint64_t until_of(const wire::TurnPart& part) { return part.until_ns.load(std::memory_order_relaxed); }
+
+void nap(uint64_t ns) {
+  // By default the kernel lets a thread sleep 50 us longer than asked.
+  static const int finer = prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+  (void)finer;
+  const timespec t{0, static_cast<long>(ns)};
+  nanosleep(&t, nullptr);
+}
+
+}  // namespace
+
+Gate::Gate(GateHost* host, Turns turns, uint32_t slots)
+    : host_(host), page_(turns.page != nullptr ? turns.page : &nobody_divides), bell_(turns.bell), slices_(slots) {
+  for (uint32_t slot = 0; slot < slots; ++slot) slices_[slot].part = &page_->slices[slot];
+}
+
+void Gate::begin() {
+  for (Slice& slice : slices_) take_hardware_slice(slice);
+}
+
+bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
+  if (slot >= slices_.size()) return true;
+  Slice& slice = slices_[slot];
+  const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
+  uint64_t piece_ns = estimates_.of(kind);
+  const bool unknown = piece_ns == WorkEstimates::kUnknown;
+  if (unknown) piece_ns = window_ns / 2;
+  size_t at = queue_of(slice, context, stream);
+  // What is not known gets a marker of its own, so that it is known next time.
+  if (slice.queues[at].mark_next || (unknown && slice.queues[at].work.pieces() != 0)) {
+    mark(slice, slice.queues[at]);
+    reap(slice, base::now_ns());
+  }
+  if (!may_pass(slice, slice.queues[at], piece_ns)) {
+    if (!wait_to_pass(slice, context, stream, piece_ns)) return false;
+    at = queue_of(slice, context, stream);
+  }
+  if (!open(slot)) add_piece(slice, slice.queues[at], kind, piece_ns);
+  if (unknown) slice.queues[at].mark_next = true;
+  return true;
+}
+
+// Within the window, but always one piece for each stream, and two in all: the GPU is not idle between long pieces then. Not when what is
+// there will last until the turn's end.
+bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const {
+  if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed)) return false;  // none, or unseen
+  const uint64_t until_ns = until_of(*slice.part);
+  if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
+  const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
+  return slice.unfinished_ns + piece_ns <= window_ns || slice.batches < 2 ||
+         (queue.idle() && slice.batches < kStreamsAtOnce);
+}
+
+bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns) {
+  const auto slot = static_cast<uint32_t>(&slice - slices_.data());
+  slice.waiting = true;
+  mark_all(slice);
+  uint64_t now_ns = base::now_ns(), served_ns = 0;
+  const uint64_t since_ns = now_ns;
+  bool alive = true;
+  for (;; now_ns = base::now_ns()) {
+    for (Slice& each : slices_) look_at(each, true, now_ns);
+    if (open(slot)) break;
+    const bool held = holds(slice);
+    if (held && may_pass(slice, slice.queues[queue_of(slice, context, stream)], piece_ns)) break;
+    const uint64_t patience_ns = (now_ns < until_of(*slice.part) ? kStalledNs : kStalledPastTurnNs) + 4 * piece_ns;
+    if (held && now_ns - std::max(since_ns, slice.progress_ns) > patience_ns) break;
+    if (!held || now_ns - served_ns >= kServeEveryNs) {
+      alive = host_->serve();
+      served_ns = now_ns;
+      if (!alive) break;
+    }
+    if (held)
+      rest();
+    else
+      sleep_until_turn(slice, now_ns);
+  }
+  slice.waiting = false;
+  find_pace();
+  return alive;
+}
+
+void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
+  if (slice.asked_ns == 0 || now_ns - slice.asked_ns > kAskAgainNs) {
+    slice.part->wants.store(1, std::memory_order_release);
+    slice.asked_ns = now_ns;
+    ring();
+  }
+  find_pace();  // of the other slices
+  const uint64_t most_ns = host_->busy() || pace_ == Pace::kAtOnce ? kShortSleepNs : kSleepNs;
+  const timespec most{0, static_cast<long>(most_ns)};
+  // tendrild wakes this word for a new turn, and for whatever else it has changed.
+  syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0);
+  slice.queued_ns += base::now_ns() - now_ns;
+}
+
+size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
+  const auto is = [&](const Queue& queue) { return queue.stream == stream && queue.context == context; };
+  if (slice.last_queue < slice.queues.size() && is(slice.queues[slice.last_queue])) return slice.last_queue;
+  size_t at = 0;
+  while (at < slice.queues.size() && !is(slice.queues[at])) ++at;
+  if (at == slice.queues.size()) {
+    Queue& queue = slice.queues.emplace_back();
+    queue.context = context;
+    queue.owner = host_->owner(context, stream);
+    queue.stream = stream;
+  }
+  slice.last_queue = at;
+  return at;
+}
+
+void Gate::add_piece(Slice& slice, Queue& queue, uint64_t kind, uint64_t piece_ns) {
+  ++slice.pieces;
+  if (queue.work.pieces() == 0) {
+    queue.begun_ns = base::now_ns();
+    if (slice.batches++ == 0) slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
+  }
+  queue.work.add(kind);
+  queue.estimated_ns += piece_ns;
+  slice.unfinished_ns += piece_ns;
+  const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
+  queue.mark_next =
+      queue.estimated_ns >= std::min(kMarkEveryNs, window_ns / 4) || queue.work.pieces() >= kMarkEveryPieces;
+}
+
+void Gate::mark(Slice& slice, Queue& queue) {
+  if (queue.work.pieces() == 0) return;
+  const CUevent event = host_->mark(queue.owner, queue.stream);
+  if (event != nullptr) {
+    queue.markers.push_back({event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns});
+  } else {
+    batch_ends(slice, queue.estimated_ns, base::now_ns());
+  }
+  queue.work.clear();
+  queue.estimated_ns = 0;
+  queue.mark_next = false;
+}
+
+void Gate::mark_all(Slice& slice) {
+  for (Queue& queue : slice.queues) mark(slice, queue);
+}
+
+void Gate::mark_everything() {
+  for (Slice& slice : slices_) mark_all(slice);
+}
+
+void Gate::stream_ends(CUstream stream) {
+  for (Slice& slice : slices_) {
+    for (Queue& queue : slice.queues) {
+      if (queue.stream == stream) mark(slice, queue);
+    }
+  }
+}
+
+void Gate::forget_context(CUcontext context) {
+  const uint64_t now_ns = base::now_ns();
+  for (Slice& slice : slices_) {
+    for (Queue& queue : slice.queues) {
+      if (queue.owner != context) continue;
+      for (const Marker& marker : queue.markers) batch_ends(slice, marker.estimated_ns, now_ns);
+      if (queue.work.pieces() != 0) batch_ends(slice, queue.estimated_ns, now_ns);
+    }
+    const auto gone = [context](const Queue& queue) { return queue.owner == context; };
+    slice.queues.erase(std::remove_if(slice.queues.begin(), slice.queues.end(), gone), slice.queues.end());
+  }
+}
+
+void Gate::batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns) {
+  slice.unfinished_ns -= estimated_ns;
+  slice.progress_ns = now_ns;
+  if (--slice.batches != 0) return;
+  slice.busy_ns += now_ns - slice.busy_since_ns;
+  slice.idle_since_ns = now_ns;
+}
+
+void Gate::reap(Slice& slice, uint64_t now_ns) {
+  for (Queue& queue : slice.queues) {
+    while (!queue.markers.empty()) {
+      Marker& next = queue.markers.front();
+      if (host_->reached(next.event)) {
+        reached(slice, queue, now_ns);
+        continue;
+      }
+      next.undone_at_ns = now_ns;
+      // It takes longer than thought, and so may what is behind it: the window fills.
+      const uint64_t runs_ns = now_ns - std::max(next.begun_ns, queue.done_before_ns);
+      if (runs_ns > next.estimated_ns) {
+        slice.unfinished_ns += runs_ns - next.estimated_ns;
+        next.estimated_ns = runs_ns;
+      }
+      break;
+    }
+  }
+}
+
+// The first marker of the queue. What is known of its time: it was reached after the last vain look, and before now; and it could not
+// begin before what is in front of it on the stream had ended.
+void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
+  const Marker marker = queue.markers.front();
+  queue.markers.pop_front();
+  const uint64_t after_ns = std::max(marker.undone_at_ns, queue.done_after_ns);
+  const uint64_t first_begin_ns = std::max(marker.begun_ns, queue.done_after_ns);
+  const uint64_t last_begin_ns = std::max(marker.begun_ns, queue.done_before_ns);
+  const uint64_t most_ns = now_ns - first_begin_ns;
+  const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
+  estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
+  queue.done_after_ns = after_ns;
+  queue.done_before_ns = now_ns;
+  host_->give_back(queue.owner, marker.event);
+  batch_ends(slice, marker.estimated_ns, now_ns);
+}
+
+void Gate::look(bool quiet) {
+  const uint64_t now_ns = base::now_ns();
+  calls_since_look_ = 0;
+  for (Slice& slice : slices_) look_at(slice, quiet, now_ns);
+  find_pace();
+}
+
+void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
+  const uint32_t turn = slice.part->turn.load(std::memory_order_acquire);
+  if (turn == slice.given_up) return;
+  if (turn != slice.turn) {
+    slice.turn = turn;
+    slice.asked_ns = 0;
+    slice.idle_since_ns = now_ns;
+  }
+  take_hardware_slice(slice);
+  reap(slice, now_ns);
+  if (slice.pieces != slice.pieces_seen) {
+    slice.pieces_seen = slice.pieces;
+    slice.quiet_since_ns = now_ns;
+  }
+  const bool free = open(static_cast<uint32_t>(&slice - slices_.data()));
+  const bool over = free || now_ns >= until_of(*slice.part);
+  if (slice.batches != 0 && (over || quiet || now_ns - slice.quiet_since_ns >= kQuietNs)) {
+    mark_all(slice);
+    reap(slice, now_ns);
+  }
+  tell(slice, now_ns);
+  if (slice.batches != 0) return;
+  const uint64_t linger_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
+  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns)) give_up(slice);
+}
+
+// It may change while the session lives; the page says so, and nobody calls.
+void Gate::take_hardware_slice(Slice& slice) {
+  const uint32_t us = slice.part->hardware_slice_us.load(std::memory_order_relaxed);
+  if (us == slice.hardware_slice_us) return;
+  slice.hardware_slice_us = us;
+  host_->set_hardware_slice(static_cast<uint32_t>(&slice - slices_.data()), us);
+}
+
+void Gate::tell(Slice& slice, uint64_t now_ns) {
+  const uint64_t running_ns = slice.batches != 0 ? now_ns - slice.busy_since_ns : 0;
+  slice.part->busy_ns.store(slice.busy_ns + running_ns, std::memory_order_relaxed);
+  slice.part->units.store(slice.pieces, std::memory_order_relaxed);
+  slice.part->queued_ns.store(slice.queued_ns, std::memory_order_relaxed);
+}
+
+void Gate::give_up(Slice& slice) {
+  slice.part->wants.store(slice.waiting ? 1 : 0, std::memory_order_relaxed);
+  slice.asked_ns = slice.waiting ? base::now_ns() : 0;
+  slice.given_up = slice.turn;
+  slice.part->drained.store(slice.turn, std::memory_order_release);
+  ring();
+  if (slice.queues.size() > kIdleQueuesMax) slice.queues.clear();
+}
+
+void Gate::ring() {
+  const uint64_t one = 1;
+  if (write(bell_, &one, sizeof one) < 0) return;  // full: it rings already. Gone: so is tendrild, and this worker soon
+}
+
+void Gate::find_pace() {
+  pace_ = Pace::kNever;
+  for (Slice& slice : slices_) {
+    if (!holds(slice)) continue;
+    const bool endless = until_of(*slice.part) == kTurnWithoutEnd;
+    pace_ = std::max(pace_, endless ? Pace::kSometimes : Pace::kAtOnce);
+  }
+}
+
+// Short while the end is near or was just expected, longer the longer it is away.
+void Gate::rest() {
+  const uint64_t now_ns = base::now_ns();
+  uint64_t nap_ns = kNapMaxNs;
+  for (const Slice& slice : slices_) {
+    if (!holds(slice)) continue;
+    const uint64_t runs_ns = slice.batches != 0 ? now_ns - slice.progress_ns : 0;  // otherwise the next call is near
+    const uint64_t left_ns = slice.unfinished_ns > runs_ns ? slice.unfinished_ns - runs_ns : 0;
+    nap_ns = std::min(nap_ns, std::max(left_ns / 4, runs_ns / 256));
+  }
+  if (nap_ns >= kShortSleepNs)
+    nap(nap_ns);
+  else
+    sched_yield();
+}
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate before a GPU that is divided in time: work for its processors passes only in the session's turns, and no more of it than can be
+// over soon after a turn's end. tendrild gives the turns (wire/turn_page.h says how); docs/decisions/0012-turns.md has the reasons. What
+// is done is learned from markers, events recorded behind about half a millisecond of work at a time, never by a call of the driver for
+// each small launch. Where the whole GPU is the session's there is no gate: one relaxed load tells.
+//
+// Executor thread only, which waits here with no lock held, and goes on serving what must not wait (GateHost::serve).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "gpu/driver.h"
+#include "worker/cuda/work_estimates.h"
+#include "worker/turns.h"
+
+namespace tendril::worker::cuda {
+
+// What the gate needs of the executor; tests put a GPU of their own here.
+class GateHost {
+ public:
+  virtual ~GateHost() = default;
+  // The context that `stream` is of, where `current` is the one of the call.
+  virtual CUcontext owner(CUcontext current, CUstream stream) = 0;
+  // An event behind all work of `stream` so far. Null: there can be none (the stream captures, the context is broken).
+  virtual CUevent mark(CUcontext context, CUstream stream) = 0;
+  // True also when the event can never be reached because of an error.
+  virtual bool reached(CUevent event) = 0;
+  virtual void give_back(CUcontext context, CUevent event) = 0;
+  // While the executor waits here: sees to what must go on. False: the session is over.
+  virtual bool serve() = 0;
+  // Others than the gate want to be looked at often.
+  virtual bool busy() = 0;
+  // The length of the turns that the hardware gives the slice's contexts by itself.
+  virtual void set_hardware_slice(uint32_t slot, uint32_t us) = 0;
+};
+
+class Gate {
+ public:
+  Gate(GateHost* host, Turns turns, uint32_t slots);
+
+  // Before the first call.
+  void begin();
+  // Is there no gate before this slot's GPU?
+  bool open(uint32_t slot) const {
+    return page_->slices[slot].regime.load(std::memory_order_relaxed) == wire::TurnRegime::kFree;
+  }
+  // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may be. False: the session is over.
+  bool pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind);
+
+  // How soon the executor's loop must call `look` again when no call comes.
+  enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };
+  Pace pace() const { return pace_; }
+  // Sees what is done, and gives turns up that are over or not needed. `quiet`: no call has come for a while.
+  void look(bool quiet);
+  // After each call; cheap.
+  void look_between_calls() {
+    if (pace_ == Pace::kNever) return;
+    if (++calls_since_look_ >= (pace_ == Pace::kAtOnce ? kCallsUnseen : 8 * kCallsUnseen)) look(false);
+  }
+  // A nap between two vain looks of pace kAtOnce, when what runs will take a while.
+  void rest();
+
+  // Some stream is about to capture: its work cannot be marked any more then.
+  void mark_everything();
+  void stream_ends(CUstream stream);
+  // The context is gone and its events with it.
+  void forget_context(CUcontext context);
+
+ private:
+  static constexpr uint32_t kCallsUnseen = 8;
+  // A marker and the work before it.
+  struct Marker {
+    CUevent event;
+    WorkEstimates::Batch work;
+    uint64_t begun_ns;      // when the first of it was submitted
+    uint64_t estimated_ns;  // grows when it takes longer
+    uint64_t undone_at_ns;  // when it was last seen not to be over
+  };
+  // A stream, and its work that is not known to be over.
+  struct Queue {
+    CUcontext context = nullptr, owner = nullptr;
+    CUstream stream = nullptr;
+    WorkEstimates::Batch work;  // not marked yet
+    uint64_t begun_ns = 0, estimated_ns = 0;
+    bool mark_next = false;
+    std::deque<Marker> markers;
+    uint64_t done_after_ns = 0, done_before_ns = 0;  // the last marker was reached between these
+    bool idle() const { return work.pieces() == 0 && markers.empty(); }
+  };
+  struct Slice {
+    wire::TurnPart* part = nullptr;
+    std::vector<Queue> queues;
+    size_t last_queue = 0;
+    uint32_t batches = 0;        // markers, and queues with unmarked work
+    uint64_t unfinished_ns = 0;  // estimated
+    uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
+    uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0;
+    uint64_t progress_ns = 0;      // when something was last seen to begin or end
+    uint32_t turn = 0;             // the last one seen
+    uint32_t given_up = 0;         // the last one given up
+    uint32_t hardware_slice_us = 0;
+    uint64_t asked_ns = 0;         // when the arbiter was last told that this slice wants a turn; 0: it need not be
+    bool waiting = false;          // a piece is
+  };
+
+  static bool holds(const Slice& slice) {
+    return slice.part->turn.load(std::memory_order_acquire) != slice.given_up;
+  }
+  bool may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const;
+  bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
+  void sleep_until_turn(Slice& slice, uint64_t now_ns);
+  size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
+  void add_piece(Slice& slice, Queue& queue, uint64_t kind, uint64_t piece_ns);
+  void mark(Slice& slice, Queue& queue);
+  void mark_all(Slice& slice);
+  void reap(Slice& slice, uint64_t now_ns);
+  void reached(Slice& slice, Queue& queue, uint64_t now_ns);
+  void batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns);
+  void look_at(Slice& slice, bool quiet, uint64_t now_ns);
+  void take_hardware_slice(Slice& slice);
+  void give_up(Slice& slice);
+  void tell(Slice& slice, uint64_t now_ns);
+  void ring();
+  void find_pace();
+
+  GateHost* host_;
+  wire::TurnPage* page_;
+  const int bell_;
+  WorkEstimates estimates_;
+  std::vector<Slice> slices_;
+  Pace pace_ = Pace::kNever;
+  uint32_t calls_since_look_ = 0;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate alone: a page, a stand-in for tendrild that gives turns on it, and a GPU that is nothing but the times at which work ends.
+#include "worker/cuda/gate.h"
+
+#include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/fd.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kUs = 1000, kMs = 1'000'000;
+
+CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
+CUcontext const kContext = reinterpret_cast<CUcontext>(7);
+
+// Streams run their work in order; an event is the time at which its stream will be done with what it has then.
+class FakeGpu final : public GateHost {
+ public:
+  void run(CUstream stream, uint64_t ns) {
+    uint64_t& free_ns = streams_[stream];
+    free_ns = std::max(free_ns, base::now_ns()) + ns;
+  }
+  uint64_t unfinished_ns(CUstream stream) {
+    const uint64_t now_ns = base::now_ns();
+    return streams_[stream] > now_ns ? streams_[stream] - now_ns : 0;
+  }
+
+  CUcontext owner(CUcontext current, CUstream) override { return current; }
+  CUevent mark(CUcontext, CUstream stream) override {
+    if (refuses_marks) return nullptr;
+    ++marks;
+    events_[++events_made_] = streams_[stream];
+    return reinterpret_cast<CUevent>(events_made_);
+  }
+  bool reached(CUevent event) override {
+    ++looks;
+    return broken || base::now_ns() >= events_.at(reinterpret_cast<uint64_t>(event));
+  }
+  void give_back(CUcontext, CUevent event) override { events_.erase(reinterpret_cast<uint64_t>(event)); }
+  bool serve() override {
+    ++serves;
+    if (on_serve) on_serve();
+    return !over;
+  }
+  bool busy() override { return false; }
+  void set_hardware_slice(uint32_t slot, uint32_t us) override { slices[slot] = us; }
+
+  size_t events() const { return events_.size(); }
+  uint64_t marks = 0, looks = 0, serves = 0;
+  bool refuses_marks = false;
+  std::atomic<bool> broken{false}, over{false};
+  std::function<void()> on_serve;
+  std::map<uint32_t, uint32_t> slices;
+
+ private:
+  std::map<CUstream, uint64_t> streams_;
+  std::map<uint64_t, uint64_t> events_;
+  uint64_t events_made_ = 0;
+};
+
+class GateTest : public testing::Test {
+ protected:
+  GateTest() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), gate_(&gpu_, {page_.get(), bell_.get()}, 2) {
+    for (wire::TurnPart& part : page_->slices) {
+      part.window_ns = 2 * kMs;
+      part.linger_ns = kMs / 2;
+    }
+    part().regime = wire::TurnRegime::kTurns;
+  }
+  wire::TurnPart& part(uint32_t slot = 0) { return page_->slices[slot]; }
+  void wake(uint32_t slot = 0) { syscall(SYS_futex, &part(slot).turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+  void grant(uint64_t until_ns, uint32_t slot = 0) {
+    part(slot).until_ns = until_ns;
+    part(slot).turn.fetch_add(1);
+    wake(slot);
+  }
+  void move_end(uint64_t until_ns) {
+    part().until_ns = until_ns;
+    wake();
+  }
+  bool pass(uint64_t stream, uint64_t ns, uint64_t kind = 0) {
+    if (!gate_.pass(0, kContext, stream_of(stream), work_kind(kind != 0 ? kind : ns, 1))) return false;
+    gpu_.run(stream_of(stream), ns);
+    return true;
+  }
+  uint64_t rings() {
+    uint64_t count = 0;
+    return read(bell_.get(), &count, sizeof count) == sizeof count ? count : 0;
+  }
+  bool drained() { return part().drained.load() == part().turn.load(); }
+  // As the executor's loop does when no call comes.
+  void idle_until(const std::function<bool()>& condition) {
+    const uint64_t begun_ns = base::now_ns();
+    while (!condition()) {
+      ASSERT_LT(base::now_ns() - begun_ns, 5000 * kMs);
+      gate_.look(false);
+      gate_.rest();
+    }
+  }
+
+  std::unique_ptr<wire::TurnPage> page_ = std::make_unique<wire::TurnPage>();
+  base::Fd bell_;
+  FakeGpu gpu_;
+  Gate gate_;
+};
+
+TEST_F(GateTest, WhereTheGpuIsWholeThereIsNoGate) {
+  EXPECT_FALSE(gate_.open(0));
+  EXPECT_TRUE(gate_.open(1));
+  EXPECT_TRUE(Gate(&gpu_, {}, 2).open(0));
+}
+
+TEST_F(GateTest, AsksOnceAndSleepsUntilItsTurn) {
+  uint64_t granted_ns = 0;
+  std::thread arbiter([&] {
+    while (part().wants.load() == 0) usleep(100);
+    usleep(20'000);
+    granted_ns = base::now_ns();
+    grant(wire::kTurnWithoutEnd);
+  });
+  EXPECT_TRUE(pass(1, 100 * kUs));
+  const uint64_t passed_ns = base::now_ns();
+  arbiter.join();
+  EXPECT_GE(passed_ns, granted_ns);
+  EXPECT_LT(passed_ns, granted_ns + 20 * kMs);
+  EXPECT_EQ(rings(), 1u);
+  EXPECT_GT(gpu_.serves, 5u) << "what cannot wait is served meanwhile";
+  EXPECT_TRUE(pass(1, 100 * kUs));
+  EXPECT_EQ(rings(), 0u);
+}
+
+TEST_F(GateTest, GivesUpWhenTheTurnIsOverAndItsWorkIsDone) {
+  const uint64_t begun_ns = base::now_ns();
+  const uint64_t until_ns = begun_ns + 10 * kMs;
+  grant(until_ns);
+  pass(1, 3 * kMs);
+  pass(2, 30 * kMs);
+  std::thread arbiter([&] {
+    while (!drained()) usleep(100);
+    EXPECT_GE(base::now_ns(), begun_ns + 30 * kMs) << "not before the work is done";
+    EXPECT_EQ(part().wants.load(), 1u);
+    EXPECT_GE(part().busy_ns.load(), 29 * kMs);
+    EXPECT_LE(part().busy_ns.load(), base::now_ns() - begun_ns);
+    EXPECT_EQ(part().units.load(), 2u);
+    grant(wire::kTurnWithoutEnd);
+  });
+  while (base::now_ns() < until_ns) usleep(100);
+  EXPECT_TRUE(pass(1, kMs));
+  arbiter.join();
+  EXPECT_EQ(part().turn.load(), 2u);
+  EXPECT_GT(part().queued_ns.load() + 1, 0u);
+}
+
+TEST_F(GateTest, TheExecutorsLoopSeesTheEndPromptly) {
+  for (int i = 0; i < 3; ++i) {  // so that the kind is known
+    grant(wire::kTurnWithoutEnd);
+    pass(1, 4 * kMs);
+    move_end(0);
+    idle_until([&] { return drained(); });
+  }
+  uint64_t best_ns = UINT64_MAX;  // of some, as the machine may be busy
+  for (int i = 0; i < 5; ++i) {
+    grant(base::now_ns() + kMs);
+    pass(1, 4 * kMs);
+    const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
+    idle_until([&] { return drained(); });
+    best_ns = std::min(best_ns, base::now_ns() - done_ns);
+    EXPECT_EQ(part().wants.load(), 0u);
+  }
+  EXPECT_LT(best_ns, 200 * kUs);
+}
+
+TEST_F(GateTest, AnIdleHolderGivesUpAfterAWhile) {
+  grant(wire::kTurnWithoutEnd);
+  const uint64_t begun_ns = base::now_ns();
+  pass(1, 2 * kMs);
+  EXPECT_EQ(gate_.pace(), Gate::Pace::kSometimes);
+  idle_until([&] { return drained(); });
+  EXPECT_GE(base::now_ns(), begun_ns + 2 * kMs + kMs / 2);
+  EXPECT_EQ(part().wants.load(), 0u);
+  EXPECT_GE(rings(), 1u);
+  EXPECT_EQ(gate_.pace(), Gate::Pace::kNever);
+  EXPECT_EQ(gpu_.events(), 0u);
+}
+
+TEST_F(GateTest, NoMoreThanTheWindowIsUnfinished) {
+  grant(wire::kTurnWithoutEnd);
+  uint64_t most_ns = 0;
+  const uint64_t until_ns = base::now_ns() + 40 * kMs;
+  uint64_t pieces = 0;
+  for (; base::now_ns() < until_ns; ++pieces) {
+    pass(1, 50 * kUs);
+    if (pieces > 20) most_ns = std::max(most_ns, gpu_.unfinished_ns(stream_of(1)));
+  }
+  EXPECT_LE(most_ns, 4 * kMs);
+  EXPECT_GT(pieces, 300u) << "and the GPU is not idle";
+  EXPECT_LT(gpu_.marks, pieces / 4) << "a marker is for many small pieces";
+}
+
+TEST_F(GateTest, LongPiecesGoTwoAtATime) {
+  grant(wire::kTurnWithoutEnd);
+  const uint64_t begun_ns = base::now_ns();
+  for (int i = 0; i < 6; ++i) {
+    pass(1, 20 * kMs);
+    EXPECT_LE(gpu_.unfinished_ns(stream_of(1)), 41 * kMs);
+  }
+  EXPECT_LT(base::now_ns() - begun_ns, 6 * 20 * kMs) << "the next one waits in the queue while one runs";
+}
+
+TEST_F(GateTest, NothingLongIsAddedThatWouldBeginAfterTheTurn) {
+  grant(wire::kTurnWithoutEnd);
+  for (int i = 0; i < 3; ++i) pass(1, 15 * kMs);
+  move_end(0);
+  idle_until([&] { return drained(); });
+  grant(base::now_ns() + 10 * kMs);
+  pass(1, 15 * kMs);
+  std::thread arbiter([&] {
+    while (!drained()) usleep(100);
+    grant(wire::kTurnWithoutEnd);
+  });
+  pass(1, 15 * kMs);
+  arbiter.join();
+  EXPECT_EQ(part().turn.load(), 3u);
+}
+
+TEST_F(GateTest, APieceThatGrowsIsNoticed) {
+  grant(wire::kTurnWithoutEnd);
+  for (int i = 0; i < 400; ++i) pass(1, 20 * kUs, 5);
+  // Of the same kind, fifty times as long. Those that fit the window by the old estimate pass before any is over.
+  for (int i = 0; i < 120; ++i) pass(1, kMs, 5);
+  for (int i = 0; i < 10; ++i) {
+    pass(1, kMs, 5);
+    EXPECT_LE(gpu_.unfinished_ns(stream_of(1)), 5 * kMs);
+  }
+}
+
+TEST_F(GateTest, OneStreamThatRunsLongDoesNotStopAnother) {
+  grant(wire::kTurnWithoutEnd);
+  pass(1, 300 * kMs);
+  const uint64_t begun_ns = base::now_ns();
+  for (int i = 0; i < 50; ++i) pass(2, 20 * kUs);
+  EXPECT_LT(base::now_ns() - begun_ns, 150 * kMs);
+}
+
+TEST_F(GateTest, WorkThatWaitsForAPieceThatWaitsHereDoesNotHang) {
+  grant(wire::kTurnWithoutEnd);
+  pass(1, 3600'000 * kMs, 1);
+  pass(1, kMs, 2);
+  EXPECT_TRUE(pass(1, kMs, 3)) << "perhaps the one that ends it all";
+}
+
+TEST_F(GateTest, ATurnThatIsLengthenedGoesOn) {
+  grant(base::now_ns() + 2 * kMs);
+  pass(1, 200 * kMs);
+  const uint64_t begun_ns = base::now_ns();
+  std::thread arbiter([&] {
+    usleep(10'000);
+    move_end(base::now_ns() + 1000 * kMs);
+  });
+  while (base::now_ns() < begun_ns + 3 * kMs) usleep(100);
+  EXPECT_TRUE(pass(2, kMs));
+  EXPECT_GE(base::now_ns(), begun_ns + 10 * kMs);
+  EXPECT_LT(base::now_ns(), begun_ns + 150 * kMs) << "what runs long may wait for what came now";
+  arbiter.join();
+  EXPECT_EQ(part().turn.load(), 1u);
+}
+
+TEST_F(GateTest, ErrorsEndWork) {
+  grant(wire::kTurnWithoutEnd);
+  pass(1, 3600'000 * kMs);
+  gpu_.broken = true;
+  move_end(0);
+  idle_until([&] { return drained(); });
+  gpu_.broken = false;
+  gpu_.refuses_marks = true;
+  grant(base::now_ns() + kMs);
+  pass(2, 3600'000 * kMs);
+  idle_until([&] { return drained(); });
+}
+
+TEST_F(GateTest, AContextThatIsGoneHoldsNothing) {
+  grant(wire::kTurnWithoutEnd);
+  pass(1, 3600'000 * kMs);
+  pass(2, 3600'000 * kMs);
+  move_end(0);
+  gate_.mark_everything();
+  gate_.forget_context(kContext);
+  idle_until([&] { return drained(); });
+}
+
+TEST_F(GateTest, AStreamThatEndsIsMarkedBefore) {
+  grant(base::now_ns() + kMs);
+  pass(1, 5 * kMs);
+  const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
+  gate_.stream_ends(stream_of(1));
+  EXPECT_EQ(gpu_.marks, 1u);
+  idle_until([&] { return drained(); });
+  EXPECT_GE(base::now_ns(), done_ns);
+  EXPECT_EQ(gpu_.marks, 1u);
+}
+
+TEST_F(GateTest, TheEndOfTheSessionEndsTheWait) {
+  gpu_.on_serve = [&] { gpu_.over = true; };
+  EXPECT_FALSE(pass(1, kMs));
+}
+
+TEST_F(GateTest, TheWholeGpuMayComeWhileItWaits) {
+  gpu_.on_serve = [&] { part().regime = wire::TurnRegime::kFree; };
+  EXPECT_TRUE(pass(1, kMs));
+  EXPECT_EQ(gpu_.marks, 0u);
+}
+
+TEST_F(GateTest, AHolderThatGetsTheWholeGpuGivesItsTurnBack) {
+  grant(wire::kTurnWithoutEnd);
+  pass(1, kMs);
+  part().regime = wire::TurnRegime::kFree;
+  EXPECT_TRUE(gate_.open(0));
+  idle_until([&] { return drained(); });
+}
+
+TEST_F(GateTest, WhileOneSliceWaitsAnotherGivesItsTurnBack) {
+  part(1).regime = wire::TurnRegime::kTurns;
+  grant(base::now_ns() + 2 * kMs, 1);
+  EXPECT_TRUE(gate_.pass(1, kContext, stream_of(9), 1));
+  gpu_.run(stream_of(9), kMs);
+  std::thread arbiter([&] {
+    while (part(1).drained.load() != 1) usleep(100);
+    grant(wire::kTurnWithoutEnd, 0);
+  });
+  EXPECT_TRUE(pass(1, kMs));
+  arbiter.join();
+}
+
+TEST_F(GateTest, HardwareSlicesFollowThePage) {
+  part(1).hardware_slice_us = 700;
+  gate_.begin();
+  EXPECT_EQ(gpu_.slices[1], 700u);
+  part().hardware_slice_us = 300;
+  grant(wire::kTurnWithoutEnd);
+  pass(1, kMs);
+  gate_.look(false);
+  EXPECT_EQ(gpu_.slices[0], 300u);
+}
+
+TEST(WorkEstimates, LearnsFromBatches) {
+  WorkEstimates estimates;
+  const uint64_t small = work_kind(1, 1), large = work_kind(2, 1);
+  EXPECT_EQ(estimates.of(small), WorkEstimates::kUnknown);
+  WorkEstimates::Batch batch;
+  for (int i = 0; i < 10; ++i) batch.add(small);
+  estimates.learn(batch, 100'000, true);
+  EXPECT_EQ(estimates.of(small), 10'000u);
+  batch.add(large);
+  estimates.learn(batch, 600'000, true);
+  EXPECT_EQ(estimates.of(small), 10'000u) << "what is left over is the other's";
+  EXPECT_EQ(estimates.of(large), 500'000u);
+  for (int i = 0; i < 30; ++i) estimates.learn(batch, 300'000, true);
+  EXPECT_NEAR(static_cast<double>(estimates.of(large) + 10 * estimates.of(small)), 300'000, 6'000);
+  const uint64_t before = estimates.of(large);
+  estimates.learn(batch, 900'000, false);
+  EXPECT_EQ(estimates.of(large), before) << "an upper bound raises nothing";
+}
+
+TEST(WorkEstimates, ForgetsWhatIsTooMuchToRemember) {
+  WorkEstimates estimates;
+  for (uint64_t i = 1; i <= 100'000; ++i) {
+    WorkEstimates::Batch batch;
+    batch.add(work_kind(i, 1));
+    estimates.learn(batch, 1'000'000, true);
+    EXPECT_EQ(estimates.of(work_kind(i, 1)), 1'000'000u);
+  }
+  WorkEstimates::Batch many;
+  for (uint64_t i = 1; i <= 100; ++i) many.add(work_kind(i, 2));
+  EXPECT_EQ(many.pieces(), 100u);
+  estimates.learn(many, 100'000'000, true);
+  EXPECT_NEAR(static_cast<double>(estimates.of(work_kind(1, 2))), 1e6, 1e3);
+}
+
+}  // namespace
+}  // namespace tendril::worker::cuda

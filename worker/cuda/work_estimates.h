@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long pieces of work take on the GPU, learned from how long earlier ones of the same kind took: what the gate goes by when it
+// decides how much may be unfinished at a time. A guess that is wrong costs accuracy for a turn, nothing else. Bounded: a client that
+// makes up kinds without end only makes the gate forget. Executor thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace tendril::worker::cuda {
+
+class WorkEstimates {
+ public:
+  static constexpr uint64_t kUnknown = 0;
+
+  // Nanoseconds that a piece of this kind is expected to take; kUnknown: none has been measured.
+  uint64_t of(uint64_t kind) const;
+
+  // What was submitted to one stream in a row, between two measurements.
+  class Batch {
+   public:
+    void add(uint64_t kind);
+    uint32_t pieces() const { return pieces_; }
+    void clear() { kinds_ = pieces_ = 0; }
+
+   private:
+    friend class WorkEstimates;
+    static constexpr uint32_t kKindsMax = 4;  // those beyond are counted and learn nothing
+    struct Share {
+      uint64_t kind;
+      uint32_t count;
+    };
+    Share shares_[kKindsMax];
+    uint32_t kinds_ = 0;
+    uint32_t pieces_ = 0;
+  };
+
+  // The batch took at most `most_ns` and, where `certain`, hardly less.
+  void learn(const Batch& batch, uint64_t most_ns, bool certain);
+
+ private:
+  // Direct-mapped: kinds that fall on one place take turns in it. As many as a large program has kernels and shapes.
+  static constexpr size_t kPlaces = 8192;
+  struct Place {
+    uint32_t tag = 0;
+    float ns = 0;  // 0: unknown
+  };
+  static size_t index_of(uint64_t kind) { return kind % kPlaces; }
+  static uint32_t tag_of(uint64_t kind) { return static_cast<uint32_t>(kind >> 32); }
+  Place* place_of(uint64_t kind);
+  std::unique_ptr<Place[]> places_ = std::make_unique<Place[]>(kPlaces);
+};
+
+// A kind's number, from what makes two pieces alike: what is run (an id, an opcode), and how much of it.
+inline uint64_t work_kind(uint64_t what, uint64_t size) {
+  uint64_t mixed = (what ^ (size * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  mixed ^= mixed >> 29;
+  return mixed * 0x94d049bb133111ebu;
+}
+
+}  // namespace tendril::worker::cuda
