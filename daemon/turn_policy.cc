@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// See turn_policy.h.
+#include "daemon/turn_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tendril::daemon {
+namespace {
+
+// A turn whose holder would be chosen again at the end of each quantum is given in one piece.
+constexpr int kQuantaMax = 10;
+// How far a capped tenant may pass its share within a turn. With the one quantum that it may be behind, no
+// second holds more than 2 points too much.
+constexpr double kCapQuanta = 0.5;
+
+}  // namespace
+
+bool TurnPolicy::is_capped(const State& state) const {
+  return state.terms.capped && state.terms.share_millionths < 1'000'000;
+}
+
+bool TurnPolicy::competes(const State& state) {
+  return state.holding ? !state.overdue : state.wanting && !state.blocked;
+}
+
+// What is overdue may need to submit more before it can end: a stream that waits for what a later launch
+// does. It gets a quantum beside the others now and then, as often as its share has it.
+uint64_t TurnPolicy::resumes_ns(const State& state) const {
+  return state.until_ns + state.grace_ns +
+         static_cast<uint64_t>(static_cast<double>(rules_.quantum_ns) / share_of(state));
+}
+
+double TurnPolicy::due(const State& state) const {
+  return state.virtual_ns + static_cast<double>(rules_.quantum_ns + state.overrun_ns) / share_of(state);
+}
+
+TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? nullptr : &found->second;
+}
+
+// Charges everybody for the time since the last call.
+void TurnPolicy::advance(uint64_t now_ns) {
+  const uint64_t passed_ns = now_ns > now_ns_ ? now_ns - now_ns_ : 0;
+  now_ns_ = std::max(now_ns, now_ns_);
+  const double passed = static_cast<double>(passed_ns);
+  const double quantum = static_cast<double>(rules_.quantum_ns);
+  for (auto& [tenant, state] : tenants_) {
+    if (state.holding) {
+      state.used_ns += passed_ns;
+      state.virtual_ns += passed / share_of(state);
+      state.credit_ns -= passed;
+    } else if (state.wanting) {
+      state.waited_ns += passed_ns;
+    }
+    // Time that it did not want is not saved up.
+    const double most = state.wanting || state.holding ? quantum : 0;
+    state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
+  }
+  measure_level();
+  for (auto& [tenant, state] : tenants_) {
+    const bool blocked = is_capped(state) && !state.holding && state.credit_ns < -0.5;
+    if (blocked == state.blocked) continue;
+    if (blocked) {
+      leave(&state);
+      state.blocked = true;
+    } else {
+      state.blocked = false;
+      enter(&state);
+    }
+  }
+}
+
+void TurnPolicy::measure_level() {
+  std::vector<const State*> counted;
+  for (const auto& [tenant, state] : tenants_) {
+    if (competes(state)) counted.push_back(&state);
+  }
+  if (counted.empty()) return;
+  // A tenant further ahead than that has been overdue. It does not lift the level of the others: who comes
+  // meanwhile need not wait until they have been paid.
+  const double debt = static_cast<double>(rules_.quantum_ns + 2 * rules_.grace_ns);
+  for (size_t before = 0; before != counted.size();) {
+    before = counted.size();
+    double sum = 0, shares = 0;
+    for (const State* state : counted) {
+      sum += state->virtual_ns * share_of(*state);
+      shares += share_of(*state);
+    }
+    level_ = sum / shares;
+    const auto indebted = [&](const State* state) {
+      return (state->virtual_ns - level_) * share_of(*state) > debt;
+    };
+    counted.erase(std::remove_if(counted.begin(), counted.end(), indebted), counted.end());
+  }
+}
+
+bool TurnPolicy::is_level(const State& state) const {
+  // The level is a mean: with rounding, even the lowest of them may seem above it.
+  return state.virtual_ns <= level_ + 1 + std::abs(level_) * 1e-12;
+}
+
+// It begins to compete: level with the others, but for what it was owed when it left (one quantum at most,
+// nothing is saved up) or owes itself.
+void TurnPolicy::enter(State* state) {
+  if (!competes(*state)) return;
+  state->virtual_ns = std::max(state->virtual_ns, level_ - state->owed_ns / share_of(*state));
+  state->owed_ns = 0;
+  state->came = true;
+  measure_level();
+}
+
+void TurnPolicy::leave(State* state) {
+  if (!competes(*state)) return;
+  const double owed = (level_ - state->virtual_ns) * share_of(*state);
+  state->owed_ns = std::clamp(owed, 0.0, static_cast<double>(rules_.quantum_ns));
+  state->came = false;
+}
+
+void TurnPolicy::add(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) {
+  advance(now_ns);
+  State& state = tenants_[tenant];
+  state.terms = terms;
+  state.virtual_ns = level_;
+}
+
+void TurnPolicy::remove(uint64_t now_ns, Tenant tenant) {
+  advance(now_ns);
+  tenants_.erase(tenant);
+  measure_level();
+}
+
+void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr) return;
+  // What it is owed or owes stays the same amount of time.
+  const double owed = (level_ - state->virtual_ns) * share_of(*state);
+  if (is_capped(*state) != (terms.capped && terms.share_millionths < 1'000'000)) state->credit_ns = 0;
+  state->terms = terms;
+  state->virtual_ns = level_ - owed / share_of(*state);
+  if (state->blocked && !is_capped(*state)) {
+    state->blocked = false;
+    enter(state);
+  }
+  state->came = true;  // another class may be worth a cut
+  measure_level();
+}
+
+void TurnPolicy::set_wanting(uint64_t now_ns, Tenant tenant, bool wanting) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr || state->wanting == wanting) return;
+  const bool competed = competes(*state);
+  if (!wanting) leave(state);
+  state->wanting = wanting;
+  if (!competed) enter(state);
+  measure_level();
+}
+
+void TurnPolicy::drained(uint64_t now_ns, Tenant tenant) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr || !state->holding) return;
+  if (!state->wanting) leave(state);
+  const uint64_t overrun_ns = now_ns > state->until_ns ? now_ns - state->until_ns : 0;
+  state->overrun_ns = std::max(std::min(overrun_ns, rules_.grace_ns), state->overrun_ns - state->overrun_ns / 8);
+  // Of those that had no turn yet nobody knows how long their pieces are: perhaps as long.
+  for (auto& [other, unknown] : tenants_) {
+    if (unknown.used_ns == 0) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);
+  }
+  state->holding = state->overdue = state->blocked = false;
+  advance(now_ns);  // its cap may hold it back now
+}
+
+TurnPolicy::State* TurnPolicy::holder(Tenant* tenant) {
+  for (auto& [id, state] : tenants_) {
+    if (!is_exclusive(state)) continue;
+    *tenant = id;
+    return &state;
+  }
+  return nullptr;
+}
+
+bool TurnPolicy::others_compete(const State* holder) const {
+  for (const auto& [tenant, state] : tenants_) {
+    if (&state != holder && competes(state)) return true;
+  }
+  return false;
+}
+
+std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const State* also) {
+  std::pair<const Tenant, State>* found = nullptr;
+  bool found_level = false;
+  for (auto& entry : tenants_) {
+    const State& state = entry.second;
+    if (!competes(state) || (state.holding && &state != also)) continue;
+    const bool level = is_level(state);
+    bool better = found == nullptr;
+    if (!better && level != found_level) {
+      better = level;
+    } else if (!better && level && state.terms.priority != found->second.terms.priority) {
+      better = state.terms.priority > found->second.terms.priority;
+    } else if (!better) {
+      better = due(state) < due(found->second);
+    }
+    if (!better) continue;
+    found = &entry;
+    found_level = level;
+  }
+  return found;
+}
+
+// Somebody came: does it end the running turn, and when?
+void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
+  for (auto& [tenant, state] : tenants_) {
+    if (!state.came) continue;
+    state.came = false;
+    if (state.holding || !competes(state) || !is_level(state)) continue;
+    if (state.terms.priority > holder->terms.priority) {
+      holder->cut_ns = std::min(holder->cut_ns, now_ns);
+    } else if (state.terms.priority == holder->terms.priority && due(state) < holder->due_virtual_ns) {
+      const uint64_t cut_ns = std::max(now_ns, holder->granted_ns + rules_.cut_ns);
+      holder->cut_ns = std::min(holder->cut_ns, cut_ns);
+    }
+  }
+}
+
+uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
+  uint64_t end_ns = kNever;
+  if (others_compete(holder)) {
+    // What is left of the quantum that runs, at most; then as many more as it would be given next.
+    const uint64_t held_ns = now_ns - holder->granted_ns;
+    const uint64_t begun = std::max<uint64_t>(1, (held_ns + rules_.quantum_ns - 1) / rules_.quantum_ns);
+    end_ns = holder->granted_ns + begun * rules_.quantum_ns;
+    const double virtual_now = holder->virtual_ns;
+    for (int quanta = 1; quanta < kQuantaMax; ++quanta) {
+      // Half a quantum more than it takes: among equals it is the next one's turn.
+      const uint64_t drained_ns = end_ns + holder->overrun_ns + rules_.quantum_ns / 2;
+      holder->virtual_ns = virtual_now + static_cast<double>(drained_ns - now_ns) / share_of(*holder);
+      measure_level();
+      if (&best(holder)->second != holder) break;
+      end_ns += rules_.quantum_ns;
+    }
+    holder->virtual_ns = virtual_now;
+    measure_level();
+    end_ns = std::max(now_ns, std::min(end_ns, holder->cut_ns));
+  }
+  if (is_capped(*holder)) {
+    const double over = kCapQuanta * static_cast<double>(rules_.quantum_ns);
+    const double room = (holder->credit_ns + over) / (1 - share_of(*holder));
+    end_ns = std::min(end_ns, now_ns + static_cast<uint64_t>(std::max(0.0, room)));
+  }
+  return end_ns;
+}
+
+void TurnPolicy::plan_next_look(uint64_t now_ns) {
+  look_again_ns_ = kNever;
+  for (const auto& [tenant, state] : tenants_) {
+    if (is_exclusive(state) && state.until_ns != kNever) {
+      look_again_ns_ = std::min(look_again_ns_, state.until_ns + state.grace_ns);
+    }
+    if (state.overdue && state.wanting && resumes_ns(state) > now_ns) {
+      look_again_ns_ = std::min(look_again_ns_, resumes_ns(state));
+    }
+    if (state.wanting && state.blocked) {
+      const double wait_ns = std::ceil(std::max(0.0, -state.credit_ns) / share_of(state));
+      look_again_ns_ = std::min(look_again_ns_, now_ns + static_cast<uint64_t>(wait_ns) + 1);
+    }
+  }
+}
+
+void TurnPolicy::begin(uint64_t now_ns, State* state) {
+  state->due_virtual_ns = due(*state);
+  state->grace_ns = state->overdue ? 0 : rules_.grace_ns;
+  state->holding = true;
+  state->overdue = false;
+  state->granted_ns = now_ns;
+  state->cut_ns = kNever;
+  for (auto& [other, waiting] : tenants_) waiting.came = false;
+  state->until_ns = end_of_turn(now_ns, state);
+}
+
+std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
+  advance(now_ns);
+  std::vector<Turn> turns;
+  Tenant tenant = 0;
+  State* current = holder(&tenant);
+  if (current != nullptr && current->until_ns != kNever &&
+      now_ns >= current->until_ns + current->grace_ns) {
+    leave(current);
+    current->overdue = true;
+    current = nullptr;
+    measure_level();
+  }
+  if (current != nullptr) {
+    cut_for_those_who_came(now_ns, current);
+    // A turn whose end has passed is over, its work is being finished.
+    const uint64_t end_ns = current->until_ns <= now_ns ? current->until_ns : end_of_turn(now_ns, current);
+    if (end_ns != current->until_ns) {
+      current->until_ns = end_ns;
+      turns.push_back({tenant, end_ns, false});
+    }
+  } else if (auto* const next = best(nullptr)) {
+    begin(now_ns, &next->second);
+    turns.push_back({next->first, next->second.until_ns, true});
+  }
+  for (auto& [id, state] : tenants_) {
+    if (!state.overdue || !state.wanting) continue;
+    if (!others_compete(&state)) {
+      begin(now_ns, &state);  // alone again
+    } else if (now_ns >= resumes_ns(state)) {
+      state.until_ns = now_ns + rules_.quantum_ns;
+      state.grace_ns = 0;
+    } else {
+      continue;
+    }
+    turns.push_back({id, state.until_ns, true});
+  }
+  plan_next_look(now_ns);
+  return turns;
+}
+
+TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
+  advance(now_ns);
+  const State* const state = find(tenant);
+  if (state == nullptr) return Use();
+  return {state->used_ns, state->waited_ns, state->wanting, state->holding, state->overdue};
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may use a GPU next, and until when: the arithmetic behind turns (docs/decisions/0012-turns.md),
+// one object per GPU. Pure: no clock, lock or I/O; daemon/arbiter.h calls it under its lock with the
+// time, which never runs backwards, and tells the workers what it decided. Every tenant has a virtual
+// time, what it used divided by its share. The tenants that compete have a level, their mean weighted by
+// share. Who is not ahead of the level may go; among these the higher class first, then the one whose
+// next quantum would be due first. So nobody is ever further from its share than about a quantum.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tendril::daemon {
+
+struct TurnRules {
+  uint64_t quantum_ns = 10'000'000;
+  // A turn that is cut short for somebody who is behind its share, often one that waits for each piece of
+  // its work, still lasts this long: each turn has its price.
+  uint64_t cut_ns = 2'000'000;
+  // Work that is not done this long after its turn's end is overdue: others run beside it.
+  uint64_t grace_ns = 75'000'000;  // kernels of 50 ms still fit
+};
+
+struct TurnTerms {
+  uint32_t share_millionths = 1'000'000;
+  bool capped = false;   // never more than its share; otherwise also what nobody else wants
+  int32_t priority = 0;  // higher goes first; when, not how much
+};
+
+class TurnPolicy {
+ public:
+  using Tenant = uint64_t;
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  explicit TurnPolicy(const TurnRules& rules) : rules_(rules) {}
+
+  // A tenant begins without wants. Unknown tenants are passed over by all others.
+  void add(uint64_t now_ns, Tenant tenant, const TurnTerms& terms);
+  void remove(uint64_t now_ns, Tenant tenant);
+  void change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms);
+
+  // It has work to submit, or unfinished; or has not any more.
+  void set_wanting(uint64_t now_ns, Tenant tenant, bool wanting);
+  // It has given its turn up and all its work is done.
+  void drained(uint64_t now_ns, Tenant tenant);
+
+  struct Turn {
+    Tenant tenant;
+    uint64_t until_ns;  // kNever: until somebody else wants the GPU
+    bool begins;        // otherwise its end was moved, either way. One that is overdue begins anew
+  };
+  // What is to be told to workers. To be called after all of the above, and at look_again_ns().
+  std::vector<Turn> decide(uint64_t now_ns);
+  uint64_t look_again_ns() const { return look_again_ns_; }
+
+  struct Use {
+    uint64_t used_ns = 0;    // in turns, overruns included
+    uint64_t waited_ns = 0;  // with work and without a turn, held back by its cap included
+    bool wanting = false, holding = false, overdue = false;
+  };
+  Use use(uint64_t now_ns, Tenant tenant);
+
+ private:
+  struct State {
+    TurnTerms terms;
+    bool wanting = false, holding = false, blocked = false;
+    bool overdue = false;  // of a holder: past its grace; others run beside it
+    bool came = false;     // began to compete since the last decision
+    double virtual_ns = 0;
+    double owed_ns = 0;    // of its share, when it last ceased to compete
+    double credit_ns = 0;  // of a capped one: what it may use now
+    uint64_t granted_ns = 0, until_ns = 0;
+    uint64_t grace_ns = 0;  // none for a turn that continues one that was overdue
+    uint64_t cut_ns = kNever;     // where its turn ends for somebody else's sake
+    double due_virtual_ns = 0;    // of the turn's first quantum
+    uint64_t overrun_ns = 0;      // of late: its turns last so much longer than they should
+    uint64_t used_ns = 0, waited_ns = 0;
+  };
+
+  static double share_of(const State& state) { return state.terms.share_millionths / 1e6; }
+  bool is_capped(const State& state) const;
+  static bool is_exclusive(const State& state) { return state.holding && !state.overdue; }
+  uint64_t resumes_ns(const State& state) const;
+  // Takes part in the competition: its virtual time counts for the level.
+  static bool competes(const State& state);
+  double due(const State& state) const;
+  void advance(uint64_t now_ns);
+  void enter(State* state);
+  void leave(State* state);
+  void measure_level();
+  bool is_level(const State& state) const;
+  State* find(Tenant tenant);
+  State* holder(Tenant* tenant);
+  bool others_compete(const State* holder) const;
+  // The best of those that compete and hold no turn, and of `also`.
+  std::pair<const Tenant, State>* best(const State* also);
+  void begin(uint64_t now_ns, State* state);
+  uint64_t end_of_turn(uint64_t now_ns, State* holder);
+  void cut_for_those_who_came(uint64_t now_ns, State* holder);
+  void plan_next_look(uint64_t now_ns);
+
+  const TurnRules rules_;
+  std::map<Tenant, State> tenants_;
+  uint64_t now_ns_ = 0;
+  uint64_t look_again_ns_ = kNever;
+  double level_ = 0;
+};
+
+}  // namespace tendril::daemon

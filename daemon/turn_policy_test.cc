@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+// The turn policy on simulated time: what each tenant asked for is what it gets, to the figures that
+// docs/slices.md promises; and random sequences against what must always hold.
+#include "daemon/turn_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "daemon/turn_simulation.h"
+
+namespace tendril::daemon {
+namespace {
+
+constexpr uint64_t kUs = 1000;
+constexpr uint64_t kPieces[] = {5 * kUs, 500 * kUs, 50 * kMs};
+
+TurnTerms share(double part, bool capped = false, int32_t priority = 0) {
+  return {static_cast<uint32_t>(part * 1e6), capped, priority};
+}
+
+Load pieces(uint64_t piece_ns, uint64_t gap_ns = 0) {
+  Load load;
+  load.piece_ns = piece_ns;
+  load.gap_ns = gap_ns;
+  return load;
+}
+
+// How far what was delivered is from what was asked, in points. Work that cannot be interrupted has its
+// own grain: an interval holds one piece more or less. How long a tenant's pieces are is learnt from its
+// first turn, and tenants of 1/76 have their first turn after a while.
+void expect_shares(const TurnSimulation& simulation, const std::vector<double>& asked, uint64_t piece_ns) {
+  const double grain = piece_ns > 10 * kMs ? static_cast<double>(piece_ns) / kSecond : 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_NEAR(simulation.delivered(i + 1, 2 * kSecond, 12 * kSecond), asked[i], 0.01 + grain / 10)
+        << "tenant " << i << " of " << asked.size() << ", pieces of " << piece_ns;
+    const auto [most, least] = simulation.extremes(i + 1, 2 * kSecond, 12 * kSecond, kSecond);
+    EXPECT_LE(most, asked[i] + 0.02 + grain) << "tenant " << i << " of " << asked.size();
+    EXPECT_GE(least, asked[i] - 0.02 - grain) << "tenant " << i << " of " << asked.size();
+  }
+}
+
+class Backlogged : public testing::TestWithParam<uint64_t> {};
+
+TEST_P(Backlogged, EqualPartsOfTwoToTwenty) {
+  for (int count = 2; count <= 20; ++count) {
+    TurnSimulation simulation;
+    const std::vector<double> asked(static_cast<size_t>(count), 1.0 / count);
+    for (const double part : asked) simulation.add(share(part), pieces(GetParam()));
+    simulation.run(12 * kSecond);
+    expect_shares(simulation, asked, GetParam());
+  }
+}
+
+TEST_P(Backlogged, OneFractionAndTheRest) {
+  for (const double part : {1. / 20, 1. / 10, 1. / 7, 1. / 4, 1. / 3, 1. / 2, 3. / 4}) {
+    for (const int others : {1, 2, 4, 9, 19}) {
+      TurnSimulation simulation;
+      std::vector<double> asked = {part};
+      asked.resize(1 + static_cast<size_t>(others), (1 - part) / others);
+      for (const double one : asked) simulation.add(share(one), pieces(GetParam()));
+      simulation.run(12 * kSecond);
+      expect_shares(simulation, asked, GetParam());
+    }
+  }
+}
+
+TEST_P(Backlogged, OneToNineArrivesAsOneToNine) {
+  TurnSimulation simulation;
+  const uint64_t small = simulation.add(share(0.1), pieces(GetParam()));
+  const uint64_t large = simulation.add(share(0.9), pieces(GetParam()));
+  simulation.run(21 * kSecond);
+  const double ratio = simulation.delivered(large, kSecond, 21 * kSecond) /
+                       simulation.delivered(small, kSecond, 21 * kSecond);
+  EXPECT_GE(ratio, 8.5);
+  EXPECT_LE(ratio, 9.5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pieces, Backlogged, testing::ValuesIn(kPieces),
+                         [](const auto& param) { return std::to_string(param.param / kUs) + "us"; });
+
+TEST(TurnPolicy, MixedPiecesGetTheirShares) {
+  TurnSimulation simulation;
+  const std::vector<double> asked = {0.25, 0.35, 0.15, 0.25};
+  const uint64_t lengths[] = {5 * kUs, 50 * kMs, 500 * kUs, 7 * kMs};
+  for (size_t i = 0; i < asked.size(); ++i) simulation.add(share(asked[i]), pieces(lengths[i]));
+  simulation.run(12 * kSecond);
+  expect_shares(simulation, asked, 50 * kMs);
+}
+
+// Switching costs what it costs: with turns of a quantum, little of the GPU is lost.
+TEST(TurnPolicy, LittleIsLostInSwitching) {
+  const std::pair<int, double> floors[] = {{2, 0.97}, {4, 0.95}, {20, 0.90}};
+  for (const auto& [count, floor] : floors) {
+    TurnSimulation simulation;
+    for (int i = 0; i < count; ++i) simulation.add(share(1.0 / count), pieces(500 * kUs));
+    simulation.run(11 * kSecond);
+    double sum = 0;
+    for (int i = 1; i <= count; ++i) sum += simulation.delivered(i, kSecond, 11 * kSecond);
+    EXPECT_GE(sum, floor) << count << " tenants";
+  }
+}
+
+TEST(TurnPolicy, AloneATurnHasNoEnd) {
+  TurnSimulation simulation;
+  const uint64_t alone = simulation.add(share(0.05), pieces(500 * kUs));
+  simulation.run(10 * kSecond);
+  EXPECT_EQ(simulation.turns(), 1u);
+  EXPECT_GT(simulation.delivered(alone, 0, 10 * kSecond), 0.9999);
+}
+
+// What one does not use the other has, and gives back.
+TEST(TurnPolicy, IdleTimeIsLentAndGivenBackWithinTwentyMilliseconds) {
+  TurnSimulation simulation;
+  const uint64_t steady = simulation.add(share(0.25), pieces(500 * kUs));
+  Load load = pieces(500 * kUs);
+  load.from_ns = 2 * kSecond + 3 * kMs;
+  load.to_ns = 4 * kSecond;
+  const uint64_t guest = simulation.add(share(0.75), load);
+  simulation.run(6 * kSecond);
+  EXPECT_GT(simulation.delivered(steady, kSecond, 2 * kSecond), 0.999);
+  EXPECT_LE(simulation.first_after(guest, 0), load.from_ns + 20 * kMs);
+  EXPECT_NEAR(simulation.delivered(guest, load.from_ns + 20 * kMs, 4 * kSecond), 0.75, 0.01);
+  EXPECT_GT(simulation.delivered(steady, 4 * kSecond + 20 * kMs, 6 * kSecond), 0.999);
+}
+
+TEST(TurnPolicy, SpareTimeIsSplitByShare) {
+  TurnSimulation simulation;
+  const uint64_t one = simulation.add(share(0.1), pieces(500 * kUs));
+  const uint64_t two = simulation.add(share(0.2), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_NEAR(simulation.delivered(one, kSecond, 11 * kSecond), 1. / 3, 0.01);
+  EXPECT_NEAR(simulation.delivered(two, kSecond, 11 * kSecond), 2. / 3, 0.01);
+}
+
+TEST(TurnPolicy, ACapHoldsAloneAndAmongOthers) {
+  for (const uint64_t piece_ns : kPieces) {
+    for (const double part : {1. / 20, 1. / 10, 1. / 7, 1. / 4, 1. / 3, 1. / 2, 3. / 4}) {
+      for (const bool contended : {false, true}) {
+        TurnSimulation simulation;
+        const uint64_t capped = simulation.add(share(part, true), pieces(piece_ns));
+        const uint64_t other = contended ? simulation.add(share(1 - part), pieces(500 * kUs)) : 0;
+        simulation.run(12 * kSecond);
+        const double grain = piece_ns > 10 * kMs ? static_cast<double>(piece_ns) / kSecond : 0;
+        const double got = simulation.delivered(capped, kSecond, 11 * kSecond);
+        EXPECT_LE(simulation.extremes(capped, 0, 12 * kSecond, kSecond).first, part + 0.02 + grain)
+            << part << " in pieces of " << piece_ns << (contended ? " beside another" : " alone");
+        EXPECT_LE(got, part + 0.01 + grain / 10);
+        EXPECT_GE(got, part - 0.01 - grain / 10) << part << " in pieces of " << piece_ns;
+        if (contended) {
+          EXPECT_GE(simulation.delivered(other, kSecond, 11 * kSecond), 1 - part - 0.01 - grain / 10);
+        }
+      }
+    }
+  }
+}
+
+// The program rests after each piece: its cap must not begin anew each time.
+TEST(TurnPolicy, ACapHoldsForProgramsThatWait) {
+  TurnSimulation simulation;
+  const uint64_t capped = simulation.add(share(0.25, true), pieces(2 * kMs, 1500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_LE(simulation.extremes(capped, 0, 11 * kSecond, kSecond).first, 0.27);
+  EXPECT_GE(simulation.delivered(capped, kSecond, 11 * kSecond), 0.15);
+}
+
+TEST(TurnPolicy, TimeNotWantedIsNotSavedUp) {
+  TurnSimulation simulation;
+  const uint64_t steady = simulation.add(share(0.5), pieces(500 * kUs));
+  Load load = pieces(500 * kUs);
+  load.from_ns = 5 * kSecond;
+  const uint64_t late = simulation.add(share(0.5), load);
+  simulation.run(6 * kSecond);
+  EXPECT_NEAR(simulation.delivered(late, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5, 0.06);
+  EXPECT_NEAR(simulation.delivered(steady, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5, 0.06);
+}
+
+// It works for 1 ms and waits for 0.3: alone it would use 77 % of the GPU. Beside one that always has more
+// it holds its half, what it leaves idle within its turns included.
+TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {
+  TurnSimulation simulation;
+  const uint64_t waits = simulation.add(share(0.5), pieces(1 * kMs, 300 * kUs));
+  const uint64_t other = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_GE(simulation.delivered(waits, kSecond, 11 * kSecond), 0.5 * 0.77 - 0.03);
+  EXPECT_NEAR(simulation.delivered(other, kSecond, 11 * kSecond), 0.5, 0.03);
+}
+
+// Its pauses are longer than a turn lasts without work: it must not wait for a whole quantum each time,
+// which would leave it one seventh.
+TEST(TurnPolicy, AProgramThatPausesIsServedSoonAfter) {
+  TurnSimulation simulation;
+  const uint64_t pauses = simulation.add(share(0.5), pieces(2 * kMs, 4 * kMs));  // alone: 1/3
+  const uint64_t other = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_GE(simulation.delivered(pauses, kSecond, 11 * kSecond), 0.18);
+  EXPECT_GE(simulation.delivered(other, kSecond, 11 * kSecond), 0.5);
+}
+
+TEST(TurnPolicy, AHigherClassGoesFirstAndGetsNoMore) {
+  TurnSimulation simulation;
+  const uint64_t high = simulation.add(share(0.5, false, 1), pieces(500 * kUs));
+  const uint64_t low = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_NEAR(simulation.delivered(high, kSecond, 11 * kSecond), 0.5, 0.01);
+  EXPECT_NEAR(simulation.delivered(low, kSecond, 11 * kSecond), 0.5, 0.01);
+}
+
+// Requests of 1 ms, 20 ms apart, beside three that always have more.
+TEST(TurnPolicy, AHigherClassCutsTheRunningTurn) {
+  uint64_t worst_ns[2] = {};
+  for (const int32_t priority : {0, 1}) {
+    TurnSimulation simulation;
+    const uint64_t high = simulation.add(share(0.25, false, priority), pieces(1 * kMs, 20 * kMs));
+    for (int i = 0; i < 3; ++i) simulation.add(share(0.25), pieces(500 * kUs));
+    simulation.run(11 * kSecond);
+    const std::vector<uint64_t> starts = simulation.starts(high);
+    ASSERT_GT(starts.size(), 100u);
+    for (size_t i = 1; i < starts.size(); ++i) {
+      const uint64_t period_ns = 21 * kMs;
+      const uint64_t waited_ns = starts[i] - starts[i - 1] - period_ns;
+      worst_ns[priority] = std::max(worst_ns[priority], waited_ns);
+    }
+  }
+  EXPECT_LE(worst_ns[1], 2500 * kUs);  // a window, one piece, and a switch
+  EXPECT_GT(worst_ns[0], worst_ns[1]);
+}
+
+TEST(TurnPolicy, AHigherClassThatIsAheadWaitsItsTurn) {
+  TurnSimulation simulation;
+  const uint64_t high = simulation.add(share(0.1, false, 5), pieces(3 * kMs, 2 * kMs));  // alone: 60 %
+  const uint64_t low = simulation.add(share(0.9), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_LE(simulation.delivered(high, kSecond, 11 * kSecond), 0.12);
+  EXPECT_GE(simulation.delivered(low, kSecond, 11 * kSecond), 0.85);
+}
+
+TEST(TurnPolicy, AnOverrunIsADebt) {
+  TurnSimulation simulation;
+  const uint64_t rude = simulation.add(share(0.5), pieces(40 * kMs));
+  const uint64_t polite = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  EXPECT_NEAR(simulation.delivered(rude, kSecond, 11 * kSecond), 0.5, 0.01);
+  EXPECT_NEAR(simulation.delivered(polite, kSecond, 11 * kSecond), 0.5, 0.01);
+}
+
+// A kernel that does not end: the others go on beside it, and who came meanwhile does not pay for it.
+TEST(TurnPolicy, WhoDoesNotDrainLosesExclusivenessAndPays) {
+  TurnSimulation simulation;
+  Load once = pieces(3 * kSecond);
+  once.from_ns = kSecond;
+  once.to_ns = kSecond + 30 * kMs;
+  const uint64_t stuck = simulation.add(share(0.4), once);
+  const uint64_t other = simulation.add(share(0.3), pieces(500 * kUs));
+  Load later = pieces(500 * kUs);
+  later.from_ns = 2 * kSecond;
+  const uint64_t late = simulation.add(share(0.3), later);
+  simulation.run(6 * kSecond);
+  EXPECT_LE(simulation.first_after(other, kSecond + 10 * kMs), kSecond + 120 * kMs);
+  EXPECT_LE(simulation.first_after(late, 0), 2 * kSecond + 30 * kMs);
+  EXPECT_NEAR(simulation.delivered(late, 2100 * kMs, 4 * kSecond), 0.5, 0.02);
+  EXPECT_GT(simulation.delivered(other, 2100 * kMs, 4 * kSecond), 0.45);
+  EXPECT_GE(simulation.policy().use(6 * kSecond, stuck).used_ns, 2900 * kMs);
+}
+
+// Its work ends only when it submits more (a stream that waits for another's event): it must get to it.
+TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
+  TurnPolicy policy(TurnRules{});
+  policy.add(0, 1, share(0.5));
+  policy.add(0, 2, share(0.5));
+  policy.set_wanting(0, 1, true);
+  policy.set_wanting(0, 2, true);
+  std::vector<uint64_t> resumed_ns;
+  uint64_t drains_ns = UINT64_MAX;
+  for (uint64_t now_ns = 0; now_ns < kSecond; now_ns += kMs) {
+    if (now_ns >= drains_ns) {
+      policy.drained(now_ns, 2);
+      drains_ns = UINT64_MAX;
+    }
+    for (const TurnPolicy::Turn& turn : policy.decide(now_ns)) {
+      if (turn.tenant == 1 && turn.begins) resumed_ns.push_back(now_ns);
+      if (turn.tenant == 2) drains_ns = turn.until_ns;
+    }
+  }
+  ASSERT_GT(resumed_ns.size(), 5u);
+  for (size_t i = 1; i < resumed_ns.size(); ++i) EXPECT_LE(resumed_ns[i] - resumed_ns[i - 1], 120 * kMs);
+  EXPECT_GE(policy.use(kSecond, 2).used_ns, kSecond / 4);
+}
+
+TEST(TurnPolicy, SharesChangeWhileTheyRun) {
+  TurnSimulation simulation;
+  const uint64_t one = simulation.add(share(0.5), pieces(500 * kUs));
+  const uint64_t two = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.at(3 * kSecond, [&] { simulation.policy().change(3 * kSecond, one, share(0.2)); });
+  simulation.at(3 * kSecond, [&] { simulation.policy().change(3 * kSecond, two, share(0.8)); });
+  simulation.at(6 * kSecond, [&] { simulation.policy().change(6 * kSecond, two, share(0.3, true)); });
+  simulation.at(9 * kSecond, [&] { simulation.policy().change(9 * kSecond, two, share(0.8)); });
+  simulation.run(12 * kSecond);
+  EXPECT_NEAR(simulation.delivered(one, kSecond, 3 * kSecond), 0.5, 0.01);
+  EXPECT_NEAR(simulation.delivered(one, 3100 * kMs, 6 * kSecond), 0.2, 0.01);
+  EXPECT_NEAR(simulation.delivered(two, 6100 * kMs, 9 * kSecond), 0.3, 0.01);
+  EXPECT_GE(simulation.delivered(one, 6100 * kMs, 9 * kSecond), 0.68);
+  EXPECT_NEAR(simulation.delivered(two, 9100 * kMs, 12 * kSecond), 0.8, 0.01);
+}
+
+TEST(TurnPolicy, WhoGoesLeavesItsTimeToTheOthers) {
+  TurnSimulation simulation;
+  const uint64_t goes = simulation.add(share(0.5), pieces(500 * kUs));
+  const uint64_t stays = simulation.add(share(0.5), pieces(500 * kUs));
+  simulation.at(2 * kSecond, [&] { simulation.policy().remove(2 * kSecond, goes); });
+  simulation.run(4 * kSecond);
+  EXPECT_GT(simulation.delivered(stays, 2 * kSecond + 20 * kMs, 4 * kSecond), 0.999);
+}
+
+TEST(TurnPolicy, WaitingAndUseAreCounted) {
+  TurnPolicy policy(TurnRules{});
+  policy.add(0, 1, share(0.5));
+  policy.add(0, 2, share(0.5));
+  policy.set_wanting(0, 1, true);
+  ASSERT_EQ(policy.decide(0).size(), 1u);
+  policy.set_wanting(4 * kMs, 2, true);
+  const auto moved = policy.decide(4 * kMs);
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].tenant, 1u);
+  EXPECT_EQ(moved[0].until_ns, 10 * kMs);
+  EXPECT_FALSE(moved[0].begins);
+  policy.drained(11 * kMs, 1);
+  const auto next = policy.decide(11 * kMs);
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].tenant, 2u);
+  EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 11 * kMs);
+  EXPECT_EQ(policy.use(11 * kMs, 2).waited_ns, 7 * kMs);
+}
+
+// Everything at random: wants, ends of turns, changes, comings and goings.
+class RandomSequence {
+ public:
+  explicit RandomSequence(uint32_t seed) : random_(seed) {}
+  void run();
+
+ private:
+  struct Model {
+    TurnTerms terms;
+    bool wanting = false, holding = false, late = false;
+    uint64_t until_ns = 0, granted_ns = 0, used_ns = 0, came_ns = 0;
+    uint64_t waiting_since_ns = 0;
+  };
+  void act();
+  void decide();
+  void check();
+  uint32_t pick(uint32_t below) { return static_cast<uint32_t>(random_() % below); }
+  Model* any(uint64_t* id) {
+    if (tenants_.empty()) return nullptr;
+    auto at = std::next(tenants_.begin(), pick(static_cast<uint32_t>(tenants_.size())));
+    *id = at->first;
+    return &at->second;
+  }
+  TurnTerms terms() {
+    return {1 + pick(400'000), pick(4) == 0, static_cast<int32_t>(pick(3)) - 1};
+  }
+
+  std::mt19937 random_;
+  TurnPolicy policy_{TurnRules{}};
+  uint64_t now_ns_ = 0, next_id_ = 1;
+  std::map<uint64_t, Model> tenants_;
+};
+
+void RandomSequence::act() {
+  uint64_t id = 0;
+  Model* const model = any(&id);
+  const uint32_t what = pick(20);
+  if (model == nullptr || (what == 0 && tenants_.size() < 12)) {
+    const TurnTerms asked = terms();
+    tenants_[next_id_].terms = asked;
+    tenants_[next_id_].came_ns = now_ns_;
+    policy_.add(now_ns_, next_id_++, asked);
+  } else if (what == 1) {
+    policy_.remove(now_ns_, id);
+    tenants_.erase(id);
+  } else if (what == 2) {
+    model->terms = terms();
+    policy_.change(now_ns_, id, model->terms);
+  } else if (what < 8) {
+    model->wanting = pick(3) != 0;
+    policy_.set_wanting(now_ns_, id, model->wanting);
+  } else {
+    for (auto& [holder, state] : tenants_) {
+      // Now and then one does not drain for a long time.
+      if (!state.holding || (state.until_ns > now_ns_ && state.wanting) || pick(40) == 0) continue;
+      state.holding = false;
+      state.used_ns += now_ns_ - state.granted_ns;
+      policy_.drained(now_ns_, holder);
+    }
+  }
+}
+
+void RandomSequence::decide() {
+  for (const TurnPolicy::Turn& turn : policy_.decide(now_ns_)) {
+    ASSERT_EQ(tenants_.count(turn.tenant), 1u);
+    Model& model = tenants_[turn.tenant];
+    ASSERT_GE(turn.until_ns, now_ns_);
+    ASSERT_TRUE(turn.begins || model.holding);
+    if (turn.begins) {
+      ASSERT_TRUE(model.wanting);
+      if (!model.holding) model.granted_ns = now_ns_;
+      model.holding = true;
+    }
+    model.until_ns = turn.until_ns;
+  }
+}
+
+void RandomSequence::check() {
+  uint32_t exclusive = 0, waiting = 0;
+  for (auto& [id, model] : tenants_) {
+    const TurnPolicy::Use use = policy_.use(now_ns_, id);
+    const uint64_t grace_ns = TurnRules{}.grace_ns;
+    model.late = model.holding && (model.late || now_ns_ - std::min(now_ns_, model.until_ns) >= grace_ns);
+    ASSERT_EQ(use.holding, model.holding);
+    const uint64_t running_ns = model.holding ? now_ns_ - model.granted_ns : 0;
+    ASSERT_EQ(use.used_ns, model.used_ns + running_ns);
+    ASSERT_LE(use.used_ns + use.waited_ns, now_ns_ - model.came_ns);
+    if (use.overdue) {
+      ASSERT_TRUE(model.late) << "it was in time";
+    }
+    exclusive += use.holding && !use.overdue;
+    waiting += model.wanting && !model.holding && !model.terms.capped;
+  }
+  ASSERT_LE(exclusive, 1u);
+  if (waiting != 0) {
+    ASSERT_EQ(exclusive, 1u) << "somebody waits and the GPU is idle";
+  }
+}
+
+void RandomSequence::run() {
+  for (int step = 0; step < 20'000; ++step) {
+    now_ns_ += pick(4) == 0 ? pick(30 * kMs) : pick(1 * kMs);
+    for (uint32_t i = 0; i <= pick(3); ++i) act();
+    decide();
+    check();
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomSequence(seed).run();
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Tenants at random, of any kind of load, beside one that always has more: that one gets its share of any
+// half second, whatever the others do, and however often their terms change.
+TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    std::mt19937 random(seed);
+    TurnSimulation simulation;
+    const double asked = 0.1 + 0.01 * (random() % 40);
+    const uint64_t watched = simulation.add(share(asked), pieces(100 * kUs));
+    const uint32_t others = 1 + random() % 8;
+    for (uint32_t i = 0; i < others; ++i) {
+      Load load = pieces(10 * kUs + random() % (8 * kMs), random() % 2 * (random() % (15 * kMs)));
+      load.from_ns = random() % kSecond;
+      if (random() % 2 == 0) load.to_ns = load.from_ns + random() % (10 * kSecond);
+      const bool capped = random() % 3 == 0;
+      const uint64_t id = simulation.add(share((1 - asked) / others, capped, static_cast<int>(random() % 3)), load);
+      for (uint64_t at_ns = 100 * kMs; at_ns < 10 * kSecond; at_ns += 100 * kMs + random() % kSecond) {
+        const TurnTerms terms = share((1 - asked) / others, capped, static_cast<int>(random() % 3));
+        simulation.at(at_ns, [&simulation, id, at_ns, terms] { simulation.policy().change(at_ns, id, terms); });
+      }
+    }
+    simulation.run(10 * kSecond);
+    EXPECT_GE(simulation.extremes(watched, 0, 10 * kSecond, kSecond / 2).second, asked - 0.08)
+        << "seed " << seed << ", asked " << asked << ", others " << others;
+    EXPECT_GE(simulation.delivered(watched, 0, 10 * kSecond), asked - 0.02) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace tendril::daemon

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A GPU, workers and their programs on simulated time, for tests of the turn policy: kernels that cannot
+// be interrupted, a window of unfinished work, programs that wait for each piece, the price of a switch.
+// What the GPU did for whom is kept to the nanosecond.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "daemon/turn_policy.h"
+
+namespace tendril::daemon {
+
+constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
+
+// What a program does on the GPU.
+struct Load {
+  uint64_t piece_ns = 500'000;  // a kernel, or a graph: once begun, it runs to its end
+  uint64_t gap_ns = 0;          // not 0: it waits for each piece and comes with the next so much later
+  uint64_t from_ns = 0, to_ns = UINT64_MAX;
+};
+
+class TurnSimulation {
+ public:
+  struct Costs {
+    uint64_t begin_ns = 60'000;  // from a decision to the first kernel's start
+    uint64_t end_ns = 40'000;    // from the last kernel's end until tendrild knows
+    uint64_t window_ns = 1 * kMs;
+    uint64_t linger_ns = 1 * kMs;
+  };
+
+  TurnSimulation() : TurnSimulation(TurnRules{}, Costs{}) {}
+  TurnSimulation(const TurnRules& rules, const Costs& costs) : policy_(rules), costs_(costs) {}
+
+  uint64_t add(const TurnTerms& terms, const Load& load);
+  void at(uint64_t time_ns, std::function<void()> action);
+  void run(uint64_t until_ns);
+
+  TurnPolicy& policy() { return policy_; }
+  uint64_t now_ns() const { return now_ns_; }
+  // GPU time of `tenant` between two points in time, as a part of it.
+  double delivered(uint64_t tenant, uint64_t from_ns, uint64_t to_ns) const;
+  // The most, and the least, in any interval of this length that begins at a multiple of 10 ms.
+  std::pair<double, double> extremes(uint64_t tenant, uint64_t from_ns, uint64_t to_ns, uint64_t length_ns) const;
+  uint64_t first_after(uint64_t tenant, uint64_t time_ns) const;  // when it next had the GPU
+  std::vector<uint64_t> starts(uint64_t tenant) const;            // of its turns' first pieces
+  uint64_t turns() const { return turns_; }
+
+ private:
+  struct Span {
+    uint64_t from_ns, to_ns;
+  };
+  struct Program {
+    uint64_t id = 0;
+    Load load;
+    bool holding = false, draining = false, wants = false;
+    uint64_t until_ns = 0, start_ns = 0;
+    uint64_t version = 0;  // outdates events of an earlier turn, or of an earlier end
+    std::vector<Span> spans;
+    std::vector<uint64_t> sums_ns;  // before each span
+    std::vector<uint64_t> starts;
+  };
+
+  void settle();
+  void come(Program* program);
+  void begin(Program* program, uint64_t until_ns);
+  void plan_end(Program* program);
+  void run_piece(Program* program);
+  void give_up(Program* program);
+  void used(Program* program, uint64_t from_ns, uint64_t to_ns);
+  static uint64_t used_before(const Program& program, uint64_t time_ns);
+
+  struct Event {
+    uint64_t time_ns, order;
+    std::function<void()> action;
+    bool operator>(const Event& other) const {
+      return time_ns != other.time_ns ? time_ns > other.time_ns : order > other.order;
+    }
+  };
+
+  TurnPolicy policy_;
+  const Costs costs_;
+  uint64_t now_ns_ = 0, order_ = 0, turns_ = 0, look_planned_ns_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::map<uint64_t, std::unique_ptr<Program>> programs_;
+};
+
+}  // namespace tendril::daemon
