@@ -23,6 +23,7 @@ struct CommonOptions {
 struct SliceOptions {
   uint32_t count = 0;  // 0: not said
   std::string share, memory;
+  bool packed = false;
 };
 
 struct RunOptions : CommonOptions {
@@ -39,7 +40,7 @@ struct EnvOptions : CommonOptions {
 struct ServeOptions {
   std::vector<std::string> listen, unix_paths;
   uint16_t port = 7433;
-  std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory;
+  std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory, packed_control;
   uint32_t warm = 1, warm_max = 4, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false;
 };

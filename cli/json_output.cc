@@ -41,6 +41,7 @@ Json lease_json(const wire::LeaseRecord& lease) {
     const wire::SliceGrant& slice = lease.slices[i];
     slices.push_back({{"gpu", slice.gpu_index},
                       {"share", fraction(slice.share_millionths)},
+                      {"packed", slice.packed},
                       {"memory_bytes", slice.memory_bytes},
                       {"memory_used_bytes",
                        i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}});

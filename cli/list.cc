@@ -38,7 +38,7 @@ std::string slices_text(const wire::LeaseRecord& lease) {
   std::string text;
   for (const wire::SliceGrant& slice : lease.slices) {
     text += base::format("%sGPU %u: ", text.empty() ? "" : ", ", slice.gpu_index) +
-            daemon::format_fraction(slice.share_millionths);
+            daemon::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
   }
   return text;
 }

@@ -142,6 +142,9 @@ void CommandLine::add_serve() {
   sub->add_option("--connections-max", o.connections_max, "Control connections at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  sub->add_option("--packed-control", o.packed_control,
+                  "Control program of the multi-process service (default: nvidia-cuda-mps-control)")
+      ->type_name("FILE");
   sub->add_option("--context-memory", o.context_memory,
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
@@ -155,6 +158,9 @@ void CommandLine::add_run() {
               [this] { return run(run_options_); });
   add_common(sub, &run_options_, false);
   add_slice(sub, &run_options_.slice);
+  sub->add_flag("--packed", run_options_.slice.packed,
+                "Run beside other packed programs at the same time, on a part of the GPU's processors; "
+                "for programs that trust each other");
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
   // Also without "--": the first word that is no option begins the program.
   sub->prefix_command();

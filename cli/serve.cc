@@ -47,6 +47,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.warm_per_gpu = options.warm;
   out.worker.warm_total_max = options.warm_max;
   out.worker.workers_max = options.workers_max;
+  out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
   out.schema_digest = schema_digest();
   out.product_version = version_text();

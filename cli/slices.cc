@@ -51,6 +51,7 @@ base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options) {
     if (!memory.ok()) return memory.status();
     spec.memory_bytes = *memory;
   }
+  spec.packed = options.packed;
   return spec;
 }
 

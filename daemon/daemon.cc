@@ -110,6 +110,7 @@ class DaemonImpl : public Daemon {
   gpu::Inventory inventory_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<WorkerPool> pool_;
+  std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_, refusing_context_;
@@ -211,8 +212,12 @@ Status DaemonImpl::prepare() {
   loop_->start();
   pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
                                        static_cast<uint32_t>(inventory_.devices.size()));
-  sessions_ =
-      std::make_unique<Sessions>(loop_.get(), pool_.get(), make_book(), exported_descriptors_max());
+  PackedOptions packed;
+  if (!options_.packed_control.empty()) packed.control = options_.packed_control;
+  packed.user = pool_->packed_user();
+  packed_ = std::make_unique<PackedServers>(loop_.get(), packed);
+  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), make_book(),
+                                         exported_descriptors_max());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.hello.schema_digest = options_.schema_digest;
@@ -332,6 +337,7 @@ void DaemonImpl::stop() {
   if (!options_.port_file.empty() && port_ != 0) unlink(options_.port_file.c_str());
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
+  if (packed_ != nullptr) packed_->stop();
   std::unique_lock<std::mutex> hold(mutex_);
   for (auto& [id, fd] : connections_) {
     if (fd.valid()) shutdown(fd.get(), SHUT_RDWR);

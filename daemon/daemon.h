@@ -25,6 +25,7 @@ struct DaemonOptions {
   std::string token_file;
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
+  std::string packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
   int64_t context_bytes = -1;  // what an empty context costs; -1: as measured
   uint32_t connections_max = 4096;
   uint64_t schema_digest = 0;

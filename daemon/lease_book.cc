@@ -60,6 +60,7 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
   slice.gpu_index = gpu;
   slice.share_millionths = spec.share_millionths;
   slice.memory_bytes = spec.memory_bytes;
+  slice.packed = spec.packed;
   if (spec.memory_bytes == 0) {
     const auto part =
         static_cast<__uint128_t>(capacity.memory_usable_bytes) * spec.share_millionths / kWholeGpu;
@@ -84,7 +85,8 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
 bool LeaseBook::fits(const wire::SliceGrant& slice) const {
   const Used& used = used_[slice.gpu_index];
   const uint64_t usable = gpus_[slice.gpu_index].memory_usable_bytes;
-  return slice.share_millionths <= kWholeGpu - used.share_millionths &&
+  return (used.share_millionths == 0 || used.packed == slice.packed) &&
+         slice.share_millionths <= kWholeGpu - used.share_millionths &&
          slice.memory_bytes <= usable - used.memory_bytes;
 }
 
@@ -97,6 +99,8 @@ std::string LeaseBook::refusal(const wire::LeaseRequest& request, size_t found) 
             format_fraction(kWholeGpu - used_[gpu].share_millionths) + " of 1.00 and " +
             format_size(gpus_[gpu].memory_usable_bytes - used_[gpu].memory_bytes) + " of " +
             format_size(gpus_[gpu].memory_usable_bytes) + " free";
+    if (used_[gpu].share_millionths != 0 && used_[gpu].packed != request.slice.packed)
+      text += used_[gpu].packed ? " for packed slices only" : " for slices that are not packed";
   }
   return text + ". 'tendril ls' shows who holds the rest";
 }
@@ -123,6 +127,7 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   for (const wire::SliceGrant& slice : candidates) {
     used_[slice.gpu_index].share_millionths += slice.share_millionths;
     used_[slice.gpu_index].memory_bytes += slice.memory_bytes;
+    used_[slice.gpu_index].packed = slice.packed;
   }
   leases_[lease_id] = candidates;
   return candidates;

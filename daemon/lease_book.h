@@ -3,7 +3,7 @@
 // shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
 // without clock, lock or I/O; the daemon calls it under its own lock. Memory policy
 // (daemon/README.md): a slice's quota includes what its processes' empty contexts cost; usable
-// memory is the GPU's total less the contexts of idle warm workers.
+// memory is the GPU's total less the contexts of idle warm workers. While anybody is on a GPU it is either packed or not.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,7 @@ class LeaseBook {
   struct Used {
     uint32_t share_millionths = 0;
     uint64_t memory_bytes = 0;
+    bool packed = false;  // of those who are on it
   };
 
   base::Status check(const wire::LeaseRequest& request) const;

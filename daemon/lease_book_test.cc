@@ -38,6 +38,25 @@ TEST(LeaseBook, DerivesMemoryFromShareAndShareFromMemory) {
   EXPECT_EQ((*both)[0].share_millionths, 100'000u);
 }
 
+TEST(LeaseBook, AGpuIsPackedOrNotWhileAnybodyIsOnIt) {
+  LeaseBook book("box", {{16 * kGib, 0}});
+  wire::LeaseRequest packed = ask(1, 100'000, 0);
+  packed.slice.packed = true;
+  ASSERT_TRUE(book.grant(1, packed).ok());
+  auto refused = book.grant(2, ask(1, 100'000, 0));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("for packed slices only"), std::string::npos) << refused.status().message();
+  auto another = book.grant(3, packed);
+  ASSERT_TRUE(another.ok());
+  EXPECT_TRUE((*another)[0].packed);
+  book.release(1);
+  book.release(3);
+  EXPECT_TRUE(book.grant(4, ask(1, 100'000, 0)).ok());
+  refused = book.grant(5, packed);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("for slices that are not packed"), std::string::npos);
+}
+
 TEST(LeaseBook, PartsOfOneGpuAlwaysFit) {
   for (uint32_t parts = 2; parts <= 20; ++parts) {
     LeaseBook book("box", {{16 * kGib - 12345, 0}});

@@ -80,8 +80,13 @@ uint64_t AccountingMemory::used_bytes(uint32_t slice) const {
   return sum;
 }
 
-Sessions::Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book, size_t descriptors_max)
-    : loop_(loop), pool_(pool), book_(std::move(book)), exports_(descriptors_max) {
+Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, LeaseBook book,
+                   size_t descriptors_max)
+    : loop_(loop),
+      pool_(pool),
+      packed_(packed),
+      book_(std::move(book)),
+      exports_(descriptors_max) {
   base::random_bytes(server_id_, sizeof server_id_);
 }
 
@@ -236,6 +241,7 @@ void Sessions::drop_session(Session* session) {
   if (exports_.end(session->id)) {
     for (const auto& [id, lease] : leases_) charge_own(lease.get());
   }
+  if (session->packed_server != 0) packed_->give_back(session->packed_server);
   const uint64_t lease_id = session->lease_id;
   sessions_.erase(session->id);  // may destroy *session
   drop_lease_if_done(lease_id);
@@ -267,12 +273,13 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     const std::shared_ptr<Session>& session) {
   const uint64_t id = session->id, lease_id = session->lease_id;
   std::shared_ptr<WorkerProcess> like;
-  uint32_t gpu = 0;
+  WorkerPool::Wish wish;
+  wire::SliceGrant slice;
   {
     Hold hold(mutex_);
     Lease* const lease = leases_[lease_id].get();  // stays while this session is on it
-    gpu = lease->slices[0].gpu_index;
-    if (pool_->separates_users()) {
+    slice = lease->slices[0];
+    if (pool_->separates_users() && !slice.packed) {
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
       for (const auto& [tally, other] : lease->sessions) {
         const std::shared_ptr<Session> sibling = find_session(other);
@@ -289,7 +296,16 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   uses.asked = [this, id](const wire::WorkerRequest& request, base::Fd fd) {
     worker_asked(id, request, std::move(fd));
   };
-  auto worker = pool_->take(gpu, like.get(), std::move(uses), kWorkerWaitMs);
+  wish.gpu = slice.gpu_index;
+  wish.like = like.get();
+  if (slice.packed) {
+    auto seat = packed_->take();
+    if (!seat.ok()) return seat.status();
+    session->packed_server = seat->server;
+    wish.packed_folder = seat->folder;
+    wish.packed_percent = (slice.share_millionths + 9999) / 10'000;
+  }
+  auto worker = pool_->take(wish, std::move(uses), kWorkerWaitMs);
   Hold hold(mutex_);
   if (worker.ok()) session->worker = *worker;
   const auto lease = leases_.find(lease_id);

@@ -20,6 +20,7 @@
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
 #include "daemon/lease_book.h"
+#include "daemon/packed_servers.h"
 #include "daemon/worker_pool.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
@@ -55,7 +56,8 @@ class AccountingMemory {
 class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors what workers export may take.
-  Sessions(EventLoop* loop, WorkerPool* pool, LeaseBook book, size_t descriptors_max);
+  Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, LeaseBook book,
+           size_t descriptors_max);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.
@@ -96,6 +98,7 @@ class Sessions {
     bool client_gone = false;  // its worker will follow
     wire::ClientInfo client;
     uint64_t began_ns = 0;
+    uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
   };
   struct Lease {
     uint64_t id = 0;
@@ -135,6 +138,7 @@ class Sessions {
 
   EventLoop* const loop_;
   WorkerPool* const pool_;
+  PackedServers* const packed_;
   std::mutex mutex_;
   std::condition_variable freed_;                          // slices were given back
   LeaseBook book_;                                         // guarded by mutex_

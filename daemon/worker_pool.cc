@@ -18,6 +18,7 @@ using base::Status;
 // Unassigned user ids lie between those of people and those that service managers hand out (61184
 // and up on systemd machines).
 constexpr uint32_t kUserIds = 184;
+constexpr uint32_t kPackedSlot = kUserIds - 1;  // nobody else's
 constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
 constexpr int kStartMaxMs = 60'000;
@@ -41,7 +42,7 @@ WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_coun
     : loop_(loop),
       options_(std::move(options)),
       gpu_count_(gpu_count),
-      slots_(options_.workers_max) {}
+      slots_(std::max(options_.workers_max, kUserIds)) {}
 
 uint32_t WorkerPool::warm_target(uint32_t gpu) const {
   uint32_t left = options_.warm_total_max;
@@ -52,6 +53,8 @@ uint32_t WorkerPool::warm_target(uint32_t gpu) const {
 uint32_t WorkerPool::user_of(const WorkerProcess& worker) const {
   return separates_users() ? worker.slot() % kUserIds : 0;
 }
+
+uint32_t WorkerPool::packed_user() const { return separates_users() ? options_.uid_base + kPackedSlot : 0; }
 
 size_t WorkerPool::process_count() {
   std::lock_guard<std::mutex> hold(mutex_);
@@ -75,14 +78,20 @@ void WorkerPool::stop() {
   changed_.wait_for(hold, std::chrono::seconds(5), [this] { return entries_.empty(); });
 }
 
-base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu,
-                                                              const WorkerProcess* like, Uses uses,
+base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, Uses uses,
                                                               int timeout_ms) {
   std::unique_lock<std::mutex> hold(mutex_);
   if (stopping_) return Status(Code::kUnavailable, "the server is shutting down");
-  const auto waiter = std::make_shared<Waiter>();
-  if (like != nullptr && options_.uid_base != 0) waiter->slot = like->slot();
-  const bool by_order = waiter->slot != kAnySlot;
+  Order order;
+  if (!wish.packed_folder.empty()) {
+    order.slot = kPackedSlot;
+    order.arguments = {"--packed-folder", wish.packed_folder, "--packed-percent",
+                       std::to_string(wish.packed_percent)};
+  } else if (wish.like != nullptr && options_.uid_base != 0) {
+    order.slot = wish.like->slot();
+  }
+  const uint32_t gpu = wish.gpu;
+  const bool by_order = order.slot != kAnySlot;
   for (auto& [pid, entry] : entries_) {
     if (by_order || entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
     entry.state = State::kTaken;
@@ -94,11 +103,13 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu,
     loop_->after(50, [this] { refill(); });
     return worker;
   }
+  const auto waiter = std::make_shared<Waiter>();
   waiter->gpu = gpu;
   waiter->uses = std::move(uses);
   waiters_.push_back(waiter);
   if (by_order) {
-    loop_->post([this, gpu, slot = waiter->slot] { start_one(gpu, slot); });
+    waiter->order = order.number = next_order_++;
+    loop_->post([this, gpu, order = std::move(order)] { start_one(gpu, order); });
   } else {
     loop_->post([this] { refill(); });
   }
@@ -116,7 +127,7 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(uint32_t gpu,
 
 uint32_t WorkerPool::free_slot() {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    if (slots_[slot] == 0) return slot;
+    if (slots_[slot] == 0 && slot % kUserIds != kPackedSlot) return slot;
   }
   return kAnySlot;
 }
@@ -129,26 +140,26 @@ void WorkerPool::refill() {
     for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
       // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
       size_t need = backing_off_ ? 0 : warm_target(gpu), have = 0;
-      for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->slot == kAnySlot;
+      for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
       for (const auto& [pid, entry] : entries_) {
-        have += entry.state != State::kTaken && !entry.by_order && entry.worker->gpu() == gpu;
+        have += entry.state != State::kTaken && entry.order == 0 && entry.worker->gpu() == gpu;
       }
       wanted[gpu] = need > have ? static_cast<uint32_t>(need - have) : 0;
     }
   }
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu, kAnySlot);
+    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu, {});
   }
 }
 
-void WorkerPool::start_one(uint32_t gpu, uint32_t slot) {
-  const bool by_order = slot != kAnySlot;
+void WorkerPool::start_one(uint32_t gpu, Order order) {
+  uint32_t slot = order.slot;
   {
     std::lock_guard<std::mutex> hold(mutex_);
     if (stopping_) return;
     if (entries_.size() >= options_.workers_max)
       slot = kAnySlot;
-    else if (!by_order)
+    else if (order.number == 0)
       slot = free_slot();
     if (slot != kAnySlot) ++slots_[slot];
   }
@@ -161,6 +172,7 @@ void WorkerPool::start_one(uint32_t gpu, uint32_t slot) {
   std::vector<std::string> arguments = worker_arguments(options_, slot);
   arguments.push_back("--gpu");
   arguments.push_back(std::to_string(gpu));
+  arguments.insert(arguments.end(), order.arguments.begin(), order.arguments.end());
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
   events.asked = [this](WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
@@ -187,7 +199,7 @@ void WorkerPool::start_one(uint32_t gpu, uint32_t slot) {
   });
   Entry entry;
   entry.worker = *started;
-  entry.by_order = by_order;
+  entry.order = order.number;
   entries_[entry.worker->pid()] = std::move(entry);
 }
 
@@ -200,8 +212,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
   entry.state = State::kIdle;
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
-    if (waiter.gpu != worker->gpu() || waiter.slot != (entry.by_order ? worker->slot() : kAnySlot))
-      continue;
+    if (waiter.gpu != worker->gpu() || waiter.order != entry.order) continue;
     entry.state = State::kTaken;
     entry.uses = std::move(waiter.uses);
     waiter.worker = entry.worker;
@@ -210,7 +221,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
     changed_.notify_all();
     return;
   }
-  if (entry.by_order) entry.worker->kill();  // whoever asked for it gave up
+  if (entry.order != 0) entry.worker->kill();  // whoever asked for it gave up
 }
 
 void WorkerPool::asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {

@@ -51,13 +51,21 @@ class WorkerPool {
     std::function<void(const std::string& how)> gone;
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
   };
-  // A ready worker with its context on `gpu`. `like`: a worker whose user it must have, or null.
-  base::Result<std::shared_ptr<WorkerProcess>> take(uint32_t gpu, const WorkerProcess* like,
-                                                    Uses uses, int timeout_ms);
+  // What a session needs of its worker. Any idle one on the GPU will do, unless one of the others
+  // is said: then it is started for this session.
+  struct Wish {
+    uint32_t gpu = 0;
+    const WorkerProcess* like = nullptr;  // a worker whose user it must have
+    std::string packed_folder;            // it is a client of this server (packed_servers.h)
+    uint32_t packed_percent = 100;        // of the GPU's processors, then
+  };
+  base::Result<std::shared_ptr<WorkerProcess>> take(const Wish& wish, Uses uses, int timeout_ms);
 
   // Whether workers run as users of their own, and which one is whose (equal numbers, equal users).
   bool separates_users() const { return options_.uid_base != 0; }
   uint32_t user_of(const WorkerProcess& worker) const;
+  // Packed workers trust each other and are one user, as their server takes clients of one only. 0: the daemon's own.
+  uint32_t packed_user() const;
 
   // How many idle warm workers `gpu` is given at most (their contexts cost memory).
   uint32_t warm_target(uint32_t gpu) const;
@@ -65,9 +73,15 @@ class WorkerPool {
 
  private:
   static constexpr uint32_t kAnySlot = UINT32_MAX;
+  // A worker that is started for one waiter.
+  struct Order {
+    uint64_t number = 0;  // 0: a warm one, for whoever comes
+    uint32_t slot = kAnySlot;
+    std::vector<std::string> arguments;
+  };
   struct Waiter {
     uint32_t gpu = 0;
-    uint32_t slot = kAnySlot;
+    uint64_t order = 0;
     bool done = false;
     Uses uses;
     std::shared_ptr<WorkerProcess> worker;
@@ -77,13 +91,13 @@ class WorkerPool {
   struct Entry {
     std::shared_ptr<WorkerProcess> worker;
     State state = State::kStarting;
-    bool by_order = false;  // started for a waiter that named the slot
+    uint64_t order = 0;
     Uses uses;
   };
 
   // All on the supervisor's thread.
   void refill();
-  void start_one(uint32_t gpu, uint32_t slot);
+  void start_one(uint32_t gpu, Order order);
   void ready(WorkerProcess* worker);
   void asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd);
   void gone(WorkerProcess* worker, const std::string& how);
@@ -97,6 +111,7 @@ class WorkerPool {
   std::condition_variable changed_;
   std::map<pid_t, Entry> entries_;                // guarded by mutex_
   std::vector<std::shared_ptr<Waiter>> waiters_;  // guarded by mutex_, oldest first
+  uint64_t next_order_ = 1;                       // guarded by mutex_
   bool stopping_ = false;                         // guarded by mutex_
   std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
   uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread

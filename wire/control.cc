@@ -20,6 +20,7 @@ template <typename V>
 void visit(V& v, SliceSpec& m) {
   v(1, m.share_millionths);
   v(2, m.memory_bytes);
+  v.unless_empty(3, m.packed);
 }
 
 template <typename V>
@@ -42,6 +43,7 @@ void visit(V& v, SliceGrant& m) {
   v(1, m.gpu_index);
   v(2, m.share_millionths);
   v(3, m.memory_bytes);
+  v.unless_empty(4, m.packed);
 }
 
 template <typename V>

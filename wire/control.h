@@ -55,6 +55,7 @@ const char* product_version();
 struct SliceSpec {
   uint32_t share_millionths = 1'000'000;  // of one GPU's time and, unless memory_bytes is given, of its memory
   uint64_t memory_bytes = 0;
+  bool packed = false;  // beside other packed tenants at the same time, instead of in turns
 };
 
 struct ClientInfo {
@@ -85,6 +86,7 @@ struct SliceGrant {
   uint32_t gpu_index = 0;
   uint32_t share_millionths = 0;
   uint64_t memory_bytes = 0;
+  bool packed = false;
 };
 
 struct LeaseReply {

@@ -30,6 +30,7 @@ constexpr unsigned kSampleSeconds = 2;
 struct Arguments {
   bool probe = false, monitor = false;
   std::string driver, monitor_library;
+  std::string packed_folder, packed_percent;
   pid_t parent = 0;
   uint32_t user = 0, gpu = 0;
 };
@@ -51,6 +52,10 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->parent = static_cast<pid_t>(strtol(argv[++i], nullptr, 10));
     } else if (name == "--user") {
       out->user = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
+    } else if (name == "--packed-folder") {
+      out->packed_folder = argv[++i];
+    } else if (name == "--packed-percent") {
+      out->packed_percent = argv[++i];
     } else if (name == "--gpu") {
       out->gpu = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
     } else {
@@ -103,6 +108,10 @@ Recording open_recordings() {
 }
 
 int run_worker(const Arguments& arguments) {
+  if (!arguments.packed_folder.empty()) {  // the driver reads these when it starts
+    setenv("CUDA_MPS_PIPE_DIRECTORY", arguments.packed_folder.c_str(), 1);
+    setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", arguments.packed_percent.c_str(), 1);
+  }
   auto worker = Worker::create(arguments.driver);
   if (!worker.ok()) return fail(worker.status());
   base::Status status = (*worker)->warm(arguments.gpu);
