@@ -183,6 +183,9 @@ struct LaunchRequest {
   std::function<void(std::string_view)> print;
   // The kernel set the value of a graph's condition; called from engine threads.
   void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
+  // The kernel launched a graph into one of the device runtime's streams: the runtime's error code for it, or less than 0 when there
+  // is no such graph. Null: not allowed here. Called from engine threads.
+  std::function<int(uint64_t exec, uint64_t stream)> launch_graph;
 };
 
 struct LaunchResult {

@@ -3,6 +3,7 @@
 // variants, updates.
 #include <string.h>
 
+#include "client/common/log.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/function.h"
 #include "client/cuda/memory.h"
@@ -228,6 +229,20 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   return CUDA_SUCCESS;
 }
 
+// The graph may be launched from kernels: the program must know it by the driver's handle. Should a graph of another server have the
+// same one, there is no telling which of the two a later call means.
+CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
+  if (process()->execs.rename(exec, handle)) return CUDA_SUCCESS;
+  log(LogLevel::kWarning,
+      "%s: a graph that kernels may launch got the handle of one on another server; use such graphs on one server only",
+      exec->session->endpoint.c_str());
+  wire::cuda::cuGraphExecDestroy_request m;
+  wire::cuda::cuGraphExecDestroy_reply r;
+  m.hGraphExec = exec->wire_id;
+  exec->session->call(exec->context, m, r);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 // `params` null: only flags were given.
 CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   Context* c = nullptr;
@@ -247,12 +262,14 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAP
   m.flags = flags;
   m.with_params = params != nullptr;
   m.upload = stream_wire_id(upload);
-  const CUresult result = c->session->call(c, m, r);
+  CUresult result = c->session->call(c, m, r);
   if (params != nullptr) {
     params->result_out = static_cast<CUgraphInstantiateResult>(r.outcome);
     params->hErrNode_out = node_handle(graph->session, r.node);
   }
   exec->has_memory = r.has_memory != 0;
+  if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    result = adopt_device_handle(exec, r.device_handle);
   if (result == CUDA_SUCCESS)
     *out = handle_cast<CUgraphExec>(exec);
   else

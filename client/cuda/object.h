@@ -206,4 +206,41 @@ class Table {
   uint32_t next_ = 1;  // index 0 is never given, so no handle looks like a small number
 };
 
+// Instantiated graphs. One that kernels may launch has the driver's own handle: the program passes it to kernels, and there no other
+// value means anything. Such a handle is an address, so it cannot be one of ours, whose kind is in the topmost byte.
+class ExecTable : public Table<Exec> {
+ public:
+  Exec* find(Kind kind, uint64_t handle) const {
+    if (api::id_kind(handle) == kind) return Table::find(kind, handle);
+    if (renamed_count_.load(std::memory_order_acquire) == 0) return nullptr;
+    const base::Locked held(lock_);
+    const auto it = renamed_.find(handle);
+    return it != renamed_.end() ? it->second : nullptr;
+  }
+
+  // From now on the program knows `record` by `handle`. False: that cannot be, or another graph (of another server) has it.
+  bool rename(Exec* record, uint64_t handle) {
+    if (handle == 0 || api::id_kind(handle) != Kind::kNone) return false;
+    const base::Locked held(lock_);
+    if (!renamed_.emplace(handle, record).second) return false;
+    record->handle.store(handle, std::memory_order_release);
+    renamed_count_.store(renamed_.size(), std::memory_order_release);
+    return true;
+  }
+
+  void destroy(Exec* record) {
+    if (record->handle.load(std::memory_order_relaxed) != record->wire_id) {
+      const base::Locked held(lock_);
+      renamed_.erase(record->handle.load(std::memory_order_relaxed));
+      renamed_count_.store(renamed_.size(), std::memory_order_release);
+    }
+    Table::destroy(record);
+  }
+
+ private:
+  mutable base::Lock lock_;
+  std::map<uint64_t, Exec*> renamed_;
+  std::atomic<size_t> renamed_count_{0};
+};
+
 }  // namespace tendril::client::cuda

@@ -185,7 +185,7 @@ struct Process {
   Table<Library> libraries;
   Table<Function> functions;  // CUfunction
   Table<Function> kernels;    // CUkernel
-  Table<Exec> execs;
+  ExecTable execs;
   Table<Object> others[static_cast<int>(Kind::kCount)];
 };
 

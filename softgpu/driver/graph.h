@@ -83,6 +83,7 @@ struct GraphExec {
   };
   CUgraphExec handle = nullptr;
   uint64_t flags = 0;
+  std::atomic<bool> uploaded{false};  // on the device, so that kernels may launch it
   std::vector<Item> items;
   std::vector<std::shared_ptr<Condition>> conditions;
   GraphPtr kept;  // keeps user objects and child graphs alive

@@ -7,28 +7,49 @@
 #include "softgpu/driver/conditional.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph_params.h"
+#include "softgpu/driver/graph_run.h"
 #include "softgpu/driver/module.h"
 
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
-                            CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                            CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr uint64_t kFlags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+
+bool wants(uint64_t flags, CUgraphInstantiate_flags one) { return (flags & one) != 0; }
+
+// Kernels may launch graphs of kernels, copies and memsets only.
+bool device_can_launch(const std::vector<NodePtr>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [](const NodePtr& node) {
+    const CUgraphNodeType type = node->work->type();
+    if (type == CU_GRAPH_NODE_TYPE_GRAPH)
+      return device_can_launch(static_cast<ChildWork&>(*node->work).graph->nodes);
+    return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+           type == CU_GRAPH_NODE_TYPE_MEMSET;
+  });
+}
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
                      CUgraphInstantiateResult* outcome) {
   *outcome = CUDA_GRAPH_INSTANTIATE_ERROR;
+  SOFT_CONTEXT(context);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   GraphPtr graph = graphs().get(handle);
   if (!graph) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool from_kernels = wants(flags, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+  if (from_kernels && wants(flags, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
+    return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
   std::vector<NodePtr> order;
   if (!graph->sorted(&order)) {
     *outcome = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
     return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (from_kernels && !device_can_launch(order)) {
+    *outcome = CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED;
+    return CUDA_ERROR_NOT_SUPPORTED;
   }
   bool unused = false;
   std::vector<std::shared_ptr<Condition>> conditions = conditions_of(*graph, &unused);
@@ -38,6 +59,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
   }
   auto made = std::make_shared<GraphExec>();
   made->flags = flags;
+  made->uploaded = wants(flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD);
   for (const NodePtr& node : order) {
     GraphExec::Item item;
     item.original = node->handle;
@@ -131,17 +153,12 @@ SOFT(cuGraphExecGetFlags)(CUgraphExec hGraphExec, cuuint64_t* flags) {
 SOFT(cuGraphLaunch)(CUgraphExec hGraph, CUstream hStream) {
   auto exec = graph_execs().get(hGraph);
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
-  auto works = std::make_shared<std::vector<WorkPtr>>();
-  {
-    std::lock_guard guard(capture_lock());
-    for (const GraphExec::Item& item : exec->items)
-      if (item.enabled) works->push_back(item.work);
-  }
+  auto launch = std::make_shared<const GraphLaunch>(snapshot_of(*exec));
   if (CUresult bad = launch_graph_memory(*exec)) return bad;
+  exec->uploaded = true;
   auto all = std::make_shared<CallWork>();
-  all->call = [works, conditions = exec->conditions](Context& context) {
-    start_conditions(conditions);
-    for (const WorkPtr& work : *works) run_work(context, *work);
+  all->call = [launch](Context& context) {
+    GraphRun::run(context, *launch);
     return CUDA_SUCCESS;
   };
   SubmitOptions options;
@@ -152,8 +169,11 @@ SOFT(cuGraphLaunch)(CUgraphExec hGraph, CUstream hStream) {
 SOFT(cuGraphUpload)(CUgraphExec hGraph, CUstream hStream) {
   StreamPtr stream;
   ContextPtr context;
-  if (!graph_execs().get(hGraph)) return CUDA_ERROR_INVALID_VALUE;
-  return find_stream(hStream, &stream, &context);
+  auto exec = graph_execs().get(hGraph);
+  if (!exec) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
+  exec->uploaded = true;
+  return CUDA_SUCCESS;
 }
 
 SOFT(cuGraphExecKernelNodeSetParams_v2)

@@ -12,6 +12,7 @@
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/device_work.h"
 #include "softgpu/driver/entry.h"
+#include "softgpu/driver/graph_run.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/module.h"
 #include "softgpu/driver/texture.h"
@@ -188,6 +189,8 @@ LaunchResult KernelWork::execute(Context& context) {
   request.shuffle_seed = faults().shuffle_seed;
   request.cancel = context.cancel();
   request.set_condition = &set_condition;
+  if (GraphRun* run = GraphRun::current())
+    request.launch_graph = [run](uint64_t exec, uint64_t target) { return run->launch(exec, target); };
   if (config().mode != TimeMode::kReal)
     request.clock_ns = static_cast<uint64_t>(Clock::instance().now_ns());
   request.print = [&context](std::string_view text) { context.print(text); };

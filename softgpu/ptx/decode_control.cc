@@ -137,6 +137,7 @@ bool Decoder::op_call() {
         {"__assertfail", &run_assertfail},
         {"malloc", &run_malloc},
         {"cudaGraphSetConditional", &run_set_conditional},
+        {"cudaGraphLaunch", &run_graph_launch},
         {"free", &run_free}};
     op.fn = nullptr;
     for (auto& [name, h] : kBuiltins)

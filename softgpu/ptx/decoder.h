@@ -237,6 +237,7 @@ Event run_assertfail(const Op&, Warp&, uint32_t);
 Event run_malloc(const Op&, Warp&, uint32_t);
 Event run_free(const Op&, Warp&, uint32_t);
 Event run_set_conditional(const Op&, Warp&, uint32_t);
+Event run_graph_launch(const Op&, Warp&, uint32_t);
 enum class MbarrierStep : uint8_t {
   kInit,
   kInvalidate,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free, and of the device runtime
-// cudaGraphSetConditional.
+// cudaGraphSetConditional and cudaGraphLaunch.
 // Arguments are read where the call instruction left them; nothing here trusts a pointer or a
 // format.
 #include <cstdio>
@@ -208,6 +208,22 @@ Event run_set_conditional(const Op& op, Warp& w, uint32_t m) {
   each_active(m, [&](int i) {
     if (set != nullptr) set(argument(op, w, 0, i), static_cast<uint32_t>(argument(op, w, 1, i)));
   });
+  return Event::kNext;
+}
+
+// Hardware follows the handle, which is an address there.
+Event run_graph_launch(const Op& op, Warp& w, uint32_t m) {
+  constexpr int kNotPermitted = 800;  // cudaErrorNotPermitted: the kernel is in no graph
+  const auto& launch = w.block->launch->request->launch_graph;
+  int results[32] = {};
+  for (uint32_t left = m; left; left &= left - 1) {
+    const int lane = __builtin_ctz(left);
+    const uint64_t graph = argument(op, w, 0, lane);
+    results[lane] = launch ? launch(graph, argument(op, w, 1, lane)) : kNotPermitted;
+    if (results[lane] < 0)
+      return raise(w, Fault::kIllegalAddress, "launch of what is no graph for kernels to launch", graph, lane);
+  }
+  give_back(op, w, m, [&](int i) { return results[i]; });
   return Event::kNext;
 }
 

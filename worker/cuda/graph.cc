@@ -116,6 +116,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wir
     return CUDA_ERROR_INVALID_HANDLE;
   }
   r.has_memory = w.kept_memory().instantiated(exec, graph);
+  if ((m.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    r.device_handle = reinterpret_cast<uint64_t>(exec);
   return CUDA_SUCCESS;
 }
 
