@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces, lane by lane. Sampling follows the appendix "Texture Fetching" of the CUDA programming guide: linear filters
 // weigh with eight bits of fraction, coordinates below half a texel reach over the edge. How a weight is rounded (to the nearest) is
-// a choice of ours; borders in their formats, what filters make of 8 and 16 bits, and what lies outside follow an H200.
+// a choice of ours; that corners have whole 256ths too, borders in their formats, what filters make of 8 and 16 bits, and what lies
+// outside follow an H200.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -16,7 +17,7 @@ namespace {
 using Edge = Image::Edge;
 using Texel = Image::Texel;
 
-constexpr double kWeightSteps = 256;
+constexpr uint32_t kWeightSteps = 256;
 
 const Image* find_image(const Warp& w, uint64_t handle) {
   const ImageTable* images = w.block->launch->request->images;
@@ -149,7 +150,7 @@ int64_t over_edge(int64_t i, int64_t n, Edge edge) {
 // The two texels that a coordinate lies between along one axis, and how much the second counts.
 struct Span {
   int64_t low = 0, high = 0;
-  double weight = 0;
+  uint32_t weight = 0;  // in 256ths
 };
 
 // How an axis is sampled.
@@ -183,7 +184,7 @@ Span span_of(float coordinate, uint32_t size, const Axis& axis) {
   const int64_t fixed = static_cast<int64_t>(std::floor((x - 0.5) * kWeightSteps + 0.5));
   const int64_t low = fixed >> 8;
   s.low = over_edge(low, size, axis.edge), s.high = over_edge(low + 1, size, axis.edge);
-  s.weight = static_cast<double>(fixed & 255) / kWeightSteps;
+  s.weight = static_cast<uint32_t>(fixed & (kWeightSteps - 1));
   return s;
 }
 
@@ -199,19 +200,38 @@ struct Sample {
   Span x, y, z;
 };
 
-// Eight corners at most; those without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and
-// the sum is rounded to whole ones.
+// How much each of eight corners counts, in 256ths: axis by axis what there is is shared between the near side and the far one,
+// in whole 256ths. Bit 0 of a corner is the far side along x, bit 1 along y, bit 2 along z.
+struct Weights {
+  uint32_t of[8] = {kWeightSteps};
+};
+
+Weights weights_of(const Sample& s) {
+  Weights w;
+  const Span* axes[3] = {&s.x, &s.y, &s.z};
+  for (unsigned axis = 0; axis < 3; ++axis) {
+    const unsigned far_side = 1u << axis;
+    for (unsigned near = 0; near < far_side; ++near) {
+      const uint32_t part = (w.of[near] * axes[axis]->weight + kWeightSteps / 2) / kWeightSteps;
+      w.of[near | far_side] = part;
+      w.of[near] -= part;
+    }
+  }
+  return w;
+}
+
+// Corners without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and the sum is rounded to whole ones.
 Color blend(const Image& image, const Image::Level& level, const Sample& s) {
   const bool point = s.x.weight == 0 && s.y.weight == 0 && s.z.weight == 0;
   if (point) return texel_at(image, level, {s.x.low, s.y.low, s.z.low});
   const uint32_t top = image.srgb ? 0 : unsigned_top(image);
   const double step = top ? 65535 / top : 0, scale = top ? 65535 : 1;
   double sum[4] = {};
+  const Weights weights = weights_of(s);
   for (unsigned corner = 0; corner < 8; ++corner) {
     const bool hx = corner & 1, hy = corner & 2, hz = corner & 4;
-    const double weight = (hx ? s.x.weight : 1 - s.x.weight) * (hy ? s.y.weight : 1 - s.y.weight) *
-                          (hz ? s.z.weight : 1 - s.z.weight);
-    if (weight == 0) continue;
+    if (weights.of[corner] == 0) continue;
+    const double weight = static_cast<double>(weights.of[corner]) / kWeightSteps;
     const Color c = texel_at(image, level,
                              {hx ? s.x.high : s.x.low, hy ? s.y.high : s.y.low, hz ? s.z.high : s.z.low});
     for (uint32_t k = 0; k < 4; ++k) {

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide: an image is a function of
 all integers by its address mode, and a linear filter weighs with eight bits of fraction. How a weight is rounded the
-guide does not say, so what lies between both ways is right. What a filter makes of normalised integers, borders in their
+guide does not say, so what lies between both ways is right. That the weights of corners, which are products, have eight
+bits too, what a filter makes of normalised integers, borders in their
 formats and integer coordinates outside are as measured on hardware."""
 
 import itertools
@@ -141,20 +142,16 @@ class Image:
         positions = positions + [Fraction(0)] * (self.shape == "1d")
         for p in positions:
             p -= ONE_HALF
-            exact = (p - floor(p)) * 256
-            ways.append([(floor(p), Fraction(w, 256)) for w in {floor(exact), -floor(-exact)}])
+            ways.append([(floor(p), w) for w in both_ways((p - floor(p)) * 256)])
         values = []
         for way in itertools.product(*ways):
-            total = Fraction(0)
-            for corner in itertools.product((0, 1), repeat=len(way)):
-                weight, at = Fraction(1), []
-                for (low, a), far in zip(way, corner):
-                    weight *= a if far else 1 - a
-                    at.append(low + far)
-                if weight:
-                    x, y, z = (at + [0, 0])[:3]
-                    total += weight * self.at(x, y, z if self.shape == "3d" else layer, c)
-            values.extend(self.whole(total))
+            for corners in shared([((), 256)], list(way)):
+                total = Fraction(0)
+                for at, weight in corners:
+                    if weight:
+                        x, y, z = (list(at) + [0, 0])[:3]
+                        total += Fraction(weight, 256) * self.at(x, y, z if self.shape == "3d" else layer, c)
+                values.extend(self.whole(total))
         return values
 
     def whole(self, total):
@@ -163,6 +160,22 @@ class Image:
             return [total]
         exact = total * 65535
         return {Fraction(formats.round_integer(exact, mode), 65535) for mode in (formats.NEAREST, formats.AWAY)}
+
+
+def both_ways(exact):
+    return {floor(exact), -floor(-exact)}
+
+
+def shared(corners, axes):
+    """Every way to share the weights of `corners` (place, 256ths) between both sides of each axis in whole 256ths."""
+    if not axes:
+        return [corners]
+    (low, weight), *rest = axes
+    ways = [[]]
+    for at, whole in corners:
+        parts = both_ways(Fraction(whole * weight, 256))
+        ways = [way + [(at + (low,), whole - part), (at + (low + 1,), part)] for way in ways for part in parts]
+    return [end for way in ways for end in shared(way, rest)]
 
 
 def around(values):
