@@ -49,11 +49,9 @@ CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
   if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s != nullptr) c = s->context;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (e->context != c) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(check_work(c, s));

@@ -78,12 +78,20 @@ KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
   return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx, p);  // a context is named for kernels only
 }
 
-CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<uint8_t>* packed) {
-  *function = find_function(k.function);
-  if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+// Where a node runs: a function has a context of its own, which need not be the current one; a kernel gets the one that is named, or
+// the current one.
+CUresult context_of_node(const Function* function, CUcontext named, Context** out) {
+  TENDRIL_TRY(require_context(out));
+  if (function->context == nullptr && named == nullptr) return CUDA_SUCCESS;
+  Context* other = function->context != nullptr ? function->context
+                                                : process()->contexts.find(Kind::kContext, handle_value(named));
+  return other != nullptr ? use_context(other, out) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult pack(Context* c, const KernelNode& k, Function* function, std::vector<uint8_t>* packed) {
   if (k.extra != nullptr && k.params != nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, *function, &error);
+  const FunctionInfo* info = function_info(c, function, &error);
   if (info == nullptr) return error;
   packed->assign(info->param_bytes, 0);
   if (k.extra != nullptr) {
@@ -103,14 +111,14 @@ CUresult pack(Context* c, const KernelNode& k, Function** function, std::vector<
   return CUDA_SUCCESS;
 }
 
-CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k) {
+CUresult send_kernel_node(const Session* session, wire::cuda::graph_kernel_node_request& m, const KernelNode& k) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  if (k.context != nullptr) c = process()->contexts.find(Kind::kContext, handle_value(k.context));
-  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Function* function = nullptr;
+  Function* function = process() != nullptr ? find_function(k.function) : nullptr;
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(context_of_node(function, k.context, &c));
+  if (c->session != session) return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
   std::vector<uint8_t> packed;
-  TENDRIL_TRY(pack(c, k, &function, &packed));
+  TENDRIL_TRY(pack(c, k, function, &packed));
   CUresult error = CUDA_SUCCESS;
   m.function = function_wire_id(function, c->session, &error);
   if (m.function == 0) return error;
@@ -138,7 +146,7 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
   m.graph = graph->wire_id;
   m.node = node->wire_id;
   m.dependencies = {ids.data(), ids.size()};
-  const CUresult result = send_kernel_node(m, k);
+  const CUresult result = send_kernel_node(graph->session, m, k);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kNode, node);
     return result;
@@ -158,7 +166,7 @@ CUresult set_kernel_node(CUgraphExec hExec, CUgraphNode hNode, const KernelNode&
     m.what = 2;
     m.exec = exec->wire_id;
   }
-  return send_kernel_node(m, k);
+  return send_kernel_node(node->session, m, k);
 }
 
 // What cuGraphKernelNodeGetParams points at: kept per node until asked again.
@@ -216,7 +224,7 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   tell_function(handle_cast<CUfunction>(function), kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
                 at != nullptr ? handle_cast<CUcontext>(at) : nullptr, out);
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, function, &error);
+  const FunctionInfo* info = function_info(function->context != nullptr ? function->context : c, function, &error);
   if (info == nullptr) return error;
   if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&g_params_mutex);

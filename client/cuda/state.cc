@@ -122,6 +122,10 @@ CUresult require_context(Context** out) {
   if (__builtin_expect(process() == nullptr, 0)) return CUDA_ERROR_NOT_INITIALIZED;
   Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return use_context(context, out);
+}
+
+CUresult use_context(Context* context, Context** out) {
   if (__builtin_expect(context->active.load(std::memory_order_relaxed) == 0, 0))
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const int sticky = context->sticky.load(std::memory_order_relaxed);
@@ -171,6 +175,14 @@ CUresult require_stream(Context* context, CUstream stream, Stream** out) {
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *out = found;
   return CUDA_SUCCESS;
+}
+
+CUresult require_stream_context(CUstream stream, Context** context, Stream** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = process()->streams.find(Kind::kStream, handle_value(stream));
+  if (*out != nullptr) return use_context((*out)->context, context);
+  const CUresult result = require_context(context);
+  return result == CUDA_SUCCESS ? require_stream(*context, stream, out) : result;
 }
 
 Function* find_function(CUfunction function) {

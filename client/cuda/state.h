@@ -214,10 +214,14 @@ inline Context* current_context() {
 // The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not
 // initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
+// The same of a context that is named.
+CUresult use_context(Context* context, Context** out);
 
 // Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or per-thread. *out is
 // null for the legacy stream. The per-thread stream is made on first use.
 CUresult require_stream(Context* context, CUstream stream, Stream** out);
+// Of calls that ask for no current context where the stream is one that has been created: its own context, or the current one.
+CUresult require_stream_context(CUstream stream, Context** context, Stream** out);
 inline uint64_t stream_wire_id(const Stream* stream) {
   return stream != nullptr ? stream->wire_id : api::kLegacyStream;
 }

@@ -24,14 +24,6 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   return CUDA_SUCCESS;
 }
 
-// Context and record of a stream argument; the record is null for the legacy stream.
-CUresult stream_of(CUstream handle, Context** context, Stream** stream) {
-  TENDRIL_TRY(require_context(context));
-  TENDRIL_TRY(require_stream(*context, handle, stream));
-  if (*stream != nullptr) *context = (*stream)->context;
-  return CUDA_SUCCESS;
-}
-
 // The first version of the memory operations is off in drivers unless an administrator turned it on.
 CUresult first_version_allowed(CUdevice_attribute which) {
   Context* c = nullptr;
@@ -100,7 +92,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
 CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *priority = s != nullptr ? s->priority : 0;
   return CUDA_SUCCESS;
@@ -109,7 +101,7 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = s != nullptr ? s->flags : 0;
   return CUDA_SUCCESS;
@@ -118,7 +110,7 @@ CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // The legacy stream of each context needs an id of its own; created streams are numbered from 10 upwards in steps of one.
   *streamId = s != nullptr ? s->id : (uint64_t{1} << 32) + c->id;
@@ -128,7 +120,7 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pctx = handle_cast<CUcontext>(c);
   return CUDA_SUCCESS;
@@ -143,7 +135,7 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = c->device->ordinal;
   return CUDA_SUCCESS;
@@ -152,7 +144,7 @@ CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
 CUresult cuStreamQuery(CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
   wire::cuda::stream_query_request m;
   wire::cuda::stream_query_reply r;
@@ -165,7 +157,7 @@ CUresult cuStreamQuery(CUstream hStream) {
 CUresult cuStreamSynchronize(CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
   TENDRIL_TRY(check_unsafe_call());
   const uint64_t serial = c->session->serial.load();
@@ -178,7 +170,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
   if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -194,7 +186,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
   Context* c = nullptr;
   Stream* s = nullptr;
-  return stream_of(hStream, &c, &s);  // a hint for managed memory; nothing to order
+  return require_stream_context(hStream, &c, &s);  // a hint for managed memory; nothing to order
 }
 
 }  // namespace tendril::client::cuda

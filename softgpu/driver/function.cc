@@ -14,9 +14,11 @@ namespace {
 
 constexpr size_t kMaxParamBytes = 32764;  // what kernels may take since CUDA 12.1
 
+// What a function is like does not depend on whether its context is the current one.
 CUresult named_function(CUfunction handle, FunctionPtr* out) {
   SOFT_CONTEXT(context);
-  return find_function(handle, context, out);
+  *out = functions().get(handle);
+  return *out ? CUDA_SUCCESS : find_function(handle, context, out);
 }
 
 }  // namespace

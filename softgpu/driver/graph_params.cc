@@ -25,16 +25,21 @@ CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void**
   return CUDA_SUCCESS;
 }
 
+// Where a kernel node runs: a function has a context of its own, which need not be the current one; a kernel gets the one that is
+// named, or the current one.
+CUresult context_of_node(const CUDA_KERNEL_NODE_PARAMS_v2& p, ContextPtr* context) {
+  const FunctionPtr function = p.func != nullptr ? functions().get(p.func) : nullptr;
+  const CUcontext named = function ? function->module->context : p.ctx;
+  if (named == nullptr) return usable_context(context);
+  *context = contexts().get(named);
+  return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 }  // namespace
 
 CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2& p, WorkPtr* out) {
   ContextPtr context;
-  if (p.ctx != nullptr) {
-    context = contexts().get(p.ctx);
-    if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  } else if (CUresult bad = usable_context(&context)) {
-    return bad;
-  }
+  if (CUresult bad = context_of_node(p, &context)) return bad;
   CUfunction function = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   std::shared_ptr<KernelWork> work;
   if (CUresult bad = check_buffer_bytes(function, context, p.extra)) return bad;

@@ -204,7 +204,10 @@ LaunchResult KernelWork::execute(Context& context) {
   return run_grid(request);
 }
 
-CUresult KernelWork::run(Context& context) {
+// A node of a graph runs in its function's context, whatever stream the graph is launched into.
+CUresult KernelWork::run(Context& launching) {
+  const ContextPtr own = contexts().get(function->module->context);
+  Context& context = own ? *own : launching;
   const std::string& name = function->info().name;
   DeviceWork device(context, Engine::kCompute);
   if (device.refusal() != CUDA_SUCCESS) return device.refusal();

@@ -82,7 +82,6 @@ SOFT(cuLinkCreate)(unsigned int n, CUjit_option* options, void** values, CUlinkS
 SOFT(cuLinkAddData_v2)
 (CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name,
  unsigned int numOptions, CUjit_option* options, void** optionValues) {
-  SOFT_CONTEXT(context);  // what is compiled is compiled for its device
   auto linker = linkers().get(state);
   if (!linker) return CUDA_ERROR_INVALID_HANDLE;
   return add(*linker, type, data, size);
@@ -97,7 +96,6 @@ SOFT(cuLinkAddData)
 SOFT(cuLinkAddFile_v2)
 (CUlinkState state, CUjitInputType type, const char* path, unsigned int numOptions,
  CUjit_option* options, void** optionValues) {
-  SOFT_CONTEXT(context);  // what is compiled is compiled for its device
   auto linker = linkers().get(state);
   if (!linker) return CUDA_ERROR_INVALID_HANDLE;
   if (path == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -113,7 +111,6 @@ SOFT(cuLinkAddFile)
 }
 
 SOFT(cuLinkComplete)(CUlinkState state, void** cubinOut, size_t* sizeOut) {
-  SOFT_CONTEXT(context);  // what is compiled is compiled for its device
   auto linker = linkers().get(state);
   if (!linker) return CUDA_ERROR_INVALID_HANDLE;
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -140,7 +140,7 @@ struct KernelWork : Work {
   bool cooperative = false;
   std::vector<uint8_t> params;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_KERNEL; }
-  CUresult run(Context& context) override;
+  CUresult run(Context& launching) override;
   LaunchResult execute(Context& context);
   WorkPtr clone() const override { return std::make_shared<KernelWork>(*this); }
 };

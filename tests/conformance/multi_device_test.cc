@@ -168,6 +168,56 @@ TEST_F(MultiDeviceTest, PeerAccess) {
   free_on(1, remote);
 }
 
+// A kernel node runs where its function lives, whichever context is current when it is added or launched.
+TEST_F(MultiDeviceTest, GraphWithKernelsOfEachDevice) {
+  CUdeviceptr data[2] = {allocate_on(0, 1024), allocate_on(1, 1024)};
+  OK(cuCtxSetCurrent(contexts_[1]));
+  Module there(basic_ptx());
+  const CUfunction of_second = there.function("iota");
+  OK(cuCtxSetCurrent(contexts_[0]));
+  const CUfunction functions[2] = {basic("iota"), of_second};
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode node[2] = {};
+  MUST(cuGraphCreate(&graph, 0));
+  auto params = [&](int dev, uint32_t* start, uint32_t* n, void** arguments) {
+    arguments[0] = &data[dev];
+    arguments[1] = start;
+    arguments[2] = n;
+    CUDA_KERNEL_NODE_PARAMS out = {};
+    out.func = functions[dev];
+    out.gridDimX = out.gridDimY = out.gridDimZ = out.blockDimY = out.blockDimZ = 1;
+    out.blockDimX = 256;
+    out.kernelParams = arguments;
+    return out;
+  };
+  uint32_t n = 256;
+  void* arguments[3] = {};
+  for (int dev = 0; dev < 2; dev++) {
+    uint32_t start = 100 * (dev + 1);
+    const CUDA_KERNEL_NODE_PARAMS kernel = params(dev, &start, &n, arguments);
+    MUST(cuGraphAddKernelNode_v2(&node[dev], graph, node, dev, &kernel));
+  }
+  CUDA_KERNEL_NODE_PARAMS told = {};
+  OK(cuGraphKernelNodeGetParams_v2(node[1], &told));
+  EXPECT_EQ(told.func, of_second);
+  MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  for (int dev = 0; dev < 2; dev++) EXPECT_EQ(read_words(data[dev], 256)[255], 100u * (dev + 1) + 255) << dev;
+  uint32_t other = 7000;
+  const CUDA_KERNEL_NODE_PARAMS changed = params(1, &other, &n, arguments);
+  OK(cuGraphExecKernelNodeSetParams_v2(exec, node[1], &changed));
+  OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  EXPECT_EQ(read_words(data[1], 256)[255], 7255u);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+  free_on(0, data[0]);
+  free_on(1, data[1]);
+  OK(cuCtxSetCurrent(contexts_[1]));  // where `there` is unloaded
+}
+
 TEST_F(MultiDeviceTest, HandleOfAnotherDevice) {
   OK(cuCtxSetCurrent(contexts_[1]));
   Event event;
