@@ -69,3 +69,26 @@ KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
     *word = 2 * turn + 2;
   }
 }
+
+// Fixed amounts of work for share_meter, one name each, so that the software GPU can be told what each takes.
+__device__ inline void multiply_and_add(float* out, uint32 rounds) {
+  float x = (float)tid_x();
+  for (uint32 i = 0; i < rounds; i++) {
+#pragma unroll
+    for (uint32 k = 0; k < 16; k++) x = __builtin_fmaf(x, 0.9999f, 0.5f);
+  }
+  if (x == -1.0f) out[0] = x;  // never, but the compiler does not know
+}
+
+KERNEL share_tiny(float* out, uint32 rounds) { multiply_and_add(out, rounds); }
+KERNEL share_short(float* out, uint32 rounds) { multiply_and_add(out, rounds); }
+KERNEL share_medium(float* out, uint32 rounds) { multiply_and_add(out, rounds); }
+KERNEL share_long(float* out, uint32 rounds) { multiply_and_add(out, rounds); }
+
+typedef float float4 __attribute__((ext_vector_type(4)));
+
+KERNEL share_memory(float4* data, uint32 count, uint32 rounds) {
+  for (uint32 round = 0; round < rounds; round++) {
+    for (uint32 i = global_x(); i < count; i += ntid_x() * nctaid_x()) data[i] = data[i] * 0.5f + 1.0f;
+  }
+}

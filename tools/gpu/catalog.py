@@ -11,7 +11,8 @@ import re
 import subprocess
 
 GROUPS = ["conformance", "programs", "runtime", "libraries", "errors", "torch", "triton", "cupy", "jax", "onnx",
-          "transformers", "nvml", "samples", "two", "bench"]
+          "transformers", "nvml", "samples", "two", "bench",
+          "shares"]
 BUILT_GROUPS = {"runtime", "libraries", "errors", "two"}  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.

@@ -23,6 +23,7 @@ import build
 import catalog
 import compare
 import report
+import shares
 import sides as side_room
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -32,7 +33,8 @@ ROOT = HERE.parent.parent
 def options():
     parser = argparse.ArgumentParser(prog="run_all")
     everything = ",".join(catalog.GROUPS)
-    parser.add_argument("--only", default=everything, help="groups, comma separated: " + everything)
+    parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g != "shares"),
+                        help="groups, comma separated: " + everything + " (shares only when named)")
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
@@ -44,6 +46,7 @@ def options():
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / ".gpu", help="what prepare packed")
     parser.add_argument("--driver", type=pathlib.Path, help="a driver library instead of the system's, for all sides")
     parser.add_argument("--serve", default="", help="more options for tendril serve, space separated")
+    parser.add_argument("--share-seconds", type=float, default=6, help="of each measurement of the group shares")
     parser.add_argument("--native-build", action="store_true", help="build with nvcc here even what was carried")
     out = parser.parse_args()
     out.only = [group for group in catalog.GROUPS if group in out.only.split(",")]
@@ -276,11 +279,16 @@ class Run:
         build.build_missing(HERE, self.work, self.built, self.args.only, self.args.native_build,
                             self.logs, self.say)
         subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
-        self.start_servers()
+        if self.args.only != ["shares"]:
+            self.start_servers()
         self.run_programs()
         if "bench" in self.args.only and self.left() > 20:
             self.say(f"---- bench, {self.left():.0f} s left")
             self.bench_text = bench.measure(self, HERE)
+        if "shares" in self.args.only and self.left() > 30:
+            self.say(f"---- shares, {self.left():.0f} s left")
+            words = [word for word in self.args.match.split(",") if word]
+            self.bench_text += "\n\n" + shares.measure(self, self.args.share_seconds, words)
 
 
 def tail(path, lines=3):

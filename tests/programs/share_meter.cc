@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of a GPU this program gets: fixed pieces of work, always more of them queued than the GPU has done, counted by 100 ms of
+// the machine's monotonic clock so that several of these can be compared. Says `ready` and reads from standard input the nanosecond at
+// which to begin (an empty line: at once). Prints one line of JSON, then PASS.
+// Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long (50 ms), graph (100 tiny ones),
+// memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between).
+// SHARE_METER_SCALE makes pieces smaller, for the software GPU.
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <string>
+
+#include "kernels.ptx.gen.h"
+#include "tests/programs/program.h"
+
+namespace {
+
+constexpr uint64_t kBucketNs = 100'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr size_t kBatchesInFlight = 6;
+
+struct Kind {
+  const char* name;
+  const char* kernel;
+  uint32_t rounds;  // chosen on an H200
+  uint32_t batch;   // pieces between two looks
+  bool waits;
+  uint32_t pause_us;
+};
+
+constexpr Kind kKinds[] = {
+    {"tiny", "share_tiny", 100, 400, false, 0},      {"medium", "share_medium", 13'500, 4, false, 0},
+    {"long", "share_long", 1'400'000, 1, false, 0},  {"graph", "share_tiny", 100, 4, false, 0},
+    {"memory", "share_memory", 4, 4, false, 0},      {"sync", "share_short", 8'000, 1, true, 0},
+    {"pause", "share_short", 8'000, 1, true, 2'000},
+};
+
+uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<uint64_t>(t.tv_sec) * kSecondNs + static_cast<uint64_t>(t.tv_nsec);
+}
+
+void sleep_until(uint64_t ns) {
+  const timespec t{static_cast<time_t>(ns / kSecondNs), static_cast<long>(ns % kSecondNs)};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
+}
+
+class Meter {
+ public:
+  explicit Meter(const Kind& kind) : kind_(kind) {
+    const char* text = std::getenv("SHARE_METER_SCALE");
+    const double scale = text != nullptr ? std::strtod(text, nullptr) : 1;
+    int processors = 0;
+    CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    blocks_ = static_cast<unsigned>(processors) * 2;
+    const bool memory = kind.kernel == std::string("share_memory");
+    rounds_ = memory ? kind.rounds : std::max(1u, static_cast<uint32_t>(kind.rounds * scale));
+    count_ = memory ? std::max(4096u, static_cast<uint32_t>((256 << 20) / 16 * scale)) : 1;
+    CHECK(cuMemAlloc(&data_, size_t{count_} * 16));
+    CHECK(cuMemsetD8(data_, 0, size_t{count_} * 16));
+    CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    function_ = program::load(kKernelsPtx, kind.kernel);
+    if (kind.name == std::string("graph")) make_graph();
+    for (int i = 0; i < 3; ++i) submit();
+    CHECK(cuStreamSynchronize(stream_));
+  }
+
+  void run(uint64_t begin_ns, uint64_t end_ns) {
+    begin_ns_ = begin_ns;
+    buckets_.assign((end_ns - begin_ns + kBucketNs - 1) / kBucketNs, 0);
+    if (kind_.waits)
+      wait_for_each(end_ns);
+    else
+      keep_busy(end_ns);
+  }
+
+  void print() {
+    std::sort(latencies_ns_.begin(), latencies_ns_.end());
+    std::printf("share_meter {\"kind\": \"%s\", \"begin_ns\": %llu, \"bucket_ns\": %llu, \"pieces\": [", kind_.name,
+                static_cast<unsigned long long>(begin_ns_), static_cast<unsigned long long>(kBucketNs));
+    for (size_t i = 0; i < buckets_.size(); ++i) std::printf(i == 0 ? "%u" : ", %u", buckets_[i]);
+    std::printf("], \"latency_us\": {");
+    const struct {
+      const char* name;
+      size_t per_mille;
+    } places[] = {{"p50", 500}, {"p90", 900}, {"p99", 990}, {"max", 1000}};
+    for (const auto& place : places) {
+      if (latencies_ns_.empty()) break;
+      const size_t at = std::min(latencies_ns_.size() - 1, latencies_ns_.size() * place.per_mille / 1000);
+      std::printf("%s\"%s\": %.1f", place.per_mille == 500 ? "" : ", ", place.name,
+                  static_cast<double>(latencies_ns_[at]) / 1000);
+    }
+    std::printf("}}\n");
+  }
+
+ private:
+  void make_graph() {
+    CUgraph graph;
+    CHECK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (int i = 0; i < 100; ++i) launch();
+    CHECK(cuStreamEndCapture(stream_, &graph));
+    CHECK(cuGraphInstantiateWithFlags(&graph_, graph, 0));
+  }
+  void launch() {
+    if (count_ > 1)
+      CHECK(program::launch(function_, blocks_ * 4, 256, stream_, data_, count_, rounds_));
+    else
+      CHECK(program::launch(function_, blocks_, 256, stream_, data_, rounds_));
+  }
+  void submit() {
+    if (graph_ != nullptr)
+      CHECK(cuGraphLaunch(graph_, stream_));
+    else
+      launch();
+  }
+  void count(uint64_t at_ns, uint32_t pieces) {
+    const uint64_t bucket = (at_ns - begin_ns_) / kBucketNs;
+    if (bucket < buckets_.size()) buckets_[bucket] += pieces;
+  }
+  void wait_for_each(uint64_t end_ns) {
+    for (uint64_t before_ns = now_ns(); before_ns < end_ns;) {
+      submit();
+      CHECK(cuStreamSynchronize(stream_));
+      const uint64_t after_ns = now_ns();
+      count(after_ns, 1);
+      latencies_ns_.push_back(after_ns - before_ns);
+      if (kind_.pause_us != 0) sleep_until(after_ns + kind_.pause_us * 1000);
+      before_ns = now_ns();
+    }
+  }
+  void keep_busy(uint64_t end_ns) {
+    std::deque<CUevent> flying, spare;
+    for (;;) {
+      const bool more = now_ns() < end_ns;
+      if (!more && flying.empty()) break;
+      if (more && flying.size() < kBatchesInFlight) {
+        CUevent event = nullptr;
+        if (spare.empty()) {
+          CHECK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+        } else {
+          event = spare.front();
+          spare.pop_front();
+        }
+        for (uint32_t i = 0; i < kind_.batch; ++i) submit();
+        CHECK(cuEventRecord(event, stream_));
+        flying.push_back(event);
+        continue;
+      }
+      CHECK(cuEventSynchronize(flying.front()));
+      count(now_ns(), kind_.batch);
+      spare.push_back(flying.front());
+      flying.pop_front();
+    }
+  }
+
+  const Kind& kind_;
+  unsigned blocks_ = 0;
+  uint32_t rounds_ = 0, count_ = 0;
+  CUdeviceptr data_ = 0;
+  CUstream stream_ = nullptr;
+  CUfunction function_ = nullptr;
+  CUgraphExec graph_ = nullptr;
+  uint64_t begin_ns_ = 0;
+  std::vector<uint32_t> buckets_;
+  std::vector<uint64_t> latencies_ns_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Kind* kind = nullptr;
+  for (const Kind& each : kKinds) {
+    if (argc > 1 && std::strcmp(argv[1], each.name) == 0) kind = &each;
+  }
+  if (kind == nullptr) program::fail("the first argument is a kind of piece; see the head of share_meter.cc");
+  const double seconds = argc > 2 ? std::strtod(argv[2], nullptr) : 2;
+  program::use_device(0);
+  Meter meter(*kind);
+  std::printf("ready\n");
+  std::fflush(stdout);
+  char line[64] = {};
+  uint64_t begin_ns = now_ns();
+  if (std::fgets(line, sizeof line, stdin) != nullptr && line[0] >= '0' && line[0] <= '9')
+    begin_ns = std::strtoull(line, nullptr, 10);
+  sleep_until(begin_ns);
+  meter.run(begin_ns, begin_ns + static_cast<uint64_t>(seconds * 1e9));
+  meter.print();
+  return program::finish(true);
+}

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tenants get of a GPU against what they asked for. Called by gpu_run.py for the group `shares`, when nothing else runs.
+
+Every tenant is a `share_meter` (tests/programs): fixed pieces of work without end, counted by tenths of a second. What a tenant gets is its
+rate divided by the rate of the same program natively and alone. Prints measurements and judges nothing; shares.json has every count.
+"""
+import collections
+import fractions
+import json
+import os
+import re
+import signal
+import statistics
+import subprocess
+import threading
+import time
+
+import sides
+
+KINDS = ["tiny", "medium", "long", "graph", "memory", "sync"]
+SETTLE_S = 0.5  # of each measurement is left out at its begin
+Tenant = collections.namedtuple("Tenant", "share kind options", defaults=((),))
+F = fractions.Fraction
+
+
+def tenants(kind, *shares):
+    return [Tenant(F(share), kind) for share in shares]
+
+
+CASES = [
+    ("1/2 1/2", tenants("medium", "1/2", "1/2")),
+    ("1/4 3/4", tenants("medium", "1/4", "3/4")),
+    ("1/10 9/10", tenants("medium", "1/10", "9/10")),
+    ("1/20 19/20", tenants("medium", "1/20", "19/20")),
+    ("1/7 2/7 4/7", tenants("medium", "1/7", "2/7", "4/7")),
+    ("4 x 1/4", tenants("medium", *["1/4"] * 4)),
+    ("20 x 1/20", tenants("medium", *["1/20"] * 20)),
+    ("1/10 9/10, 5 us", tenants("tiny", "1/10", "9/10")),
+    ("1/10 9/10, 50 ms", tenants("long", "1/10", "9/10")),
+    ("1/10 9/10, graphs", tenants("graph", "1/10", "9/10")),
+    ("1/2 capped, alone", [Tenant(F("1/2"), "medium", ("--cap",))]),
+    ("1/20 capped, alone", [Tenant(F("1/20"), "medium", ("--cap",))]),
+    ("sync beside backlog", [Tenant(F("1/2"), "sync"), Tenant(F("1/2"), "medium")]),
+    ("5 us, 500 us, 50 ms", [Tenant(F("1/3"), "tiny"), Tenant(F("1/3"), "medium"), Tenant(F("1/3"), "long")]),
+    ("graph, memory, sync", [Tenant(F("1/3"), "graph"), Tenant(F("1/3"), "memory"), Tenant(F("1/3"), "sync")]),
+]
+COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
+MODES = {"turns only": ["--no-hardware-slices"], "hardware slices only": ["--no-turns"],
+         "neither": ["--no-turns", "--no-hardware-slices"]}
+
+
+class Process:
+    """One share_meter, natively or as a tenant: started, told when to begin, read to its end."""
+
+    def __init__(self, argv, environment, log):
+        self.begun = time.monotonic()
+        self.error = open(log, "wb")
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error,
+                                        text=True, env=environment, start_new_session=True)
+        with sides.RUNNING_LOCK:
+            sides.RUNNING.add(self.process)
+        self.ready = threading.Event()
+        self.attach_s, self.answer = None, None
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if line.startswith("ready"):
+                self.attach_s = time.monotonic() - self.begun
+                self.ready.set()
+            found = re.match(r"share_meter (\{.*\})$", line)
+            if found:
+                self.answer = json.loads(found[1])
+        self.ready.set()  # or gone
+
+    def begin(self, at_ns):
+        try:
+            self.process.stdin.write(f"{at_ns}\n")
+            self.process.stdin.close()
+        except OSError:
+            pass  # it is gone, and has no answer
+
+    def end(self, limit_s):
+        self.reader.join(max(0.1, limit_s))
+        sides.end_group(self.process, signal.SIGKILL)
+        self.process.wait()
+        with sides.RUNNING_LOCK:
+            sides.RUNNING.discard(self.process)
+        self.error.close()
+        return self.answer
+
+
+class Counts:
+    """Pieces by bucket, without the first moments."""
+
+    def __init__(self, answer):
+        self.bucket_s = answer["bucket_ns"] / 1e9
+        self.first = round(SETTLE_S / self.bucket_s)
+        self.pieces = answer["pieces"]
+        self.latency = answer["latency_us"]
+
+    def rate(self, begin=None, end=None):
+        part = self.pieces[self.first if begin is None else begin:end]
+        return sum(part) / (len(part) * self.bucket_s) if part else 0.0
+
+    def rates_by_second(self):
+        """Of every stretch of a second, one for each bucket that it may begin with."""
+        width = round(1 / self.bucket_s)
+        part = self.pieces[self.first:]
+        return [sum(part[i:i + width]) for i in range(len(part) - width + 1)]
+
+
+class Measurement:
+    def __init__(self, whole, seconds):
+        self.whole, self.seconds = whole, seconds
+        self.program = str(whole.binaries / "bin/programs/share_meter")
+        self.logs = whole.logs / "shares"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.alone, self.lines, self.facts = {}, [], {}
+        self.number = 0
+
+    def say(self, line):
+        self.lines.append(line)
+        self.whole.say("shares: " + line)
+
+    # ---- Running ----
+    def environment(self, ours):
+        keep = lambda name: not name.startswith("TENDRIL_") or (not ours and name.startswith("TENDRIL_SOFTGPU_"))
+        environment = {name: value for name, value in self.whole.environment_of_programs.items() if keep(name)}
+        if ours:
+            environment["TENDRIL_TRANSPORT"] = "auto"
+        return environment
+
+    def start(self, server, tenant, seconds):
+        self.number += 1
+        argv = [self.program, tenant.kind, str(seconds)]
+        if server:
+            share = f"{int(tenant.share * 1_000_000) / 1_000_000:.6f}"
+            argv = [str(self.whole.binaries / "bin/tendril"), "run", "-s", server.address(), "-n", "1", "-p", share,
+                    *tenant.options, "--timeout", "20000", "--", *argv]
+        return Process(argv, self.environment(server is not None), self.logs / f"{self.number:03}-{tenant.kind}.err")
+
+    def together(self, server, tenants_now, seconds, meanwhile=None):
+        """Runs them all from one moment on; (answers or None each, seconds to attach all)."""
+        processes = [self.start(server, tenant, seconds) for tenant in tenants_now]
+        for process in processes:
+            process.ready.wait(40)
+        attach_s = max((process.attach_s or float("nan")) for process in processes)
+        at_ns = time.monotonic_ns() + 300_000_000
+        for process in processes:
+            process.begin(at_ns)
+        if meanwhile:
+            meanwhile(processes, at_ns)
+        limit = at_ns / 1e9 + seconds + 15
+        return [process.end(limit - time.monotonic()) for process in processes], attach_s
+
+    # ---- What is measured ----
+    def measure_alone(self, server):
+        seconds = max(1.5, self.seconds / 3)
+        heads = f"{'whole GPU':>12}{'of native':>11}{'1/2, alone':>12}{'of native':>11}"
+        self.say(f"{'alone, pieces/s':22}{'natively':>12}" + heads)
+        for kind in KINDS:
+            rates = []
+            for at, share in ((None, F(1)), (server, F(1)), (server, F("1/2"))):
+                answer = self.together(at, [Tenant(share, kind)], seconds)[0][0]
+                rates.append(Counts(answer).rate() if answer else float("nan"))
+            self.alone[kind] = rates[0]
+            self.facts.setdefault("alone", {})[kind] = rates
+            each = "".join(f"{rate:12.1f}{100 * rate / rates[0]:10.2f}%" for rate in rates[1:]) if rates[0] else ""
+            self.say(f"  {kind:20}{rates[0]:12.1f}{each}")
+
+    def measure_case(self, server, name, tenants_now, mode="", seconds=None):
+        answers, attach_s = self.together(server, tenants_now, seconds or self.seconds)
+        self.facts.setdefault("cases", []).append({"case": name, "mode": mode, "attach_s": attach_s, "answers": answers,
+                                                   "asked": [str(tenant.share) for tenant in tenants_now]})
+        rows = []
+        for tenant, answer in zip(tenants_now, answers):
+            counts = Counts(answer) if answer else None
+            alone = self.alone.get(tenant.kind)
+            if counts and alone:
+                by_second = [100 * rate / alone for rate in counts.rates_by_second()]
+                rows.append((tenant, 100 * counts.rate() / alone, by_second, counts.latency))
+        total = sum(row[1] for row in rows)
+        missing = f", {len(answers) - len(rows)} WITHOUT ANSWER" if len(rows) < len(answers) else ""
+        self.say(f"{name + (' | ' + mode if mode else '')}: sum {total:.2f} %, attached in {attach_s:.2f} s{missing}")
+        if len(rows) > 7 and len({row[0] for row in rows}) == 1:
+            return self.say_alike(rows)
+        for tenant, got, by_second, latency in rows:
+            late = f"  p50 {latency['p50']:.0f} us, p99 {latency['p99']:.0f} us" if latency else ""
+            seconds_range = f"{min(by_second):8.2f} ...{max(by_second):7.2f}" if by_second else ""
+            asked = 100 * float(tenant.share)
+            self.say(f"  asked {asked:6.2f} %  {tenant.kind:7} got {got:6.2f} %  ({got - asked:+6.2f})  "
+                     f"of all {100 * got / total:6.2f} %  1 s: {seconds_range}{late}")
+        return None
+
+    def say_alike(self, rows):
+        got = [row[1] for row in rows]
+        seconds = [value for row in rows for value in row[2]]
+        self.say(f"  asked {100 * float(rows[0][0].share):6.2f} % each  got {min(got):.2f} ... {max(got):.2f} %, "
+                 f"mean {statistics.mean(got):.2f} %  1 s: {min(seconds):.2f} ... {max(seconds):.2f}")
+
+    def measure_kill(self, server):
+        """One of two neighbours is killed in the middle: what the other one gets before and after."""
+        def kill(processes, at_ns):
+            time.sleep(max(0.0, at_ns / 1e9 + self.seconds / 2 - time.monotonic()))
+            os.killpg(processes[1].process.pid, signal.SIGKILL)
+        answers, _ = self.together(server, tenants("medium", "1/2", "1/2"), self.seconds, kill)
+        if not answers[0]:
+            return self.say("a neighbour is killed: the survivor has NO ANSWER")
+        counts, alone = Counts(answers[0]), self.alone["medium"]
+        middle = round(self.seconds / 2 / counts.bucket_s)
+        after = [100 * pieces / counts.bucket_s / alone for pieces in counts.pieces[middle:]]
+        regained = next((i for i, share in enumerate(after) if share > 95), None)
+        when = "never" if regained is None else f"from tenth of a second {regained} on"
+        self.facts["kill"] = answers[0]
+        before = 100 * counts.rate(None, middle) / alone
+        return self.say(f"a neighbour of 1/2 is killed: before {before:.2f} %, above 95 % {when}, "
+                        f"last second {statistics.mean(after[-10:]):.2f} %")
+
+    def measure_priority(self, server):
+        """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants more."""
+        beside = Tenant(F("3/4"), "medium")
+        for name, group in (("alone", []), ("beside a backlog", [beside])):
+            for priority in ("0", "1") if group else ("0",):
+                one = Tenant(F("1/4"), "pause", ("--priority", priority) if priority != "0" else ())
+                answers, _ = self.together(server, [one, *group], self.seconds / 2)
+                latency = answers[0]["latency_us"] if answers[0] else {}
+                self.facts.setdefault("priority", {})[f"{name}, {priority}"] = latency
+                text = ", ".join(f"{place} {value:.0f} us" for place, value in latency.items())
+                self.say(f"300 us and wait, priority {priority}, {name}: {text or 'NO ANSWER'}")
+
+    def server(self, name, options):
+        server = sides.Server(name, self.whole.binaries, self.whole.args.driver, self.whole.work, self.whole.logs,
+                              self.whole.args.serve.split() + options, dict(os.environ))
+        self.whole.servers.append(server)
+        return server if server.ensure() else None
+
+
+def measure(whole, seconds, words=()):
+    """All of it as text, and as shares.json in $OUT. `words`: only cases whose name holds one of them."""
+    whole.environment_of_programs = whole.environment()
+    m = Measurement(whole, seconds)
+    server = m.server("shares", [])
+    if server is None:
+        return "the server for shares does not start"
+    m.measure_alone(server)
+    chosen = [case for case in CASES if not words or any(word in case[0] for word in words)]
+    steps = [lambda case=case: m.measure_case(server, *case) for case in chosen]
+    if not words or "kill" in words:
+        steps.append(lambda: m.measure_kill(server))
+    if not words or "priority" in words:
+        steps.append(lambda: m.measure_priority(server))
+    for step in steps:
+        if whole.left() < seconds + 10:
+            m.say("no time left")
+            break
+        step()
+        (whole.out / "shares.json").write_text(json.dumps(m.facts))
+    server.stop()
+    for mode, options in MODES.items() if not words or "modes" in words else []:
+        if whole.left() < 3 * (seconds + 5):
+            m.say("no time left")
+            break
+        other = m.server("shares-" + mode.replace(" ", "-"), options)
+        if other is None:
+            m.say(f"no server with {' '.join(options)}: " + whole.servers[-1].log.read_text(errors="replace")[-200:])
+            continue
+        for name, who in CASES:
+            if name in COMPARED:
+                m.measure_case(other, name, who, mode, max(2.0, seconds / 2))
+        other.stop()
+    (whole.out / "shares.json").write_text(json.dumps(m.facts))
+    return "\n".join(m.lines)
