@@ -97,7 +97,8 @@ def strip(path):
 
 class Recipe:
     """The last field of a line of samples.txt, taken apart. Words:
-    a file name: a source (default: all in the folder); -x: for nvcc; fatbin:A:B and ptx:A:B: device code B made from A, no source;
+    a file name: a source (default: all in the folder; Common/X is the samples' shared one); -x: for nvcc; fatbin:A:B and ptx:A:B:
+    device code B made from A, no source;
     headers: toolkit headers that an NVRTC program looks for beside itself."""
 
     def __init__(self, words):
@@ -119,8 +120,9 @@ def build_sample(tree, folder, words, built, logs, afresh):
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(source, work, ignore=shutil.ignore_patterns("doc", "CMakeLists.txt", "README.md"))
     device_only = {made_from for _, made_from, _ in recipe.device}
-    sources = recipe.sources or [str(p.relative_to(work)) for p in sorted([*work.glob("*"), *work.glob("src/*")])
-                                 if p.suffix in SOURCE_ENDINGS and p.name not in device_only]
+    sources = [str(tree / s) if s.startswith("Common/") else s for s in recipe.sources]
+    sources = sources or [str(p.relative_to(work)) for p in sorted([*work.glob("*"), *work.glob("src/*")])
+                          if p.suffix in SOURCE_ENDINGS and p.name not in device_only]
     includes = [f"-I{work}", f"-I{work}/inc", f"-I{tree}/Common"]
     flags = [flag for flag in recipe.flags if not flag.startswith("-l")]
     libraries = [flag for flag in recipe.flags if flag.startswith("-l")]

@@ -10,8 +10,8 @@ import pathlib
 import re
 import subprocess
 
-GROUPS = ["conformance", "programs", "runtime", "libraries", "errors", "torch", "triton", "cupy", "jax", "onnx",
-          "transformers", "nvml", "samples", "two", "bench",
+GROUPS = ["conformance", "programs", "runtime", "runtimes", "libraries", "errors", "torch", "triton", "cupy", "jax",
+          "onnx", "transformers", "nvml", "samples", "two", "bench",
           "shares"]
 BUILT_GROUPS = {"runtime", "libraries", "errors", "two"}  # what holds programs that nvcc builds from programs/
 
@@ -102,6 +102,8 @@ def framework_programs():
     script("transformers", "gpt2_generate")
     script("transformers", "transformers_models", limit_s=150)
     script("nvml", "nvml_users")
+    out.append(Program("runtimes", "old_runtimes",
+                       ["{python}", "{here}/frameworks/old_runtimes.py", "{bin}/../runtimes"]))
     out.append(Program("nvml", "nvidia-smi -L", ["nvidia-smi", "-L"]))
     out.append(Program("nvml", "nvidia-smi", ["nvidia-smi"], compare="pass", pattern="NVIDIA-SMI"))
     return out

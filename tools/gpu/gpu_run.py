@@ -5,10 +5,12 @@ The three sides (native, tcp, shm) work through the same list at the same time, 
 asks for clean times. Nothing here waits without a limit, and what is known is in $OUT after every group.
 """
 import argparse
+import importlib.metadata
 import itertools
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -136,7 +138,8 @@ class Run:
         except (OSError, subprocess.TimeoutExpired):
             gpu = "no nvidia-smi"
         commit = self.binaries / "commit"
-        self.facts = {"gpu": gpu, "kernel": platform.release(), "machine": platform.machine(), "cores": os.cpu_count(),
+        self.facts = {"date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()), "gpu": gpu, "versions": versions(),
+                      "kernel": platform.release(), "machine": platform.machine(), "cores": os.cpu_count(),
                       "commit": commit.read_text().strip() if commit.exists() else "", "arguments": sys.argv[1:],
                       "driver_library": str(self.args.driver or "the system's"), "serial": self.args.serial}
         self.say(" | ".join(f"{k} {v}" for k, v in self.facts.items()))
@@ -289,6 +292,25 @@ class Run:
             self.say(f"---- shares, {self.left():.0f} s left")
             words = [word for word in self.args.match.split(",") if word]
             self.bench_text += "\n\n" + shares.measure(self, self.args.share_seconds, words)
+
+
+def versions():
+    """Of the frameworks, as they are installed for this interpreter, and of the toolkit."""
+    names = ("torch", "triton", "jax", "cupy-cuda12x", "cupy-cuda13x", "onnxruntime-gpu", "transformers",
+             "nvidia-ml-py")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    try:
+        nvcc = f"{build.toolkit()}/bin/nvcc"
+        told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return found
+    release = re.search(r"release [\d.]+, V([\d.]+)", told.stdout)
+    return found | ({"nvcc": release.group(1)} if release else {})
 
 
 def tail(path, lines=3):

@@ -96,17 +96,8 @@ def differences(all_results, sides, most=40):
     """One line for each different difference, capped, so that the table after it stays in view."""
     found = {}
     for results in all_results:
-        if results["native"] is None:
-            continue
-        if verdict(results, sides) in ("native fails", "skipped"):
-            what = first_difference(results["program"], None, results["native"])
-            found.setdefault(what, []).append(f"{results['label']} [native]")
-            continue
-        for side in sides[1:]:
-            if not is_equal(results, side):
-                what = first_difference(results["program"], results["native"], results[side],
-                                        results.get("transcripts", {}).get(side))
-                found.setdefault(what, []).append(f"{results['label']} [{side}]")
+        for side, what in reasons(results, sides).items():
+            found.setdefault(what, []).append(f"{results['label']} [{side}]")
     lines = []
     for what, who in found.items():
         names = ", ".join(who[:4]) + (f" and {len(who) - 4} more" if len(who) > 4 else "")
@@ -115,13 +106,24 @@ def differences(all_results, sides, most=40):
     return "\n".join(lines[:most] + ([f"... and {cut} more in results.json"] if cut > 0 else []))
 
 
+def reasons(results, sides):
+    """Where a side differs from native, or native itself fails: what is seen first, for whoever explains it."""
+    native, what = results["native"], verdict(results, sides)
+    if native is None or what.startswith("yes"):
+        return {}
+    if not what.startswith("NO"):
+        return {"native": first_difference(results["program"], None, native)}
+    return {side: first_difference(results["program"], native, results[side], results.get("transcripts", {}).get(side))
+            for side in sides[1:] if not is_equal(results, side)}
+
+
 def as_json(run, all_results, sides):
     programs = []
     for results in all_results:
         program = results["program"]
         programs.append({
             "group": program.group, "name": results["label"], "command": program.argv, "compare": program.compare,
-            "equal": verdict(results, sides),
+            "equal": verdict(results, sides), "why": reasons(results, sides),
             **{side: (results[side].facts() | {"word": word(program, results[side])}) if results.get(side) else None
                for side in (*sides, "again")}})
     return json.dumps({"run": run, "programs": programs}, indent=1)
