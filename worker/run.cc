@@ -6,6 +6,7 @@
 
 #include "gpu/driver.h"
 #include "worker/cuda/executor.h"
+#include "worker/hardware_slices.h"
 
 namespace tendril::worker {
 namespace {
@@ -27,6 +28,7 @@ class CudaWorker final : public Worker {
                                                         ": the driver refused a context (CUresult " +
                                                         std::to_string(result) + "); look at the driver's log");
     }
+    hardware_slices.claim(gpu_index);
     slot_pool();  // pinned now: it takes milliseconds, and a program that attaches waits for it otherwise
     return {};
   }

@@ -51,6 +51,10 @@ class Tree(CheckCase):
             rules.exports(rules.dynamic_symbols(library), "nvml", {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"})
         )
 
+    def test_the_worker_sees_its_drivers_ioctl(self):
+        worker = pathlib.Path(BUILD) / "bin" / "tendril-worker"
+        self.assertIn("ioctl", rules.exported(rules.dynamic_symbols(worker)), "HardwareSlices would learn nothing")
+
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
     def test_needed(self):
         self.each(lambda library: rules.needed(rules.output("readelf", "-dW", str(library))))

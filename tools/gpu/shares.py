@@ -44,6 +44,7 @@ CASES = [
     ("5 us, 500 us, 50 ms", [Tenant(F("1/3"), "tiny"), Tenant(F("1/3"), "medium"), Tenant(F("1/3"), "long")]),
     ("graph, memory, sync", [Tenant(F("1/3"), "graph"), Tenant(F("1/3"), "memory"), Tenant(F("1/3"), "sync")]),
 ]
+PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
 MODES = {"turns only": ["--no-hardware-slices"], "hardware slices only": ["--no-turns"],
          "neither": ["--no-turns", "--no-hardware-slices"]}
@@ -257,6 +258,10 @@ def measure(whole, seconds, words=()):
             break
         step()
         (whole.out / "shares.json").write_text(json.dumps(m.facts))
+    for name, who in CASES if not words or "packed" in words else []:
+        if name in PACKED and whole.left() > seconds + 10:
+            packed = [tenant._replace(options=("--packed",)) for tenant in who]
+            m.measure_case(server, name, packed, "packed", max(2.0, seconds / 2))
     server.stop()
     for mode, options in MODES.items() if not words or "modes" in words else []:
         if whole.left() < 3 * (seconds + 5):

@@ -71,6 +71,7 @@ void context_facts(Executor& w, uint32_t slot, uint64_t* limits, int32_t* priori
   priorities[0] = least;
   priorities[1] = greatest;
   // The context is kept: the client will want it next, and creating it took most of a second.
+  w.gate().has_context(slot);
 }
 
 }  // namespace
@@ -142,6 +143,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::
   context->slot = m.slot;
   context->primary = true;
   ++context->retains;
+  w.gate().has_context(m.slot);
   w.objects().bind(Kind::kContext, m.context, driver_context);
   return w.use(driver_context);
 }
@@ -187,6 +189,7 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::
   context->context = driver_context;
   context->slot = m.slot;
   w.objects().bind(Kind::kContext, m.context, driver_context);
+  w.gate().has_context(m.slot);
   return CUDA_SUCCESS;
 }
 

@@ -70,7 +70,7 @@ Executor::~Executor() {
 int Executor::run() {
   // A driver call may wait for a host function; the answer stands behind that call in the lane.
   service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
-  gate_.begin();
+  for (uint32_t slot = 0; slot < assignment_.slice_count; ++slot) gate_.has_context(slot);
   for (;;) {
     const bool polling = waiters_->polling();
     const Gate::Pace pace = gate_.pace();
@@ -128,8 +128,8 @@ bool Executor::ask_whether_captures(CUstream stream) {
 }
 
 bool Executor::wait_at_gate(CUstream stream, uint64_t what, uint64_t size) {
-  if (current_ == nullptr || captures(stream)) return true;
-  return gate_.pass(current_->slot, current_->context, stream, work_kind(what, size));
+  if (captures(stream)) return true;
+  return gate_.pass(slot(), current_ != nullptr ? current_->context : nullptr, stream, work_kind(what, size));
 }
 
 // What the client's host functions need of us, in whatever place of the lane it stands: their answers, and host memory

@@ -50,8 +50,11 @@ Gate::Gate(GateHost* host, Turns turns, uint32_t slots)
   for (uint32_t slot = 0; slot < slots; ++slot) slices_[slot].part = &page_->slices[slot];
 }
 
-void Gate::begin() {
-  for (Slice& slice : slices_) take_hardware_slice(slice);
+void Gate::has_context(uint32_t slot) {
+  if (slot >= slices_.size()) return;
+  const uint32_t us = slices_[slot].part->hardware_slice_us.load(std::memory_order_relaxed);
+  slices_[slot].hardware_slice_us = us;
+  host_->set_hardware_slice(slot, us);
 }
 
 bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {

@@ -40,8 +40,8 @@ class Gate {
  public:
   Gate(GateHost* host, Turns turns, uint32_t slots);
 
-  // Before the first call.
-  void begin();
+  // A context has been made on this slot's GPU, or was there before the session: the hardware must know its share too.
+  void has_context(uint32_t slot);
   // Is there no gate before this slot's GPU?
   bool open(uint32_t slot) const {
     return page_->slices[slot].regime.load(std::memory_order_relaxed) == wire::TurnRegime::kFree;

@@ -2,7 +2,13 @@
 // See gate_host.h.
 #include "worker/cuda/gate_host.h"
 
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "worker/cuda/output.h"
 #include "worker/cuda/waits.h"
+#include "worker/hardware_slices.h"
 
 namespace tendril::worker::cuda {
 
@@ -41,6 +47,19 @@ bool ExecutorGateHost::serve() {
 
 bool ExecutorGateHost::busy() { return w_.waiters().polling(); }
 
-void ExecutorGateHost::set_hardware_slice(uint32_t, uint32_t) {}
+void ExecutorGateHost::set_hardware_slice(uint32_t slot, uint32_t us) {
+  const uint32_t gpu = w_.assignment().slices[slot].gpu_index;
+  hardware_slices.claim(gpu);
+  uint32_t status = 0;
+  const auto system_call = [](int fd, unsigned long request, void* argument) {
+    return static_cast<int>(syscall(SYS_ioctl, fd, request, argument));
+  };
+  const HardwareSlices::Outcome outcome = hardware_slices.set(gpu, us, system_call, &status);
+  if (outcome != HardwareSlices::Outcome::kRefused || refused_) return;
+  refused_ = true;
+  dprintf(w_.output().log_descriptor(),
+          "GPU %u: the driver refuses to set time slices of channel groups (status 0x%x); turns alone divide its time\n", gpu,
+          status);
+}
 
 }  // namespace tendril::worker::cuda

@@ -22,6 +22,7 @@ class ExecutorGateHost final : public GateHost {
 
  private:
   Executor& w_;
+  bool refused_ = false;  // and the log says so
 };
 
 }  // namespace tendril::worker::cuda

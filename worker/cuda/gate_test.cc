@@ -346,7 +346,7 @@ TEST_F(GateTest, WhileOneSliceWaitsAnotherGivesItsTurnBack) {
 
 TEST_F(GateTest, HardwareSlicesFollowThePage) {
   part(1).hardware_slice_us = 700;
-  gate_.begin();
+  gate_.has_context(1);
   EXPECT_EQ(gpu_.slices[1], 700u);
   part().hardware_slice_us = 300;
   grant(wire::kTurnWithoutEnd);

@@ -53,6 +53,7 @@ CUresult handle(Executor& w, const wire::cuda::green_context_create_request& m,
   context->context = made;
   context->slot = m.slot;
   w.objects().bind(Kind::kContext, m.context, made);
+  w.gate().has_context(m.slot);
   return CUDA_SUCCESS;
 }
 
