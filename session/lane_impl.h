@@ -14,7 +14,7 @@
 
 namespace tendril::session {
 
-inline constexpr uint64_t kLaneRingBytes = 8u << 20;
+inline constexpr uint64_t kLaneRingBytes = 2u << 20;  // twice the largest call; as small as that, see transport/shm.h
 inline constexpr size_t kLaneReceiveBytes = size_t(wire::kReplyBytesMax) * 2 + 4096;
 
 // Somebody who waits for something that the receiving thread will notice. Guarded by state_lock_ except for reads of `state`.

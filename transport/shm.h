@@ -13,10 +13,12 @@
 
 namespace tendril::transport {
 
+// Rings go round: each page of one is touched for the first time by some copy, which then takes several times as long, and what is larger
+// than the processor's caches is copied through memory. So they are no larger than calls and the pipelining of copies need.
 struct ShmSizes {
   uint32_t channels = 1;              // the first is the command lane
-  uint64_t command_bytes = 4u << 20;  // of each ring; powers of two
-  uint64_t bulk_bytes = 8u << 20;
+  uint64_t command_bytes = 2u << 20;  // of each ring; powers of two
+  uint64_t bulk_bytes = 2u << 20;
 };
 
 // The mapping; the channels made from it share it.

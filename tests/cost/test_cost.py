@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,20 @@ class Cost(unittest.TestCase):
                 _, round_trips, _, out, back = self.each_step(server, transport, "training_step")
                 self.hold(f"round_trips_per_step_{transport}", round_trips)
                 self.hold(f"bytes_per_step_{transport}", out + back)
+
+    def test_copies_use_the_same_pages_again(self):
+        """A first touch of a page costs as much as copying it several times: buffers on the way stay small and are used again."""
+        with Server() as server:
+            for transport in ("tcp", "shm"):
+                faults = []
+                for rounds in (6, 14):
+                    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+                    subprocess.run([str(PROGRAMS / "copy_sizes"), str(rounds)], env=self.attached(server, transport),
+                                   check=True, capture_output=True, timeout=60)
+                    faults.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before)
+                each = (faults[1] - faults[0]) / 8
+                print(f"cost: client's page faults of a round of copies over {transport}: {each:.0f}", file=sys.stderr)
+                self.assertLess(each, 60, "of 677 pages that are copied")
 
     def test_temporary_memory_of_a_stream_needs_nobody(self):
         with Server() as server:
