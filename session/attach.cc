@@ -123,13 +123,12 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
   return true;
 }
 
-// The channels of one line share its bandwidth: commands hardly use any, bulk channels an equal part each.
+// The bulk channels share the line's bandwidth. Commands hardly use any, and a network lets their few bytes through between others.
 void shape(const transport::Shape& link, Attached* attached) {
   if (link.delay_us == 0 && link.bytes_per_second == 0) return;
   attached->command = transport::shaped(std::move(attached->command), link);
-  transport::Shape part = link;
-  if (!attached->bulk.empty()) part.bytes_per_second /= attached->bulk.size();
-  for (auto& channel : attached->bulk) channel = transport::shaped(std::move(channel), part);
+  const auto line = std::make_shared<transport::Line>(link);
+  for (auto& channel : attached->bulk) channel = transport::shaped(std::move(channel), line);
   attached->reason += "; shaped as a longer line";
 }
 

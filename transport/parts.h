@@ -37,6 +37,17 @@ class Parts {
       if (part.iov_len == 0) ++first_;
     }
   }
+  // Leaves only the first `bytes`.
+  void limit(size_t bytes) {
+    for (int i = first_; i < count_; ++i) {
+      if (parts_[i].iov_len >= bytes) {
+        parts_[i].iov_len = bytes;
+        count_ = bytes == 0 ? i : i + 1;
+        return;
+      }
+      bytes -= parts_[i].iov_len;
+    }
+  }
   // Copies up to `max` bytes out and uses them up; the number copied.
   size_t copy_out(void* into, size_t max) {
     size_t done = 0;

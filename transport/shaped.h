@@ -1,20 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel with the delay and bandwidth of a longer line, each way, accurate to a few microseconds. Wraps one end of any channel; for
-// tests and for planning ("what would this program do over 10 Gb/s and 200 us?"). Two threads per channel.
+// A channel with the delay and bandwidth of a longer line, accurate to a few microseconds. Wraps one end of any channel; for tests and for
+// planning ("what would this program do over 10 Gb/s and 200 us?"). No threads: who sends waits until the wire would have taken the bytes,
+// who receives until they would have come.
+//
+// The delay of both ways is added on the way back. The far end then does everything earlier by the one way's delay, which nobody on this
+// side can tell from a clock that is wrong by as much; and what is sent needs no thread that carries it later.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "base/lock.h"
 #include "transport/transport.h"
 
 namespace tendril::transport {
 
 struct Shape {
-  uint32_t delay_us = 0;          // one way, added in each direction
+  uint32_t delay_us = 0;          // one way, there and back
   uint64_t bytes_per_second = 0;  // each way; 0: unlimited
 };
 
+// One line, which several channels may share: together they carry no more than its bandwidth.
+class Line {
+ public:
+  explicit Line(const Shape& shape) : shape_(shape) {}
+  const Shape& shape() const { return shape_; }
+  // When the last of so many bytes has been on the wire, if they are ready now.
+  uint64_t out_ns(size_t bytes) { return reserve(&out_free_at_ns_, bytes); }
+  uint64_t in_ns(size_t bytes) { return reserve(&in_free_at_ns_, bytes); }
+
+ private:
+  uint64_t reserve(uint64_t* free_at_ns, size_t bytes);
+  const Shape shape_;
+  base::Lock lock_;
+  uint64_t out_free_at_ns_ = 0, in_free_at_ns_ = 0;
+};
+
+std::unique_ptr<Channel> shaped(std::unique_ptr<Channel> inner, std::shared_ptr<Line> line);
 std::unique_ptr<Channel> shaped(std::unique_ptr<Channel> inner, const Shape& shape);
 
 }  // namespace tendril::transport

@@ -226,7 +226,7 @@ TEST(Shaped, DelaysAndLimitsAccurately) {
     ASSERT_TRUE(worker.command->receive(got.data(), got.size(), got.size(), {0, 20000}).ok());
     double ms = double(base::now_ns() - start) / 1e6;
     sender.join();
-    ASSERT_GE(ms, 105.0);  // 100 ms on the wire and 5 ms of delay
+    ASSERT_GE(ms, 100.0);  // on the wire; the delay of both ways comes on the way back
     best_ms = std::min(best_ms, ms);
   }
   EXPECT_LT(best_ms, 200.0);
