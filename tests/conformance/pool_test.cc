@@ -386,6 +386,7 @@ TEST_F(PoolTest, FreesBesideACapture) {
   OK(cuMemsetD32Async(again, 5, 1 << 14, stream));
   CUgraph graph = nullptr;
   OK(cuStreamEndCapture(captured, &graph));
+  OK(cuStreamSynchronize(stream));
   EXPECT_EQ(read_words(again, 1)[0], 5u);
   OK(cuMemFreeAsync(again, stream));
   OK(cuStreamSynchronize(stream));

@@ -24,6 +24,7 @@ import bench
 import build
 import catalog
 import compare
+import network
 import report
 import shares
 import sides as side_room
@@ -35,8 +36,8 @@ ROOT = HERE.parent.parent
 def options():
     parser = argparse.ArgumentParser(prog="run_all")
     everything = ",".join(catalog.GROUPS)
-    parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g != "shares"),
-                        help="groups, comma separated: " + everything + " (shares only when named)")
+    parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
+                        help="groups, comma separated: " + everything + " (shares and network only when named)")
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
@@ -292,6 +293,9 @@ class Run:
             self.say(f"---- shares, {self.left():.0f} s left")
             words = [word for word in self.args.match.split(",") if word]
             self.bench_text += "\n\n" + shares.measure(self, self.args.share_seconds, words)
+        if "network" in self.args.only and self.left() > 20:
+            self.say(f"---- network, {self.left():.0f} s left")
+            self.bench_text += "\n\n" + network.measure(self, HERE)
 
 
 def versions():
