@@ -53,6 +53,13 @@ base::Status ConnectionHandler::release(uint64_t lease_id) {
   return context_->sessions->release(lease_id);
 }
 
+base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
+  if (!refused().ok()) return refused();
+  log(Level::kInfo, "%s asks to change lease %llu", peer_.c_str(),
+      static_cast<unsigned long long>(request.lease_id));
+  return context_->sessions->change(request);
+}
+
 void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   // It may have been released by an administrator before: then there is nothing to do.
   const base::Status ignored = context_->sessions->release(lease_id);

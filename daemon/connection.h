@@ -35,6 +35,7 @@ class ConnectionHandler : public session::ControlHandler {
   base::Result<wire::ListReply> list() override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Status release(uint64_t lease_id) override;
+  base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request) override;
   void attached(uint64_t session_id, int command_fd) override;

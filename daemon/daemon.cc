@@ -111,6 +111,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<PackedServers> packed_;
+  std::unique_ptr<Arbiter> arbiter_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_, refusing_context_;
@@ -216,8 +217,11 @@ Status DaemonImpl::prepare() {
   if (!options_.packed_control.empty()) packed.control = options_.packed_control;
   packed.user = pool_->packed_user();
   packed_ = std::make_unique<PackedServers>(loop_.get(), packed);
-  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), make_book(),
-                                         exported_descriptors_max());
+  auto arbiter = Arbiter::start(options_.arbiter);
+  if (!arbiter.ok()) return arbiter.status();
+  arbiter_ = arbiter.take();
+  sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
+                                         make_book(), exported_descriptors_max());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.hello.schema_digest = options_.schema_digest;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/arbiter.h"
 #include "daemon/worker_pool.h"
 #include "gpu/inventory.h"
 #include "wire/control.h"
@@ -23,6 +24,7 @@ struct DaemonOptions {
   std::string port_file;               // where the port is written once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
+  ArbiterOptions arbiter;
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
   std::string packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH

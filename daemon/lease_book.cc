@@ -31,6 +31,14 @@ std::string describe(const wire::SliceSpec& spec) {
 LeaseBook::LeaseBook(std::string host, std::vector<GpuCapacity> gpus)
     : host_(std::move(host)), gpus_(std::move(gpus)), used_(gpus_.size()) {}
 
+Status LeaseBook::check(const wire::LeaseTerms& terms) {
+  const bool known = terms.policy == wire::SharePolicy::kLend || terms.policy == wire::SharePolicy::kCap;
+  if (!known) return Status(Code::kInvalid, "this server does not know what the lease asks for beyond its share");
+  if (terms.priority >= -wire::kPriorityMax && terms.priority <= wire::kPriorityMax) return Status();
+  return Status(Code::kInvalid, "a priority is a number from " + std::to_string(-wire::kPriorityMax) + " to " +
+                                    std::to_string(wire::kPriorityMax));
+}
+
 Status LeaseBook::check(const wire::LeaseRequest& request) const {
   const wire::SliceSpec& spec = request.slice;
   if (request.count == 0 || request.count > wire::kSlicesMax) {
@@ -43,6 +51,8 @@ Status LeaseBook::check(const wire::LeaseRequest& request) const {
   if (spec.share_millionths > kWholeGpu) {
     return Status(Code::kInvalid, "a slice is at most one whole GPU");
   }
+  const Status terms = check(request.terms);
+  if (!terms.ok()) return terms;
   if (request.count > gpus_.size()) {
     return Status(Code::kRefused,
                   "host " + host_ + " has " + std::to_string(gpus_.size()) + " GPU" +
@@ -131,6 +141,33 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   }
   leases_[lease_id] = candidates;
   return candidates;
+}
+
+base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
+                                                              uint32_t share_millionths) {
+  const auto found = leases_.find(lease_id);
+  TENDRIL_CHECK(found != leases_.end());
+  if (share_millionths == 0 || share_millionths > kWholeGpu)
+    return Status(Code::kInvalid, "a slice is more than nothing and at most one whole GPU");
+  for (const wire::SliceGrant& slice : found->second) {
+    const uint32_t others = used_[slice.gpu_index].share_millionths - slice.share_millionths;
+    if (slice.packed) {
+      return Status(Code::kRefused, "lease " + std::to_string(lease_id) + " is packed: its share of GPU " +
+                                        std::to_string(slice.gpu_index) +
+                                        "'s processors was fixed when its processes started; take a new lease");
+    }
+    if (share_millionths <= kWholeGpu - others) continue;
+    return Status(Code::kRefused,
+                  "lease " + std::to_string(lease_id) + " cannot have " + format_fraction(share_millionths) +
+                      " of GPU " + std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
+                      format_fraction(others) + " of it. 'tendril ls' shows who; lower theirs first, or ask for "
+                      "at most " + format_fraction(kWholeGpu - others));
+  }
+  for (wire::SliceGrant& slice : found->second) {
+    used_[slice.gpu_index].share_millionths += share_millionths - slice.share_millionths;
+    slice.share_millionths = share_millionths;
+  }
+  return found->second;
 }
 
 void LeaseBook::release(uint64_t lease_id) {

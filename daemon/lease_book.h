@@ -29,8 +29,12 @@ class LeaseBook {
   // with room the fullest is taken, so that whole GPUs stay free for those who need them.
   base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
+  // Gives each slice of the lease this share instead, or none of them. Its memory stays what it is.
+  base::Result<std::vector<wire::SliceGrant>> change(uint64_t lease_id, uint32_t share_millionths);
   // Gives the slices back. Unknown ids are passed over.
   void release(uint64_t lease_id);
+
+  static base::Status check(const wire::LeaseTerms& terms);
 
   size_t gpu_count() const { return gpus_.size(); }
   uint32_t share_used(uint32_t gpu) const { return used_[gpu].share_millionths; }

@@ -126,6 +126,41 @@ TEST(LeaseBook, RejectsNonsense) {
   EXPECT_EQ(book.share_used(0), 0u);
 }
 
+TEST(LeaseBook, AShareChangesWithinWhatIsFree) {
+  LeaseBook book("box", {{16 * kGib, 0}, {16 * kGib, 0}});
+  ASSERT_TRUE(book.grant(1, ask(2, 300'000, 0)).ok());
+  ASSERT_TRUE(book.grant(2, ask(1, 500'000, 0)).ok());
+  const auto refused = book.change(1, 600'000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("at most 0.50"), std::string::npos) << refused.status().message();
+  EXPECT_EQ(book.share_used(0), 800'000u);
+  EXPECT_EQ(book.share_used(1), 300'000u);
+  auto changed = book.change(1, 500'000);
+  ASSERT_TRUE(changed.ok());
+  EXPECT_EQ((*changed)[1].share_millionths, 500'000u);
+  EXPECT_EQ((*changed)[1].memory_bytes, 16 * kGib * 3 / 10 / (2 << 20) * (2 << 20));
+  EXPECT_EQ(book.share_used(0), kWholeGpu);
+  EXPECT_EQ(book.change(1, 0).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.change(1, kWholeGpu + 1).status().code(), base::Code::kInvalid);
+  ASSERT_TRUE(book.change(2, 1).ok());
+  book.release(1);
+  book.release(2);
+  EXPECT_EQ(book.share_used(0) + book.share_used(1), 0u);
+}
+
+TEST(LeaseBook, TermsAreChecked) {
+  LeaseBook book = two_gpus();
+  wire::LeaseRequest request = ask(1, 300'000, 0);
+  request.terms.priority = wire::kPriorityMax + 1;
+  EXPECT_EQ(book.grant(1, request).status().code(), base::Code::kInvalid);
+  request.terms.priority = INT32_MIN;
+  EXPECT_EQ(book.grant(1, request).status().code(), base::Code::kInvalid);
+  request.terms = {static_cast<wire::SharePolicy>(9), 0};
+  EXPECT_EQ(book.grant(1, request).status().code(), base::Code::kInvalid);
+  request.terms = {wire::SharePolicy::kCap, -wire::kPriorityMax};
+  EXPECT_TRUE(book.grant(1, request).ok());
+}
+
 // Grants and releases at random: the sums never pass what there is, and what is refused really had
 // no room.
 TEST(LeaseBook, RandomSequencesAgainstAModel) {

@@ -2,10 +2,7 @@
 // See sessions.h.
 #include "daemon/sessions.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +14,7 @@
 #include "base/text.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/quantity.h"
 #include "session/adopt.h"
 
 namespace tendril::daemon {
@@ -49,42 +47,22 @@ std::string who(const wire::ClientInfo& client) {
 
 Status no_session() { return Status(Code::kRefused, "there is no such session on this server"); }
 
+uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
+  uint64_t sum = 0;
+  for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
+  return sum;
+}
+
 uint64_t age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'000'000u; }
 
 }  // namespace
 
-base::Result<std::unique_ptr<AccountingMemory>> AccountingMemory::create() {
-  auto memory = std::make_unique<AccountingMemory>();
-  memory->fd_.reset(memfd_create("tendril-accounting", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!memory->fd_.valid() || ftruncate(memory->fd_.get(), sizeof(wire::AccountingPage)) != 0 ||
-      fcntl(memory->fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return base::errno_status(Code::kExhausted, "cannot make a lease's accounting page", errno);
-  }
-  void* at = mmap(nullptr, sizeof(wire::AccountingPage), PROT_READ | PROT_WRITE, MAP_SHARED,
-                  memory->fd_.get(), 0);
-  if (at == MAP_FAILED)
-    return base::errno_status(Code::kExhausted, "cannot map a lease's accounting page", errno);
-  memory->page_ = static_cast<wire::AccountingPage*>(at);
-  return memory;
-}
-
-AccountingMemory::~AccountingMemory() {
-  if (page_ != nullptr) munmap(page_, sizeof(wire::AccountingPage));
-}
-
-uint64_t AccountingMemory::used_bytes(uint32_t slice) const {
-  uint64_t sum = 0;
-  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally) {
-    sum += page_->used_bytes[slice][tally].load(std::memory_order_relaxed);
-  }
-  return sum;
-}
-
-Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, LeaseBook book,
-                   size_t descriptors_max)
+Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
+                   LeaseBook book, size_t descriptors_max)
     : loop_(loop),
       pool_(pool),
       packed_(packed),
+      arbiter_(arbiter),
       book_(std::move(book)),
       exports_(descriptors_max) {
   base::random_bytes(server_id_, sizeof server_id_);
@@ -130,12 +108,14 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::Leas
   lease->began_ns = base::now_ns();
   if (!make_secret(&lease->secret))
     return Status(Code::kExhausted, "the kernel gives no random bytes");
-  auto accounting = AccountingMemory::create();
+  lease->terms = request.terms;
+  auto accounting = SharedPage<wire::AccountingPage>::create("tendril-accounting");
   if (!accounting.ok()) return accounting.status();
-  lease->accounting = accounting.take();
+  lease->accounting = std::make_unique<SharedPage<wire::AccountingPage>>(accounting.take());
   auto slices = place(hold, lease->id, request);
   if (!slices.ok()) return slices.status();
   lease->slices = slices.take();
+  arbiter_->open(lease->id, lease->slices, lease->terms);
   Lease* const raw = lease.get();
   leases_[raw->id] = std::move(lease);
   return raw;
@@ -168,6 +148,32 @@ Status Sessions::release(uint64_t lease_id) {
   for (const auto& [tally, session_id] : lease.sessions)
     end_session(find_session(session_id), "its lease ended");
   drop_lease_if_done(lease_id);
+  return Status();
+}
+
+Status Sessions::change(const wire::ChangeRequest& request) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(request.lease_id);
+  if (found == leases_.end() || found->second->ending) {
+    return Status(Code::kNotFound,
+                  "there is no lease " + std::to_string(request.lease_id) + " on this server");
+  }
+  Lease& lease = *found->second;
+  wire::LeaseTerms terms = lease.terms;
+  if (request.sets_policy) terms.policy = request.terms.policy;
+  if (request.sets_priority) terms.priority = request.terms.priority;
+  const Status valid = LeaseBook::check(terms);
+  if (!valid.ok()) return valid;
+  if (request.share_millionths != 0) {
+    auto slices = book_.change(lease.id, request.share_millionths);
+    if (!slices.ok()) return slices.status();
+    lease.slices = slices.take();
+  }
+  lease.terms = terms;
+  arbiter_->change(lease.id, lease.slices, terms);
+  log(Level::kInfo, "lease %llu: %s of each GPU now, %s, priority %d",
+      static_cast<unsigned long long>(lease.id), format_fraction(lease.slices[0].share_millionths).c_str(),
+      terms.policy == wire::SharePolicy::kCap ? "capped" : "and idle time of others", terms.priority);
   return Status();
 }
 
@@ -223,7 +229,7 @@ void Sessions::charge_own(Lease* lease) {
       first = first && lease->slices[before].gpu_index != gpu;
     for (const auto& [tally, session_id] : lease->sessions)
       bytes += first ? exports_.orphaned_bytes(session_id, gpu) : 0;
-    lease->accounting->page()->used_bytes[slice][kDaemonTally] = bytes;
+    lease->accounting->get()->used_bytes[slice][kDaemonTally] = bytes;
   }
 }
 
@@ -232,12 +238,13 @@ void Sessions::drop_session(Session* session) {
   if (found != leases_.end()) {
     Lease& lease = *found->second;
     for (uint32_t slice = 0; slice < lease.slices.size(); ++slice) {
-      lease.accounting->page()->used_bytes[slice][session->tally] = 0;
+      lease.accounting->get()->used_bytes[slice][session->tally] = 0;
     }
     lease.sessions.erase(session->tally);
     charge_own(&lease);
     if (lease.implicit) lease.ending = true;
   }
+  arbiter_->leave(session->id);
   if (exports_.end(session->id)) {
     for (const auto& [id, lease] : leases_) charge_own(lease.get());
   }
@@ -250,6 +257,7 @@ void Sessions::drop_session(Session* session) {
 void Sessions::drop_lease_if_done(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end() || !found->second->ending || !found->second->sessions.empty()) return;
+  arbiter_->close(lease_id);
   book_.release(lease_id);
   leases_.erase(found);
   freed_.notify_all();
@@ -364,8 +372,12 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
     const wire::SliceGrant& slice = lease.slices[i];
     message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes};
   }
-  const int fds[] = {command.get(), lease.accounting->fd()};
-  const Status sent = session->worker->send(message, fds, 2);
+  const auto seat = arbiter_->join(session_id, lease.id);
+  Status sent = seat.status();
+  if (seat.ok()) {
+    const int fds[] = {command.get(), lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};
+    sent = session->worker->send(message, fds, 4);
+  }
   if (!sent.ok()) {
     end_session(session, sent.message().c_str());
     return;
@@ -576,8 +588,10 @@ void Sessions::describe(wire::ListReply* reply) {
     record.slices = lease->slices;
     record.processes = static_cast<uint32_t>(lease->sessions.size());
     record.age_s = age_s(lease->began_ns);
+    record.terms = lease->terms;
+    record.uses = arbiter_->use_of(id);
     for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
-      const uint64_t used_bytes = lease->accounting->used_bytes(slice);
+      const uint64_t used_bytes = charged_bytes(*lease->accounting->get(), slice);
       record.memory_used_bytes.push_back(used_bytes);
       for (wire::GpuRecord& gpu : reply->gpus) {
         if (gpu.index == lease->slices[slice].gpu_index) gpu.memory_used_bytes += used_bytes;

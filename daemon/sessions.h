@@ -17,10 +17,12 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "daemon/arbiter.h"
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
 #include "daemon/lease_book.h"
 #include "daemon/packed_servers.h"
+#include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
@@ -38,30 +40,16 @@ inline constexpr uint16_t kBulkMax = 16;
 // processes cost, and memory of others that they keep from being freed.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
-// The memory object behind wire::AccountingPage. Sealed, so that a hostile worker cannot shrink it
-// under the daemon.
-class AccountingMemory {
- public:
-  static base::Result<std::unique_ptr<AccountingMemory>> create();
-  ~AccountingMemory();
-  wire::AccountingPage* page() const { return page_; }
-  int fd() const { return fd_.get(); }
-  uint64_t used_bytes(uint32_t slice) const;
-
- private:
-  base::Fd fd_;
-  wire::AccountingPage* page_ = nullptr;
-};
-
 class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors what workers export may take.
-  Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, LeaseBook book,
+  Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter, LeaseBook book,
            size_t descriptors_max);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.
   base::Status release(uint64_t lease_id);
+  base::Status change(const wire::ChangeRequest& request);
 
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request);
   // The reply is out and the command channel is the session's.
@@ -75,7 +63,7 @@ class Sessions {
   base::Result<int> share(const wire::JoinRequest& request);
   base::Status shared(const wire::JoinRequest& request);
 
-  // Fills in shares and memory used per GPU, and the leases.
+  // Fills in shares and memory used per GPU, and the leases with what they use.
   void describe(wire::ListReply* reply);
   size_t session_count();
   // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's
@@ -107,7 +95,8 @@ class Sessions {
     bool choosing_user = false;  // its first worker is on the way: the others run as the same user
     wire::ClientInfo client;
     std::vector<wire::SliceGrant> slices;
-    std::unique_ptr<AccountingMemory> accounting;
+    wire::LeaseTerms terms;
+    std::unique_ptr<SharedPage<wire::AccountingPage>> accounting;
     std::map<uint32_t, uint64_t> sessions;  // by tally
     uint64_t began_ns = 0;
   };
@@ -139,6 +128,7 @@ class Sessions {
   EventLoop* const loop_;
   WorkerPool* const pool_;
   PackedServers* const packed_;
+  Arbiter* const arbiter_;
   std::mutex mutex_;
   std::condition_variable freed_;                          // slices were given back
   LeaseBook book_;                                         // guarded by mutex_

@@ -46,6 +46,7 @@ class Control {
   virtual base::Result<wire::ListReply> list() = 0;
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
+  virtual base::Status change(const wire::ChangeRequest& request) = 0;
   virtual int fd() const = 0;  // becomes readable when the server ends the connection
 };
 
@@ -73,6 +74,7 @@ class ControlHandler {
   virtual base::Result<wire::ListReply> list() = 0;
   virtual base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) = 0;
   virtual base::Status release(uint64_t lease_id) = 0;
+  virtual base::Status change(const wire::ChangeRequest& request) = 0;
   virtual void lease_connection_closed(uint64_t lease_id) = 0;
   // Takes the connection over (fd moves to the handler on success, which must send the reply bytes' owner on to a worker).
   virtual base::Result<wire::AttachReply> attach(const wire::AttachRequest& request) = 0;

@@ -81,6 +81,11 @@ class SmallServer : public ControlHandler {
   base::Status release(uint64_t lease_id) override {
     return lease_id == 77 ? base::Status() : base::Status(Code::kNotFound, "no such lease");
   }
+  base::Status change(const wire::ChangeRequest& request) override {
+    if (request.lease_id != 77) return base::Status(Code::kNotFound, "no such lease");
+    const bool whole = request.sets_priority && request.terms.priority == -3;
+    return whole ? base::Status() : base::Status(Code::kInternal, "something was lost");
+  }
   void lease_connection_closed(uint64_t lease_id) override { closed_lease = lease_id; }
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request) override {
     wire::AttachReply reply;
@@ -217,6 +222,13 @@ TEST_F(AttachTest, HelloPingListLease) {
     EXPECT_NE(refused.status().message().find("only 4 GPUs"), std::string::npos);
     EXPECT_TRUE((*control)->release(77).ok());
     EXPECT_EQ((*control)->release(78).code(), Code::kNotFound);
+    wire::ChangeRequest change;
+    change.lease_id = 77;
+    change.sets_priority = true;
+    change.terms.priority = -3;
+    EXPECT_TRUE((*control)->change(change).ok());
+    change.lease_id = 78;
+    EXPECT_EQ((*control)->change(change).code(), Code::kNotFound);
     EXPECT_EQ(server.closed_lease.load(), 0u);
   }
   for (int i = 0; i < 1000 && server.closed_lease.load() == 0; ++i) usleep(1000);

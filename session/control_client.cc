@@ -138,6 +138,10 @@ Status ControlClient::release(uint64_t lease_id) {
   return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}), options_.timeout_ms).status();
 }
 
+Status ControlClient::change(const wire::ChangeRequest& request) {
+  return ask(wire::Request::kChange, wire::encode(request), options_.timeout_ms).status();
+}
+
 Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint, const ConnectOptions& options) {
   Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
   if (!client.ok()) return client.status();

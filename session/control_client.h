@@ -28,6 +28,7 @@ class ControlClient final : public Control {
   base::Result<wire::ListReply> list() override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Status release(uint64_t lease_id) override;
+  base::Status change(const wire::ChangeRequest& request) override;
   int fd() const override { return fd_.get(); }
   base::Fd take_fd() { return std::move(fd_); }
 

@@ -17,6 +17,7 @@ struct Handler : session::ControlHandler {
   base::Result<wire::ListReply> list() override { return wire::ListReply(); }
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest&) override { return wire::LeaseReply(); }
   base::Status release(uint64_t) override { return base::Status(); }
+  base::Status change(const wire::ChangeRequest&) override { return base::Status(); }
   void lease_connection_closed(uint64_t) override {}
   base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override { return wire::AttachReply(); }
   void attached(uint64_t, int fd) override { close(fd); }

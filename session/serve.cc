@@ -111,6 +111,12 @@ bool Connection::handle(const Message& message) {
     case wire::Request::kShare:
     case wire::Request::kShared:
       return handle_share(message);
+    case wire::Request::kChange: {
+      wire::ChangeRequest request;
+      if (!message.read(&request)) return malformed(message.kind);
+      Status changed = handler_->change(request);
+      return changed.ok() ? answer(message.kind, {}) : refuse(message.kind, changed);
+    }
     case wire::Request::kRelease: {
       wire::ReleaseRequest request;
       if (!message.read(&request)) return malformed(message.kind);

@@ -32,10 +32,17 @@ void visit(V& v, ClientInfo& m) {
 }
 
 template <typename V>
+void visit(V& v, LeaseTerms& m) {
+  v(1, m.policy);
+  v(2, m.priority);
+}
+
+template <typename V>
 void visit(V& v, LeaseRequest& m) {
   v(1, m.count);
   v(2, m.slice);
   v(3, m.client);
+  v(4, m.terms);
 }
 
 template <typename V>
@@ -68,6 +75,14 @@ void visit(V& v, LeaseReply& m) {
 }
 
 template <typename V>
+void visit(V& v, SliceUse& m) {
+  v(1, m.measured);
+  v(2, m.recent_millionths);
+  v(3, m.used_ns);
+  v(4, m.waited_ns);
+}
+
+template <typename V>
 void visit(V& v, LeaseRecord& m) {
   v(1, m.lease_id);
   v(2, m.client);
@@ -75,6 +90,8 @@ void visit(V& v, LeaseRecord& m) {
   v(4, m.memory_used_bytes);
   v(5, m.processes);
   v(6, m.age_s);
+  v(7, m.terms);
+  v(8, m.uses);
 }
 
 template <typename V>
@@ -119,6 +136,15 @@ void visit(V& v, ReleaseRequest& m) {
 }
 
 template <typename V>
+void visit(V& v, ChangeRequest& m) {
+  v(1, m.lease_id);
+  v.unless_empty(2, m.share_millionths);
+  v.unless_empty(3, m.sets_policy);
+  v.unless_empty(4, m.sets_priority);
+  v(5, m.terms);
+}
+
+template <typename V>
 void visit(V& v, PingBody& m) {
   v(1, m.cookie);
 }
@@ -141,7 +167,10 @@ class Writer {
 
   template <typename T>
   void operator()(uint16_t tag, T& value) {
-    if constexpr (std::is_arithmetic_v<T>) {  // bool: one byte
+    if constexpr (std::is_enum_v<T>) {
+      auto number = std::underlying_type_t<T>(value);
+      (*this)(tag, number);
+    } else if constexpr (std::is_arithmetic_v<T>) {  // bool: one byte
       head(tag, sizeof value);
       out_->put(value);
     } else {
@@ -218,6 +247,10 @@ class Reader {
       uint8_t byte = 0;
       read(byte);
       value = byte != 0;
+    } else if constexpr (std::is_enum_v<T>) {
+      std::underlying_type_t<T> number{};
+      read(number);
+      value = T(number);
     } else if constexpr (std::is_arithmetic_v<T>) {
       if (bytes_ != sizeof(T)) return in_.fail();
       std::memcpy(&value, data_, sizeof(T));
@@ -289,6 +322,7 @@ TENDRIL_CONTROL_MESSAGE(AttachRequest)
 TENDRIL_CONTROL_MESSAGE(AttachReply)
 TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
+TENDRIL_CONTROL_MESSAGE(ChangeRequest)
 TENDRIL_CONTROL_MESSAGE(PingBody)
 #undef TENDRIL_CONTROL_MESSAGE
 

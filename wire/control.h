@@ -46,6 +46,7 @@ enum class Request : uint16_t {
   kRelease = 6,   // end a lease by id (administration)
   kShare = 7,     // over a unix socket. JoinRequest -> a memory descriptor rides on the reply
   kShared = 8,    // JoinRequest: the client has mapped it; the session moves to shared memory
+  kChange = 9,    // ChangeRequest: new terms for a lease that lives (administration)
 };
 
 // "0.1.0": this build, for hello and messages.
@@ -58,6 +59,17 @@ struct SliceSpec {
   bool packed = false;  // beside other packed tenants at the same time, instead of in turns
 };
 
+// What a lease may use beyond its shares, and when it is served.
+enum class SharePolicy : uint8_t {
+  kLend = 0,  // idle time of the others too
+  kCap = 1,   // never more than its shares
+};
+inline constexpr int32_t kPriorityMax = 100;  // and -100; 0 by default
+struct LeaseTerms {
+  SharePolicy policy = SharePolicy::kLend;
+  int32_t priority = 0;  // higher is served first, and gets no more
+};
+
 struct ClientInfo {
   std::string host, user, program;
   uint32_t pid = 0;
@@ -67,6 +79,7 @@ struct LeaseRequest {
   uint32_t count = 1;  // slices, each on a GPU of its own; all or nothing
   SliceSpec slice;
   ClientInfo client;
+  LeaseTerms terms;
 };
 
 // One GPU as part of a lease or list; API-neutral.
@@ -95,6 +108,14 @@ struct LeaseReply {
   std::vector<SliceGrant> slices; // ordinal in this vector = device ordinal the program sees on this server
 };
 
+// What a slice has had of its GPU's time, in turns.
+struct SliceUse {
+  bool measured = false;           // not where the whole GPU is the lease's, or the slice is packed
+  uint32_t recent_millionths = 0;  // over the last ten seconds
+  uint64_t used_ns = 0;            // since the lease began
+  uint64_t waited_ns = 0;          // with work and without a turn
+};
+
 struct LeaseRecord {
   uint64_t lease_id = 0;
   ClientInfo client;
@@ -102,6 +123,8 @@ struct LeaseRecord {
   std::vector<uint64_t> memory_used_bytes;  // per slice
   uint32_t processes = 0;                   // attached now
   uint64_t age_s = 0;
+  LeaseTerms terms;
+  std::vector<SliceUse> uses;               // per slice
 };
 
 struct ListReply {
@@ -152,9 +175,17 @@ static_assert(sizeof(ControlHeader) == 16);
 inline constexpr uint16_t kHelloKind = 0;
 
 // Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and ignores records it does not know.
-// Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest, AttachReply, JoinRequest, ReleaseRequest, PingBody.
+// Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest, AttachReply, JoinRequest, ReleaseRequest,
+// ChangeRequest, PingBody.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
+};
+// What is not set stays as it is. Memory cannot be changed: the program has been told.
+struct ChangeRequest {
+  uint64_t lease_id = 0;
+  uint32_t share_millionths = 0;  // of each slice; 0: not set
+  bool sets_policy = false, sets_priority = false;
+  LeaseTerms terms;
 };
 struct PingBody {
   uint64_t cookie = 0;

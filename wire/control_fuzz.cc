@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   void (*const kinds[])(const uint8_t*, size_t) = {
       attempt<Hello>,       attempt<LeaseRequest>,   attempt<LeaseReply>,
       attempt<ListReply>,   attempt<AttachRequest>,  attempt<AttachReply>,
-      attempt<JoinRequest>, attempt<ReleaseRequest>, attempt<PingBody>};
+      attempt<JoinRequest>, attempt<ReleaseRequest>, attempt<PingBody>,
+      attempt<ChangeRequest>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

@@ -29,6 +29,8 @@ ListReply sample_list() {
   lease.client.user = "ada";
   lease.slices = {{3, 500000, 1u << 30}, {4, 250000, 1u << 29}};
   lease.memory_used_bytes = {5, 6};
+  lease.terms = {SharePolicy::kCap, -7};
+  lease.uses = {{true, 490000, 1'000'000'000'000, 5}, {}};
   list.leases.push_back(lease);
   return list;
 }
@@ -45,6 +47,41 @@ TEST(Control, ListRoundTrip) {
   EXPECT_EQ(list.leases[0].client.user, "ada");
   EXPECT_EQ(list.leases[0].slices[1].share_millionths, 250000u);
   EXPECT_EQ(list.leases[0].memory_used_bytes[1], 6u);
+  EXPECT_EQ(list.leases[0].terms.policy, SharePolicy::kCap);
+  EXPECT_EQ(list.leases[0].terms.priority, -7);
+  ASSERT_EQ(list.leases[0].uses.size(), 2u);
+  EXPECT_TRUE(list.leases[0].uses[0].measured);
+  EXPECT_EQ(list.leases[0].uses[0].used_ns, 1'000'000'000'000u);
+  EXPECT_EQ(list.leases[0].uses[0].recent_millionths, 490000u);
+  EXPECT_FALSE(list.leases[0].uses[1].measured);
+}
+
+TEST(Control, WhatAChangeDoesNotSetIsNotSent) {
+  ChangeRequest change;
+  change.lease_id = 3;
+  change.sets_policy = true;
+  change.terms.policy = SharePolicy::kCap;
+  std::vector<uint8_t> body = encode(change);
+  ChangeRequest back;
+  ASSERT_TRUE(decode(body.data(), body.size(), &back));
+  EXPECT_EQ(back.lease_id, 3u);
+  EXPECT_EQ(back.share_millionths, 0u);
+  EXPECT_TRUE(back.sets_policy);
+  EXPECT_FALSE(back.sets_priority);
+  EXPECT_EQ(back.terms.policy, SharePolicy::kCap);
+}
+
+// From a client of before there were terms.
+TEST(Control, ALeaseWithoutTermsLends) {
+  std::vector<uint8_t> body;
+  Encoder encoder(&body, 100);
+  encoder.u16(1), encoder.u16(0), encoder.u32(4), encoder.u32(2);
+  LeaseRequest request;
+  request.terms.policy = SharePolicy::kCap;
+  ASSERT_TRUE(decode(body.data(), body.size(), &request));
+  EXPECT_EQ(request.count, 2u);
+  EXPECT_EQ(request.terms.policy, SharePolicy::kLend);
+  EXPECT_EQ(request.terms.priority, 0);
 }
 
 TEST(Control, HelloRoundTrip) {

@@ -57,6 +57,7 @@ class FakeServer : public session::ControlHandler {
   }
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest&) override { return no(); }
   base::Status release(uint64_t) override { return no(); }
+  base::Status change(const wire::ChangeRequest&) override { return no(); }
   void lease_connection_closed(uint64_t) override {}
   base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override { return no(); }
   void attached(uint64_t, int fd) override { close(fd); }

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+// See arbiter.h.
+#include "daemon/arbiter.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "wire/assignment.h"
+
+namespace tendril::daemon {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// How much work may be unfinished when a turn ends: it delays the next one. Without a neighbour that wants
+// the GPU, it is how long one that comes has to wait.
+constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000;
+// A program that waits for its work has its answer, and the next piece on the way, in less than that.
+constexpr uint64_t kLingerNs = 1'000'000;
+// The slices of the hardware: long enough that switching costs little, in the proportion of the shares
+// where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they should).
+constexpr uint64_t kHardwareWholeUs = 40'000;
+constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
+constexpr uint64_t kTimerKey = 0, kStopKey = UINT64_MAX;  // others are sessions' ids
+
+// The whole GPU is its, or the vendor's service limits its part of the processors.
+bool has_no_turns(const wire::SliceGrant& slice) { return slice.packed || slice.share_millionths >= 1'000'000; }
+
+uint32_t hardware_slice_us(uint32_t share_millionths) {
+  const uint64_t part = kHardwareWholeUs * share_millionths / 1'000'000;
+  return static_cast<uint32_t>(std::clamp(part, kHardwareMinUs, kHardwareMaxUs));
+}
+
+// Whoever sleeps on this turn's number looks again at everything. Not private: it is another process.
+void wake(wire::TurnPart* page) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&page->turn), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const ArbiterOptions& options) {
+  std::unique_ptr<Arbiter> arbiter(new Arbiter(options));
+  arbiter->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
+  arbiter->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  arbiter->stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!arbiter->epoll_.valid() || !arbiter->timer_.valid() || !arbiter->stop_.valid())
+    return base::errno_status(Code::kExhausted, "cannot create the arbiter of the GPUs' time", errno);
+  Status status = arbiter->watch(arbiter->timer_.get(), kTimerKey, EPOLLIN);
+  if (status.ok()) status = arbiter->watch(arbiter->stop_.get(), kStopKey, EPOLLIN);
+  if (!status.ok()) return status;
+  arbiter->thread_ = std::thread([raw = arbiter.get()] { raw->run(); });
+  return arbiter;
+}
+
+Arbiter::~Arbiter() {
+  eventfd_write(stop_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+Status Arbiter::watch(int fd, uint64_t key, uint32_t events) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = key;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return Status();
+  return base::errno_status(Code::kExhausted, "cannot watch a worker's bell", errno);
+}
+
+void Arbiter::run() {
+  pthread_setname_np(pthread_self(), "arbiter");
+  // While it is late the GPU stands still. Not everybody may ask for this; it works without.
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), -10);
+  for (;;) {
+    epoll_event events[64];
+    const int count = epoll_wait(epoll_.get(), events, 64, -1);
+    if (count < 0 && errno != EINTR) return;
+    std::lock_guard<std::mutex> hold(mutex_);
+    const uint64_t now_ns = base::now_ns();
+    bool all = false;
+    std::vector<Gpu*> concerned;
+    for (int i = 0; i < count; ++i) {
+      const uint64_t key = events[i].data.u64;
+      if (key == kStopKey) return;
+      if (key == kTimerKey) {
+        uint64_t ignored;
+        if (::read(timer_.get(), &ignored, sizeof ignored) <= 0) continue;  // it was set anew meanwhile
+        armed_ns_ = TurnPolicy::kNever;
+        all = true;
+        continue;
+      }
+      const auto found = sessions_.find(key);
+      if (found == sessions_.end()) continue;
+      Lease* const lease = leases_[found->second->lease_id].get();
+      for (Tenant& tenant : lease->tenants) {
+        if (tenant.free) continue;
+        read(now_ns, lease, &tenant);
+        Gpu* const on = &gpu(tenant.gpu_index);
+        if (std::find(concerned.begin(), concerned.end(), on) == concerned.end()) concerned.push_back(on);
+      }
+    }
+    if (all) {
+      settle_all(now_ns);
+    } else {
+      for (Gpu* const on : concerned) settle(now_ns, on);
+    }
+  }
+}
+
+// Absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us longer than asked.
+void Arbiter::arm(uint64_t at_ns) {
+  if (at_ns >= armed_ns_) return;  // it will be looked at before, and armed again then
+  armed_ns_ = at_ns;
+  itimerspec when = {};
+  when.it_value.tv_sec = static_cast<time_t>(at_ns / 1'000'000'000u);
+  when.it_value.tv_nsec = static_cast<long>(at_ns % 1'000'000'000u);
+  timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+Arbiter::Gpu& Arbiter::gpu(uint32_t index) {
+  std::unique_ptr<Gpu>& found = gpus_[index];
+  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules);
+  return *found;
+}
+
+TurnTerms Arbiter::policy_terms(const Lease& lease, const Tenant& tenant) const {
+  return {tenant.share_millionths, lease.terms.policy == wire::SharePolicy::kCap, lease.terms.priority};
+}
+
+void Arbiter::enlist(uint64_t now_ns, Lease* lease, Tenant* tenant) {
+  Gpu& on = gpu(tenant->gpu_index);
+  on.policy.add(now_ns, tenant->id, policy_terms(*lease, *tenant));
+  on.tenants[tenant->id] = {lease, tenant};
+  tenant->history = UseHistory();
+  tenant->history.record(now_ns, tenant->used_before_ns);
+}
+
+void Arbiter::discharge(uint64_t now_ns, Tenant* tenant) {
+  Gpu& on = gpu(tenant->gpu_index);
+  const TurnPolicy::Use use = on.policy.use(now_ns, tenant->id);
+  tenant->used_before_ns += use.used_ns;
+  tenant->waited_before_ns += use.waited_ns;
+  tenant->holding = false;
+  on.retired_used_ns += use.used_ns;
+  on.policy.remove(now_ns, tenant->id);
+  on.tenants.erase(tenant->id);
+}
+
+void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+                   const wire::LeaseTerms& terms) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const uint64_t now_ns = base::now_ns();
+  auto lease = std::make_unique<Lease>();
+  lease->terms = terms;
+  lease->tenants.resize(slices.size());
+  for (uint32_t slice = 0; slice < slices.size(); ++slice) {
+    Tenant& tenant = lease->tenants[slice];
+    tenant.id = lease_id * wire::kSlicesMax + slice;
+    tenant.slice = slice;
+    tenant.gpu_index = slices[slice].gpu_index;
+    tenant.share_millionths = slices[slice].share_millionths;
+    tenant.free = has_no_turns(slices[slice]);
+    if (!tenant.free) enlist(now_ns, lease.get(), &tenant);
+  }
+  leases_[lease_id] = std::move(lease);
+}
+
+// What a worker is told of its slice.
+void Arbiter::describe(const Tenant& tenant, Part* part) const {
+  wire::TurnPart* const page = part->page;
+  const bool sliced = options_.hardware_slices && !tenant.free;
+  page->share_millionths.store(tenant.share_millionths, std::memory_order_relaxed);
+  page->hardware_slice_us.store(sliced ? hardware_slice_us(tenant.share_millionths) : 0, std::memory_order_relaxed);
+  page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
+  page->window_ns.store(kWindowNs, std::memory_order_relaxed);
+  page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns, std::memory_order_release);
+}
+
+// A new turn number, so that whoever is about to sleep does not.
+void Arbiter::liberate(const Tenant& tenant, Part* part) const {
+  describe(tenant, part);
+  part->held = false;
+  part->page->until_ns.store(wire::kTurnWithoutEnd, std::memory_order_relaxed);
+  if (++part->turn == 0) ++part->turn;
+  part->page->turn.store(part->turn, std::memory_order_release);
+  wake(part->page);
+}
+
+void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+                     const wire::LeaseTerms& terms) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return;
+  Lease* const lease = found->second.get();
+  const uint64_t now_ns = base::now_ns();
+  lease->terms = terms;
+  for (Tenant& tenant : lease->tenants) {
+    const bool was_free = tenant.free;
+    tenant.share_millionths = slices[tenant.slice].share_millionths;
+    tenant.free = has_no_turns(slices[tenant.slice]);
+    if (!was_free && tenant.free) {
+      discharge(now_ns, &tenant);
+    } else if (was_free && !tenant.free) {
+      enlist(now_ns, lease, &tenant);
+    } else if (!tenant.free) {
+      gpu(tenant.gpu_index).policy.change(now_ns, tenant.id, policy_terms(*lease, tenant));
+    }
+    for (Session* const session : lease->sessions) {
+      Part& part = session->parts[tenant.slice];
+      if (tenant.free) {
+        if (!was_free) liberate(tenant, &part);
+        continue;
+      }
+      // What was the whole GPU's holds no turn now: it must ask.
+      if (was_free) part.page->until_ns.store(now_ns, std::memory_order_relaxed);
+      describe(tenant, &part);
+      wake(part.page);
+    }
+  }
+  settle_all(now_ns);
+}
+
+void Arbiter::close(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return;
+  const uint64_t now_ns = base::now_ns();
+  for (Tenant& tenant : found->second->tenants) {
+    if (!tenant.free) discharge(now_ns, &tenant);
+  }
+  leases_.erase(found);
+  settle_all(now_ns);
+}
+
+base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id) {
+  auto page = SharedPage<wire::TurnPage>::create("tendril-turns");
+  if (!page.ok()) return page.status();
+  // A bell of its own: who holds one could also silence it.
+  base::Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell.valid()) return base::errno_status(Code::kExhausted, "cannot make a worker's bell", errno);
+  auto session = std::make_unique<Session>(page.take(), std::move(bell));
+  session->lease_id = lease_id;
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end())
+    return Status(Code::kClosed, "the lease ended while the session was being set up");
+  Lease* const lease = found->second.get();
+  session->parts.resize(lease->tenants.size());
+  for (const Tenant& tenant : lease->tenants) {
+    Part& part = session->parts[tenant.slice];
+    part.page = &session->page->slices[tenant.slice];
+    describe(tenant, &part);
+  }
+  // By edges: every ring wakes, and nobody needs to read it.
+  const Status watched = watch(session->bell.get(), session_id, EPOLLIN | EPOLLET);
+  if (!watched.ok()) return watched;
+  const Seat seat = {session->page.fd(), session->bell.get()};
+  lease->sessions.push_back(session.get());
+  sessions_[session_id] = std::move(session);
+  return seat;
+}
+
+void Arbiter::leave(uint64_t session_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = sessions_.find(session_id);
+  if (found == sessions_.end()) return;
+  const uint64_t now_ns = base::now_ns();
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->bell.get(), nullptr);
+  const auto lease = leases_.find(found->second->lease_id);
+  if (lease != leases_.end()) {
+    auto& sessions = lease->second->sessions;
+    sessions.erase(std::remove(sessions.begin(), sessions.end(), found->second.get()), sessions.end());
+    for (Tenant& tenant : lease->second->tenants) {
+      if (!tenant.free) read(now_ns, lease->second.get(), &tenant);
+    }
+  }
+  sessions_.erase(found);
+  settle_all(now_ns);
+}
+
+// What the workers of one tenant say: who has given its turn up, who wants one.
+void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
+  bool wants = false, held = false;
+  for (Session* const session : lease->sessions) {
+    Part& part = session->parts[tenant->slice];
+    if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn) part.held = false;
+    const bool asks = part.page->wants.load(std::memory_order_acquire) != 0;
+    // One that comes while the others have their turn joins them.
+    if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
+    wants |= asks;
+    held |= part.held;
+  }
+  TurnPolicy& policy = gpu(tenant->gpu_index).policy;
+  if (tenant->holding && !held) {
+    tenant->holding = false;
+    policy.drained(now_ns, tenant->id);
+  }
+  policy.set_wanting(now_ns, tenant->id, wants);
+}
+
+void Arbiter::give(const Tenant& tenant, Part* part) {
+  wire::TurnPart* const page = part->page;
+  const bool alone = tenant.until_ns == TurnPolicy::kNever;
+  page->until_ns.store(alone ? wire::kTurnWithoutEnd : tenant.until_ns, std::memory_order_relaxed);
+  page->window_ns.store(alone ? kWindowAloneNs : kWindowNs, std::memory_order_relaxed);
+  if (!part->held) {
+    part->held = true;
+    if (++part->turn == 0) ++part->turn;
+    page->turn.store(part->turn, std::memory_order_release);
+  }
+  wake(page);
+}
+
+// False: nobody of the tenant wants the turn any more.
+bool Arbiter::apply(const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) {
+  tenant->until_ns = turn.until_ns;
+  bool held = false;
+  for (Session* const session : lease->sessions) {
+    Part& part = session->parts[tenant->slice];
+    if (part.held || part.page->wants.load(std::memory_order_acquire) != 0) give(*tenant, &part);
+    held |= part.held;
+  }
+  tenant->holding = held;
+  return held;
+}
+
+void Arbiter::settle(uint64_t now_ns, Gpu* on) {
+  for (bool again = true; again;) {
+    again = false;
+    for (const TurnPolicy::Turn& turn : on->policy.decide(now_ns)) {
+      const auto& [lease, tenant] = on->tenants.at(turn.tenant);
+      on->turns += turn.begins;
+      if (apply(turn, lease, tenant)) continue;
+      // It ends at once, and the tenant does not want until it rings.
+      on->policy.drained(now_ns, turn.tenant);
+      on->policy.set_wanting(now_ns, turn.tenant, false);
+      again = true;
+    }
+  }
+  for (const auto& [id, entry] : on->tenants) {
+    Tenant* const tenant = entry.second;
+    tenant->history.record(now_ns, tenant->used_before_ns + on->policy.use(now_ns, id).used_ns);
+  }
+  arm(on->policy.look_again_ns());
+}
+
+void Arbiter::settle_all(uint64_t now_ns) {
+  for (auto& [index, on] : gpus_) settle(now_ns, on.get());
+}
+
+std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  std::vector<wire::SliceUse> uses;
+  const auto found = leases_.find(lease_id);
+  if (found == leases_.end()) return uses;
+  const uint64_t now_ns = base::now_ns();
+  for (const Tenant& tenant : found->second->tenants) {
+    wire::SliceUse use;
+    use.used_ns = tenant.used_before_ns;
+    use.waited_ns = tenant.waited_before_ns;
+    if (!tenant.free) {
+      const TurnPolicy::Use now = gpu(tenant.gpu_index).policy.use(now_ns, tenant.id);
+      use.measured = true;
+      use.used_ns += now.used_ns;
+      use.waited_ns += now.waited_ns;
+      use.recent_millionths = tenant.history.recent_millionths(now_ns, use.used_ns);
+    }
+    uses.push_back(use);
+  }
+  return uses;
+}
+
+uint64_t Arbiter::used_ns(uint32_t gpu_index) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = gpus_.find(gpu_index);
+  if (found == gpus_.end()) return 0;
+  const uint64_t now_ns = base::now_ns();
+  uint64_t sum_ns = found->second->retired_used_ns;
+  for (const auto& [id, entry] : found->second->tenants) sum_ns += found->second->policy.use(now_ns, id).used_ns;
+  return sum_ns;
+}
+
+uint64_t Arbiter::turns_given(uint32_t gpu_index) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = gpus_.find(gpu_index);
+  return found == gpus_.end() ? 0 : found->second->turns;
+}
+
+}  // namespace tendril::daemon

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives the turns on this server's GPUs: between the turn policy, which decides, and the pages over which
+// workers ask, are told, and say that they are done (wire/turn_page.h). A lease's slice is one tenant of its
+// GPU, whatever number of sessions are on it: they have their turns together. One thread for all GPUs, which
+// sleeps until a worker rings or a turn is overdue; the methods may be called from any thread and do not
+// block. A worker is a stranger: what it writes on its page, and how often it rings, may cost time here, and
+// never others their turns. Called by daemon/sessions.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "daemon/shared_page.h"
+#include "daemon/turn_policy.h"
+#include "daemon/use_history.h"
+#include "wire/control.h"
+#include "wire/turn_page.h"
+
+namespace tendril::daemon {
+
+struct ArbiterOptions {
+  TurnRules rules;
+  // Workers set the GPU's own time slices by their shares: they divide what turns cannot.
+  bool hardware_slices = true;
+};
+
+class Arbiter {
+ public:
+  static base::Result<std::unique_ptr<Arbiter>> start(const ArbiterOptions& options);
+  ~Arbiter();
+
+  // A lease's slices become tenants, and its later terms theirs.
+  void open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms);
+  void change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms);
+  // Its sessions have left before.
+  void close(uint64_t lease_id);
+
+  // What a session's worker is given: its page and its bell. They stay the arbiter's, until `leave`.
+  struct Seat {
+    int page_fd, bell_fd;
+  };
+  base::Result<Seat> join(uint64_t session_id, uint64_t lease_id);
+  // The worker is gone, and with it what it held.
+  void leave(uint64_t session_id);
+
+  std::vector<wire::SliceUse> use_of(uint64_t lease_id);  // by slice
+  // In turns, by all leases that ever were.
+  uint64_t used_ns(uint32_t gpu_index);
+  uint64_t turns_given(uint32_t gpu_index);
+
+ private:
+  struct Tenant;
+  struct Part {  // of a session, on one slice
+    wire::TurnPart* page = nullptr;
+    uint32_t turn = 0;
+    bool held = false;
+  };
+  struct Session {
+    Session(SharedPage<wire::TurnPage> shared, base::Fd fd) : page(std::move(shared)), bell(std::move(fd)) {}
+    SharedPage<wire::TurnPage> page;
+    base::Fd bell;
+    uint64_t lease_id = 0;
+    std::vector<Part> parts;  // by slice
+  };
+  struct Tenant {
+    TurnPolicy::Tenant id = 0;
+    uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
+    bool free = false;  // has no turns: the whole GPU is its, or something else limits it
+    bool holding = false;
+    uint64_t until_ns = 0;
+    UseHistory history;
+    uint64_t used_before_ns = 0, waited_before_ns = 0;  // when it last became free
+  };
+  struct Lease {
+    wire::LeaseTerms terms;
+    std::vector<Tenant> tenants;  // by slice
+    std::vector<Session*> sessions;
+  };
+  struct Gpu {
+    explicit Gpu(const TurnRules& rules) : policy(rules) {}
+    TurnPolicy policy;
+    std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
+    uint64_t retired_used_ns = 0, turns = 0;
+  };
+
+  explicit Arbiter(const ArbiterOptions& options) : options_(options) {}
+  base::Status watch(int fd, uint64_t key, uint32_t events);
+  void run();
+  void arm(uint64_t at_ns);
+
+  // Callers of these hold mutex_.
+  Gpu& gpu(uint32_t index);
+  TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
+  void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  void discharge(uint64_t now_ns, Tenant* tenant);
+  void describe(const Tenant& tenant, Part* part) const;
+  void liberate(const Tenant& tenant, Part* part) const;
+  void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  bool apply(const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
+  void give(const Tenant& tenant, Part* part);
+  void settle(uint64_t now_ns, Gpu* gpu);
+  void settle_all(uint64_t now_ns);
+
+  const ArbiterOptions options_;
+  base::Fd epoll_, timer_, stop_;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::map<uint32_t, std::unique_ptr<Gpu>> gpus_;          // guarded by mutex_
+  std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
+  std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_
+  uint64_t armed_ns_ = TurnPolicy::kNever;                 // guarded by mutex_
+};
+
+}  // namespace tendril::daemon

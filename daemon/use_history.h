@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a tenant has used of a GPU, over the last ten seconds: a few points of a sum that only grows. Pure;
+// for daemon/arbiter.h, which records a point whenever a turn begins, ends or moves.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+namespace tendril::daemon {
+
+inline constexpr uint64_t kRecentNs = 10'000'000'000;
+
+class UseHistory {
+ public:
+  // Times do not run backwards.
+  void record(uint64_t now_ns, uint64_t used_ns);
+  // The part of the last ten seconds (less, when it is younger) that was used, in millionths.
+  uint32_t recent_millionths(uint64_t now_ns, uint64_t used_ns) const;
+
+ private:
+  struct Point {
+    uint64_t time_ns, used_ns;
+  };
+  std::deque<Point> points_;  // oldest first, at least kSpacingNs apart but for the last
+};
+
+}  // namespace tendril::daemon
