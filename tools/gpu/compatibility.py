@@ -19,10 +19,11 @@ HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "docs/compatibility.md"
 BEGIN, END = "<!-- tables: written by tools/gpu/compatibility.py -->", "<!-- end of the tables -->"
 SIDES = ("native", "tcp", "shm", "two")
-MEASUREMENTS = {"bench", "shares"}  # groups without a verdict
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
 import catalog  # noqa: E402
+
+MEASUREMENTS = {"bench"} | catalog.ON_REQUEST  # groups without a verdict
 
 
 def load(argument):

@@ -3,7 +3,7 @@
 import json
 import tarfile
 
-from compare import counts, equal, first_difference, good, skipped, spread, unsound_checks, word
+from compare import counts, equal, first_difference, followed_null, good, skipped, spread, unsound_checks, word
 
 SIDES = ("native", "tcp", "shm", "two")
 
@@ -34,6 +34,9 @@ def verdict(results, sides):
 def remarks(results, sides):
     """What a `yes` must not hide: native's own spread, and checks that show nothing because they do not work natively."""
     raised, left_out = unsound_checks(results["native"])
+    if results["program"].compare == "transcript":
+        nulls = len(followed_null(results["native"]))
+        return f", {nulls} follow NULL natively" if nulls else ""
     widest = 0.0
     if results["program"].compare == "stdout":
         widest = max((spread(results["native"], results[side], results.get("again")) or 0.0) for side in sides[1:])

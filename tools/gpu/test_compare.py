@@ -71,5 +71,32 @@ class Verdict(unittest.TestCase):
         self.assertIn("spread", judged(ran(FIRST), ran(AGAIN), ran(AGAIN)))
 
 
+class Transcripts(unittest.TestCase):
+    SUITE = catalog.Program("conformance", "S", ["x"], compare="transcript")
+    NATIVE = ("child.cc:9: Skipped\nthis driver follows the null pointer\n[  SKIPPED ] S.Null (4 ms)\n"
+              "no such attribute\n[  SKIPPED ] S.Lacks (0 ms)\n[       OK ] S.Other (0 ms)\n")
+    LINES = ["S.Null", "S.Null", "  call(1) -> OK", "S.Null skipped", "S.Lacks", "S.Lacks skipped", "S.Other",
+             "  f() -> OK", "S.Other passed"]
+
+    def judged(self, ours):
+        native, remote = ran(self.NATIVE), ran("[       OK ] S.Null (1 ms)\n")
+        results = {"program": self.SUITE, "label": "S", "lines": {}, "native": native, "tcp": remote}
+        results["transcripts"] = {"tcp": (self.LINES, ours)}
+        return report.verdict(results, ("native", "tcp")), report.reasons(results, ("native", "tcp"))
+
+    def test_a_null_that_the_vendors_driver_follows_shows_nothing(self):
+        ours = ["S.Null", "S.Null", "  call(1) -> OK", "  call(nullptr) -> INVALID", "S.Null passed", "S.Null passed"]
+        self.assertEqual("yes, 1 follow NULL natively", self.judged(ours + self.LINES[4:])[0])
+
+    def test_any_other_line_counts(self):
+        ours = ["S.Null", "S.Null passed", *self.LINES[4:7], "  f() -> NO", "S.Other passed"]
+        verdict, why = self.judged(ours)
+        self.assertEqual("NO: tcp", verdict)
+        self.assertIn("f() -> NO", why["tcp"])
+
+    def test_what_is_left_out_for_another_reason_counts(self):
+        self.assertEqual("NO: tcp", self.judged(["S.Null passed", "S.Lacks", "S.Lacks passed", *self.LINES[6:]])[0])
+
+
 if __name__ == "__main__":
     unittest.main()
