@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,21 @@ struct SliceOptions {
   uint32_t count = 0;  // 0: not said
   std::string share, memory;
   bool packed = false;
+  bool capped = false;
+  int priority = 0;
 };
 
 struct RunOptions : CommonOptions {
   SliceOptions slice;
   bool verbose = false;
   std::vector<std::string> program;
+};
+
+struct ChangeOptions : CommonOptions {
+  uint64_t lease_id = 0;
+  std::string share;
+  bool cap = false, lend = false;
+  std::optional<int> priority;
 };
 
 struct EnvOptions : CommonOptions {
@@ -41,6 +51,7 @@ struct ServeOptions {
   std::vector<std::string> listen, unix_paths;
   uint16_t port = 7433;
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory, packed_control;
+  std::string hardware_slices = "auto", metrics;
   uint32_t warm = 1, warm_max = 4, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false;
 };
@@ -65,6 +76,7 @@ int doctor(const DoctorOptions& options);
 int doctor_measure(const std::string& library);
 int bench(const BenchOptions& options);
 int release_lease(const CommonOptions& options, uint64_t lease_id);
+int change_lease(const ChangeOptions& options);
 int print_version(bool json);
 int print_coverage();
 

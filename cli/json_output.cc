@@ -35,26 +35,44 @@ Json gpu_json(const wire::GpuRecord& gpu) {
           {"power_mw", unknown_or(gpu.power_mw)}};
 }
 
+// What was had of the GPU's time. Null where it is not measured: a whole GPU, a packed slice.
+void add_use(const wire::SliceUse& use, Json* slice) {
+  const bool known = use.measured && use.age_ns != 0;
+  const double used_s = static_cast<double>(use.used_ns) / 1e9;
+  (*slice)["share_delivered_10_s"] = known ? Json(fraction(use.recent_millionths)) : Json(nullptr);
+  (*slice)["share_delivered"] = known ? Json(used_s / (static_cast<double>(use.age_ns) / 1e9)) : Json(nullptr);
+  (*slice)["gpu_time_s"] = known ? Json(used_s) : Json(nullptr);
+  (*slice)["queued_s"] = known ? Json(static_cast<double>(use.waited_ns) / 1e9) : Json(nullptr);
+}
+
 Json lease_json(const wire::LeaseRecord& lease) {
   Json slices = Json::array();
   for (size_t i = 0; i < lease.slices.size(); ++i) {
-    const wire::SliceGrant& slice = lease.slices[i];
-    slices.push_back({{"gpu", slice.gpu_index},
-                      {"share", fraction(slice.share_millionths)},
-                      {"packed", slice.packed},
-                      {"memory_bytes", slice.memory_bytes},
-                      {"memory_used_bytes",
-                       i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}});
+    const wire::SliceGrant& grant = lease.slices[i];
+    Json slice = {{"gpu", grant.gpu_index},
+                  {"share", fraction(grant.share_millionths)},
+                  {"packed", grant.packed},
+                  {"memory_bytes", grant.memory_bytes},
+                  {"memory_used_bytes",
+                   i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}};
+    add_use(i < lease.uses.size() ? lease.uses[i] : wire::SliceUse(), &slice);
+    slices.push_back(slice);
   }
-  return {{"lease", lease.lease_id},      {"user", lease.client.user},
-          {"host", lease.client.host},    {"program", lease.client.program},
-          {"pid", lease.client.pid},      {"slices", slices},
-          {"processes", lease.processes}, {"age_s", lease.age_s}};
+  return {{"lease", lease.lease_id},
+          {"user", lease.client.user},
+          {"host", lease.client.host},
+          {"program", lease.client.program},
+          {"pid", lease.client.pid},
+          {"policy", lease.terms.policy == wire::SharePolicy::kCap ? "cap" : "lend"},
+          {"priority", lease.terms.priority},
+          {"slices", slices},
+          {"processes", lease.processes},
+          {"age_s", lease.age_s}};
 }
 
 }  // namespace
 
-std::string servers_json(const std::vector<ServerView>& views, bool with_leases) {
+std::string servers_json(const std::vector<ServerView>& views) {
   Json servers = Json::array();
   for (const ServerView& view : views) {
     Json server = {{"server", view.endpoint.text}};
@@ -69,11 +87,9 @@ std::string servers_json(const std::vector<ServerView>& views, bool with_leases)
     server["driver_version"] = view.list.driver_version;
     server["gpus"] = Json::array();
     for (const wire::GpuRecord& gpu : view.list.gpus) server["gpus"].push_back(gpu_json(gpu));
-    if (with_leases) {
-      server["leases"] = Json::array();
-      for (const wire::LeaseRecord& lease : view.list.leases)
-        server["leases"].push_back(lease_json(lease));
-    }
+    server["leases"] = Json::array();
+    for (const wire::LeaseRecord& lease : view.list.leases)
+      server["leases"].push_back(lease_json(lease));
     servers.push_back(server);
   }
   return dump({{"servers", servers}});

@@ -24,7 +24,7 @@ struct DoctorReport {
   bool healthy = true;
 };
 
-std::string servers_json(const std::vector<ServerView>& views, bool with_leases);
+std::string servers_json(const std::vector<ServerView>& views);
 std::string variables_json(const Variables& variables);
 std::string doctor_json(const std::vector<DoctorReport>& reports);
 std::string version_json();

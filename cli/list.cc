@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril ls` (who holds what), `tendril smi` (the GPUs, like the tool people know) and `tendril
-// release`.
+// `tendril ls` (who holds what) and `tendril smi` (the GPUs, like the tool people know).
 #include <stdio.h>
 
 #include "base/text.h"
@@ -54,6 +53,40 @@ std::string or_dash(int32_t value, const char* unit, int32_t divisor = 1) {
   return value < 0 ? "-" : base::format("%d %s", value / divisor, unit);
 }
 
+std::string percent(uint32_t millionths) { return base::format("%.1f%%", millionths / 1e4); }
+
+uint32_t overall_millionths(const wire::SliceUse& use) {
+  if (use.age_ns == 0) return 0;
+  return static_cast<uint32_t>(static_cast<double>(use.used_ns) / static_cast<double>(use.age_ns) * 1e6);
+}
+
+// What was had of the GPU's time: over the last ten seconds, and since the lease began.
+std::string delivered_text(const wire::SliceUse& use) {
+  if (!use.measured) return "-";
+  return percent(use.recent_millionths) + " / " + percent(overall_millionths(use));
+}
+
+std::string waited_text(const wire::SliceUse& use) {
+  return use.measured ? base::format("%.1f s", static_cast<double>(use.waited_ns) / 1e9) : "-";
+}
+
+std::string terms_text(const wire::LeaseTerms& terms) {
+  std::string text = terms.policy == wire::SharePolicy::kCap ? "cap" : "lend";
+  if (terms.priority != 0) text += base::format(", %+d", terms.priority);
+  return text;
+}
+
+wire::SliceUse use_of(const wire::LeaseRecord& lease, size_t slice) {
+  return slice < lease.uses.size() ? lease.uses[slice] : wire::SliceUse();
+}
+
+std::string joined(const wire::LeaseRecord& lease, std::string (*text)(const wire::SliceUse&)) {
+  std::string all;
+  for (size_t slice = 0; slice < lease.slices.size(); ++slice)
+    all += (slice == 0 ? "" : ", ") + text(use_of(lease, slice));
+  return all;
+}
+
 uint32_t tenants_on(const wire::ListReply& list, uint32_t gpu) {
   uint32_t count = 0;
   for (const wire::LeaseRecord& lease : list.leases) {
@@ -67,6 +100,31 @@ std::string driver_text(const wire::ListReply& list) {
                       list.driver_version % 1000 / 10);
 }
 
+// Who shares each GPU, and what each has had of it.
+std::vector<Row> tenant_rows(const wire::ListReply& list) {
+  std::vector<Row> rows = {{"GPU", "LEASE", "WHO", "PROGRAM", "TERMS", "SHARE", "TIME 10 S / ALL",
+                            "QUEUED", "MEMORY USED / QUOTA"}};
+  for (const wire::GpuRecord& gpu : list.gpus) {
+    for (const wire::LeaseRecord& lease : list.leases) {
+      for (size_t slice = 0; slice < lease.slices.size(); ++slice) {
+        const wire::SliceGrant& grant = lease.slices[slice];
+        if (grant.gpu_index != gpu.index) continue;
+        const uint64_t used_bytes =
+            slice < lease.memory_used_bytes.size() ? lease.memory_used_bytes[slice] : 0;
+        const wire::SliceUse use = use_of(lease, slice);
+        rows.push_back({std::to_string(gpu.index), std::to_string(lease.lease_id),
+                        safe(lease.client.user) + "@" + safe(lease.client.host),
+                        safe(lease.client.program), terms_text(lease.terms),
+                        percent(grant.share_millionths) + (grant.packed ? " packed" : ""),
+                        delivered_text(use), waited_text(use),
+                        daemon::format_size(used_bytes) + " / " +
+                            daemon::format_size(grant.memory_bytes)});
+      }
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 int list_leases(const CommonOptions& options) {
@@ -74,16 +132,19 @@ int list_leases(const CommonOptions& options) {
   auto views = ask(options, &failed);
   if (!views.ok()) return complain(views.status());
   if (options.json) {
-    printf("%s\n", servers_json(*views, true).c_str());
+    printf("%s\n", servers_json(*views).c_str());
     return failed ? kFailed : 0;
   }
   std::vector<Row> rows = {
-      {"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
+      {"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL", "QUEUED", "TERMS",
+       "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
   for (const ServerView& view : *views) {
     for (const wire::LeaseRecord& lease : view.list.leases) {
       rows.push_back({std::to_string(lease.lease_id), view.endpoint.text,
                       safe(lease.client.user) + "@" + safe(lease.client.host),
-                      safe(lease.client.program), slices_text(lease), memory_text(lease),
+                      safe(lease.client.program), slices_text(lease),
+                      joined(lease, delivered_text), joined(lease, waited_text),
+                      terms_text(lease.terms), memory_text(lease),
                       std::to_string(lease.processes), age_text(lease.age_s)});
     }
   }
@@ -100,7 +161,7 @@ int show_gpus(const CommonOptions& options) {
   auto views = ask(options, &failed);
   if (!views.ok()) return complain(views.status());
   if (options.json) {
-    printf("%s\n", servers_json(*views, false).c_str());
+    printf("%s\n", servers_json(*views).c_str());
     return failed ? kFailed : 0;
   }
   for (const ServerView& view : *views) {
@@ -120,23 +181,10 @@ int show_gpus(const CommonOptions& options) {
                       std::to_string(tenants_on(view.list, gpu.index))});
     }
     printf("%s\n", aligned(rows).c_str());
+    const std::vector<Row> tenants = tenant_rows(view.list);
+    if (tenants.size() > 1) printf("%s\n", aligned(tenants).c_str());
   }
   return failed ? kFailed : 0;
-}
-
-int release_lease(const CommonOptions& options, uint64_t lease_id) {
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return complain(servers.status());
-  if (servers->endpoints.size() != 1) {
-    return complain(base::Status(base::Code::kInvalid,
-                                 "lease numbers are each server's own: name one with --server"));
-  }
-  auto connect = connect_options(options);
-  if (!connect.ok()) return complain(connect.status());
-  auto control = session::Control::connect(servers->endpoints[0], *connect);
-  if (!control.ok()) return complain(control.status());
-  const base::Status released = (*control)->release(lease_id);
-  return released.ok() ? 0 : complain(released);
 }
 
 }  // namespace tendril::cli

@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "wire/control.h"
 
 namespace tendril::cli {
 namespace {
@@ -24,6 +25,7 @@ class CommandLine {
     add_run();
     add_env();
     add_views();
+    add_lease();
     add_doctor();
     add_bench();
     add_rest();
@@ -79,15 +81,27 @@ class CommandLine {
     sub->add_option("-m,--memory", slice->memory,
                     "Memory of each slice: 10G, 512M; a bare number counts in MB")
         ->type_name("SIZE");
+    sub->add_flag("--cap", slice->capped,
+                  "Never more of the GPU's time than this, also when it is idle");
+    add_priority(sub, &slice->priority);
+  }
+
+  template <typename Number>
+  static void add_priority(CLI::App* sub, Number* priority) {
+    sub->add_option("--priority", *priority,
+                    "Higher is served first, but gets no more: -100 to 100 (default: 0)")
+        ->check(CLI::Range(-wire::kPriorityMax, wire::kPriorityMax));
   }
 
   void add_serve();
   void add_run();
   void add_env();
   void add_views();
+  void add_lease();
   void add_doctor();
   void add_bench();
   void add_rest();
+  static void add_words(const CLI::App* command, std::vector<std::string>* words);
   int print_completion() const;
 
   CLI::App app_{"Tendril attaches programs to slices of GPUs in the network.", "tendril"};
@@ -96,6 +110,7 @@ class CommandLine {
   RunOptions run_options_;
   EnvOptions env_options_;
   CommonOptions list_options_, smi_options_, release_options_;
+  ChangeOptions change_options_;
   DoctorOptions doctor_options_;
   BenchOptions bench_options_;
   std::string measure_library_, shell_;
@@ -148,6 +163,10 @@ void CommandLine::add_serve() {
   sub->add_option("--context-memory", o.context_memory,
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
+  sub->add_option("--hardware-slices", o.hardware_slices,
+                  "Whether workers set the GPU's own time slices by their shares: auto or off")
+      ->check(CLI::IsMember({"auto", "off"}))
+      ->capture_default_str();
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
   sub->add_flag("-q,--quiet", o.quiet, "Log warnings and errors only");
 }
@@ -194,6 +213,22 @@ void CommandLine::add_views() {
   sub->add_option("lease", lease_id_, "Its number, as 'tendril ls' shows it")->required();
 }
 
+void CommandLine::add_lease() {
+  CLI::App* const group = app_.add_subcommand("lease", "Change leases that live (administration)");
+  group->require_subcommand(1);
+  CLI::App* const sub = group->add_subcommand("set", "New terms for a lease and the programs on it");
+  sub->final_callback([this] { action_ = [this] { return change_lease(change_options_); }; });
+  ChangeOptions& o = change_options_;
+  add_common(sub, &o, false);
+  sub->add_option("lease", o.lease_id, "Its number, as 'tendril ls' shows it")->required();
+  sub->add_option("-p,--part", o.share, "Part of each of its GPUs from now on; its memory stays")
+      ->type_name("FRACTION");
+  CLI::Option* const cap =
+      sub->add_flag("--cap", o.cap, "Never more of the GPU's time than that, also when it is idle");
+  sub->add_flag("--lend", o.lend, "Also what nobody else wants")->excludes(cap);
+  add_priority(sub, &o.priority);
+}
+
 void CommandLine::add_doctor() {
   CLI::App* const sub = command("doctor", "Check the way to each server, step by step", [this] {
     return measure_library_.empty() ? doctor(doctor_options_) : doctor_measure(measure_library_);
@@ -231,14 +266,22 @@ void CommandLine::add_rest() {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
 }
 
+void CommandLine::add_words(const CLI::App* command, std::vector<std::string>* words) {
+  for (const CLI::Option* option : command->get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_snames()) words->push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) words->push_back("--" + name);
+  }
+}
+
 int CommandLine::print_completion() const {
   std::vector<CommandShape> commands;
   for (const CLI::App* sub : app_.get_subcommands([](const CLI::App*) { return true; })) {
     CommandShape shape{sub->get_name(), sub->get_description(), {}};
-    for (const CLI::Option* option : sub->get_options()) {
-      if (option->get_group().empty()) continue;
-      for (const std::string& name : option->get_snames()) shape.options.push_back("-" + name);
-      for (const std::string& name : option->get_lnames()) shape.options.push_back("--" + name);
+    add_words(sub, &shape.options);
+    for (const CLI::App* part : sub->get_subcommands([](const CLI::App*) { return true; })) {
+      shape.options.push_back(part->get_name());
+      add_words(part, &shape.options);
     }
     commands.push_back(std::move(shape));
   }

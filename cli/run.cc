@@ -45,6 +45,8 @@ void set_variables(const RunOptions& options, const std::string& client,
   unsetenv("TENDRIL_GPUS");
   unsetenv("TENDRIL_SLICE");
   unsetenv("TENDRIL_MEMORY");
+  unsetenv("TENDRIL_CAP");
+  unsetenv("TENDRIL_PRIORITY");
   if (!options.token_file.empty()) {
     char absolute[PATH_MAX];
     const bool known = realpath(options.token_file.c_str(), absolute) != nullptr;
@@ -164,6 +166,7 @@ int run(const RunOptions& options) {
   connect->schema_digest = schema_digest();
   wire::LeaseRequest request;
   request.slice = *spec;
+  request.terms = lease_terms(options.slice);
   request.client = client_info(options.program[0]);
   // Servers named one by one are each wanted; those of a configuration are where to look.
   uint32_t count = options.slice.count;

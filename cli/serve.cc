@@ -49,6 +49,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.workers_max = options.workers_max;
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
+  out.arbiter.hardware_slices = options.hardware_slices != "off";
   out.schema_digest = schema_digest();
   out.product_version = version_text();
   if (!options.context_memory.empty()) {

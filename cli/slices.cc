@@ -55,6 +55,10 @@ base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options) {
   return spec;
 }
 
+wire::LeaseTerms lease_terms(const SliceOptions& options) {
+  return {options.capped ? wire::SharePolicy::kCap : wire::SharePolicy::kLend, options.priority};
+}
+
 base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::Endpoint>& endpoints,
                                                   const session::ConnectOptions& connect,
                                                   uint32_t count,

@@ -16,6 +16,7 @@ namespace tendril::cli {
 
 // Neither -p nor -m: a whole GPU. A bare number for -m counts in MB.
 base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options);
+wire::LeaseTerms lease_terms(const SliceOptions& options);
 
 struct TakenLease {
   session::Endpoint endpoint;

@@ -21,6 +21,15 @@ TEST(Slices, PartAndMemory) {
   EXPECT_FALSE(slice_spec({0, "", "much"}).ok());
 }
 
+TEST(Slices, Terms) {
+  SliceOptions options;
+  EXPECT_EQ(lease_terms(options).policy, wire::SharePolicy::kLend);
+  options.capped = true;
+  options.priority = -4;
+  EXPECT_EQ(lease_terms(options).policy, wire::SharePolicy::kCap);
+  EXPECT_EQ(lease_terms(options).priority, -4);
+}
+
 TEST(Slices, LeasesAsTheClientReadsThem) {
   std::vector<TakenLease> leases(2);
   leases[0].endpoint.text = "gpu1:7433";

@@ -162,6 +162,7 @@ void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slice
   const uint64_t now_ns = base::now_ns();
   auto lease = std::make_unique<Lease>();
   lease->terms = terms;
+  lease->began_ns = now_ns;
   lease->tenants.resize(slices.size());
   for (uint32_t slice = 0; slice < slices.size(); ++slice) {
     Tenant& tenant = lease->tenants[slice];
@@ -366,6 +367,7 @@ std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {
   const uint64_t now_ns = base::now_ns();
   for (const Tenant& tenant : found->second->tenants) {
     wire::SliceUse use;
+    use.age_ns = now_ns - found->second->began_ns;
     use.used_ns = tenant.used_before_ns;
     use.waited_ns = tenant.waited_before_ns;
     if (!tenant.free) {

@@ -79,6 +79,7 @@ class Arbiter {
   };
   struct Lease {
     wire::LeaseTerms terms;
+    uint64_t began_ns = 0;
     std::vector<Tenant> tenants;  // by slice
     std::vector<Session*> sessions;
   };

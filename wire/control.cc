@@ -80,6 +80,7 @@ void visit(V& v, SliceUse& m) {
   v(2, m.recent_millionths);
   v(3, m.used_ns);
   v(4, m.waited_ns);
+  v(5, m.age_ns);
 }
 
 template <typename V>

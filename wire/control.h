@@ -112,8 +112,9 @@ struct LeaseReply {
 struct SliceUse {
   bool measured = false;           // not where the whole GPU is the lease's, or the slice is packed
   uint32_t recent_millionths = 0;  // over the last ten seconds
-  uint64_t used_ns = 0;            // since the lease began
+  uint64_t used_ns = 0;            // in all
   uint64_t waited_ns = 0;          // with work and without a turn
+  uint64_t age_ns = 0;
 };
 
 struct LeaseRecord {

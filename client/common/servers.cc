@@ -211,6 +211,21 @@ Status read_slices(Configuration* configuration) {
   return {};
 }
 
+Status read_terms(Configuration* configuration) {
+  std::string cap = trimmed(variable("TENDRIL_CAP"));
+  if (!cap.empty() && cap != "0" && cap != "1") return invalid("TENDRIL_CAP", cap, "1 or 0");
+  if (cap == "1") configuration->terms.policy = wire::SharePolicy::kCap;
+  std::string priority = trimmed(variable("TENDRIL_PRIORITY"));
+  const bool negative = !priority.empty() && priority[0] == '-';
+  uint64_t number = 0;
+  if (!priority.empty() && (!parse_unsigned(priority.substr(negative ? 1 : 0), &number) ||
+                            number > static_cast<uint64_t>(wire::kPriorityMax))) {
+    return invalid("TENDRIL_PRIORITY", priority, "a number from -100 to 100");
+  }
+  configuration->terms.priority = negative ? -static_cast<int32_t>(number) : static_cast<int32_t>(number);
+  return {};
+}
+
 Status read_access(Configuration* configuration) {
   configuration->token = variable("TENDRIL_TOKEN");
   std::string path = variable("TENDRIL_TOKEN_FILE");
@@ -299,6 +314,7 @@ Result<Configuration> load_configuration() {
   Configuration configuration;
   Status status = find_servers(&configuration);
   if (status.ok()) status = read_slices(&configuration);
+  if (status.ok()) status = read_terms(&configuration);
   if (status.ok()) status = read_access(&configuration);
   if (!status.ok()) return status;
   return configuration;

@@ -9,6 +9,8 @@
 //   TENDRIL_GPUS         how many slices (1 to 64, default 1)
 //   TENDRIL_SLICE        part of a GPU: 0.5, 1/3 or 35% (default: all of it)
 //   TENDRIL_MEMORY       memory of a slice: bytes, or 512M, 10G (powers of 1024); alone, the server derives the share of time from it
+//   TENDRIL_CAP          1: never more than that share of time, also when the GPU is idle (default: 0)
+//   TENDRIL_PRIORITY     -100 to 100: higher is served first, and gets no more (default: 0)
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE   the servers' shared secret, or a file that holds it
 //   TENDRIL_TRANSPORT    auto (default), tcp or shm
 //   TENDRIL_LINK         "<us>:<MB/s>": behave as if the servers were that far away, each way (0: no limit); for tests and planning
@@ -37,6 +39,7 @@ struct Configuration {
   std::vector<Server> servers;  // at least one, in device order; with leases a server appears once per lease
   uint32_t slice_count = 1;     // over all servers; meaningless with leases
   wire::SliceSpec slice;        // each; meaningless with leases
+  wire::LeaseTerms terms;       // meaningless with leases
   std::string token;            // never logged
   Transport transport = Transport::kAuto;
   uint32_t link_delay_us = 0;

@@ -17,6 +17,7 @@ class ServersTest : public testing::Test {
   void SetUp() override {
     for (const char* name :
          {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY",
+          "TENDRIL_CAP", "TENDRIL_PRIORITY",
           "TENDRIL_TOKEN", "TENDRIL_TOKEN_FILE", "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF"}) {
       unsetenv(name);
     }
@@ -127,6 +128,27 @@ TEST_F(ServersTest, Slices) {
     setenv("TENDRIL_GPUS", bad, 1);
     EXPECT_EQ(failure().code(), base::Code::kInvalid) << bad;
   }
+}
+
+TEST_F(ServersTest, Terms) {
+  setenv("TENDRIL_SERVERS", "a", 1);
+  auto result = load_configuration();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->terms.policy, wire::SharePolicy::kLend);
+  EXPECT_EQ(result->terms.priority, 0);
+  setenv("TENDRIL_CAP", "1", 1);
+  setenv("TENDRIL_PRIORITY", "-7", 1);
+  result = load_configuration();
+  ASSERT_TRUE(result.ok());
+  EXPECT_EQ(result->terms.policy, wire::SharePolicy::kCap);
+  EXPECT_EQ(result->terms.priority, -7);
+  for (const char* bad : {"101", "-", "--1", "high", "1.5", "-101", "99999999999999999999"}) {
+    setenv("TENDRIL_PRIORITY", bad, 1);
+    EXPECT_EQ(failure().code(), base::Code::kInvalid) << bad;
+  }
+  setenv("TENDRIL_PRIORITY", "100", 1);
+  setenv("TENDRIL_CAP", "yes", 1);
+  EXPECT_NE(failure().message().find("TENDRIL_CAP=yes"), std::string::npos);
 }
 
 TEST_F(ServersTest, TokenAndTransport) {

@@ -123,6 +123,7 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   request.secret = server.lease_secret;
   request.lease.count = count;
   request.lease.slice = configuration.slice;
+  request.lease.terms = configuration.terms;
   request.client = request.lease.client = who_we_are();
   request.bulk_channels = options.bulk_channels;
   request.shared_memory = options.allow_shared_memory;

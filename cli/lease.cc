@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an administrator does to a lease that lives: `tendril release` ends it, `tendril lease set` changes its
+// terms. Lease numbers are each server's own.
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/servers.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+int complain(int status, const base::Status& why) {
+  fprintf(stderr, "tendril: %s\n", why.message().c_str());
+  return status;
+}
+
+base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions& options) {
+  auto servers = resolve_servers(options.servers);
+  if (!servers.ok()) return servers.status();
+  if (servers->endpoints.size() != 1) {
+    return base::Status(base::Code::kInvalid,
+                        "lease numbers are each server's own: name one with --server");
+  }
+  auto connect = connect_options(options);
+  if (!connect.ok()) return connect.status();
+  return session::Control::connect(servers->endpoints[0], *connect);
+}
+
+}  // namespace
+
+int release_lease(const CommonOptions& options, uint64_t lease_id) {
+  auto control = connect_one(options);
+  if (!control.ok()) return complain(kFailed, control.status());
+  const base::Status released = (*control)->release(lease_id);
+  return released.ok() ? 0 : complain(kFailed, released);
+}
+
+int change_lease(const ChangeOptions& options) {
+  wire::ChangeRequest request;
+  request.lease_id = options.lease_id;
+  if (!options.share.empty()) {
+    auto share = daemon::parse_fraction(options.share);
+    if (!share.ok()) return complain(kUsage, share.status());
+    request.share_millionths = *share;
+  }
+  request.sets_policy = options.cap || options.lend;
+  if (options.cap) request.terms.policy = wire::SharePolicy::kCap;
+  request.sets_priority = options.priority.has_value();
+  request.terms.priority = options.priority.value_or(0);
+  if (request.share_millionths == 0 && !request.sets_policy && !request.sets_priority) {
+    return complain(kUsage, base::Status(base::Code::kInvalid,
+                                         "nothing to change; give -p, --cap, --lend or --priority"));
+  }
+  auto control = connect_one(options);
+  if (!control.ok()) return complain(kFailed, control.status());
+  const base::Status changed = (*control)->change(request);
+  return changed.ok() ? 0 : complain(kFailed, changed);
+}
+
+}  // namespace tendril::cli
