@@ -93,12 +93,26 @@ wire::Assignment assignment() {
   return a;
 }
 
-void run_session(std::unique_ptr<transport::Channel> command) {
+// A turn that never ends, of both GPUs.
+worker::Turns endless_turns() {
+  static wire::TurnPage page;
+  for (uint32_t slot = 0; slot < kSlots; ++slot) {
+    wire::TurnPart& part = page.slices[slot];
+    part.regime = wire::TurnRegime::kTurns;
+    part.until_ns = wire::kTurnWithoutEnd;
+    part.window_ns = 1'000'000;
+    part.linger_ns = UINT64_MAX;
+    part.turn = 1;
+  }
+  return {&page, -1};
+}
+
+void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turns) {
   static wire::AccountingPage page;
   std::memset(static_cast<void*>(&page), 0, sizeof page);
   dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
   auto service = session::Service::open(std::move(command), nullptr, 0, {});
-  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr);  // shares nothing
+  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr, turns);  // shares nothing
   g_executor = &executor;
   executor.callbacks().end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
   executor.run();
@@ -212,6 +226,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes > kBytesMax) return 0;
   setenv("TENDRIL_WORKER_TRACE", bytes / 8 % 2 == 0 ? "1" : "0", 1);  // without, launches are looked ahead for
   transport::SpentClient client(data, bytes);
-  run_session(client.take_worker_end());
+  run_session(client.take_worker_end(), bytes / 16 % 2 == 0 ? worker::Turns() : endless_turns());
   return 0;
 }

@@ -154,6 +154,11 @@ class Executor {
   bool may_work(CUstream stream, uint64_t what, uint64_t size) {
     return gate_.open(slot()) || wait_at_gate(stream, what, size);
   }
+  // The same for one of several pieces, before the first of them is given: false when there is something to wait for, or to do before.
+  bool may_work_at_once(CUstream stream, uint64_t what, uint64_t size) {
+    return captures_ == 0 && current_ != nullptr &&
+           gate_.pass_at_once(current_->slot, current_->context, stream, work_kind(what, size));
+  }
   Gate& gate() { return gate_; }
   // Remembers the error of a call without reply.
   void defer(CUresult result) {

@@ -161,18 +161,31 @@ class Launches {
   CUresult make() {
     gpu::Driver& d = w_.driver();
     const bool gated = !w_.gate().open(w_.slot());
-    for (size_t i = 0; i < count_; ++i) {
-      const CUresult result = !gated || may_make(launches_[i]) ? make_one(d, launches_[i]) : CUDA_ERROR_UNKNOWN;
-      w_.defer(result);
-      if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
+    for (size_t i = 0; i < count_;) {
+      const size_t end = gated ? pass_gate(i) : count_;
+      for (; i < end; ++i) {
+        const CUresult result = make_one(d, launches_[i]);
+        w_.defer(result);
+        if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
+      }
     }
     count_ = pointers_used_ = 0;
     return first_;
   }
 
  private:
-  bool may_make(const Launch& launch) {
-    return launch.error != CUDA_SUCCESS || w_.may_work(launch.stream, launch.id, threads_of(launch.geometry));
+  // Waits until the launch `first` may be made. The end of those that may be made with it.
+  size_t pass_gate(size_t first) {
+    Launch& next = launches_[first];
+    const bool made = next.error == CUDA_SUCCESS;
+    if (made && !w_.may_work(next.stream, next.id, threads_of(next.geometry))) next.error = CUDA_ERROR_UNKNOWN;
+    size_t end = first + 1;
+    for (; end < count_; ++end) {
+      const Launch& more = launches_[end];
+      const bool passes = more.error == CUDA_SUCCESS;
+      if (passes && !w_.may_work_at_once(more.stream, more.id, threads_of(more.geometry))) break;
+    }
+    return end;
   }
   Executor& w_;
   CUresult first_ = CUDA_ERROR_NOT_READY;  // which no launch answers

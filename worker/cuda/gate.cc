@@ -57,16 +57,27 @@ void Gate::has_context(uint32_t slot) {
   host_->set_hardware_slice(slot, us);
 }
 
-bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
-  if (slot >= slices_.size()) return true;
+bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
+  if (slot >= slices_.size()) return false;
   Slice& slice = slices_[slot];
-  const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
+  const uint64_t piece_ns = estimates_.of(kind);
+  if (piece_ns == WorkEstimates::kUnknown || slice.last_queue >= slice.queues.size()) return false;
+  Queue& queue = slice.queues[slice.last_queue];
+  if (queue.stream != stream || queue.context != context || queue.mark_next) return false;
+  if (!may_pass(slice, queue, piece_ns)) return false;
+  add_piece(slice, queue, kind, piece_ns);
+  return true;
+}
+
+bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
+  if (slot >= slices_.size() || pass_at_once(slot, context, stream, kind)) return true;
+  Slice& slice = slices_[slot];
   uint64_t piece_ns = estimates_.of(kind);
   const bool unknown = piece_ns == WorkEstimates::kUnknown;
-  if (unknown) piece_ns = window_ns / 2;
+  if (unknown) piece_ns = slice.part->window_ns.load(std::memory_order_relaxed) / 2;
   size_t at = queue_of(slice, context, stream);
   // What is not known gets a marker of its own, so that it is known next time.
-  if (slice.queues[at].mark_next || (unknown && slice.queues[at].work.pieces() != 0)) {
+  if (slice.queues[at].mark_next || unknown) {
     mark(slice, slice.queues[at]);
     reap(slice, base::now_ns());
   }
@@ -74,7 +85,8 @@ bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind
     if (!wait_to_pass(slice, context, stream, piece_ns)) return false;
     at = queue_of(slice, context, stream);
   }
-  if (!open(slot)) add_piece(slice, slice.queues[at], kind, piece_ns);
+  if (open(slot)) return true;
+  add_piece(slice, slice.queues[at], kind, piece_ns);
   if (unknown) slice.queues[at].mark_next = true;
   return true;
 }

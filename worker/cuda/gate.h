@@ -46,8 +46,11 @@ class Gate {
   bool open(uint32_t slot) const {
     return page_->slices[slot].regime.load(std::memory_order_relaxed) == wire::TurnRegime::kFree;
   }
-  // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may be. False: the session is over.
+  // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may be. Those that passed before have been
+  // given. False: the session is over.
   bool pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind);
+  // The same when no wait and no marker is needed, so that several pieces may pass before the first is given. False: not at once.
+  bool pass_at_once(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind);
 
   // How soon the executor's loop must call `look` again when no call comes.
   enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };

@@ -58,7 +58,7 @@ void ExecutorGateHost::set_hardware_slice(uint32_t slot, uint32_t us) {
   if (outcome != HardwareSlices::Outcome::kRefused || refused_) return;
   refused_ = true;
   dprintf(w_.output().log_descriptor(),
-          "GPU %u: the driver refuses to set time slices of channel groups (status 0x%x); turns alone divide its time\n", gpu,
+          "GPU %u: the driver refuses to set time slices of channel groups (status 0x%x); turns alone divide it\n", gpu,
           status);
 }
 

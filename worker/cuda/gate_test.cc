@@ -374,6 +374,21 @@ TEST(WorkEstimates, LearnsFromBatches) {
   EXPECT_EQ(estimates.of(large), before) << "an upper bound raises nothing";
 }
 
+TEST(WorkEstimates, RemembersAllKindsOfALargeProgram) {
+  WorkEstimates estimates;
+  size_t forgotten = 0;
+  for (int round = 0; round < 2; ++round) {
+    for (uint64_t i = 1; i <= 500; ++i) {
+      const uint64_t kind = work_kind(i, i % 7 * 1024);
+      if (round == 1 && estimates.of(kind) == WorkEstimates::kUnknown) ++forgotten;
+      WorkEstimates::Batch batch;
+      batch.add(kind);
+      estimates.learn(batch, 10'000, true);
+    }
+  }
+  EXPECT_EQ(forgotten, 0u);
+}
+
 TEST(WorkEstimates, ForgetsWhatIsTooMuchToRemember) {
   WorkEstimates estimates;
   for (uint64_t i = 1; i <= 100'000; ++i) {

@@ -15,14 +15,21 @@ constexpr float kLeastNs = 500;    // no launch takes less
 }  // namespace
 
 uint64_t WorkEstimates::of(uint64_t kind) const {
-  const Place& place = places_[index_of(kind)];
-  return place.tag == tag_of(kind) ? static_cast<uint64_t>(place.ns) : kUnknown;
+  for (const Place& place : sets_[set_of(kind)].places) {
+    if (place.tag == tag_of(kind)) return static_cast<uint64_t>(place.ns);
+  }
+  return kUnknown;
 }
 
 WorkEstimates::Place* WorkEstimates::place_of(uint64_t kind) {
-  Place& place = places_[index_of(kind)];
-  if (place.tag != tag_of(kind)) place = {tag_of(kind), 0};
-  return &place;
+  Place* empty = nullptr;
+  for (Place& place : sets_[set_of(kind)].places) {
+    if (place.tag == tag_of(kind)) return &place;
+    if (place.ns == 0) empty = &place;
+  }
+  Place* place = empty != nullptr ? empty : &sets_[set_of(kind)].places[next_victim_++ % kWays];
+  *place = {tag_of(kind), 0};
+  return place;
 }
 
 void WorkEstimates::Batch::add(uint64_t kind) {

@@ -40,16 +40,21 @@ class WorkEstimates {
   void learn(const Batch& batch, uint64_t most_ns, bool certain);
 
  private:
-  // Direct-mapped: kinds that fall on one place take turns in it. As many as a large program has kernels and shapes.
-  static constexpr size_t kPlaces = 8192;
+  // Sets of four places each, as in a cache: kinds that share a set push each other out when there are more of them. As many places as a
+  // large program has kernels and shapes.
+  static constexpr size_t kSets = 2048, kWays = 4;
   struct Place {
     uint32_t tag = 0;
     float ns = 0;  // 0: unknown
   };
-  static size_t index_of(uint64_t kind) { return kind % kPlaces; }
+  struct alignas(kWays * sizeof(Place)) Set {
+    Place places[kWays];
+  };
+  static size_t set_of(uint64_t kind) { return kind % kSets; }
   static uint32_t tag_of(uint64_t kind) { return static_cast<uint32_t>(kind >> 32); }
   Place* place_of(uint64_t kind);
-  std::unique_ptr<Place[]> places_ = std::make_unique<Place[]>(kPlaces);
+  std::unique_ptr<Set[]> sets_ = std::make_unique<Set[]>(kSets);
+  uint32_t next_victim_ = 0;
 };
 
 // A kind's number, from what makes two pieces alike: what is run (an id, an opcode), and how much of it.
