@@ -4,7 +4,7 @@
 // which to begin (an empty line: at once). Prints one line of JSON, then PASS.
 // Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long (50 ms), graph (100 tiny ones),
 // memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between).
-// SHARE_METER_SCALE makes pieces smaller, for the software GPU.
+// For the software GPU, SHARE_METER_SCALE makes pieces smaller and SHARE_METER_BATCH says after how many to look.
 #include <time.h>
 
 #include <algorithm>
@@ -61,9 +61,11 @@ class Meter {
     CHECK(cuMemAlloc(&data_, size_t{count_} * 16));
     CHECK(cuMemsetD8(data_, 0, size_t{count_} * 16));
     CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    const char* batch = std::getenv("SHARE_METER_BATCH");
+    batch_ = batch != nullptr && !kind.waits ? static_cast<uint32_t>(std::strtoul(batch, nullptr, 10)) : kind.batch;
     function_ = program::load(kKernelsPtx, kind.kernel);
     if (kind.name == std::string("graph")) make_graph();
-    for (int i = 0; i < 3; ++i) submit();
+    submit();
     CHECK(cuStreamSynchronize(stream_));
   }
 
@@ -143,13 +145,13 @@ class Meter {
           event = spare.front();
           spare.pop_front();
         }
-        for (uint32_t i = 0; i < kind_.batch; ++i) submit();
+        for (uint32_t i = 0; i < batch_; ++i) submit();
         CHECK(cuEventRecord(event, stream_));
         flying.push_back(event);
         continue;
       }
       CHECK(cuEventSynchronize(flying.front()));
-      count(now_ns(), kind_.batch);
+      count(now_ns(), batch_);
       spare.push_back(flying.front());
       flying.pop_front();
     }
@@ -157,7 +159,7 @@ class Meter {
 
   const Kind& kind_;
   unsigned blocks_ = 0;
-  uint32_t rounds_ = 0, count_ = 0;
+  uint32_t rounds_ = 0, count_ = 0, batch_ = 1;
   CUdeviceptr data_ = 0;
   CUstream stream_ = nullptr;
   CUfunction function_ = nullptr;

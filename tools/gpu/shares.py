@@ -18,7 +18,7 @@ import time
 import sides
 
 KINDS = ["tiny", "medium", "long", "graph", "memory", "sync"]
-SETTLE_S = 0.5  # of each measurement is left out at its begin
+SETTLE_S = 1.0  # of each measurement is left out at its begin
 Tenant = collections.namedtuple("Tenant", "share kind options", defaults=((),))
 F = fractions.Fraction
 

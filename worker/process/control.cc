@@ -32,7 +32,6 @@ Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>
   if (!accounting.ok()) return accounting.status();
   parts->accounting = *accounting;
   parts->assignment = message.assignment;
-  if (fds->size() == 2) return Status();
   auto turns = map_page<wire::TurnPage>((*fds)[2].get());
   if (!turns.ok()) return turns.status();
   parts->turns = {*turns, (*fds)[3].release()};
@@ -76,7 +75,7 @@ base::Result<SessionParts> DaemonLink::receive_session() {
     if (bytes != sizeof message) return Status(Code::kClosed, "the daemon closed its end");
     switch (message.kind) {
       case wire::WorkerMessageKind::kAssign: {
-        if ((fds.size() != 2 && fds.size() != 4) || message.assignment.slice_count > wire::kSlicesMax) break;
+        if (fds.size() != 4 || message.assignment.slice_count > wire::kSlicesMax) break;
         const Status taken = take_assignment(message, &fds, &parts);
         if (!taken.ok()) return taken;
         command = std::move(fds[0]);

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tenants get of a GPU's time against what they asked for: real servers and programs on a software GPU of known speed. Parts are
+compared with what all got together, as this machine may be slow; how exact shares are on hardware is measured by tools/gpu."""
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+import unittest
+
+import harness
+from harness import PROGRAMS, Server, clean_environment
+
+BEGIN_AFTER_S = 0.2
+SETTLED_AFTER = 5  # tenths of a second
+BOARD = f"tendril-shares-{os.getpid()}"
+SPEED = {"TENDRIL_SOFTGPU_MODE": "paced", "TENDRIL_SOFTGPU_THREADS": "1", "TENDRIL_SOFTGPU_BOARD": BOARD,
+         "TENDRIL_SOFTGPU_KERNEL_US": "share_tiny:400,share_short:1200,share_medium:2000,share_long:30000"}
+
+
+class Meter:
+    """share_meter under `tendril run`."""
+
+    def __init__(self, server, kind, seconds, *options):
+        command = [harness.TENDRIL, "run", "--server", server.endpoint, *options, "--", PROGRAMS / "share_meter", kind,
+                   str(seconds)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                        env=clean_environment(SHARE_METER_SCALE="0", SHARE_METER_BATCH="1"))
+
+    def ready(self):
+        line = self.process.stdout.readline()
+        if line != "ready\n":
+            raise AssertionError(line + self.process.stdout.read())
+
+    def begin(self, at_ns):
+        self.process.stdin.write(f"{at_ns}\n")
+        self.process.stdin.close()
+
+    def pieces(self):
+        """By tenth of a second, without the first ones."""
+        out = self.process.stdout.read()
+        found = re.search(r"^share_meter (\{.*\})$", out, re.M)
+        if not found:
+            raise AssertionError("no answer: " + out)
+        return json.loads(found[1])["pieces"][SETTLED_AFTER:]
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+PIECE_MS = {"tiny": 0.4, "medium": 2, "long": 30, "sync": 1.2, "graph": 40}
+
+
+@harness.needs_client
+class Shares(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(warm=3, environment=SPEED)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+        for name in os.listdir("/dev/shm"):
+            if name.startswith(BOARD):
+                os.unlink("/dev/shm/" + name)
+
+    def start(self, seconds, *tenants):
+        """(kind, options...) each, all from one moment on."""
+        meters = [Meter(self.server, kind, seconds, *options) for kind, *options in tenants]
+        for meter in meters:
+            self.addCleanup(meter.close)
+        for meter in meters:
+            meter.ready()
+        at_ns = time.monotonic_ns() + int(BEGIN_AFTER_S * 1e9)
+        for meter in meters:
+            meter.begin(at_ns)
+        return meters
+
+    def busy_ms(self, seconds, *tenants):
+        """Of the GPU's time, for each."""
+        meters = self.start(seconds, *tenants)
+        return [sum(meter.pieces()) * PIECE_MS[tenant[0]] for meter, tenant in zip(meters, tenants)]
+
+    def assert_parts(self, got, wanted, within):
+        parts = [one / sum(got) for one in got]
+        print([f"{part:.3f}" for part in parts], file=os.sys.stderr)
+        for part, want in zip(parts, wanted):
+            self.assertAlmostEqual(part, want, delta=within, msg=f"{parts} for {wanted}")
+
+    def test_backlogged_tenants(self):
+        wanted = [0.15, 0.3, 0.55]
+        got = self.busy_ms(3, *[("medium", "-p", str(share)) for share in wanted])
+        self.assert_parts(got, wanted, 0.03)
+
+    def test_kernels_of_all_lengths_and_graphs(self):
+        got = self.busy_ms(4, *[(kind, "-p", "0.33") for kind in ("tiny", "long", "graph")])
+        self.assert_parts(got, [1 / 3] * 3, 0.08)
+
+    def test_who_waits_for_each_piece_gets_a_turn_in_time(self):
+        waits, queues = self.busy_ms(3, ("sync", "-p", "0.5"), ("medium", "-p", "0.5"))
+        self.assertGreater(waits / (waits + queues), 0.25)
+        self.assertGreater(queues / (waits + queues), 0.45)
+
+    def test_what_nobody_uses_is_lent_and_a_dead_neighbours_share_too(self):
+        one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.75"))
+        time.sleep(BEGIN_AFTER_S + 1.5)
+        other.kill()
+        pieces = one.pieces()
+        before, after = sum(pieces[:10]) / 10, sum(pieces[-10:]) / 10
+        self.assertAlmostEqual(before / after, 0.25, delta=0.06)
+
+
+if __name__ == "__main__":
+    unittest.main()
