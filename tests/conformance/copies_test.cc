@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies in every size, alignment and shape: 1D, 2D, 3D, arrays, pageable and pinned, several
 // streams at once.
+#include <algorithm>
+#include <cstddef>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -414,6 +417,45 @@ TEST_F(CopiesTest, BatchAsync) {
   EXPECT_EQ(read_words(data, 250)[249], 249u);
   EXPECT_EQ(read_words(data + 1000, 24)[0], 500u);
   EXPECT_EQ(read_words(data + 4096, 1024)[1023], 2047u);
+}
+
+// More than a server keeps ready for data on its way back; nobody waits between.
+TEST_F(CopiesTest, ManyBigDownloadsAtOnce) {
+  constexpr size_t kBytes = 30u << 20;
+  Stream first, second;
+  Buffer data(kBytes);
+  Pinned host(4 * kBytes);
+  for (uint32_t i = 0; i < 4; i++) {
+    OK(cuMemsetD32Async(data, i, kBytes / 4, first));
+    OK(cuMemcpyDtoHAsync_v2(host.data() + i * kBytes, data, kBytes, first));
+  }
+  OK(cuStreamSynchronize(first));
+  for (uint32_t i = 0; i < 4; i++) {
+    const uint32_t* words = host.words() + i * (kBytes / 4);
+    EXPECT_EQ(words[0], i);
+    EXPECT_EQ(std::count(words, words + kBytes / 4, i), static_cast<std::ptrdiff_t>(kBytes / 4));
+  }
+}
+
+// A big download behind something that takes long keeps no other stream from working.
+TEST_F(CopiesTest, ABigDownloadThatMustWaitHoldsUpNobody) {
+  constexpr size_t kBytes = 100u << 20;
+  Stream blocked, free;
+  Buffer data(kBytes), word(4);
+  Pinned host(kBytes), small(4);
+  OK(cuMemsetD8_v2(data, 3, kBytes));
+  OK(cuCtxSynchronize());
+  Gate gate;
+  gate.block(blocked);
+  OK(cuMemcpyDtoHAsync_v2(host.data(), data, kBytes, blocked));
+  OK(cuMemsetD32Async(word, 77, 1, free));
+  OK(cuMemcpyDtoHAsync_v2(small.data(), word, 4, free));
+  OK(cuStreamSynchronize(free));
+  EXPECT_EQ(small.words()[0], 77u);
+  EXPECT_CU(cuStreamQuery(blocked), CUDA_ERROR_NOT_READY);
+  gate.open();
+  OK(cuStreamSynchronize(blocked));
+  EXPECT_EQ(std::count(host.data(), host.data() + kBytes, 3), static_cast<std::ptrdiff_t>(kBytes));
 }
 
 }  // namespace

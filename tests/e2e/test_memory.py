@@ -114,13 +114,14 @@ class Charging(unittest.TestCase):
     def tearDownClass(cls):
         cls.server.stop()
 
-    def run_program(self, text):
-        """The program finds in sys.argv: `tendril`, the server."""
+    def run_program(self, text, **environment):
+        """The program finds in sys.argv: `tendril`, the server, its process."""
         with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
             file.write(PROGRAM + text)
             file.flush()
             status, out, err = tendril("run", "-m", "256M", "--", sys.executable, file.name, str(harness.TENDRIL),
-                                       self.server.endpoint, server=self.server, timeout=180)
+                                       self.server.endpoint, str(self.server.pid), server=self.server, timeout=180,
+                                       **environment)
         self.assertEqual(status, 0, out + err)
         eventually(self.server.idle, 5, "everything given back")
         return out
@@ -191,6 +192,35 @@ for _ in range(3):
     back()
 assert free_mib() == whole, (free_mib(), whole)
 """)
+
+    def test_downloads_take_little_host_memory_of_the_server(self):
+        """However many asynchronous copies to the host are under way: what the server stages them in is used again (read_bulk)."""
+        self.run_program("""
+import pathlib, sys
+def most_mib():
+    most = 0
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        except OSError:
+            continue
+        if fields["PPid"].strip() == sys.argv[3] and "VmHWM" in fields:
+            most = max(most, int(fields["VmHWM"].split()[0]) // 1024)
+    return most
+p, host = c_uint64(), c_void_p()
+must(cuda.cuMemAlloc_v2(byref(p), c_size_t(40 * MIB)))
+must(cuda.cuMemsetD8_v2(p, 5, c_size_t(40 * MIB)))
+must(cuda.cuMemAllocHost_v2(byref(host), c_size_t(40 * MIB)))
+must(cuda.cuCtxSynchronize())
+before = most_mib()
+assert before > 0
+for _ in range(12):
+    must(cuda.cuMemcpyDtoHAsync_v2(host, p, c_size_t(40 * MIB), None))
+must(cuda.cuCtxSynchronize())
+assert ctypes.string_at(host.value + 40 * MIB - 1, 1) == b"\\x05"
+grown = most_mib() - before
+assert grown < 300, grown  # and not 480
+""", TENDRIL_TRANSPORT="tcp")
 
     def test_memory_outlives_its_pool(self):
         self.run_program("""

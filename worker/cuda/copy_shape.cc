@@ -135,19 +135,22 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m
   if (s.ok() && m.transfer == 0 && bytes > wire::kInlineBytesMax) s.fail(CUDA_ERROR_INVALID_VALUE);
   if (!s.ok()) return s.error();
   Staging& staging = w.waiters().staging();
-  CUcontext context = w.context()->context;
-  Block block = staging.take(bytes);
-  CUevent event = staging.take_event(context);
-  CUresult result = block.data != nullptr && event != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  const Block block = staging.take(bytes);
+  if (block.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   destination_is(&p, block.data);
-  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(event, stream);
+  const CUresult result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
   if (result != CUDA_SUCCESS) {
     staging.give_back(block);
-    staging.give_back_event(context, event);
     return result;
   }
-  return w.wait_with_data(event, block, bytes, m.transfer);
+  if (m.transfer == 0) return w.wait_for_copy(stream, block, bytes);
+  Delivery delivery;
+  delivery.context = w.context()->context;
+  delivery.block = block;
+  delivery.bytes = bytes;
+  delivery.transfer = m.transfer;
+  const CUresult added = w.waiters().add_delivery(stream, delivery);
+  return added == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : added;
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {

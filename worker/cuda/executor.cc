@@ -334,17 +334,24 @@ CUresult Executor::wait(WaitKind kind, void* object) {
   return CUDA_SUCCESS;
 }
 
-CUresult Executor::wait_with_data(void* event, const Block& block, uint64_t bytes, uint64_t transfer) {
+CUresult Executor::wait_for_copy(CUstream stream, const Block& block, uint64_t bytes) {
   Wait wait;
+  wait.own_event = waiters_->staging().take_event(current_->context);
+  const CUresult recorded = wait.own_event != nullptr ? driver_->cuEventRecord(wait.own_event, stream)
+                                                      : CUDA_ERROR_OUT_OF_MEMORY;
+  if (recorded != CUDA_SUCCESS) {
+    driver_->cuStreamSynchronize(stream);  // the GPU writes the block no more
+    waiters_->staging().give_back(block);
+    waiters_->staging().give_back_event(current_->context, wait.own_event);
+    return recorded;
+  }
   wait.kind = WaitKind::kEvent;
-  wait.object = event;
-  wait.own_event = static_cast<CUevent>(event);
+  wait.object = wait.own_event;
   wait.context = current_;
   wait.driver_context = driver_current_;
   wait.reply_id = call_->reply_id;
   wait.block = block;
   wait.bytes = bytes;
-  wait.transfer = transfer;
   answered_elsewhere_ = true;
   waiters_->add(wait);
   return CUDA_SUCCESS;

@@ -132,8 +132,9 @@ class Executor {
   // afterwards.
   enum class WaitKind : uint8_t { kStream, kEvent, kContext };
   CUresult wait(WaitKind kind, void* object);
-  // As above, for a copy whose data goes with the reply.
-  CUresult wait_with_data(void* event, const struct Block& block, uint64_t bytes, uint64_t transfer);
+  // As above, for a copy to the client: what the stream has now, then the reply, with the data of `block` unless they go beside it. Events
+  // and blocks are the staging's.
+  CUresult wait_for_copy(CUstream stream, const struct Block& block, uint64_t bytes);
   // The error that calls without reply left behind in a context, once. Any thread.
   CUresult take_deferred_of(WorkerContext* context);
   // A call is about to give work to `stream`, or may be.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers of api/cuda/memory.spec: allocation under the quota, copies through pinned staging, memsets.
+#include <algorithm>
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -13,6 +14,9 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr size_t kPiecesInFlightMax = 8;
+constexpr uint64_t kReadPieceLeast = 1u << 20, kReadPieceMost = 4u << 20;
+constexpr uint64_t kReadAhead = 32u << 20, kReadAheadSoon = 128u << 20;  // staging of copies to the client that are under way
+constexpr uint64_t kPatienceNs = 20'000'000;  // so long may a copy that the GPU does not begin hold up the calls behind it
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
 CUstream copy_stream(Scope& s, uint64_t id) {
@@ -74,43 +78,30 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
   return result;
 }
 
-// Very large copies to the client go through two blocks in turn, so that staging stays small. The executor stays with
-// it.
-CUresult read_in_pieces(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream) {
-  constexpr uint64_t kPiece = 16u << 20;
-  Staging& staging = w.waiters().staging();
-  CUcontext context = w.context()->context;
-  Block blocks[2] = {staging.take(kPiece), staging.take(kPiece)};
-  CUevent events[2] = {staging.take_event(context), staging.take_event(context)};
-  CUresult result =
-      blocks[0].data != nullptr && blocks[1].data != nullptr && events[0] != nullptr && events[1] != nullptr
-          ? CUDA_SUCCESS
-          : CUDA_ERROR_OUT_OF_MEMORY;
-  auto start = [&](uint64_t piece) {
-    const uint64_t at = piece * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
-    CUresult status = w.driver().cuMemcpyDtoHAsync_v2(blocks[piece % 2].data, source + at, n, stream);
-    return status == CUDA_SUCCESS ? w.driver().cuEventRecord(events[piece % 2], stream) : status;
-  };
-  const uint64_t pieces = (bytes + kPiece - 1) / kPiece;
-  if (result == CUDA_SUCCESS) result = start(0);
-  for (uint64_t i = 0; i < pieces && result == CUDA_SUCCESS; ++i) {
-    if (i + 1 < pieces) result = start(i + 1);
-    if (result == CUDA_SUCCESS) result = w.driver().cuEventSynchronize(events[i % 2]);
-    const uint64_t at = i * kPiece, n = bytes - at < kPiece ? bytes - at : kPiece;
-    if (result == CUDA_SUCCESS && !w.service().send_bulk(transfer, at, blocks[i % 2].data, n))
-      result = CUDA_ERROR_UNKNOWN;
+// Data that goes beside the lane: in pieces, so that one is sent while the GPU copies the next, and staging stays small and is used again.
+// A copy for which nobody waits (`soon`) takes more staging rather than keep later calls from a GPU that is busy before it.
+CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream, bool soon) {
+  Waiters& waiters = w.waiters();
+  const uint64_t quarter = (bytes / 4 + kReadPieceLeast - 1) / kReadPieceLeast * kReadPieceLeast;
+  const uint64_t piece = std::clamp(quarter, kReadPieceLeast, kReadPieceMost);
+  uint64_t patience_ns = soon ? kPatienceNs : UINT64_MAX;
+  for (uint64_t at = 0; at < bytes; at += piece) {
+    Delivery delivery;
+    delivery.context = w.context()->context;
+    delivery.transfer = transfer;
+    delivery.offset = at;
+    delivery.bytes = std::min(piece, bytes - at);
+    delivery.last = at + delivery.bytes == bytes;
+    delivery.soon = soon;
+    waiters.make_room(delivery.bytes, soon ? kReadAheadSoon : kReadAhead, &patience_ns);
+    delivery.block = waiters.staging().take(delivery.bytes);
+    if (delivery.block.data == nullptr) return refusal(w, stream);
+    CUresult result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, source + at, delivery.bytes, stream);
+    if (result != CUDA_SUCCESS) waiters.staging().give_back(delivery.block);
+    else result = waiters.add_delivery(stream, delivery);
+    if (result != CUDA_SUCCESS) return result;
   }
-  if (result == CUDA_SUCCESS) {
-    w.waiters().deliver();
-    w.service().transfer_sent(transfer);
-  } else {
-    w.driver().cuStreamSynchronize(stream);
-  }
-  for (int i = 0; i < 2; ++i) {
-    staging.give_back(blocks[i]);
-    staging.give_back_event(context, events[i]);
-  }
-  return result;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -198,22 +189,16 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire
   CUstream stream = copy_stream(s, m.stream);
   if (!s.ok()) return s.error();
   if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) return CUDA_ERROR_INVALID_VALUE;
-  if (m.transfer != 0 && m.bytes > (64u << 20)) return read_in_pieces(w, m.source, m.bytes, m.transfer, stream);
-  Staging& staging = w.waiters().staging();
-  Block block = staging.take(m.bytes);
-  CUevent event = staging.take_event(w.context()->context);
-  if (block.data == nullptr || event == nullptr) {
-    if (block.data != nullptr) staging.give_back(block);
-    return refusal(w, stream);
+  if (m.transfer != 0) {
+    const CUresult result = read_bulk(w, m.source, m.bytes, m.transfer, stream, false);
+    return result == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : result;
   }
-  CUresult result = w.driver().cuMemcpyDtoHAsync_v2(block.data, m.source, m.bytes, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(event, stream);
-  if (result != CUDA_SUCCESS) {
-    staging.give_back(block);
-    staging.give_back_event(w.context()->context, event);
-    return result;
-  }
-  return w.wait_with_data(event, block, m.bytes, m.transfer);
+  const Block block = w.waiters().staging().take(m.bytes);
+  if (block.data == nullptr) return refusal(w, stream);
+  const CUresult result = w.driver().cuMemcpyDtoHAsync_v2(block.data, m.source, m.bytes, stream);
+  if (result == CUDA_SUCCESS) return w.wait_for_copy(stream, block, m.bytes);
+  w.waiters().staging().give_back(block);
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m) {
@@ -221,27 +206,23 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
   Scope s(w);
   CUstream stream = copy_stream(s, m.stream);
   CUresult result = s.ok() ? CUDA_SUCCESS : s.error();
-  if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) result = CUDA_ERROR_INVALID_VALUE;
-  Staging& staging = w.waiters().staging();
+  if (m.transfer != 0) {
+    if (result == CUDA_SUCCESS) result = read_bulk(w, m.source, m.bytes, m.transfer, stream, true);
+    if (result != CUDA_SUCCESS) w.service().transfer_failed(m.transfer, result);
+    return result;
+  }
+  if (m.bytes > wire::kInlineBytesMax) result = CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
   Delivery delivery;
   delivery.context = w.context()->context;
   delivery.host = m.host;
   delivery.bytes = m.bytes;
-  delivery.transfer = m.transfer;
-  if (result == CUDA_SUCCESS) delivery.block = staging.take(m.bytes);
-  if (result == CUDA_SUCCESS && delivery.block.data == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS) delivery.event = staging.take_event(delivery.context);
-  if (result == CUDA_SUCCESS)
-    result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
-  if (result == CUDA_SUCCESS) result = w.driver().cuEventRecord(delivery.event, stream);
-  if (result != CUDA_SUCCESS) {
-    staging.give_back(delivery.block);
-    staging.give_back_event(delivery.context, delivery.event);
-    if (m.transfer != 0) w.service().transfer_failed(m.transfer, result);
-    return result;
-  }
-  w.waiters().add_delivery(delivery);
-  return CUDA_SUCCESS;
+  delivery.block = w.waiters().staging().take(m.bytes);
+  if (delivery.block.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
+  if (result == CUDA_SUCCESS) return w.waiters().add_delivery(stream, delivery);
+  w.waiters().staging().give_back(delivery.block);
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {

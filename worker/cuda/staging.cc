@@ -8,6 +8,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kSmallest = 4096;
+constexpr uint64_t kKeptMost = 256u << 20;
 
 unsigned log2_up(uint64_t bytes) {
   unsigned log = 12;
@@ -23,6 +24,7 @@ Block Staging::take(uint64_t bytes) {
   if (!free_[log].empty()) {
     const Block block = free_[log].back();
     free_[log].pop_back();
+    free_bytes_ -= block.bytes;
     pthread_mutex_unlock(&mutex_);
     return block;
   }
@@ -41,8 +43,15 @@ Block Staging::take(uint64_t bytes) {
 void Staging::give_back(const Block& block) {
   if (block.data == nullptr) return;
   pthread_mutex_lock(&mutex_);
-  free_[log2_up(block.bytes)].push_back(block);
+  const bool keep = free_bytes_ + block.bytes <= kKeptMost;
+  if (keep) {
+    free_[log2_up(block.bytes)].push_back(block);
+    free_bytes_ += block.bytes;
+  }
   pthread_mutex_unlock(&mutex_);
+  if (keep) return;
+  if (block.pinned) driver_->cuMemHostUnregister(block.data);
+  munmap(block.data, block.bytes);
 }
 
 void Staging::forget() {
@@ -51,6 +60,7 @@ void Staging::forget() {
     for (const Block& block : list) munmap(block.data, block.bytes);
     list.clear();
   }
+  free_bytes_ = 0;
   pthread_mutex_unlock(&mutex_);
 }
 

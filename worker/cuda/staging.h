@@ -26,6 +26,7 @@ class Staging {
 
   // A block of at least `bytes`; data is null when memory is out. Needs a current context (for pinning).
   Block take(uint64_t bytes);
+  // Kept for the next, as pinning costs far more than a copy; up to a bound. Needs a current context, too.
   void give_back(const Block& block);
   // The context that pinned the blocks is gone: forget them.
   void forget();
@@ -43,6 +44,7 @@ class Staging {
   gpu::Driver* driver_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::vector<Block> free_[48];  // by log2 of the size
+  uint64_t free_bytes_ = 0;
   std::vector<Spare> events_;
 };
 

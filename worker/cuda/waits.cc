@@ -2,6 +2,8 @@
 // See waits.h.
 #include "worker/cuda/waits.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/clock.h"
@@ -12,6 +14,7 @@ namespace {
 
 constexpr uint64_t kPollNs = 200'000;  // then a thread takes over; a thread switch costs some 10 us
 constexpr size_t kDeliveriesMax = 4096;
+constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a delivery is there
 
 }  // namespace
 
@@ -23,6 +26,11 @@ Waiters::~Waiters() {
   pthread_cond_broadcast(&handed_over_);
   while (threads_ != 0) pthread_cond_wait(&thread_ended_, &mutex_);
   pthread_mutex_unlock(&mutex_);
+  pthread_mutex_lock(&delivery_mutex_);
+  deliveries_end_ = true;
+  pthread_cond_signal(&soon_);
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (delivery_thread_runs_) pthread_join(delivery_thread_, nullptr);
 }
 
 // When a query says that all is done, synchronise all the same: only then does a driver print what kernels have printed, take what was
@@ -190,17 +198,8 @@ void Waiters::complete(const Wait& wait, CUresult result) {
   deliver();
   executor_->output().send(&service);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
-  if (wait.block.data == nullptr) {
+  if (wait.block.data == nullptr || result != CUDA_SUCCESS) {
     service.reply(wait.reply_id, result, nullptr, 0);
-  } else if (result != CUDA_SUCCESS) {
-    service.reply(wait.reply_id, result, nullptr, 0);
-  } else if (wait.transfer != 0) {
-    service.send_bulk(wait.transfer, 0, wait.block.data, wait.bytes);
-    service.transfer_sent(wait.transfer);
-    wire::cuda::copy_from_device_reply empty;
-    uint8_t body[16];
-    wire::write_message(empty, body);
-    service.reply(wait.reply_id, result, body, static_cast<uint32_t>(wire::message_bytes(empty)));
   } else {
     // The reply is {count, bytes}: written in two parts so that the data is not copied again.
     const uint64_t count = wait.bytes;
@@ -211,37 +210,99 @@ void Waiters::complete(const Wait& wait, CUresult result) {
   staging_.give_back_event(wait.driver_context, wait.own_event);
 }
 
-void Waiters::add_delivery(const Delivery& delivery) {
+CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
+  delivery.event = staging_.take_event(delivery.context);
+  const CUresult result = delivery.event != nullptr ? executor_->driver().cuEventRecord(delivery.event, stream)
+                                                    : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result != CUDA_SUCCESS) {
+    executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+    staging_.give_back(delivery.block);
+    staging_.give_back_event(delivery.context, delivery.event);
+    return result;
+  }
   pthread_mutex_lock(&delivery_mutex_);
   deliveries_.push_back(delivery);
+  delivery_bytes_ += delivery.block.bytes;
   delivery_count_.store(deliveries_.size(), std::memory_order_release);
   const bool many = deliveries_.size() > kDeliveriesMax;
+  if (delivery.soon) send_soon();
   pthread_mutex_unlock(&delivery_mutex_);
   if (many) deliver_all();
+  return CUDA_SUCCESS;
+}
+
+// delivery_mutex_ held. Without a thread the next wait sends it.
+void Waiters::send_soon() {
+  if (!delivery_thread_runs_)
+    delivery_thread_runs_ = pthread_create(&delivery_thread_, nullptr, delivery_main, this) == 0;
+  if (soon_count_++ == 0) pthread_cond_signal(&soon_);
+}
+
+// It never waits in the driver: a context that ends takes its deliveries along under the lock, and its events are not asked after that.
+void* Waiters::delivery_main(void* self) {
+  Waiters* w = static_cast<Waiters*>(self);
+  pthread_mutex_lock(&w->delivery_mutex_);
+  while (!w->deliveries_end_) {
+    if (w->soon_count_ == 0) {
+      pthread_cond_wait(&w->soon_, &w->delivery_mutex_);
+      continue;
+    }
+    pthread_mutex_unlock(&w->delivery_mutex_);
+    usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
+    pthread_mutex_lock(&w->delivery_mutex_);
+    if (w->deliveries_.empty()) continue;
+    w->executor_->driver().cuCtxSetCurrent(w->deliveries_.front().context);
+    w->deliver_locked();
+  }
+  pthread_mutex_unlock(&w->delivery_mutex_);
+  return nullptr;
+}
+
+void Waiters::make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns) {
+  uint64_t before = UINT64_MAX, begun_ns = 0;
+  for (;;) {
+    deliver();
+    pthread_mutex_lock(&delivery_mutex_);
+    const uint64_t held = delivery_bytes_;
+    pthread_mutex_unlock(&delivery_mutex_);
+    if (held == 0 || held + bytes <= most) return;
+    const uint64_t now = base::now_ns();
+    if (held != before) begun_ns = now;
+    before = held;
+    if (now - begun_ns >= *patience_ns) break;
+    if (now - begun_ns > kPollNs) usleep(kSoonUs);
+  }
+  *patience_ns = 0;
 }
 
 void Waiters::deliver() {
   if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&delivery_mutex_);
+  deliver_locked();
+  pthread_mutex_unlock(&delivery_mutex_);
+}
+
+void Waiters::deliver_locked() {
   gpu::Driver& d = executor_->driver();
   session::Service& service = executor_->service();
-  pthread_mutex_lock(&delivery_mutex_);
   for (auto it = deliveries_.begin(); it != deliveries_.end();) {
     if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
       ++it;
       continue;
     }
     if (it->transfer != 0) {
-      service.send_bulk(it->transfer, 0, it->block.data, it->bytes);
-      service.transfer_sent(it->transfer);
+      service.send_bulk(it->transfer, it->offset, it->block.data, it->bytes);
+      if (it->last) service.transfer_sent(it->transfer);
     } else {
       service.deliver(it->host, it->block.data, static_cast<uint32_t>(it->bytes));
     }
     staging_.give_back(it->block);
     staging_.give_back_event(it->context, it->event);
+    delivery_bytes_ -= it->block.bytes;
+    soon_count_ -= it->soon;
     it = deliveries_.erase(it);
   }
   delivery_count_.store(deliveries_.size(), std::memory_order_release);
-  pthread_mutex_unlock(&delivery_mutex_);
 }
 
 void Waiters::deliver_all() {

@@ -27,21 +27,23 @@ struct Wait {
   // For a context that is polled: the streams that were not idle when last asked.
   CUstream streams[kStreamsMax];
   unsigned stream_count = 0;
-  // For a copy to the client: what to send with the reply, and the event of ours to give back.
+  // For a small copy to the client: what to send with the reply. For any: the event of ours to give back.
   Block block;
   uint64_t bytes = 0;
-  uint64_t transfer = 0;
   CUevent own_event = nullptr;
   // Only deliver, then set this: for callers on a driver's callback thread, where the driver may not be called.
   bool* delivered = nullptr;
 };
 
-// A copy into the client's pinned memory, delivered before any reply that could tell it is done.
+// A copy to the client, or a piece of one, which is sent before any reply that could tell it is done.
 struct Delivery {
   CUcontext context = nullptr;
   CUevent event = nullptr;
   Block block;
-  uint64_t host = 0, bytes = 0, transfer = 0;
+  uint64_t host = 0, bytes = 0;
+  uint64_t transfer = 0, offset = 0;  // for bulk data
+  bool last = true;                   // no piece of the transfer comes after it
+  bool soon = false;                  // nobody waits yet: a thread sends it as soon as it is there
 };
 
 // Something the GPU still reads: given back when its event is over.
@@ -66,7 +68,11 @@ class Waiters {
   // `stream` is about to be destroyed. Executor thread.
   void forget_stream(CUstream stream);
 
-  void add_delivery(const Delivery& delivery);
+  // Once what is enqueued on `stream` now has run, `delivery` may be sent. When this fails, its block has been given back.
+  CUresult add_delivery(CUstream stream, Delivery delivery);
+  // Sends deliveries until the rest holds no more than `most` bytes with these new ones, or none has become ready for *patience_ns; then
+  // that is 0.
+  void make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns);
   // Sends every delivery that is complete. Any thread; the context must be current.
   void deliver();
   // The same from a driver's callback thread.
@@ -88,6 +94,9 @@ class Waiters {
   void hand_over(const Wait& wait);
   CUresult query(Wait* wait);
   bool begin_context_wait(Wait* wait);
+  static void* delivery_main(void* self);
+  void send_soon();
+  void deliver_locked();
 
   Executor* executor_;
   Staging staging_;
@@ -102,6 +111,11 @@ class Waiters {
   pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::deque<Delivery> deliveries_;
   std::atomic<size_t> delivery_count_{0};
+  uint64_t delivery_bytes_ = 0;
+  size_t soon_count_ = 0;
+  pthread_cond_t soon_ = PTHREAD_COND_INITIALIZER;
+  pthread_t delivery_thread_{};
+  bool delivery_thread_runs_ = false, deliveries_end_ = false;
   std::deque<InFlight> flights_;
   size_t pieces_in_flight_ = 0;
 };
