@@ -50,6 +50,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
   out.arbiter.hardware_slices = options.hardware_slices != "off";
+  out.arbiter.turns = options.turns != "off";
   out.schema_digest = schema_digest();
   out.product_version = version_text();
   if (!options.context_memory.empty()) {

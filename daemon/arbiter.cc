@@ -170,7 +170,8 @@ void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slice
     tenant.slice = slice;
     tenant.gpu_index = slices[slice].gpu_index;
     tenant.share_millionths = slices[slice].share_millionths;
-    tenant.free = has_no_turns(slices[slice]);
+    tenant.whole = has_no_turns(slices[slice]);
+    tenant.free = tenant.whole || !options_.turns;
     if (!tenant.free) enlist(now_ns, lease.get(), &tenant);
   }
   leases_[lease_id] = std::move(lease);
@@ -179,7 +180,7 @@ void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slice
 // What a worker is told of its slice.
 void Arbiter::describe(const Tenant& tenant, Part* part) const {
   wire::TurnPart* const page = part->page;
-  const bool sliced = options_.hardware_slices && !tenant.free;
+  const bool sliced = options_.hardware_slices && !tenant.whole;
   page->share_millionths.store(tenant.share_millionths, std::memory_order_relaxed);
   page->hardware_slice_us.store(sliced ? hardware_slice_us(tenant.share_millionths) : 0, std::memory_order_relaxed);
   page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
@@ -208,7 +209,8 @@ void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& sli
   for (Tenant& tenant : lease->tenants) {
     const bool was_free = tenant.free;
     tenant.share_millionths = slices[tenant.slice].share_millionths;
-    tenant.free = has_no_turns(slices[tenant.slice]);
+    tenant.whole = has_no_turns(slices[tenant.slice]);
+    tenant.free = tenant.whole || !options_.turns;
     if (!was_free && tenant.free) {
       discharge(now_ns, &tenant);
     } else if (was_free && !tenant.free) {

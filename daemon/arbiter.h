@@ -28,6 +28,8 @@ struct ArbiterOptions {
   TurnRules rules;
   // Workers set the GPU's own time slices by their shares: they divide what turns cannot.
   bool hardware_slices = true;
+  // Off: nobody has turns, to see what the hardware does alone.
+  bool turns = true;
 };
 
 class Arbiter {
@@ -71,7 +73,8 @@ class Arbiter {
   struct Tenant {
     TurnPolicy::Tenant id = 0;
     uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
-    bool free = false;  // has no turns: the whole GPU is its, or something else limits it
+    bool whole = false;  // the whole GPU is its, or something else limits it
+    bool free = false;   // has no turns
     bool holding = false;
     uint64_t until_ns = 0;
     UseHistory history;

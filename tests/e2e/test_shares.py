@@ -109,6 +109,10 @@ class Shares(unittest.TestCase):
         self.assertGreater(waits / (waits + queues), 0.25)
         self.assertGreater(queues / (waits + queues), 0.45)
 
+    def test_a_cap_holds_although_nobody_else_wants(self):
+        capped = self.busy_ms(2.5, ("medium", "-p", "0.3", "--cap"))[0] / 2000
+        self.assertAlmostEqual(capped, 0.3, delta=0.04)
+
     def test_what_nobody_uses_is_lent_and_a_dead_neighbours_share_too(self):
         one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.75"))
         time.sleep(BEGIN_AFTER_S + 1.5)
@@ -116,6 +120,18 @@ class Shares(unittest.TestCase):
         pieces = one.pieces()
         before, after = sum(pieces[:10]) / 10, sum(pieces[-10:]) / 10
         self.assertAlmostEqual(before / after, 0.25, delta=0.06)
+
+    def test_a_share_changes_while_the_program_runs(self):
+        one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.25"))
+        time.sleep(BEGIN_AFTER_S + 1.5)
+        lease = next(lease["lease"] for lease in self.server.leases())
+        status, _, err = harness.tendril("lease", "set", "--server", self.server.endpoint, str(lease), "-p", "0.75")
+        self.assertEqual(status, 0, err)
+        first, second = one.pieces(), other.pieces()
+        parts = [sum(each[:10]) / (sum(first[:10]) + sum(second[:10])) for each in (first, second)]
+        later = sorted(sum(each[-10:]) / (sum(first[-10:]) + sum(second[-10:])) for each in (first, second))
+        self.assertAlmostEqual(parts[0], 0.5, delta=0.06)
+        self.assertAlmostEqual(later[1], 0.75, delta=0.06)
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ CASES = [
 ]
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
-MODES = {"turns only": ["--no-hardware-slices"], "hardware slices only": ["--no-turns"],
-         "neither": ["--no-turns", "--no-hardware-slices"]}
+MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
+         "neither": ["--turns", "off", "--hardware-slices", "off"]}
 
 
 class Process:
