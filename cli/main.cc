@@ -163,6 +163,8 @@ void CommandLine::add_serve() {
   sub->add_option("--context-memory", o.context_memory,
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
+  sub->add_option("--metrics", o.metrics, "Serve metrics over HTTP (Prometheus text) at this address")
+      ->type_name("HOST:PORT");
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))

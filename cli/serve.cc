@@ -49,6 +49,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.workers_max = options.workers_max;
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
+  out.metrics = options.metrics;
   out.arbiter.hardware_slices = options.hardware_slices != "off";
   out.arbiter.turns = options.turns != "off";
   out.schema_digest = schema_digest();

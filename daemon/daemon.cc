@@ -20,6 +20,7 @@
 #include "daemon/connection.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
+#include "daemon/metrics_server.h"
 #include "daemon/probe.h"
 #include "daemon/quantity.h"
 #include "daemon/sessions.h"
@@ -112,6 +113,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Arbiter> arbiter_;
+  std::unique_ptr<MetricsServer> metrics_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_, refusing_context_;
@@ -233,6 +235,13 @@ Status DaemonImpl::prepare() {
   refusing_context_.refusal = "host " + host_ + " serves its maximum of " +
                               std::to_string(options_.connections_max) +
                               " control connections; try again later";
+  if (!options_.metrics.empty()) {
+    auto metrics = MetricsServer::start(
+        options_.metrics, [this] { return metrics_text(list(), sessions_->counters()); });
+    if (!metrics.ok()) return metrics.status();
+    metrics_ = metrics.take();
+    for (const std::string& address : metrics_->addresses()) log(Level::kInfo, "metrics on %s", address.c_str());
+  }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
   if (!options_.port_file.empty()) return write_port_file(options_.port_file, port_);
@@ -339,6 +348,7 @@ void DaemonImpl::stop() {
     listener.fd.reset();
   }
   if (!options_.port_file.empty() && port_ != 0) unlink(options_.port_file.c_str());
+  metrics_.reset();
   if (monitor_ != nullptr) monitor_->stop();
   if (pool_ != nullptr) pool_->stop();
   if (packed_ != nullptr) packed_->stop();

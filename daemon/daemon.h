@@ -25,6 +25,7 @@ struct DaemonOptions {
   std::vector<std::string> unix_paths;
   std::string token_file;
   ArbiterOptions arbiter;
+  std::string metrics;  // HOST:PORT where metrics are served over HTTP; empty: nowhere
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
   std::string packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH

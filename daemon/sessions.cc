@@ -113,7 +113,11 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::Leas
   if (!accounting.ok()) return accounting.status();
   lease->accounting = std::make_unique<SharedPage<wire::AccountingPage>>(accounting.take());
   auto slices = place(hold, lease->id, request);
-  if (!slices.ok()) return slices.status();
+  if (!slices.ok()) {
+    ++counters_.leases_refused;
+    return slices.status();
+  }
+  ++counters_.leases_granted;
   lease->slices = slices.take();
   arbiter_->open(lease->id, lease->slices, lease->terms);
   Lease* const raw = lease.get();
@@ -382,6 +386,7 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
     end_session(session, sent.message().c_str());
     return;
   }
+  ++counters_.sessions_begun;
   session->attached = true;
   session->liveness = std::move(command);
   log(Level::kInfo, "session %llu on lease %llu: %s, worker %d",
@@ -611,6 +616,17 @@ void Sessions::sweep() {
     }
   }
   loop_->after(kSweepMs, [this] { sweep(); });
+}
+
+Counters Sessions::counters() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  Counters counters = counters_;
+  counters.worker_processes = pool_->process_count();
+  for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
+    counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu), arbiter_->used_ns(gpu),
+                             arbiter_->turns_given(gpu)});
+  }
+  return counters;
 }
 
 size_t Sessions::session_count() {

@@ -21,6 +21,7 @@
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
 #include "daemon/lease_book.h"
+#include "daemon/metrics.h"
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
@@ -66,6 +67,8 @@ class Sessions {
   // Fills in shares and memory used per GPU, and the leases with what they use.
   void describe(wire::ListReply* reply);
   size_t session_count();
+  // What describe() does not tell, for the metrics.
+  Counters counters();
   // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's
   // thread.
   void sweep();
@@ -136,6 +139,7 @@ class Sessions {
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_
   uint64_t next_id_ = 1;                                   // guarded by mutex_
+  Counters counters_;                                      // guarded by mutex_; the sums of events
   uint8_t server_id_[wire::kServerIdBytes] = {};
 };
 

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// See metrics.h.
+#include "daemon/metrics.h"
+
+#include <functional>
+
+#include "base/text.h"
+
+namespace tendril::daemon {
+namespace {
+
+// What clients say of themselves goes between quotes.
+std::string label(const char* name, const std::string& value) {
+  std::string text = std::string(name) + "=\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\\' || c == '"') text += '\\';
+    text += byte < 0x20 || byte >= 0x7f ? '?' : c;
+  }
+  return text + "\"";
+}
+
+std::string uuid_text(const std::string& raw) {
+  if (raw.size() != 16) return "";
+  std::string text = "GPU-";
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += base::hex(raw.data() + i, 1);
+  }
+  return text;
+}
+
+// A family of series: its help and type once, then a line for each.
+class Family {
+ public:
+  Family(std::string* out, const char* name, const char* type, const char* help) : out_(out), name_(name) {
+    head_ = base::format("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+  }
+  void add(const std::string& labels, double value) {
+    *out_ += head_;
+    head_.clear();
+    *out_ += name_;
+    if (!labels.empty()) *out_ += "{" + labels + "}";
+    *out_ += base::format(" %.15g\n", value);
+  }
+
+ private:
+  std::string* const out_;
+  const char* const name_;
+  std::string head_;
+};
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+double ratio(uint32_t millionths) { return millionths / 1e6; }
+
+void add_server(const wire::ListReply& list, const Counters& counters, std::string* out) {
+  Family(out, "tendril_info", "gauge", "This server.")
+      .add(label("host", list.server) + "," + label("version", list.product_version) + "," +
+               label("driver", list.driver),
+           1);
+  uint64_t sessions = 0;
+  for (const wire::LeaseRecord& lease : list.leases) sessions += lease.processes;
+  const auto one = [&](const char* name, const char* type, const char* help, uint64_t value) {
+    Family(out, name, type, help).add("", static_cast<double>(value));
+  };
+  one("tendril_leases", "gauge", "Leases that live.", list.leases.size());
+  one("tendril_sessions", "gauge", "Client processes that are attached.", sessions);
+  one("tendril_worker_processes", "gauge", "Worker processes, idle ones included.", counters.worker_processes);
+  one("tendril_leases_granted_total", "counter", "Leases granted.", counters.leases_granted);
+  one("tendril_lease_refusals_total", "counter", "Leases refused.", counters.leases_refused);
+  one("tendril_sessions_total", "counter", "Client processes that were attached.", counters.sessions_begun);
+}
+
+using GpuValue = std::function<double(const wire::GpuRecord&, const GpuCounters&)>;
+
+void add_gpus(const wire::ListReply& list, const Counters& counters, std::string* out) {
+  // A negative value: it is not known.
+  const auto each = [&](const char* name, const char* type, const char* help, const GpuValue& value_of) {
+    Family family(out, name, type, help);
+    for (const wire::GpuRecord& gpu : list.gpus) {
+      const GpuCounters counted = gpu.index < counters.gpus.size() ? counters.gpus[gpu.index] : GpuCounters();
+      const double value = value_of(gpu, counted);
+      if (value < 0) continue;
+      family.add(label("gpu", std::to_string(gpu.index)) + "," + label("uuid", uuid_text(gpu.uuid)) + "," +
+                     label("model", gpu.name),
+                 value);
+    }
+  };
+  using Gpu = const wire::GpuRecord&;
+  using Counted = const GpuCounters&;
+  each("tendril_gpu_memory_total_bytes", "gauge", "Memory of the GPU.",
+       [](Gpu gpu, Counted) { return static_cast<double>(gpu.memory_total_bytes); });
+  each("tendril_gpu_memory_lendable_bytes", "gauge", "Memory that can be promised to leases.",
+       [](Gpu, Counted counted) { return static_cast<double>(counted.memory_usable_bytes); });
+  each("tendril_gpu_memory_promised_bytes", "gauge", "Memory that is promised to leases.",
+       [](Gpu, Counted counted) { return static_cast<double>(counted.memory_promised_bytes); });
+  each("tendril_gpu_memory_used_bytes", "gauge", "Memory charged to leases.",
+       [](Gpu gpu, Counted) { return static_cast<double>(gpu.memory_used_bytes); });
+  each("tendril_gpu_share_lent_ratio", "gauge", "Part of the GPU that is promised to leases.",
+       [](Gpu gpu, Counted) { return ratio(gpu.share_used_millionths); });
+  each("tendril_gpu_turn_seconds_total", "counter", "Time that leases have had in turns.",
+       [](Gpu, Counted counted) { return seconds(counted.turn_ns); });
+  each("tendril_gpu_turns_total", "counter", "Turns given.",
+       [](Gpu, Counted counted) { return static_cast<double>(counted.turns); });
+  each("tendril_gpu_utilization_ratio", "gauge", "Utilisation, as the vendor's monitoring library has it.",
+       [](Gpu gpu, Counted) { return gpu.utilization_percent / 100.0; });
+  each("tendril_gpu_temperature_celsius", "gauge", "Temperature.",
+       [](Gpu gpu, Counted) { return static_cast<double>(gpu.temperature_c); });
+  each("tendril_gpu_power_watts", "gauge", "Power.", [](Gpu gpu, Counted) { return gpu.power_mw / 1000.0; });
+}
+
+void add_leases(const wire::ListReply& list, std::string* out) {
+  using Lease = const wire::LeaseRecord&;
+  const auto each = [&](const char* name, const char* type, const char* help, bool measured,
+                        const std::function<double(Lease, size_t)>& value_of) {
+    Family family(out, name, type, help);
+    for (const wire::LeaseRecord& lease : list.leases) {
+      for (size_t slice = 0; slice < lease.slices.size(); ++slice) {
+        if (measured && (slice >= lease.uses.size() || !lease.uses[slice].measured)) continue;
+        family.add(label("lease", std::to_string(lease.lease_id)) + "," +
+                       label("gpu", std::to_string(lease.slices[slice].gpu_index)) + "," +
+                       label("user", lease.client.user) + "," + label("client", lease.client.host) + "," +
+                       label("program", lease.client.program),
+                   value_of(lease, slice));
+      }
+    }
+  };
+  each("tendril_lease_share_ratio", "gauge", "Share of the GPU that was asked for.", false,
+       [](Lease lease, size_t slice) { return ratio(lease.slices[slice].share_millionths); });
+  each("tendril_lease_share_delivered_ratio", "gauge", "Share of the GPU's time had over the last ten seconds.",
+       true, [](Lease lease, size_t slice) { return ratio(lease.uses[slice].recent_millionths); });
+  each("tendril_lease_gpu_seconds_total", "counter", "GPU time had in turns.", true,
+       [](Lease lease, size_t slice) { return seconds(lease.uses[slice].used_ns); });
+  each("tendril_lease_queued_seconds_total", "counter", "Time with work in hand and without a turn.", true,
+       [](Lease lease, size_t slice) { return seconds(lease.uses[slice].waited_ns); });
+  each("tendril_lease_memory_quota_bytes", "gauge", "Memory that the lease may use.", false,
+       [](Lease lease, size_t slice) { return static_cast<double>(lease.slices[slice].memory_bytes); });
+  each("tendril_lease_memory_used_bytes", "gauge", "Memory charged to the lease.", false,
+       [](Lease lease, size_t slice) {
+         return slice < lease.memory_used_bytes.size() ? static_cast<double>(lease.memory_used_bytes[slice]) : 0.0;
+       });
+  each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
+       [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
+}
+
+}  // namespace
+
+std::string metrics_text(const wire::ListReply& list, const Counters& counters) {
+  std::string out;
+  add_server(list, counters, &out);
+  add_gpus(list, counters, &out);
+  add_leases(list, &out);
+  return out;
+}
+
+}  // namespace tendril::daemon
