@@ -173,6 +173,29 @@ TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
 
 // What has a context of its own through what it is about. A real driver may look for a current one all the same; which do was not
 // measured, and the transcript of a real GPU will tell.
+// Whatever a driver or a server keeps of a context for reuse must not outlive it: copies that are under way, or have just been waited
+// for, when the context ends, then the same again in its successor.
+PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
+  constexpr size_t kWords = 2 << 20;  // so many that the wait is not over at once
+  std::vector<uint32_t> words(1024);
+  MUST(cuInit(0));
+  for (uint32_t round = 0; round < 100; round++) {
+    CUcontext context = nullptr;
+    CUdeviceptr data = 0;
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc_v2(&data, 4 * kWords));
+    MUST(cuMemsetD32Async(data, round, kWords, nullptr));
+    MUST(cuMemcpyDtoH_v2(words.data(), data + 4 * kWords - 4096, 4096));
+    ASSERT_EQ(words, std::vector<uint32_t>(1024, round));
+    if (round % 2 == 1) {
+      MUST(cuMemsetD32Async(data, 0, kWords, nullptr));
+      MUST(cuMemcpyHtoDAsync_v2(data, words.data(), 4096, nullptr));
+    }
+    MUST(cuDevicePrimaryCtxRelease_v2(0));
+  }
+}
+
 TEST_F(ContextTest, CallsThatNameTheirContext) {
   Module module(basic_ptx());
   Stream stream;

@@ -161,7 +161,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
     WorkerContext* context = w.find_context(id);
     if (context != nullptr && context->primary && context->slot == m.slot) {
       w.charge().release_context(context);
-      w.waiters().staging().forget_events(context->context);
+      w.waiters().forget_context(context->context);
       w.gate().forget_context(context->context);
       forget_code(w, context->context);
     }

@@ -260,6 +260,7 @@ WorkerContext* Executor::add_context(uint64_t id) {
   const uint32_t index = api::id_index(id);
   if (api::id_kind(id) != Kind::kContext || index == 0 || index >= kContextsMax) return nullptr;
   if (index >= contexts_.size()) contexts_.resize(index + 1);
+  if (contexts_[index] != nullptr) retired_.push_back(std::move(contexts_[index]));  // calls may still be using it
   contexts_[index] = std::make_unique<WorkerContext>();
   return contexts_[index].get();
 }
@@ -269,7 +270,7 @@ void Executor::remove_context(uint64_t id) {
   if (context == nullptr) return;
   if (current_ == context) current_ = nullptr;
   driver_current_ = nullptr;
-  waiters_->staging().forget_events(context->context);
+  waiters_->forget_context(context->context);
   gate_.forget_context(context->context);
   if (context->context != nullptr) forget_code(*this, context->context);
   retired_.push_back(std::move(contexts_[api::id_index(id)]));  // a wait may still point at it

@@ -28,8 +28,9 @@ Block Staging::take(uint64_t bytes) {
     pthread_mutex_unlock(&mutex_);
     return block;
   }
-  pthread_mutex_unlock(&mutex_);
   Block block;
+  block.age = age_;
+  pthread_mutex_unlock(&mutex_);
   void* memory = mmap(nullptr, uint64_t{1} << log, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return block;
   block.data = static_cast<uint8_t*>(memory);
@@ -43,25 +44,36 @@ Block Staging::take(uint64_t bytes) {
 void Staging::give_back(const Block& block) {
   if (block.data == nullptr) return;
   pthread_mutex_lock(&mutex_);
-  const bool keep = free_bytes_ + block.bytes <= kKeptMost;
+  const bool keep = block.age == age_ && free_bytes_ + block.bytes <= kKeptMost;
   if (keep) {
     free_[log2_up(block.bytes)].push_back(block);
     free_bytes_ += block.bytes;
   }
   pthread_mutex_unlock(&mutex_);
-  if (keep) return;
-  if (block.pinned) driver_->cuMemHostUnregister(block.data);
-  munmap(block.data, block.bytes);
+  if (!keep) drop(block);
 }
 
 void Staging::forget() {
+  std::vector<Block> old;
   pthread_mutex_lock(&mutex_);
+  ++age_;
   for (std::vector<Block>& list : free_) {
-    for (const Block& block : list) munmap(block.data, block.bytes);
+    old.insert(old.end(), list.begin(), list.end());
     list.clear();
   }
   free_bytes_ = 0;
   pthread_mutex_unlock(&mutex_);
+  for (const Block& block : old) drop(block);
+}
+
+// What stays registered, because another context did it, must stay mapped: the driver would go on using these pages for whatever
+// comes to lie at the address.
+void Staging::drop(const Block& block) {
+  if (block.pinned) {
+    const CUresult result = driver_->cuMemHostUnregister(block.data);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED) return;
+  }
+  munmap(block.data, block.bytes);
 }
 
 CUevent Staging::take_event(CUcontext context) {

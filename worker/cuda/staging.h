@@ -18,6 +18,7 @@ struct Block {
   uint8_t* data = nullptr;
   uint64_t bytes = 0;  // capacity, a power of two
   bool pinned = false;
+  uint32_t age = 0;  // how often blocks had been forgotten when this one was made
 };
 
 class Staging {
@@ -28,7 +29,7 @@ class Staging {
   Block take(uint64_t bytes);
   // Kept for the next, as pinning costs far more than a copy; up to a bound. Needs a current context, too.
   void give_back(const Block& block);
-  // The context that pinned the blocks is gone: forget them.
+  // The context that pinned the blocks is gone: forget them, also those that are given back later.
   void forget();
 
   // An event without timing for the current context, and back.
@@ -37,6 +38,8 @@ class Staging {
   void forget_events(CUcontext context);
 
  private:
+  void drop(const Block& block);
+
   struct Spare {
     CUcontext context;
     CUevent event;
@@ -45,6 +48,7 @@ class Staging {
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::vector<Block> free_[48];  // by log2 of the size
   uint64_t free_bytes_ = 0;
+  uint32_t age_ = 0;
   std::vector<Spare> events_;
 };
 

@@ -195,6 +195,8 @@ void Waiters::sleep_until_done(const Wait& wait) {
 void Waiters::complete(const Wait& wait, CUresult result) {
   session::Service& service = executor_->service();
   if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
+  // Before the reply: the client may end the context then, and what comes back later would outlive it.
+  staging_.give_back_event(wait.driver_context, wait.own_event);
   deliver();
   executor_->output().send(&service);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
@@ -207,7 +209,6 @@ void Waiters::complete(const Wait& wait, CUresult result) {
                    static_cast<uint32_t>(wire::padded(wait.bytes)));
   }
   staging_.give_back(wait.block);
-  staging_.give_back_event(wait.driver_context, wait.own_event);
 }
 
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
@@ -349,6 +350,22 @@ void Waiters::reclaim(size_t pieces_at_most) {
     staging_.give_back_event(oldest.context, oldest.event);
     flights_.pop_front();
   }
+}
+
+void Waiters::forget_context(CUcontext context) {
+  for (auto it = flights_.begin(); it != flights_.end();) {
+    if (it->context != context) {
+      ++it;
+      continue;
+    }
+    if (it->is_piece) {
+      executor_->service().release(it->piece);
+      --pieces_in_flight_;
+    }
+    staging_.give_back(it->block);
+    it = flights_.erase(it);
+  }
+  staging_.forget_events(context);
 }
 
 }  // namespace tendril::worker::cuda

@@ -84,6 +84,8 @@ class Waiters {
   void in_flight(CUstream stream, InFlight item);
   // Gives back what is over; with `at_most` also waits until no more than that many pieces are in flight.
   void reclaim(size_t pieces_at_most);
+  // `context` has ended: its events are no more, and nothing that is in flight for it is read any more. Executor thread.
+  void forget_context(CUcontext context);
 
   Staging& staging() { return staging_; }
 
