@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t kPiecesInFlightMax = 8;
 constexpr uint64_t kReadPieceLeast = 1u << 20, kReadPieceMost = 4u << 20;
-constexpr uint64_t kReadAhead = 32u << 20, kReadAheadSoon = 128u << 20;  // staging of copies to the client that are under way
-constexpr uint64_t kPatienceNs = 20'000'000;  // so long may a copy that the GPU does not begin hold up the calls behind it
+// Staging of copies to the client that are under way; and how long one that the GPU does not begin may hold up the calls behind it.
+constexpr uint64_t kReadAhead = 32u << 20, kReadAheadSoon = 128u << 20;
+constexpr uint64_t kPatienceNs = 20'000'000;
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
 CUstream copy_stream(Scope& s, uint64_t id) {
