@@ -187,6 +187,10 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 
 std::atomic<bool> g_memory_is_shared{false};
 
+IdleSince& idle_of(Context* c, Stream* stream) {
+  return stream != nullptr ? stream->idle : c->legacy_idle;
+}
+
 void remember_graph_writes(Context* c, Stream* stream) {
   if (__builtin_expect(g_graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
   struct State {
@@ -207,7 +211,12 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   wire::cuda::stream_synchronize_reply r;
   m.stream = stream_wire_id(stream);
   Context* context = stream != nullptr ? stream->context : c;
-  TENDRIL_TRY(context->session->call(context, m, r));
+  Session* session = context->session;
+  const uint64_t before = session->calls();
+  IdleSince& idle = idle_of(context, stream);
+  if (idle.use(before)) return CUDA_SUCCESS;
+  TENDRIL_TRY(session->call(context, m, r));
+  idle.note(before, session->calls());
   forget_reads(stream, true, 0, 0);
   return CUDA_SUCCESS;
 }
@@ -308,7 +317,9 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   m.source = source;
   m.bytes = bytes;
   m.stream = wire_stream(on);
+  const uint64_t before = c->session->calls();
   TENDRIL_TRY(fetch(c, m, r, destination, bytes));
+  if (on.stream == nullptr || on.stream->session == c->session) idle_of(c, on.stream).note(before, c->session->calls());
   mirror_after_wait(c->session, c);  // the kernels before it are over too
   return CUDA_SUCCESS;
 }

@@ -97,6 +97,7 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
 CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
 CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
 
+IdleSince& idle_of(Context* c, Stream* stream);  // null: of the context's legacy stream
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
 CUresult synchronize_stream(Context* c, Stream* stream);
 // A graph goes to `stream`: what its copies write is not in pinned memory before a wait.

@@ -35,11 +35,24 @@ struct Object {
   uint32_t generation = 0;
 };
 
+// Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing since, the next wait has nothing to wait for, and
+// is answered here; but only one, so that who waits again and again learns of a server that is gone. The numbers are Session::calls.
+class IdleSince {
+ public:
+  // After a wait: `before` its request was sent. Another thread's call in between may have given the GPU work.
+  void note(uint64_t before, uint64_t now) { calls_.store(now == before + 1 ? now : 0, std::memory_order_release); }
+  bool use(uint64_t now) { return calls_.compare_exchange_strong(now, 0, std::memory_order_acq_rel); }
+
+ private:
+  std::atomic<uint64_t> calls_{0};
+};
+
 struct Stream : Object {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
   std::atomic<uint64_t> synchronised{0};  // session serial up to which its records are known to be complete
+  IdleSince idle;
   std::atomic<Capture*> capture{nullptr};
 };
 

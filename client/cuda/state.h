@@ -50,6 +50,7 @@ struct Context : Object {
   uint64_t id = 0;                        // cuCtxGetId
   std::atomic<int> sticky{0};             // an error that ends the context's usefulness
   std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
+  IdleSince legacy_idle;                  // its legacy stream
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
@@ -81,6 +82,9 @@ class Session final : public session::LaneEvents {
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
   void lost(const base::Status& why) override;
+
+  // How many calls have been sent; never the same for two sessions.
+  uint64_t calls() const { return lane->stats().calls.load(std::memory_order_relaxed) + (uint64_t{index + 1} << 48); }
 
   // Sends a message whose answer nobody awaits.
   template <typename Request>

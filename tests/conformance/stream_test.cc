@@ -321,5 +321,28 @@ TEST_F(StreamTest, ManyStreams) {
   for (int i = 0; i < kStreams; i++) EXPECT_EQ(words[i], static_cast<uint32_t>(i * i));
 }
 
+// A copy into pageable memory has waited for its stream; a wait right after it, and one after more work, are two different things.
+TEST_F(StreamTest, WaitsAfterACopyThatWaited) {
+  Stream stream, other;
+  Buffer data(4);
+  Pinned seen(4);
+  for (uint32_t i = 1; i <= 20; i++) {
+    uint32_t word = 0;
+    ASSERT_EQ(cuMemsetD32Async(data, i, 1, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(&word, data, 4, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    ASSERT_EQ(word, i);
+    Gate gate;
+    gate.block(stream);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.data(), data, 4, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    gate.open();
+    ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    ASSERT_EQ(seen.words()[0], i);
+    ASSERT_EQ(cuStreamSynchronize(stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuStreamSynchronize(other), CUDA_SUCCESS);
+  }
+}
+
 }  // namespace
 }  // namespace tendril::conformance
