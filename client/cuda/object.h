@@ -35,8 +35,9 @@ struct Object {
   uint32_t generation = 0;
 };
 
-// Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing since, the next wait has nothing to wait for, and
-// is answered here; but only one, so that who waits again and again learns of a server that is gone. The numbers are Session::calls.
+// Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing since, the next wait has nothing to
+// wait for, and is answered here; but only one, so that who waits again and again learns of a server that is gone. The numbers are
+// Session::calls.
 class IdleSince {
  public:
   // After a wait: `before` its request was sent. Another thread's call in between may have given the GPU work.
