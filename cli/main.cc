@@ -169,7 +169,7 @@ void CommandLine::add_serve() {
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))
       ->capture_default_str();
-  sub->add_option("--turns", o.turns, "Whether programs have turns of a GPU that they share: on, or off for comparisons")
+  sub->add_option("--turns", o.turns, "Whether tenants have turns of a GPU that they share: on, or off for comparisons")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   sub->add_flag("-v,--verbose", o.verbose, "Log more");

@@ -70,7 +70,8 @@ class Leases(unittest.TestCase):
 
     def test_metrics(self):
         text = self.metrics()
-        self.assertRegex(text, r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\} \d+$')
+        self.assertRegex(
+            text, r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\} \d+$')
         self.assertRegex(text, r'(?m)^tendril_lease_memory_used_bytes\{lease="%d",.*\} \d+$' % self.lease["lease"])
         used = [float(line.split()[-1]) for line in text.splitlines()
                 if line.startswith("tendril_lease_gpu_seconds_total")]
