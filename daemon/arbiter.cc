@@ -24,9 +24,9 @@ namespace {
 using base::Code;
 using base::Status;
 
-// How much work may be unfinished when a turn ends: it delays the next one. Without a neighbour that wants
-// the GPU, it is how long one that comes has to wait.
-constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000;
+// How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that comes while a
+// turn has no end. More of it only where no neighbour has come for a while.
+constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
 // A program that waits for its work has its answer, and the next piece on the way, in less than that.
 constexpr uint64_t kLingerNs = 1'000'000;
 // The slices of the hardware: long enough that switching costs little, in the proportion of the shares
@@ -150,7 +150,7 @@ void Arbiter::discharge(uint64_t now_ns, Tenant* tenant) {
   const TurnPolicy::Use use = on.policy.use(now_ns, tenant->id);
   tenant->used_before_ns += use.used_ns;
   tenant->waited_before_ns += use.waited_ns;
-  tenant->holding = false;
+  tenant->holding = tenant->wanting = false;
   on.retired_used_ns += use.used_ns;
   on.policy.remove(now_ns, tenant->id);
   on.tenants.erase(tenant->id);
@@ -308,14 +308,26 @@ void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
     tenant->holding = false;
     policy.drained(now_ns, tenant->id);
   }
+  if (wants || tenant->wanting) tenant->wanted_ns = now_ns;
+  tenant->wanting = wants;
   policy.set_wanting(now_ns, tenant->id, wants);
+}
+
+uint64_t Arbiter::window_for(uint64_t now_ns, const Gpu& on, const Tenant& tenant) {
+  if (tenant.until_ns != TurnPolicy::kNever) return kWindowNs;
+  for (const auto& [id, entry] : on.tenants) {
+    const Tenant& other = *entry.second;
+    if (&other == &tenant) continue;
+    if (other.wanting || (other.wanted_ns != 0 && now_ns - other.wanted_ns < kAloneAfterNs)) return kWindowNs;
+  }
+  return kWindowAloneNs;
 }
 
 void Arbiter::give(const Tenant& tenant, Part* part) {
   wire::TurnPart* const page = part->page;
-  const bool alone = tenant.until_ns == TurnPolicy::kNever;
-  page->until_ns.store(alone ? wire::kTurnWithoutEnd : tenant.until_ns, std::memory_order_relaxed);
-  page->window_ns.store(alone ? kWindowAloneNs : kWindowNs, std::memory_order_relaxed);
+  static_assert(TurnPolicy::kNever == wire::kTurnWithoutEnd);
+  page->until_ns.store(tenant.until_ns, std::memory_order_relaxed);
+  page->window_ns.store(tenant.window_ns, std::memory_order_relaxed);
   if (!part->held) {
     part->held = true;
     if (++part->turn == 0) ++part->turn;
@@ -325,8 +337,9 @@ void Arbiter::give(const Tenant& tenant, Part* part) {
 }
 
 // False: nobody of the tenant wants the turn any more.
-bool Arbiter::apply(const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) {
+bool Arbiter::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) {
   tenant->until_ns = turn.until_ns;
+  tenant->window_ns = window_for(now_ns, gpu(tenant->gpu_index), *tenant);
   bool held = false;
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
@@ -337,19 +350,36 @@ bool Arbiter::apply(const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) 
   return held;
 }
 
+// Of a turn without end: it may turn out that nobody comes any more.
+void Arbiter::fit_windows(uint64_t now_ns, Gpu* on) {
+  for (const auto& [id, entry] : on->tenants) {
+    const auto& [lease, tenant] = entry;
+    if (!tenant->holding || tenant->until_ns != TurnPolicy::kNever) continue;
+    const uint64_t window_ns = window_for(now_ns, *on, *tenant);
+    if (window_ns != kWindowAloneNs) arm(now_ns + kAloneAfterNs);
+    if (window_ns == tenant->window_ns) continue;
+    tenant->window_ns = window_ns;
+    for (Session* const session : lease->sessions) {
+      if (session->parts[tenant->slice].held) give(*tenant, &session->parts[tenant->slice]);
+    }
+  }
+}
+
 void Arbiter::settle(uint64_t now_ns, Gpu* on) {
   for (bool again = true; again;) {
     again = false;
     for (const TurnPolicy::Turn& turn : on->policy.decide(now_ns)) {
       const auto& [lease, tenant] = on->tenants.at(turn.tenant);
       on->turns += turn.begins;
-      if (apply(turn, lease, tenant)) continue;
+      if (apply(now_ns, turn, lease, tenant)) continue;
       // It ends at once, and the tenant does not want until it rings.
       on->policy.drained(now_ns, turn.tenant);
       on->policy.set_wanting(now_ns, turn.tenant, false);
+      tenant->wanting = false;
       again = true;
     }
   }
+  fit_windows(now_ns, on);
   for (const auto& [id, entry] : on->tenants) {
     Tenant* const tenant = entry.second;
     tenant->history.record(now_ns, tenant->used_before_ns + on->policy.use(now_ns, id).used_ns);

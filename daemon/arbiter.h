@@ -75,8 +75,9 @@ class Arbiter {
     uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
     bool whole = false;  // the whole GPU is its, or something else limits it
     bool free = false;   // has no turns
-    bool holding = false;
-    uint64_t until_ns = 0;
+    bool holding = false, wanting = false;
+    uint64_t until_ns = 0, window_ns = 0;
+    uint64_t wanted_ns = 0;  // when it last did
     UseHistory history;
     uint64_t used_before_ns = 0, waited_before_ns = 0;  // when it last became free
   };
@@ -106,8 +107,10 @@ class Arbiter {
   void describe(const Tenant& tenant, Part* part) const;
   void liberate(const Tenant& tenant, Part* part) const;
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
-  bool apply(const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
+  bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
   void give(const Tenant& tenant, Part* part);
+  static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
+  void fit_windows(uint64_t now_ns, Gpu* gpu);
   void settle(uint64_t now_ns, Gpu* gpu);
   void settle_all(uint64_t now_ns);
 

@@ -164,6 +164,9 @@ TEST(Arbiter, AloneATurnLastsUntilAnotherComes) {
   one.drain(false);
   ASSERT_TRUE(eventually([&] { return two.holds(); }));
   EXPECT_EQ(two.part().until_ns.load(), wire::kTurnWithoutEnd);
+  // The neighbour may be back soon: until it has not come for a while, little may be unfinished.
+  EXPECT_LT(two.part().window_ns.load(), wide_ns);
+  ASSERT_TRUE(eventually([&] { return two.part().window_ns.load() == wide_ns; }));
 }
 
 TEST(Arbiter, AWorkerThatDiesInItsTurnReleasesIt) {
