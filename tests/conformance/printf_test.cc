@@ -132,5 +132,29 @@ TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
   EXPECT_EQ(occurrences(child.output, "number 7\n"), 1u) << child.output;
 }
 
+// More text than fits a page, a little before each wait.
+TEST(PrintfProcess, ALittleAtATime) {
+  constexpr unsigned kTimes = 600;
+  if (in_child()) {
+    attach();
+    Module module(faults_ptx());
+    for (unsigned i = 0; i < kTimes; i++) {
+      ASSERT_EQ(launch(module.function("print_hello"), {1}, {1}, 0, nullptr, i), CUDA_SUCCESS);
+      ASSERT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+      if (i % 100 == 99) printf("%u of the program\n", i);
+    }
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.ALittleAtATime");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  size_t at = 0;
+  for (unsigned i = 0; i < kTimes && at != std::string::npos; i++) {
+    at = child.output.find("hello from the device, number " + std::to_string(i) + "\n", at);
+    EXPECT_NE(at, std::string::npos) << i;
+    if (i % 100 == 99 && at != std::string::npos) at = child.output.find(std::to_string(i) + " of the program\n", at);
+  }
+  EXPECT_NE(at, std::string::npos) << "what the program wrote is among it, in its place";
+}
+
 }  // namespace
 }  // namespace tendril::conformance

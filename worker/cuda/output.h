@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the driver writes for a kernel: printf to standard output, assertions to standard error, whenever something is waited for. Both
 // are memory files here; what is new in them goes to the client before the reply of the wait. The worker's own messages are among
-// what goes to standard error, so that is passed on to the daemon's log as well.
+// what goes to standard error, so that is passed on to the daemon's log as well. Waits are many and texts few: that there is none is seen
+// in a window of the file, without a system call.
 #pragma once
 
 #include <pthread.h>
@@ -27,8 +28,12 @@ class Output {
     int file = -1;      // the memory file
     int original = -1;  // where the process' output went before; -1: nobody reads it
     int64_t sent = 0;
+    uint8_t* window = nullptr;  // of two pages, the first of which has the place of the next text
+    int64_t window_at = 0;
   };
   static void redirect(Stream* stream, int descriptor, bool keep_original);
+  static void watch(Stream* stream);
+  static bool is_new(const Stream& stream);
   static void send_stream(Stream* stream, char which, session::Service* service);
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   Stream out_, error_;
