@@ -158,12 +158,13 @@ class Measurement:
 
     # ---- What is measured ----
     def measure_alone(self, server):
-        seconds = max(1.5, self.seconds / 3)
+        seconds = max(2.5, self.seconds / 3)
         heads = f"{'whole GPU':>12}{'of native':>11}{'1/2, alone':>12}{'of native':>11}"
         self.say(f"{'alone, pieces/s':22}{'natively':>12}" + heads)
         for kind in KINDS:
             rates = []
-            for at, share in ((None, F(1)), (server, F(1)), (server, F("1/2"))):
+            ours = [(server, F(1)), (server, F("1/2"))] if kind not in ("long", "memory") else []
+            for at, share in [(None, F(1)), *ours]:
                 answer = self.together(at, [Tenant(share, kind)], seconds)[0][0]
                 rates.append(Counts(answer).rate() if answer else float("nan"))
             self.alone[kind] = rates[0]

@@ -19,6 +19,7 @@ using wire::kTurnWithoutEnd;
 constexpr uint64_t kMarkEveryNs = 500'000;  // of estimated work, or a quarter of the window
 constexpr uint32_t kMarkEveryPieces = 128;  // where estimates are far too low, this bounds the damage
 constexpr uint64_t kQuietNs = 30'000;       // no piece for so long: what is there is marked, to see its end
+constexpr uint64_t kLingerLeastNs = 50'000;
 constexpr uint64_t kServeEveryNs = 20'000;
 constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
@@ -108,6 +109,7 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
   mark_all(slice);
   uint64_t now_ns = base::now_ns(), served_ns = 0;
   const uint64_t since_ns = now_ns;
+  piece_comes(slice, now_ns);
   bool alive = true;
   for (;; now_ns = base::now_ns()) {
     for (Slice& each : slices_) look_at(each, true, now_ns);
@@ -164,6 +166,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, uint64_t kind, uint64_t piece_n
   ++slice.pieces;
   if (queue.work.pieces() == 0) {
     queue.begun_ns = base::now_ns();
+    piece_comes(slice, queue.begun_ns);
     if (slice.batches++ == 0) slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
   }
   queue.work.add(kind);
@@ -221,7 +224,22 @@ void Gate::batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns) {
   slice.progress_ns = now_ns;
   if (--slice.batches != 0) return;
   slice.busy_ns += now_ns - slice.busy_since_ns;
-  slice.idle_since_ns = now_ns;
+  slice.idle_since_ns = slice.done_ns = now_ns;
+}
+
+void Gate::piece_comes(Slice& slice, uint64_t now_ns) {
+  if (slice.done_ns == 0) return;
+  const uint64_t most_ns = 2 * slice.part->linger_ns.load(std::memory_order_relaxed);
+  const uint64_t gap_ns = std::min(now_ns - slice.done_ns, most_ns);
+  slice.usual_gap_ns = slice.usual_gap_ns == 0 ? gap_ns : (7 * slice.usual_gap_ns + gap_ns) / 8;
+  slice.done_ns = 0;
+}
+
+// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is likely to come in that time.
+uint64_t Gate::linger_ns(const Slice& slice) {
+  const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
+  if (until_of(*slice.part) == kTurnWithoutEnd || slice.usual_gap_ns == 0) return most_ns;
+  return slice.usual_gap_ns < most_ns ? std::min(most_ns, 3 * slice.usual_gap_ns + kLingerLeastNs) : kLingerLeastNs;
 }
 
 void Gate::reap(Slice& slice, uint64_t now_ns) {
@@ -290,8 +308,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   }
   tell(slice, now_ns);
   if (slice.batches != 0) return;
-  const uint64_t linger_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
-  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns)) give_up(slice);
+  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice))) give_up(slice);
 }
 
 // It may change while the session lives; the page says so, and nobody calls.

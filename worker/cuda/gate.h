@@ -100,6 +100,8 @@ class Gate {
     uint64_t unfinished_ns = 0;  // estimated
     uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
     uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0;
+    uint64_t done_ns = 0;          // when all was last seen to be over; 0: since then a piece has come
+    uint64_t usual_gap_ns = 0;     // from then to the next piece
     uint64_t progress_ns = 0;      // when something was last seen to begin or end
     uint32_t turn = 0;             // the last one seen
     uint32_t given_up = 0;         // the last one given up
@@ -123,6 +125,8 @@ class Gate {
   void batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns);
   void look_at(Slice& slice, bool quiet, uint64_t now_ns);
   void take_hardware_slice(Slice& slice);
+  static void piece_comes(Slice& slice, uint64_t now_ns);
+  static uint64_t linger_ns(const Slice& slice);
   void give_up(Slice& slice);
   void tell(Slice& slice, uint64_t now_ns);
   void ring();
