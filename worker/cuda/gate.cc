@@ -224,7 +224,8 @@ void Gate::batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns) {
   slice.progress_ns = now_ns;
   if (--slice.batches != 0) return;
   slice.busy_ns += now_ns - slice.busy_since_ns;
-  slice.idle_since_ns = slice.done_ns = now_ns;
+  slice.idle_since_ns = now_ns;
+  slice.done_ns = slice.waiting ? 0 : now_ns;
 }
 
 void Gate::piece_comes(Slice& slice, uint64_t now_ns) {

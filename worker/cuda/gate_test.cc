@@ -227,6 +227,27 @@ TEST_F(GateTest, WhoseNextPieceUsuallyComesSoonKeepsItsTurn) {
   idle_until([&] { return drained(); });
 }
 
+TEST_F(GateTest, WaitingForATurnIsNoGap) {
+  part().linger_ns = 30 * kMs;
+  std::atomic<bool> ended{false};
+  std::thread arbiter([&] {
+    while (!ended) {
+      while (!ended && part().wants.load() == 0) usleep(100);
+      usleep(100'000);  // longer than a turn would be kept
+      grant(base::now_ns() + 5 * kMs);
+      while (!ended && !drained()) usleep(100);
+    }
+  });
+  for (int i = 0; i < 6; ++i) pass(1, 4 * kMs);
+  ended = true;
+  arbiter.join();
+  grant(base::now_ns() + 1000 * kMs);
+  pass(1, kMs);
+  const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
+  idle_until([&] { return drained(); });
+  EXPECT_GE(base::now_ns(), done_ns + 20 * kMs);
+}
+
 TEST_F(GateTest, NoMoreThanTheWindowIsUnfinished) {
   grant(wire::kTurnWithoutEnd);
   const uint64_t until_ns = base::now_ns() + 60 * kMs;
