@@ -40,6 +40,11 @@ TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
   return found == tenants_.end() ? nullptr : &found->second;
 }
 
+// A capped one has to pay first.
+bool TurnPolicy::may_resume(const State& state) const {
+  return state.overdue && state.wanting && (!is_capped(state) || state.credit_ns >= 0);
+}
+
 // Charges everybody for the time since the last call.
 void TurnPolicy::advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns > now_ns_ ? now_ns - now_ns_ : 0;
@@ -261,9 +266,7 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
     if (is_exclusive(state) && state.until_ns != kNever) {
       look_again_ns_ = std::min(look_again_ns_, state.until_ns + state.grace_ns);
     }
-    if (state.overdue && state.wanting && resumes_ns(state) > now_ns) {
-      look_again_ns_ = std::min(look_again_ns_, resumes_ns(state));
-    }
+    if (may_resume(state)) look_again_ns_ = std::min(look_again_ns_, std::max(now_ns + 1, resumes_ns(state)));
     if (state.wanting && state.blocked) {
       const double wait_ns = std::ceil(std::max(0.0, -state.credit_ns) / share_of(state));
       look_again_ns_ = std::min(look_again_ns_, now_ns + static_cast<uint64_t>(wait_ns) + 1);
@@ -307,7 +310,7 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
     turns.push_back({next->first, next->second.until_ns, true});
   }
   for (auto& [id, state] : tenants_) {
-    if (!state.overdue || !state.wanting) continue;
+    if (!may_resume(state)) continue;
     if (!others_compete(&state)) {
       begin(now_ns, &state);  // alone again
     } else if (now_ns >= resumes_ns(state)) {

@@ -82,6 +82,7 @@ class TurnPolicy {
   bool is_capped(const State& state) const;
   static bool is_exclusive(const State& state) { return state.holding && !state.overdue; }
   uint64_t resumes_ns(const State& state) const;
+  bool may_resume(const State& state) const;
   // Takes part in the competition: its virtual time counts for the level.
   static bool competes(const State& state);
   double due(const State& state) const;

@@ -164,6 +164,18 @@ TEST(TurnPolicy, ACapHoldsForProgramsThatWait) {
   EXPECT_GE(simulation.delivered(capped, kSecond, 11 * kSecond), 0.15);
 }
 
+// Each piece is overdue by far: it is paid for before the next, and nothing is looked at without need.
+TEST(TurnPolicy, ACapHoldsForVeryLongWork) {
+  for (const bool contended : {false, true}) {
+    TurnSimulation simulation;
+    const uint64_t capped = simulation.add(share(0.2, true), pieces(400 * kMs));
+    if (contended) simulation.add(share(0.5), pieces(500 * kUs));
+    simulation.run(40 * kSecond);
+    EXPECT_NEAR(simulation.delivered(capped, 4 * kSecond, 40 * kSecond), 0.2, 0.02) << contended;
+    EXPECT_LT(simulation.decisions(), 40'000u) << contended;
+  }
+}
+
 TEST(TurnPolicy, TimeNotWantedIsNotSavedUp) {
   TurnSimulation simulation;
   const uint64_t steady = simulation.add(share(0.5), pieces(500 * kUs));
@@ -436,6 +448,8 @@ void RandomSequence::run() {
     now_ns_ += pick(4) == 0 ? pick(30 * kMs) : pick(1 * kMs);
     for (uint32_t i = 0; i <= pick(3); ++i) act();
     decide();
+    for (int again = 0; again < 3 && policy_.look_again_ns() <= now_ns_; ++again) decide();
+    ASSERT_GT(policy_.look_again_ns(), now_ns_) << "it would be asked for ever";
     check();
     if (testing::Test::HasFatalFailure()) return;
   }

@@ -29,7 +29,9 @@ uint64_t TurnSimulation::add(const TurnTerms& terms, const Load& load) {
 }
 
 void TurnSimulation::run(uint64_t until_ns) {
-  while (!events_.empty() && events_.top().time_ns <= until_ns) {
+  // A policy that always wants to look again at once would never get there.
+  const uint64_t most = decisions_ + 10'000'000;
+  while (!events_.empty() && events_.top().time_ns <= until_ns && decisions_ < most) {
     const Event event = events_.top();
     events_.pop();
     now_ns_ = event.time_ns;
@@ -46,6 +48,7 @@ void TurnSimulation::run(uint64_t until_ns) {
 }
 
 void TurnSimulation::settle() {
+  ++decisions_;
   for (const TurnPolicy::Turn& turn : policy_.decide(now_ns_)) {
     Program* const program = programs_[turn.tenant].get();
     if (program->draining) continue;

@@ -50,6 +50,7 @@ class TurnSimulation {
   uint64_t first_after(uint64_t tenant, uint64_t time_ns) const;  // when it next had the GPU
   std::vector<uint64_t> starts(uint64_t tenant) const;            // of its turns' first pieces
   uint64_t turns() const { return turns_; }
+  uint64_t decisions() const { return decisions_; }
 
  private:
   struct Span {
@@ -85,7 +86,7 @@ class TurnSimulation {
 
   TurnPolicy policy_;
   const Costs costs_;
-  uint64_t now_ns_ = 0, order_ = 0, turns_ = 0, look_planned_ns_ = 0;
+  uint64_t now_ns_ = 0, order_ = 0, turns_ = 0, decisions_ = 0, look_planned_ns_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::map<uint64_t, std::unique_ptr<Program>> programs_;
 };
