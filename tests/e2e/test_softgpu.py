@@ -276,7 +276,8 @@ class SimulatedBehindTendril(OnABoard):
     def test_two_programs_share_a_gpu_the_same_way_each_time(self):
         def once():
             # Turns are of the host's time: a worker that waits for one holds the simulated clock up.
-            server = self.serve("--turns", "off", MODE="virtual", QUORUM="2", KERNEL_US="affine:1500", PATIENCE_MS="60000")
+            server = self.serve("--turns", "off", MODE="virtual", QUORUM="2", KERNEL_US="affine:1500",
+                                PATIENCE_MS="60000")
             running = [start("run", "-p", "0.5", "--", str(PROGRAMS / "event_times"), "10", "3", server=server)
                        for _ in range(2)]
             seen = sorted(process.communicate(timeout=60)[0] for process in running)
