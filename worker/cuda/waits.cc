@@ -7,18 +7,23 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "worker/cuda/output.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kPollNs = 200'000;  // then a thread takes over; a thread switch costs some 10 us
+constexpr uint32_t kPollUs = 1000;  // then a thread takes over; that and its sleep cost some 20 us
+constexpr uint64_t kCloseLookNs = 200'000;
 constexpr size_t kDeliveriesMax = 4096;
 constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a delivery is there
 
 }  // namespace
 
-Waiters::Waiters(Executor* executor) : executor_(executor), staging_(&executor->driver()) {}
+Waiters::Waiters(Executor* executor)
+    : executor_(executor),
+      poll_ns_(uint64_t{base::env_u32("TENDRIL_WAIT_SPIN_US", kPollUs)} * 1000),
+      staging_(&executor->driver()) {}
 
 Waiters::~Waiters() {
   pthread_mutex_lock(&mutex_);
@@ -130,7 +135,7 @@ void Waiters::poll() {
     const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->use(polled_[i].driver_context);
     const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
-    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > kPollNs);
+    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > poll_ns_);
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
@@ -271,7 +276,7 @@ void Waiters::make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns) {
     if (held != before) begun_ns = now;
     before = held;
     if (now - begun_ns >= *patience_ns) break;
-    if (now - begun_ns > kPollNs) usleep(kSoonUs);
+    if (now - begun_ns > kCloseLookNs) usleep(kSoonUs);
   }
   *patience_ns = 0;
 }

@@ -101,6 +101,7 @@ class Waiters {
   void deliver_locked();
 
   Executor* executor_;
+  const uint64_t poll_ns_;
   Staging staging_;
   std::vector<Wait> polled_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
