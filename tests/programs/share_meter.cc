@@ -20,20 +20,24 @@ constexpr uint64_t kBucketNs = 100'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr size_t kBatchesInFlight = 6;
 
+// Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that nothing of another one fits beside it.
+constexpr uint32_t kThreads = 256, kBlocksAtOnce = 8;
+
 struct Kind {
   const char* name;
   const char* kernel;
   uint32_t rounds;  // chosen on an H200
+  uint32_t waves;   // how often blocks fill the GPU
   uint32_t batch;   // pieces between two looks
   bool waits;
   uint32_t pause_us;
 };
 
 constexpr Kind kKinds[] = {
-    {"tiny", "share_tiny", 100, 400, false, 0},      {"medium", "share_medium", 13'500, 4, false, 0},
-    {"long", "share_long", 1'400'000, 1, false, 0},  {"graph", "share_tiny", 100, 4, false, 0},
-    {"memory", "share_memory", 4, 4, false, 0},      {"sync", "share_short", 8'000, 1, true, 0},
-    {"pause", "share_short", 8'000, 1, true, 2'000},
+    {"tiny", "share_tiny", 20, 1, 400, false, 0},   {"medium", "share_medium", 930, 4, 4, false, 0},
+    {"long", "share_long", 93'000, 4, 1, false, 0}, {"graph", "share_tiny", 20, 1, 4, false, 0},
+    {"memory", "share_memory", 4, 2, 4, false, 0},  {"sync", "share_short", 560, 4, 1, true, 0},
+    {"pause", "share_short", 560, 4, 1, true, 2'000},
 };
 
 uint64_t now_ns() {
@@ -54,7 +58,7 @@ class Meter {
     const double scale = text != nullptr ? std::strtod(text, nullptr) : 1;
     int processors = 0;
     CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
-    blocks_ = static_cast<unsigned>(processors) * 2;
+    blocks_ = static_cast<unsigned>(processors) * (scale < 1 ? 1 : kBlocksAtOnce * kind.waves);
     const bool memory = kind.kernel == std::string("share_memory");
     rounds_ = memory ? kind.rounds : std::max(1u, static_cast<uint32_t>(kind.rounds * scale));
     count_ = memory ? std::max(4096u, static_cast<uint32_t>((256 << 20) / 16 * scale)) : 1;
@@ -107,9 +111,9 @@ class Meter {
   }
   void launch() {
     if (count_ > 1)
-      CHECK(program::launch(function_, blocks_ * 4, 256, stream_, data_, count_, rounds_));
+      CHECK(program::launch(function_, blocks_, kThreads, stream_, data_, count_, rounds_));
     else
-      CHECK(program::launch(function_, blocks_, 256, stream_, data_, rounds_));
+      CHECK(program::launch(function_, blocks_, kThreads, stream_, data_, rounds_));
   }
   void submit() {
     if (graph_ != nullptr)

@@ -165,8 +165,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
   if (p.srcMemoryType == CU_MEMORYTYPE_UNIFIED) p.srcDevice = w.mirrors().place_of(p.srcDevice);
   if (p.dstMemoryType == CU_MEMORYTYPE_UNIFIED) p.dstDevice = w.mirrors().place_of(p.dstDevice);
   if (!s.ok()) return s.error();
-  const uint64_t rows = uint64_t{p.Height} * p.Depth;
-  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), work_kind(p.WidthInBytes, rows))) return CUDA_ERROR_UNKNOWN;
+  const uint64_t bytes = p.WidthInBytes * p.Height * p.Depth;
+  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), bytes)) return CUDA_ERROR_UNKNOWN;
   return w.driver().cuMemcpy3DAsync_v2(&p, stream);
 }
 

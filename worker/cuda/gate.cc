@@ -25,6 +25,7 @@ constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
+constexpr uint64_t kLongInWindows = 4;  // the GPU is idle for some 20 us of that time
 // A measurement is as certain as the times between looks allow.
 constexpr uint64_t kUncertaintyNs = 20'000;
 // Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So after a time without progress one piece
@@ -58,7 +59,7 @@ void Gate::has_context(uint32_t slot) {
   host_->set_hardware_slice(slot, us);
 }
 
-bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
+bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind) {
   if (slot >= slices_.size()) return false;
   Slice& slice = slices_[slot];
   const uint64_t piece_ns = estimates_.of(kind);
@@ -70,11 +71,11 @@ bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, uint6
   return true;
 }
 
-bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind) {
+bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind) {
   if (slot >= slices_.size() || pass_at_once(slot, context, stream, kind)) return true;
   Slice& slice = slices_[slot];
   uint64_t piece_ns = estimates_.of(kind);
-  const bool unknown = piece_ns == WorkEstimates::kUnknown;
+  bool unknown = piece_ns == WorkEstimates::kUnknown;
   if (unknown) piece_ns = slice.part->window_ns.load(std::memory_order_relaxed) / 2;
   size_t at = queue_of(slice, context, stream);
   // What is not known gets a marker of its own, so that it is known next time.
@@ -85,6 +86,9 @@ bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind
   if (!may_pass(slice, slice.queues[at], piece_ns)) {
     if (!wait_to_pass(slice, context, stream, piece_ns)) return false;
     at = queue_of(slice, context, stream);
+    const uint64_t learned_ns = estimates_.of(kind);  // meanwhile
+    unknown = learned_ns == WorkEstimates::kUnknown;
+    if (!unknown) piece_ns = learned_ns;
   }
   if (open(slot)) return true;
   add_piece(slice, slice.queues[at], kind, piece_ns);
@@ -92,15 +96,16 @@ bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind
   return true;
 }
 
-// Within the window, but always one piece for each stream, and two in all: the GPU is not idle between long pieces then. Not when what is
-// there will last until the turn's end.
+// Within the window, but always one piece for each stream, and a second one unless the first is so long that the moment between them does
+// not count. Not when what is there will last until the turn's end.
 bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const {
   if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed)) return false;  // none, or unseen
   const uint64_t until_ns = until_of(*slice.part);
   if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
-  return slice.unfinished_ns + piece_ns <= window_ns || slice.batches < 2 ||
-         (queue.idle() && slice.batches < kStreamsAtOnce);
+  if (slice.unfinished_ns + piece_ns <= window_ns || slice.batches == 0) return true;
+  return slice.batches == 1 ? slice.unfinished_ns <= kLongInWindows * window_ns || queue.idle()
+                            : queue.idle() && slice.batches < kStreamsAtOnce;
 }
 
 bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns) {
@@ -162,7 +167,7 @@ size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
   return at;
 }
 
-void Gate::add_piece(Slice& slice, Queue& queue, uint64_t kind, uint64_t piece_ns) {
+void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns) {
   ++slice.pieces;
   if (queue.work.pieces() == 0) {
     queue.begun_ns = base::now_ns();

@@ -48,9 +48,9 @@ class Gate {
   }
   // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may be. Those that passed before have been
   // given. False: the session is over.
-  bool pass(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind);
+  bool pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
   // The same when no wait and no marker is needed, so that several pieces may pass before the first is given. False: not at once.
-  bool pass_at_once(uint32_t slot, CUcontext context, CUstream stream, uint64_t kind);
+  bool pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
 
   // How soon the executor's loop must call `look` again when no call comes.
   enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };
@@ -117,7 +117,7 @@ class Gate {
   bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
   void sleep_until_turn(Slice& slice, uint64_t now_ns);
   size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
-  void add_piece(Slice& slice, Queue& queue, uint64_t kind, uint64_t piece_ns);
+  void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
   void mark(Slice& slice, Queue& queue);
   void mark_all(Slice& slice);
   void reap(Slice& slice, uint64_t now_ns);

@@ -14,11 +14,17 @@ constexpr float kLeastNs = 500;    // no launch takes less
 
 }  // namespace
 
-uint64_t WorkEstimates::of(uint64_t kind) const {
+const WorkEstimates::Place* WorkEstimates::find(uint64_t kind) const {
   for (const Place& place : sets_[set_of(kind)].places) {
-    if (place.tag == tag_of(kind)) return static_cast<uint64_t>(place.ns);
+    if (place.tag == tag_of(kind) && place.ns != 0) return &place;
   }
-  return kUnknown;
+  return nullptr;
+}
+
+uint64_t WorkEstimates::of(const WorkKind& kind) const {
+  const Place* place = find(kind.number);
+  if (place == nullptr) place = find(kind.family);
+  return place != nullptr ? static_cast<uint64_t>(place->ns) : kUnknown;
 }
 
 WorkEstimates::Place* WorkEstimates::place_of(uint64_t kind) {
@@ -32,10 +38,10 @@ WorkEstimates::Place* WorkEstimates::place_of(uint64_t kind) {
   return place;
 }
 
-void WorkEstimates::Batch::add(uint64_t kind) {
+void WorkEstimates::Batch::add(const WorkKind& kind) {
   ++pieces_;
   for (uint32_t i = 0; i < kinds_; ++i) {
-    if (shares_[i].kind != kind) continue;
+    if (shares_[i].kind.number != kind.number) continue;
     ++shares_[i].count;
     return;
   }
@@ -47,7 +53,7 @@ void WorkEstimates::learn(const Batch& batch, uint64_t most_ns, bool certain) {
   uint32_t attributed = 0, unknown = 0;
   for (uint32_t i = 0; i < batch.kinds_; ++i) {
     const Batch::Share& share = batch.shares_[i];
-    const float each_ns = place_of(share.kind)->ns;
+    const float each_ns = place_of(share.kind.number)->ns;
     expected_ns += each_ns * static_cast<float>(share.count);
     attributed += share.count;
     if (each_ns == 0) unknown += share.count;
@@ -59,12 +65,14 @@ void WorkEstimates::learn(const Batch& batch, uint64_t most_ns, bool certain) {
   const float left_ns = std::max(took_ns - expected_ns, 0.0f);
   const float ratio = unknown != 0 || expected_ns == 0 ? 1 : std::clamp(took_ns / expected_ns, 1 / kJumpMax, kJumpMax);
   for (uint32_t i = 0; i < batch.kinds_; ++i) {
-    Place* place = place_of(batch.shares_[i].kind);
+    Place* place = place_of(batch.shares_[i].kind.number);
     if (place->ns == 0) {
       place->ns = std::max(left_ns / static_cast<float>(unknown), kLeastNs);
     } else if (ratio < 1 || (ratio > 1 && certain)) {
       place->ns = std::max(place->ns * (1 + (ratio - 1) * (ratio > 1 ? kUp : kDown)), kLeastNs);
     }
+    const float ns = place->ns;
+    place_of(batch.shares_[i].kind.family)->ns = ns;
   }
 }
 

@@ -10,17 +10,30 @@
 
 namespace tendril::worker::cuda {
 
+// What makes two pieces alike: what is run (an id, an opcode), and how much of it.
+struct WorkKind {
+  uint64_t number = 0, family = 0;
+};
+
+inline uint64_t mixed_number(uint64_t what, uint64_t size) {
+  uint64_t mixed = (what ^ (size * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
+  mixed ^= mixed >> 29;
+  return mixed * 0x94d049bb133111ebu;
+}
+inline WorkKind work_kind(uint64_t what, uint64_t size) { return {mixed_number(what, size), mixed_number(what, 0)}; }
+
 class WorkEstimates {
  public:
   static constexpr uint64_t kUnknown = 0;
 
-  // Nanoseconds that a piece of this kind is expected to take; kUnknown: none has been measured.
-  uint64_t of(uint64_t kind) const;
+  // Nanoseconds that a piece of this kind is expected to take: as the last of its kind, or else the last of its family (the same function,
+  // of another size). kUnknown: none has been measured.
+  uint64_t of(const WorkKind& kind) const;
 
   // What was submitted to one stream in a row, between two measurements.
   class Batch {
    public:
-    void add(uint64_t kind);
+    void add(const WorkKind& kind);
     uint32_t pieces() const { return pieces_; }
     void clear() { kinds_ = pieces_ = 0; }
 
@@ -28,7 +41,7 @@ class WorkEstimates {
     friend class WorkEstimates;
     static constexpr uint32_t kKindsMax = 4;  // those beyond are counted and learn nothing
     struct Share {
-      uint64_t kind;
+      WorkKind kind;
       uint32_t count;
     };
     Share shares_[kKindsMax];
@@ -52,16 +65,10 @@ class WorkEstimates {
   };
   static size_t set_of(uint64_t kind) { return kind % kSets; }
   static uint32_t tag_of(uint64_t kind) { return static_cast<uint32_t>(kind >> 32); }
+  const Place* find(uint64_t kind) const;
   Place* place_of(uint64_t kind);
   std::unique_ptr<Set[]> sets_ = std::make_unique<Set[]>(kSets);
   uint32_t next_victim_ = 0;
 };
-
-// A kind's number, from what makes two pieces alike: what is run (an id, an opcode), and how much of it.
-inline uint64_t work_kind(uint64_t what, uint64_t size) {
-  uint64_t mixed = (what ^ (size * 0x9e3779b97f4a7c15u)) * 0xbf58476d1ce4e5b9u;
-  mixed ^= mixed >> 29;
-  return mixed * 0x94d049bb133111ebu;
-}
 
 }  // namespace tendril::worker::cuda
