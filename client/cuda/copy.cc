@@ -212,6 +212,7 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   m.stream = stream_wire_id(stream);
   Context* context = stream != nullptr ? stream->context : c;
   Session* session = context->session;
+  if (!session->freed.empty()) session->send_frees();
   const uint64_t before = session->calls();
   IdleSince& idle = idle_of(context, stream);
   if (idle.use(before)) return CUDA_SUCCESS;
@@ -317,6 +318,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   m.source = source;
   m.bytes = bytes;
   m.stream = wire_stream(on);
+  if (!c->session->freed.empty()) c->session->send_frees();
   const uint64_t before = c->session->calls();
   TENDRIL_TRY(fetch(c, m, r, destination, bytes));
   if (on.stream == nullptr || on.stream->session == c->session) idle_of(c, on.stream).note(before, c->session->calls());

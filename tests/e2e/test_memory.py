@@ -115,13 +115,12 @@ class Charging(unittest.TestCase):
         cls.server.stop()
 
     def run_program(self, text, **environment):
-        """The program finds in sys.argv: `tendril`, the server, its process."""
+        """The program finds in sys.argv: `tendril`, the server."""
         with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
             file.write(PROGRAM + text)
             file.flush()
             status, out, err = tendril("run", "-m", "256M", "--", sys.executable, file.name, str(harness.TENDRIL),
-                                       self.server.endpoint, str(self.server.pid), server=self.server, timeout=180,
-                                       **environment)
+                                       self.server.endpoint, server=self.server, timeout=180, **environment)
         self.assertEqual(status, 0, out + err)
         eventually(self.server.idle, 5, "everything given back")
         return out
@@ -196,7 +195,7 @@ assert free_mib() == whole, (free_mib(), whole)
     def test_downloads_take_little_host_memory_of_the_server(self):
         """However many asynchronous copies to the host are under way: what the server stages them in is used again (read_bulk)."""
         self.run_program("""
-import pathlib, sys
+import os, pathlib
 def most_mib():
     most = 0
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
@@ -204,7 +203,7 @@ def most_mib():
             fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
         except OSError:
             continue
-        if fields["PPid"].strip() == sys.argv[3] and "VmHWM" in fields:
+        if fields["PPid"].strip() == os.environ["SERVER"] and "VmHWM" in fields:
             most = max(most, int(fields["VmHWM"].split()[0]) // 1024)
     return most
 p, host = c_uint64(), c_void_p()
@@ -220,7 +219,7 @@ must(cuda.cuCtxSynchronize())
 assert ctypes.string_at(host.value + 40 * MIB - 1, 1) == b"\\x05"
 grown = most_mib() - before
 assert grown < 300, grown  # and not 480
-""", TENDRIL_TRANSPORT="tcp")
+""", TENDRIL_TRANSPORT="tcp", SERVER=str(self.server.pid))
 
     def test_memory_outlives_its_pool(self):
         self.run_program("""
