@@ -27,6 +27,7 @@ using base::Status;
 // How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that comes while a
 // turn has no end. More of it only where no neighbour has come for a while.
 constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
+constexpr uint64_t kWindowUnderHigherNs = 500'000;  // where one of a higher class may come
 // A program that waits for its work has its answer, and the next piece on the way, in less than that.
 constexpr uint64_t kLingerNs = 1'000'000;
 // The slices of the hardware: long enough that switching costs little, in the proportion of the shares
@@ -314,13 +315,15 @@ void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
 }
 
 uint64_t Arbiter::window_for(uint64_t now_ns, const Gpu& on, const Tenant& tenant) {
-  if (tenant.until_ns != TurnPolicy::kNever) return kWindowNs;
+  const int32_t priority = on.tenants.at(tenant.id).first->terms.priority;
+  uint64_t window_ns = tenant.until_ns == TurnPolicy::kNever ? kWindowAloneNs : kWindowNs;
   for (const auto& [id, entry] : on.tenants) {
-    const Tenant& other = *entry.second;
-    if (&other == &tenant) continue;
-    if (other.wanting || (other.wanted_ns != 0 && now_ns - other.wanted_ns < kAloneAfterNs)) return kWindowNs;
+    const auto& [lease, other] = entry;
+    const bool of_late = other->wanted_ns != 0 && now_ns - other->wanted_ns < kAloneAfterNs;
+    if (other == &tenant || !(other->wanting || of_late)) continue;
+    window_ns = std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
   }
-  return kWindowAloneNs;
+  return window_ns;
 }
 
 void Arbiter::give(const Tenant& tenant, Part* part) {

@@ -31,8 +31,14 @@ uint64_t TurnPolicy::resumes_ns(const State& state) const {
          static_cast<uint64_t>(static_cast<double>(rules_.quantum_ns) / share_of(state));
 }
 
+uint64_t TurnPolicy::quantum_ns() const {
+  if (competitors_ <= 2) return rules_.quantum_of_two_ns;
+  return competitors_ == 3 ? rules_.quantum_of_three_ns : rules_.quantum_ns;
+}
+
 double TurnPolicy::due(const State& state) const {
-  return state.virtual_ns + static_cast<double>(rules_.quantum_ns + state.overrun_ns) / share_of(state);
+  const uint64_t next_ns = std::min(quantum_ns() + state.overrun_ns, state.usual_ns);
+  return state.virtual_ns + static_cast<double>(next_ns) / share_of(state);
 }
 
 TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
@@ -79,9 +85,13 @@ void TurnPolicy::advance(uint64_t now_ns) {
 
 void TurnPolicy::measure_level() {
   std::vector<const State*> counted;
+  lowest_priority_ = INT32_MAX;
   for (const auto& [tenant, state] : tenants_) {
-    if (competes(state)) counted.push_back(&state);
+    if (!competes(state)) continue;
+    counted.push_back(&state);
+    lowest_priority_ = std::min(lowest_priority_, state.terms.priority);
   }
+  competitors_ = counted.size();
   if (counted.empty()) return;
   // A tenant further ahead than that has been overdue. It does not lift the level of the others: who comes
   // meanwhile need not wait until they have been paid.
@@ -102,8 +112,11 @@ void TurnPolicy::measure_level() {
 }
 
 bool TurnPolicy::is_level(const State& state) const {
+  // A higher class need not wait because of what it has just had, as long as that is less than a quantum.
+  const bool higher = state.terms.priority > lowest_priority_;
+  const double ahead = higher ? static_cast<double>(quantum_ns()) / share_of(state) : 0;
   // The level is a mean: with rounding, even the lowest of them may seem above it.
-  return state.virtual_ns <= level_ + 1 + std::abs(level_) * 1e-12;
+  return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
 }
 
 // It begins to compete: level with the others, but for what it was owed when it left (one quantum at most,
@@ -169,14 +182,25 @@ void TurnPolicy::drained(uint64_t now_ns, Tenant tenant) {
   State* const state = find(tenant);
   if (state == nullptr || !state->holding) return;
   if (!state->wanting) leave(state);
+  learn(now_ns, state);
+  state->holding = state->overdue = state->blocked = false;
+  advance(now_ns);  // its cap may hold it back now
+}
+
+// From a turn that is over: how far its work runs beyond a turn's end, and how much of one it uses.
+void TurnPolicy::learn(uint64_t now_ns, State* state) {
   const uint64_t overrun_ns = now_ns > state->until_ns ? now_ns - state->until_ns : 0;
   state->overrun_ns = std::max(std::min(overrun_ns, rules_.grace_ns), state->overrun_ns - state->overrun_ns / 8);
   // Of those that had no turn yet nobody knows how long their pieces are: perhaps as long.
   for (auto& [other, unknown] : tenants_) {
     if (unknown.used_ns == 0) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);
   }
-  state->holding = state->overdue = state->blocked = false;
-  advance(now_ns);  // its cap may hold it back now
+  if (now_ns >= state->until_ns) {
+    state->usual_ns = kNever;
+  } else {
+    const uint64_t held_ns = now_ns - state->granted_ns;
+    state->usual_ns = state->usual_ns == kNever ? held_ns : (3 * state->usual_ns + held_ns) / 4;
+  }
 }
 
 TurnPolicy::State* TurnPolicy::holder(Tenant* tenant) {
@@ -217,15 +241,18 @@ std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const S
   return found;
 }
 
-// Somebody came: does it end the running turn, and when?
+// Somebody came: does it end the running turn, and when? Of its own class, when it would be done before the
+// holder's quantum is.
 void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
+  const uint64_t into_ns = (now_ns - holder->granted_ns) % quantum_ns();
+  const double over = holder->virtual_ns + static_cast<double>(quantum_ns() - into_ns) / share_of(*holder);
   for (auto& [tenant, state] : tenants_) {
     if (!state.came) continue;
     state.came = false;
     if (state.holding || !competes(state) || !is_level(state)) continue;
     if (state.terms.priority > holder->terms.priority) {
       holder->cut_ns = std::min(holder->cut_ns, now_ns);
-    } else if (state.terms.priority == holder->terms.priority && due(state) < holder->due_virtual_ns) {
+    } else if (state.terms.priority == holder->terms.priority && due(state) < over) {
       const uint64_t cut_ns = std::max(now_ns, holder->granted_ns + rules_.cut_ns);
       holder->cut_ns = std::min(holder->cut_ns, cut_ns);
     }
@@ -236,17 +263,17 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   uint64_t end_ns = kNever;
   if (others_compete(holder)) {
     // What is left of the quantum that runs, at most; then as many more as it would be given next.
-    const uint64_t held_ns = now_ns - holder->granted_ns;
-    const uint64_t begun = std::max<uint64_t>(1, (held_ns + rules_.quantum_ns - 1) / rules_.quantum_ns);
-    end_ns = holder->granted_ns + begun * rules_.quantum_ns;
+    const uint64_t held_ns = now_ns - holder->granted_ns, quantum = quantum_ns();
+    const uint64_t begun = std::max<uint64_t>(1, (held_ns + quantum - 1) / quantum);
+    end_ns = holder->granted_ns + begun * quantum;
     const double virtual_now = holder->virtual_ns;
     for (int quanta = 1; quanta < kQuantaMax; ++quanta) {
       // Half a quantum more than it takes: among equals it is the next one's turn.
-      const uint64_t drained_ns = end_ns + holder->overrun_ns + rules_.quantum_ns / 2;
+      const uint64_t drained_ns = end_ns + holder->overrun_ns + quantum / 2;
       holder->virtual_ns = virtual_now + static_cast<double>(drained_ns - now_ns) / share_of(*holder);
       measure_level();
       if (&best(holder)->second != holder) break;
-      end_ns += rules_.quantum_ns;
+      end_ns += quantum;
     }
     holder->virtual_ns = virtual_now;
     measure_level();
@@ -275,7 +302,6 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
 }
 
 void TurnPolicy::begin(uint64_t now_ns, State* state) {
-  state->due_virtual_ns = due(*state);
   state->grace_ns = state->overdue ? 0 : rules_.grace_ns;
   state->holding = true;
   state->overdue = false;

@@ -7,6 +7,7 @@
 // next quantum would be due first. So nobody is ever further from its share than about a quantum.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -14,10 +15,11 @@
 namespace tendril::daemon {
 
 struct TurnRules {
-  uint64_t quantum_ns = 10'000'000;
-  // A turn that is cut short for somebody who is behind its share, often one that waits for each piece of
-  // its work, still lasts this long: each turn has its price.
-  uint64_t cut_ns = 2'000'000;
+  // With few tenants turns are longer: a switch costs about 0.3 ms, and each is still served in time.
+  uint64_t quantum_of_two_ns = 16'000'000, quantum_of_three_ns = 14'000'000, quantum_ns = 10'000'000;
+  // A turn that is cut short for somebody who asks for little, often one that waits for each piece of its
+  // work, still lasts this long: each turn has its price.
+  uint64_t cut_ns = 3'000'000;
   // Work that is not done this long after its turn's end is overdue: others run beside it.
   uint64_t grace_ns = 75'000'000;  // kernels of 50 ms still fit
 };
@@ -73,8 +75,8 @@ class TurnPolicy {
     uint64_t granted_ns = 0, until_ns = 0;
     uint64_t grace_ns = 0;  // none for a turn that continues one that was overdue
     uint64_t cut_ns = kNever;     // where its turn ends for somebody else's sake
-    double due_virtual_ns = 0;    // of the turn's first quantum
     uint64_t overrun_ns = 0;      // of late: its turns last so much longer than they should
+    uint64_t usual_ns = kNever;   // of late: how much of a turn it uses, where it ends it itself
     uint64_t used_ns = 0, waited_ns = 0;
   };
 
@@ -85,6 +87,8 @@ class TurnPolicy {
   bool may_resume(const State& state) const;
   // Takes part in the competition: its virtual time counts for the level.
   static bool competes(const State& state);
+  uint64_t quantum_ns() const;
+  // When its next turn would be over if it always got its share: who asks for little is due soon.
   double due(const State& state) const;
   void advance(uint64_t now_ns);
   void enter(State* state);
@@ -96,6 +100,7 @@ class TurnPolicy {
   bool others_compete(const State* holder) const;
   // The best of those that compete and hold no turn, and of `also`.
   std::pair<const Tenant, State>* best(const State* also);
+  void learn(uint64_t now_ns, State* state);
   void begin(uint64_t now_ns, State* state);
   uint64_t end_of_turn(uint64_t now_ns, State* holder);
   void cut_for_those_who_came(uint64_t now_ns, State* holder);
@@ -106,6 +111,8 @@ class TurnPolicy {
   uint64_t now_ns_ = 0;
   uint64_t look_again_ns_ = kNever;
   double level_ = 0;
+  size_t competitors_ = 0;
+  int32_t lowest_priority_ = 0;  // of those that compete
 };
 
 }  // namespace tendril::daemon

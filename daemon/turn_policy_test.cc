@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "daemon/turn_simulation.h"
@@ -218,24 +219,41 @@ TEST(TurnPolicy, AHigherClassGoesFirstAndGetsNoMore) {
   EXPECT_NEAR(simulation.delivered(low, kSecond, 11 * kSecond), 0.5, 0.01);
 }
 
-// Requests of 1 ms, 20 ms apart, beside three that always have more.
+// Requests of 300 us beside one that always has more: how long they wait at most, and at the median.
+struct Waits {
+  uint64_t median_ns, p99_ns;
+};
+Waits waits_of(int32_t priority, uint64_t gap_ns, int others) {
+  TurnSimulation::Costs costs;
+  costs.linger_ns = 50 * kUs;  // the worker learns how long its program's pauses are
+  TurnSimulation simulation(TurnRules{}, costs);
+  const double part = 1.0 / (1 + others);
+  const Load load = pieces(300 * kUs, gap_ns);
+  const uint64_t asks = simulation.add(share(part, false, priority), load);
+  for (int i = 0; i < others; ++i) simulation.add(share(part), pieces(500 * kUs));
+  simulation.run(11 * kSecond);
+  const std::vector<uint64_t> starts = simulation.starts(asks);
+  std::vector<uint64_t> waits;
+  for (size_t i = 1; i < starts.size(); ++i) waits.push_back(starts[i] - starts[i - 1] - load.piece_ns - gap_ns);
+  std::sort(waits.begin(), waits.end());
+  EXPECT_GT(waits.size(), 100u);
+  return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
+}
+
 TEST(TurnPolicy, AHigherClassCutsTheRunningTurn) {
-  uint64_t worst_ns[2] = {};
-  for (const int32_t priority : {0, 1}) {
-    TurnSimulation simulation;
-    const uint64_t high = simulation.add(share(0.25, false, priority), pieces(1 * kMs, 20 * kMs));
-    for (int i = 0; i < 3; ++i) simulation.add(share(0.25), pieces(500 * kUs));
-    simulation.run(11 * kSecond);
-    const std::vector<uint64_t> starts = simulation.starts(high);
-    ASSERT_GT(starts.size(), 100u);
-    for (size_t i = 1; i < starts.size(); ++i) {
-      const uint64_t period_ns = 21 * kMs;
-      const uint64_t waited_ns = starts[i] - starts[i - 1] - period_ns;
-      worst_ns[priority] = std::max(worst_ns[priority], waited_ns);
+  for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
+    for (const int others : {1, 3}) {
+      const Waits waits = waits_of(1, gap_ns, others);
+      EXPECT_LE(waits.p99_ns, 1800 * kUs) << others << " others";  // a window, a piece, and a switch
     }
   }
-  EXPECT_LE(worst_ns[1], 2500 * kUs);  // a window, one piece, and a switch
-  EXPECT_GT(worst_ns[0], worst_ns[1]);
+}
+
+// Also without a higher class: who asks for little is due sooner than who asks for whole turns.
+TEST(TurnPolicy, WhoAsksForLittleIsServedSoon) {
+  for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
+    for (const int others : {1, 3}) EXPECT_LE(waits_of(0, gap_ns, others).median_ns, 3 * kMs) << others << " others";
+  }
 }
 
 TEST(TurnPolicy, AHigherClassThatIsAheadWaitsItsTurn) {
@@ -254,6 +272,21 @@ TEST(TurnPolicy, AnOverrunIsADebt) {
   simulation.run(11 * kSecond);
   EXPECT_NEAR(simulation.delivered(rude, kSecond, 11 * kSecond), 0.5, 0.01);
   EXPECT_NEAR(simulation.delivered(polite, kSecond, 11 * kSecond), 0.5, 0.01);
+}
+
+// Two long pieces at a time: more than the grace. The others run beside, and none is shut out.
+TEST(TurnPolicy, LongPiecesTwoAtATime) {
+  TurnSimulation simulation;
+  Load load = pieces(50 * kMs);
+  load.in_flight = 2;
+  const uint64_t small = simulation.add(share(0.1), load);
+  const uint64_t large = simulation.add(share(0.9), load);
+  simulation.run(22 * kSecond);
+  const double ratio = simulation.delivered(large, 2 * kSecond, 22 * kSecond) /
+                       simulation.delivered(small, 2 * kSecond, 22 * kSecond);
+  EXPECT_GE(ratio, 7);
+  EXPECT_LE(ratio, 11);
+  EXPECT_GE(simulation.extremes(small, 2 * kSecond, 22 * kSecond, 2 * kSecond).second, 0.05);
 }
 
 // A kernel that does not end: the others go on beside it, and who came meanwhile does not pay for it.
@@ -334,14 +367,14 @@ TEST(TurnPolicy, WaitingAndUseAreCounted) {
   const auto moved = policy.decide(4 * kMs);
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].tenant, 1u);
-  EXPECT_EQ(moved[0].until_ns, 10 * kMs);
+  EXPECT_EQ(moved[0].until_ns, TurnRules{}.quantum_of_two_ns);
   EXPECT_FALSE(moved[0].begins);
-  policy.drained(11 * kMs, 1);
-  const auto next = policy.decide(11 * kMs);
+  policy.drained(17 * kMs, 1);
+  const auto next = policy.decide(17 * kMs);
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].tenant, 2u);
-  EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 11 * kMs);
-  EXPECT_EQ(policy.use(11 * kMs, 2).waited_ns, 7 * kMs);
+  EXPECT_EQ(policy.use(17 * kMs, 1).used_ns, 17 * kMs);
+  EXPECT_EQ(policy.use(17 * kMs, 2).waited_ns, 13 * kMs);
 }
 
 // Everything at random: wants, ends of turns, changes, comings and goings.
@@ -464,7 +497,7 @@ TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
 }
 
 // Tenants at random, of any kind of load, beside one that always has more: that one gets its share of any
-// half second, whatever the others do, and however often their terms change.
+// half second (less what those of a higher class may be ahead), whatever the others do, and however often their terms change.
 TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);
@@ -484,7 +517,7 @@ TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
       }
     }
     simulation.run(10 * kSecond);
-    EXPECT_GE(simulation.extremes(watched, 0, 10 * kSecond, kSecond / 2).second, asked - 0.08)
+    EXPECT_GE(simulation.extremes(watched, 0, 10 * kSecond, kSecond / 2).second, asked - 0.1)
         << "seed " << seed << ", asked " << asked << ", others " << others;
     EXPECT_GE(simulation.delivered(watched, 0, 10 * kSecond), asked - 0.02) << "seed " << seed;
   }

@@ -82,14 +82,14 @@ void TurnSimulation::begin(Program* program, uint64_t until_ns) {
 }
 
 // Of a program that always has more: its pieces follow each other without a gap, so its work's end follows
-// from the turn's. Submitted until then, and unfinished: a window's worth, or one piece that is longer.
+// from the turn's. Submitted until then, and unfinished: a window's worth, or a piece or two that are longer.
 void TurnSimulation::plan_end(Program* program) {
   if (program->load.gap_ns != 0) return;  // asks after each piece
   const uint64_t version = ++program->version;
   const uint64_t last_ns = std::min(program->until_ns, program->load.to_ns);
   if (last_ns == UINT64_MAX) return;
   const uint64_t piece_ns = program->load.piece_ns;
-  const uint64_t ahead_ns = piece_ns < costs_.window_ns ? costs_.window_ns : 0;
+  const uint64_t ahead_ns = piece_ns < costs_.window_ns ? costs_.window_ns : (program->load.in_flight - 1) * piece_ns;
   const uint64_t work_ns = std::max(last_ns, now_ns_) + ahead_ns;
   const uint64_t pieces =
       work_ns > program->start_ns ? (work_ns - program->start_ns + piece_ns - 1) / piece_ns : 1;
