@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPiecesInFlightMax = 8;
 constexpr uint64_t kReadPieceLeast = 1u << 20, kReadPieceMost = 4u << 20;
 // Staging of copies to the client that are under way; and how long one that the GPU does not begin may hold up the calls behind it.
-constexpr uint64_t kReadAhead = 32u << 20, kReadAheadSoon = 128u << 20;
+constexpr uint64_t kReadAhead = 32u << 20, kReadAheadUnwaited = 128u << 20;
 constexpr uint64_t kPatienceNs = 20'000'000;
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
@@ -80,12 +80,12 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
 }
 
 // Data that goes beside the lane: in pieces, so that one is sent while the GPU copies the next, and staging stays small and is used again.
-// A copy for which nobody waits (`soon`) takes more staging rather than keep later calls from a GPU that is busy before it.
-CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream, bool soon) {
+// A copy for which nobody waits takes more staging rather than keep later calls from a GPU that is busy before it.
+CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream, bool waited_for) {
   Waiters& waiters = w.waiters();
   const uint64_t quarter = (bytes / 4 + kReadPieceLeast - 1) / kReadPieceLeast * kReadPieceLeast;
   const uint64_t piece = std::clamp(quarter, kReadPieceLeast, kReadPieceMost);
-  uint64_t patience_ns = soon ? kPatienceNs : UINT64_MAX;
+  uint64_t patience_ns = waited_for ? UINT64_MAX : kPatienceNs;
   for (uint64_t at = 0; at < bytes; at += piece) {
     Delivery delivery;
     delivery.context = w.context()->context;
@@ -93,8 +93,8 @@ CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transf
     delivery.offset = at;
     delivery.bytes = std::min(piece, bytes - at);
     delivery.last = at + delivery.bytes == bytes;
-    delivery.soon = soon;
-    waiters.make_room(delivery.bytes, soon ? kReadAheadSoon : kReadAhead, &patience_ns);
+    delivery.soon = !waited_for || bytes > piece;
+    waiters.make_room(delivery.bytes, waited_for ? kReadAhead : kReadAheadUnwaited, &patience_ns);
     delivery.block = waiters.staging().take(delivery.bytes);
     if (delivery.block.data == nullptr) return refusal(w, stream);
     CUresult result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, source + at, delivery.bytes, stream);
@@ -191,7 +191,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire
   if (!s.ok()) return s.error();
   if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) return CUDA_ERROR_INVALID_VALUE;
   if (m.transfer != 0) {
-    const CUresult result = read_bulk(w, m.source, m.bytes, m.transfer, stream, false);
+    const CUresult result = read_bulk(w, m.source, m.bytes, m.transfer, stream, true);
     return result == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : result;
   }
   const Block block = w.waiters().staging().take(m.bytes);
@@ -208,7 +208,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
   CUstream stream = copy_stream(s, m.stream);
   CUresult result = s.ok() ? CUDA_SUCCESS : s.error();
   if (m.transfer != 0) {
-    if (result == CUDA_SUCCESS) result = read_bulk(w, m.source, m.bytes, m.transfer, stream, true);
+    if (result == CUDA_SUCCESS) result = read_bulk(w, m.source, m.bytes, m.transfer, stream, false);
     if (result != CUDA_SUCCESS) w.service().transfer_failed(m.transfer, result);
     return result;
   }

@@ -43,7 +43,7 @@ struct Delivery {
   uint64_t host = 0, bytes = 0;
   uint64_t transfer = 0, offset = 0;  // for bulk data
   bool last = true;                   // no piece of the transfer comes after it
-  bool soon = false;                  // nobody waits yet: a thread sends it as soon as it is there
+  bool soon = false;                  // a thread sends it as soon as it is there, whether or not somebody waits
 };
 
 // Something the GPU still reads: given back when its event is over.
