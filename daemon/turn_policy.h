@@ -15,13 +15,14 @@
 namespace tendril::daemon {
 
 struct TurnRules {
-  // With few tenants turns are longer: a switch costs about 0.3 ms, and each is still served in time.
-  uint64_t quantum_of_two_ns = 16'000'000, quantum_of_three_ns = 14'000'000, quantum_ns = 10'000'000;
+  // With four tenants. With fewer it is longer, as a switch costs about 0.3 ms; with many it is shorter, so
+  // that each has enough turns in a second.
+  uint64_t quantum_ns = 10'000'000;
   // A turn that is cut short for somebody who asks for little, often one that waits for each piece of its
   // work, still lasts this long: each turn has its price.
   uint64_t cut_ns = 3'000'000;
   // Work that is not done this long after its turn's end is overdue: others run beside it.
-  uint64_t grace_ns = 75'000'000;  // kernels of 50 ms still fit
+  uint64_t grace_ns = 120'000'000;  // two kernels of 50 ms still fit
 };
 
 struct TurnTerms {
@@ -88,6 +89,7 @@ class TurnPolicy {
   // Takes part in the competition: its virtual time counts for the level.
   static bool competes(const State& state);
   uint64_t quantum_ns() const;
+  double longer_ns(const State& holder) const;
   // When its next turn would be over if it always got its share: who asks for little is due soon.
   double due(const State& state) const;
   void advance(uint64_t now_ns);
@@ -97,6 +99,7 @@ class TurnPolicy {
   bool is_level(const State& state) const;
   State* find(Tenant tenant);
   State* holder(Tenant* tenant);
+  bool is_due_before(const State& one, const State& other) const;
   bool others_compete(const State* holder) const;
   // The best of those that compete and hold no turn, and of `also`.
   std::pair<const Tenant, State>* best(const State* also);
@@ -112,6 +115,7 @@ class TurnPolicy {
   uint64_t look_again_ns_ = kNever;
   double level_ = 0;
   size_t competitors_ = 0;
+  double shares_ = 1;            // of those that compete
   int32_t lowest_priority_ = 0;  // of those that compete
 };
 

@@ -21,9 +21,9 @@ constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 // What a program does on the GPU.
 struct Load {
   uint64_t piece_ns = 500'000;  // a kernel, or a graph: once begun, it runs to its end
-  uint64_t in_flight = 1;       // pieces that are submitted at a time, where they are long
   uint64_t gap_ns = 0;          // not 0: it waits for each piece and comes with the next so much later
   uint64_t from_ns = 0, to_ns = UINT64_MAX;
+  uint64_t in_flight = 1;       // pieces that are submitted at a time, where they are long
 };
 
 class TurnSimulation {
