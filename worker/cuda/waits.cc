@@ -334,7 +334,6 @@ void Waiters::in_flight(CUstream stream, InFlight item) {
   }
   if (item.is_piece) ++pieces_in_flight_;
   flights_.push_back(item);
-  reclaim(SIZE_MAX);
 }
 
 void Waiters::reclaim(size_t pieces_at_most) {
