@@ -22,6 +22,7 @@ constexpr uint64_t kQuietNs = 30'000;       // no piece for so long: what is the
 constexpr uint64_t kLingerLeastNs = 50'000;
 constexpr uint64_t kServeEveryNs = 20'000;
 constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
+constexpr uint64_t kTurnIsNearNs = 300'000, kYieldAfterNs = 20'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
@@ -147,9 +148,16 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
   find_pace();  // of the other slices
   const uint64_t most_ns = host_->busy() || pace_ == Pace::kAtOnce ? kShortSleepNs : kSleepNs;
   const timespec most{0, static_cast<long>(most_ns)};
-  // tendrild wakes this word for a new turn, and for whatever else it has changed.
-  syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0);
-  slice.queued_ns += base::now_ns() - now_ns;
+  // tendrild wakes this word for a new turn, for whatever else it has changed, and when the turn before this one's should be over: it will
+  // come within moments then, and nobody should have to be woken for it.
+  const bool woken = syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0) == 0;
+  uint64_t after_ns = base::now_ns();
+  for (const uint64_t until_ns = after_ns + kTurnIsNearNs; woken && !holds(slice) && after_ns < until_ns;) {
+    if (after_ns + kTurnIsNearNs - until_ns > kYieldAfterNs) sched_yield();
+    base::cpu_pause();
+    after_ns = base::now_ns();
+  }
+  slice.queued_ns += after_ns - now_ns;
 }
 
 size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {

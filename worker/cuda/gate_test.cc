@@ -53,7 +53,7 @@ class FakeGpu final : public GateHost {
   bool serve() override {
     ++serves;
     if (on_serve) on_serve();
-    return !over;
+    return !over && base::now_ns() < patience_until_ns_;
   }
   bool busy() override { return false; }
   void set_hardware_slice(uint32_t slot, uint32_t us) override { slices[slot] = us; }
@@ -69,6 +69,8 @@ class FakeGpu final : public GateHost {
   std::map<CUstream, uint64_t> streams_;
   std::map<uint64_t, uint64_t> events_;
   uint64_t events_made_ = 0;
+  // A test whose turn ends unexpectedly fails and does not hang.
+  const uint64_t patience_until_ns_ = base::now_ns() + 20'000 * kMs;
 };
 
 class GateTest : public testing::Test {
@@ -200,7 +202,7 @@ TEST_F(GateTest, WhoseNextPieceUsuallyComesLateDoesNotLinger) {
   part().linger_ns = 20 * kMs;
   uint64_t least_ns = UINT64_MAX;
   for (int i = 0; i < 5; ++i) {
-    grant(base::now_ns() + 1000 * kMs);
+    grant(base::now_ns() + 60'000 * kMs);
     pass(1, kMs);
     const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
     idle_until([&] { return drained(); });
@@ -215,10 +217,10 @@ TEST_F(GateTest, WhoseNextPieceUsuallyComesLateDoesNotLinger) {
 }
 
 TEST_F(GateTest, WhoseNextPieceUsuallyComesSoonKeepsItsTurn) {
-  part().linger_ns = 50 * kMs;
-  grant(base::now_ns() + 1000 * kMs);
+  part().linger_ns = 500 * kMs;
+  grant(base::now_ns() + 60'000 * kMs);
   for (int i = 0; i < 20; ++i) {
-    pass(1, kMs / 2);
+    ASSERT_TRUE(pass(1, kMs / 2));
     const uint64_t next_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1)) + 2 * kMs;
     idle_until([&] { return base::now_ns() >= next_ns; });
   }
@@ -241,7 +243,7 @@ TEST_F(GateTest, WaitingForATurnIsNoGap) {
   for (int i = 0; i < 6; ++i) pass(1, 4 * kMs);
   ended = true;
   arbiter.join();
-  grant(base::now_ns() + 1000 * kMs);
+  grant(base::now_ns() + 60'000 * kMs);
   pass(1, kMs);
   const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
   idle_until([&] { return drained(); });
