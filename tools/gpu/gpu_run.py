@@ -190,7 +190,8 @@ class Run:
         limit = min(self.limit_for(program, name), max(5, self.left()))
         before, suffix = results.get(key or name), f" {key}" if key else ""
         argv = [self.expanded(word) for word in program.argv]
-        label = f"{program.group}-{results['label']}{suffix}"
+        attempt = f" try {before.attempts + 1}" if before else ""  # what went wrong before is kept
+        label = f"{program.group}-{results['label']}{suffix}{attempt}"
         outcome = side.run(label, argv, program.env, cwd, limit, not self.args.no_stats)
         outcome.attempts = before.attempts + 1 if before else 1
         results[key or name] = outcome
