@@ -7,6 +7,7 @@
 // never others their turns. Called by daemon/sessions.h.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -92,6 +93,7 @@ class Arbiter {
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
+    uint64_t prepared_ns = 0;  // the end of a turn whose successor has been woken
   };
 
   explicit Arbiter(const ArbiterOptions& options) : options_(options) {}
@@ -111,6 +113,7 @@ class Arbiter {
   void give(const Tenant& tenant, Part* part);
   static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
   void fit_windows(uint64_t now_ns, Gpu* gpu);
+  void prepare(uint64_t now_ns, Gpu* gpu);
   void settle(uint64_t now_ns, Gpu* gpu);
   void settle_all(uint64_t now_ns);
 
@@ -122,6 +125,7 @@ class Arbiter {
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;  // guarded by mutex_
   uint64_t armed_ns_ = TurnPolicy::kNever;                 // guarded by mutex_
+  std::atomic<uint64_t> spin_until_ns_{0};                 // a bell is about to ring
 };
 
 }  // namespace tendril::daemon

@@ -10,9 +10,9 @@ namespace {
 
 // A turn whose holder would be chosen again at the end of each quantum is given in one piece.
 constexpr int kQuantaMax = 10;
-// How far a capped tenant may pass its share within a turn. With the one quantum that it may be behind, no
-// second holds more than 2 points too much.
-constexpr double kCapQuanta = 0.5;
+// What a capped tenant may save up while it waits, and how far it may pass its share within a turn: together
+// less than 20 ms, so that no second holds more than 2 points too much.
+constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
 
 }  // namespace
 
@@ -63,17 +63,21 @@ void TurnPolicy::advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns > now_ns_ ? now_ns - now_ns_ : 0;
   now_ns_ = std::max(now_ns, now_ns_);
   const double passed = static_cast<double>(passed_ns);
-  const double quantum = static_cast<double>(rules_.quantum_ns);
+  const double saved = kCapSavedQuanta * static_cast<double>(rules_.quantum_ns);
+  double holding = 0;
+  for (const auto& [tenant, state] : tenants_) holding += state.holding ? share_of(state) : 0;
   for (auto& [tenant, state] : tenants_) {
     if (state.holding) {
-      state.used_ns += passed_ns;
-      state.virtual_ns += passed / share_of(state);
-      state.credit_ns -= passed;
+      // What runs beside others has what the hardware gives it, and that goes by the shares.
+      const double had = passed * share_of(state) / holding;
+      state.used_ns += static_cast<uint64_t>(had + 0.5);
+      state.virtual_ns += had / share_of(state);
+      state.credit_ns -= had;
     } else if (state.wanting) {
       state.waited_ns += passed_ns;
     }
     // Time that it did not want is not saved up.
-    const double most = state.wanting || state.holding ? quantum : 0;
+    const double most = state.wanting || state.holding ? saved : 0;
     state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
   }
   measure_level();
@@ -328,6 +332,14 @@ void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->cut_ns = kNever;
   for (auto& [other, waiting] : tenants_) waiting.came = false;
   state->until_ns = end_of_turn(now_ns, state);
+}
+
+TurnPolicy::Ending TurnPolicy::ending() {
+  Tenant tenant = 0;
+  const State* const current = holder(&tenant);
+  if (current == nullptr || current->until_ns == kNever) return Ending();
+  const auto* const next = best(nullptr);
+  return next == nullptr ? Ending() : Ending{current->until_ns, next->first};
 }
 
 std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {

@@ -56,9 +56,15 @@ class TurnPolicy {
   // What is to be told to workers. To be called after all of the above, and at look_again_ns().
   std::vector<Turn> decide(uint64_t now_ns);
   uint64_t look_again_ns() const { return look_again_ns_; }
+  // An exclusive turn that ends for somebody else's sake, and for whose. kNever: there is none.
+  struct Ending {
+    uint64_t until_ns = kNever;
+    Tenant next = 0;
+  };
+  Ending ending();
 
   struct Use {
-    uint64_t used_ns = 0;    // in turns, overruns included
+    uint64_t used_ns = 0;    // in turns, overruns included; of what overlaps, a part by its share
     uint64_t waited_ns = 0;  // with work and without a turn, held back by its cap included
     bool wanting = false, holding = false, overdue = false;
   };
