@@ -283,7 +283,7 @@ for way in ways:
     def test_threads_and_processes_never_pass_the_quota(self):
         """Eight threads in each of two processes of one lease take and give back at random."""
         out = self.run_program("""
-if len(sys.argv) == 4:
+if len(sys.argv) == 3:
     others = [subprocess.Popen([sys.executable, *sys.argv, role], stdout=subprocess.PIPE) for role in "ab"]
     for other in others:
         print(other.communicate()[0].decode())
@@ -325,7 +325,7 @@ else:
             with lock:
                 mine[0] -= size
             back()
-    threads = [threading.Thread(target=work, args=(sys.argv[4] + str(n),)) for n in range(8)]
+    threads = [threading.Thread(target=work, args=(sys.argv[3] + str(n),)) for n in range(8)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
     must(cuda.cuCtxSynchronize())
