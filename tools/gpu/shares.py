@@ -243,6 +243,8 @@ def measure(whole, seconds, words=()):
     """All of it as text, and as shares.json in $OUT. `words`: only cases whose name holds one of them."""
     whole.environment_of_programs = whole.environment()
     m = Measurement(whole, seconds)
+    facts = whole.facts
+    m.facts["source"] = f"{facts.get('date', '')}, {facts.get('gpu')}, commit {facts.get('commit')}"
     server = m.server("shares", [])
     if server is None:
         return "the server for shares does not start"
