@@ -169,6 +169,35 @@ TEST(Arbiter, AloneATurnLastsUntilAnotherComes) {
   ASSERT_TRUE(eventually([&] { return two.part().window_ns.load() == wide_ns; }));
 }
 
+// It is about to have its turn: from here it need not sleep.
+TEST(Arbiter, TheNextWorkerIsWokenWhenATurnEnds) {
+  const auto arbiter = make();
+  arbiter->open(1, slice(500'000), {});
+  arbiter->open(2, slice(500'000), {});
+  Worker one(arbiter.get(), 11, 1), two(arbiter.get(), 12, 2);
+  bool woken = false;
+  // On a busy machine this thread may come too late to be asleep by then; not each time.
+  for (int attempt = 0; attempt < 10 && !woken; ++attempt) {
+    one.want();
+    ASSERT_TRUE(eventually([&] { return one.holds(); }));
+    two.want();
+    ASSERT_TRUE(eventually([&] { return one.part().until_ns.load() != wire::kTurnWithoutEnd; }));
+    const uint32_t turn = two.part().turn;
+    const timespec most = {0, 200'000'000};
+    auto* const word = reinterpret_cast<uint32_t*>(&two.part().turn);
+    woken = syscall(SYS_futex, word, FUTEX_WAIT, turn, &most, nullptr, 0) == 0;
+    EXPECT_TRUE(one.holds());
+    EXPECT_FALSE(two.holds());
+    if (woken) {
+      EXPECT_GE(base::now_ns(), one.part().until_ns.load());
+    }
+    one.drain(false);
+    ASSERT_TRUE(eventually([&] { return two.holds(); }));
+    two.drain(false);
+  }
+  EXPECT_TRUE(woken);
+}
+
 TEST(Arbiter, AWorkerThatDiesInItsTurnReleasesIt) {
   const auto arbiter = make();
   arbiter->open(1, slice(500'000), {});

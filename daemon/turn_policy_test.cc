@@ -539,7 +539,8 @@ TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
 }
 
 // Tenants at random, of any kind of load, beside one that always has more: that one gets its share of any
-// half second (less what those of a higher class may be ahead), whatever the others do, and however often their terms change.
+// half second (less what those of a higher class may be ahead), whatever the others do, and however often
+// their terms change.
 TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);
