@@ -18,7 +18,9 @@ namespace {
 
 constexpr uint64_t kBucketNs = 100'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr size_t kBatchesInFlight = 6;
+// Enough that the GPU always has more to do. A wait is answered after what was submitted before it has passed the server's gate, so
+// whatever flies delays the first answers.
+constexpr size_t kBatchesInFlight = 2;
 
 // Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that nothing of another one fits beside it.
 constexpr uint32_t kThreads = 256, kBlocksAtOnce = 8;

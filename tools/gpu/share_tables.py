@@ -128,7 +128,8 @@ def plot(held):
 
 def tables(held, source):
     head = [f"Measured with `run_all --only shares`: {source}.",
-            "Figures are per cent of what the same program does natively and alone; tenants always have work queued, unless it says otherwise.", ""]
+            "Figures are per cent of what the same program does natively and alone; tenants always have work queued,",
+            "unless it says otherwise.", ""]
     attached = [f"{case['case']}: all attached within {case['attach_s']:.1f} s." for case in held["cases"]
                 if not case["mode"] and len(case["answers"]) >= 20]
     return "\n".join(head + alone_table(held) + [""] + share_table(held) + [""] + attached +
