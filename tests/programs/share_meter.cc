@@ -58,9 +58,8 @@ class Meter {
   explicit Meter(const Kind& kind) : kind_(kind) {
     const char* text = std::getenv("SHARE_METER_SCALE");
     const double scale = text != nullptr ? std::strtod(text, nullptr) : 1;
-    int processors = 0;
-    CHECK(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
-    blocks_ = static_cast<unsigned>(processors) * (scale < 1 ? 1 : kBlocksAtOnce * kind.waves);
+    CHECK(cuDeviceGetAttribute(&processors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    blocks_ = static_cast<unsigned>(processors_) * (scale < 1 ? 1 : kBlocksAtOnce * kind.waves);
     const bool memory = kind.kernel == std::string("share_memory");
     rounds_ = memory ? kind.rounds : std::max(1u, static_cast<uint32_t>(kind.rounds * scale));
     count_ = memory ? std::max(4096u, static_cast<uint32_t>((256 << 20) / 16 * scale)) : 1;
@@ -86,8 +85,9 @@ class Meter {
 
   void print() {
     std::sort(latencies_ns_.begin(), latencies_ns_.end());
-    std::printf("share_meter {\"kind\": \"%s\", \"begin_ns\": %llu, \"bucket_ns\": %llu, \"pieces\": [", kind_.name,
-                static_cast<unsigned long long>(begin_ns_), static_cast<unsigned long long>(kBucketNs));
+    std::printf("share_meter {\"kind\": \"%s\", \"processors\": %d, ", kind_.name, processors_);
+    std::printf("\"begin_ns\": %llu, \"bucket_ns\": %llu, \"pieces\": [", static_cast<unsigned long long>(begin_ns_),
+                static_cast<unsigned long long>(kBucketNs));
     for (size_t i = 0; i < buckets_.size(); ++i) std::printf(i == 0 ? "%u" : ", %u", buckets_[i]);
     std::printf("], \"latency_us\": {");
     const struct {
@@ -164,6 +164,7 @@ class Meter {
   }
 
   const Kind& kind_;
+  int processors_ = 0;  // a piece is as large as the part of the GPU that the program sees
   unsigned blocks_ = 0;
   uint32_t rounds_ = 0, count_ = 0, batch_ = 1;
   CUdeviceptr data_ = 0;

@@ -33,7 +33,8 @@ def parts(held, case):
     for asked, answer in zip(case["asked"], case["answers"]):
         if answer is None:
             continue
-        counts, alone = shares.Counts(answer), held["alone"][answer["kind"]][0] / 100
+        counts = shares.Counts(answer, held.get("processors"), shares.settle_of(case["case"]))
+        alone = held["alone"][answer["kind"]][0] / 100
         seconds = [rate / alone for rate in counts.rates_by_second()] or [float("nan")]
         wanted = 100 * float(fractions.Fraction(asked))
         out.append((answer["kind"], wanted, counts.rate() / alone, min(seconds), max(seconds)))

@@ -44,10 +44,16 @@ CASES = [
     ("5 us, 500 us, 50 ms", [Tenant(F("1/3"), "tiny"), Tenant(F("1/3"), "medium"), Tenant(F("1/3"), "long")]),
     ("graph, memory, sync", [Tenant(F("1/3"), "graph"), Tenant(F("1/3"), "memory"), Tenant(F("1/3"), "sync")]),
 ]
+# Pieces of 50 ms at a tenth of the GPU end twice in a second.
+LONGER = {"1/10 9/10, 50 ms": 2.5}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
 MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
          "neither": ["--turns", "off", "--hardware-slices", "off"]}
+
+
+def settle_of(case):
+    return SETTLE_S * (3 if case in LONGER else 1)
 
 
 class Process:
@@ -93,12 +99,14 @@ class Process:
 
 
 class Counts:
-    """Pieces by bucket, without the first moments."""
+    """Pieces by bucket, without the first moments. A program that sees fewer processors than `processors`, being packed, makes smaller
+    pieces."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, processors=0, settle_s=SETTLE_S):
         self.bucket_s = answer["bucket_ns"] / 1e9
-        self.first = round(SETTLE_S / self.bucket_s)
-        self.pieces = answer["pieces"]
+        self.first = round(settle_s / self.bucket_s)
+        size = answer["processors"] / processors if processors and "processors" in answer else 1
+        self.pieces = [size * pieces for pieces in answer["pieces"]]
         self.latency = answer["latency_us"]
 
     def rate(self, begin=None, end=None):
@@ -167,18 +175,21 @@ class Measurement:
             for at, share in [(None, F(1)), *ours]:
                 answer = self.together(at, [Tenant(share, kind)], seconds)[0][0]
                 rates.append(Counts(answer).rate() if answer else float("nan"))
+                if at is None and answer:
+                    self.facts["processors"] = answer.get("processors", 0)
             self.alone[kind] = rates[0]
             self.facts.setdefault("alone", {})[kind] = rates
             each = "".join(f"{rate:12.1f}{100 * rate / rates[0]:10.2f}%" for rate in rates[1:]) if rates[0] else ""
             self.say(f"  {kind:20}{rates[0]:12.1f}{each}")
 
     def measure_case(self, server, name, tenants_now, mode="", seconds=None):
-        answers, attach_s = self.together(server, tenants_now, seconds or self.seconds)
+        seconds = seconds or self.seconds * LONGER.get(name, 1)
+        answers, attach_s = self.together(server, tenants_now, seconds)
         self.facts.setdefault("cases", []).append({"case": name, "mode": mode, "attach_s": attach_s, "answers": answers,
                                                    "asked": [str(tenant.share) for tenant in tenants_now]})
         rows = []
         for tenant, answer in zip(tenants_now, answers):
-            counts = Counts(answer) if answer else None
+            counts = Counts(answer, self.facts.get("processors"), settle_of(name)) if answer else None
             alone = self.alone.get(tenant.kind)
             if counts and alone:
                 by_second = [100 * rate / alone for rate in counts.rates_by_second()]

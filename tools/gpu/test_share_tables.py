@@ -26,6 +26,11 @@ class Tables(unittest.TestCase):
         self.assertIn("| 1/4 3/4 | 500 us kernels | 25.00 | 25.00 | 25.00 to 25.00 | 100.00 |", text)
         self.assertIn("|  | 500 us kernels | 75.00 | 75.00 | 75.00 to 75.00 |  |", text)
 
+    def test_pieces_of_packed_tenants_are_smaller(self):
+        part = {**answer("medium", [5] * 20), "processors": 33}
+        rows = share_tables.parts({**held(), "processors": 132}, {**held()["cases"][0], "answers": [part, None]})
+        self.assertEqual([row[:3] for row in rows], [("medium", 25.0, 12.5)])
+
     def test_a_tenant_without_answer_is_left_out(self):
         rows = share_tables.parts(held(), {**held()["cases"][0], "answers": [None, answer("medium", [5] * 20)]})
         self.assertEqual([row[:3] for row in rows], [("medium", 75.0, 50.0)])
