@@ -36,6 +36,16 @@ class Conformance(unittest.TestCase):
     def test_shared_memory(self):
         self.passes(TENDRIL_TRANSPORT="shm")
 
+    def test_two_tenants_in_turns(self):
+        """Half of each GPU for each: all work passes the gate, and waits for its turn there."""
+        command = ["run", "-n", "2", "-p", "0.5", "--", str(SUITE), "--gtest_brief=1", "--gtest_filter=" + FILTER]
+        both = [harness.start(*command, server=self.server) for _ in range(2)]
+        for one in both:
+            self.addCleanup(harness.end, one)
+        for one in both:
+            out, _ = one.communicate(timeout=240)
+            self.assertEqual(one.returncode, 0, out[-4000:])
+
     def test_a_distant_server(self):
         self.passes(TENDRIL_TRANSPORT="tcp", TENDRIL_LINK="1000:100")
 

@@ -61,6 +61,7 @@ class Meter:
 PIECE_MS = {"tiny": 0.5, "medium": 2, "long": 30, "sync": 4, "graph": 50}
 
 
+@unittest.skipIf(harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided")
 @harness.needs_client
 class Shares(unittest.TestCase):
     @classmethod
