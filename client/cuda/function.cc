@@ -102,6 +102,15 @@ CUresult need_function(CUfunction handle, Context** c, Function** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+// For what an H200's driver answers also without a current context: a module's function has one of its own.
+CUresult need_function_of_any_context(CUfunction handle, Context** c, Function** out) {
+  Function* const function = process() != nullptr && current_context() == nullptr ? find_function(handle) : nullptr;
+  if (function == nullptr || function->context == nullptr) return need_function(handle, c, out);
+  *c = function->context;
+  *out = function;
+  return CUDA_SUCCESS;
+}
+
 // Kernel attributes name a device; its primary context reaches the worker.
 CUresult context_on(CUdevice dev, Context** c) {
   Device* d = device_of(dev);
@@ -131,7 +140,7 @@ const FunctionInfo* function_info(Context* c, Function* function, CUresult* erro
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   Context* c = nullptr;
   Function* f = nullptr;
-  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  TENDRIL_TRY(need_function_of_any_context(hfunc, &c, &f));
   return attribute_of(c, f, pi, attrib);
 }
 

@@ -132,7 +132,9 @@ CUresult set_attribute(const KernelInfo& info, FunctionState& state, CUfunction_
 SOFT(cuFuncGetAttribute)(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
-  if (CUresult bad = named_function(hfunc, &function)) return bad;
+  CUresult bad = named_function(hfunc, &function);
+  if (bad == CUDA_ERROR_INVALID_CONTEXT) function = functions().get(hfunc);  // a module's needs no current one
+  if (!function) return bad;
   return get_attribute(*function->module->program, function->info(), *function->state, attrib, pi);
 }
 

@@ -171,15 +171,15 @@ TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   OK(cuCtxSetCurrent(context_));
 }
 
-// What has a context of its own through what it is about. A real driver may look for a current one all the same; which do was not
-// measured, and the transcript of a real GPU will tell.
 // Whatever a driver or a server keeps of a context for reuse must not outlive it: copies that are under way, or have just been waited
-// for, when the context ends, then the same again in its successor.
+// for, when the context ends, then the same again in its successor. A real GPU takes half a second for each context.
 PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(6);
   constexpr size_t kWords = 2 << 20;  // so many that the wait is not over at once
   std::vector<uint32_t> words(1024);
   MUST(cuInit(0));
   for (uint32_t round = 0; round < 100; round++) {
+    if (round >= 8 && std::chrono::steady_clock::now() > enough) break;
     CUcontext context = nullptr;
     CUdeviceptr data = 0;
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
@@ -196,6 +196,8 @@ PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   }
 }
 
+// What has a context of its own through what it is about. A real driver may look for a current one all the same; of those that accept
+// two codes it was not measured, and the transcript of a real GPU will tell.
 TEST_F(ContextTest, CallsThatNameTheirContext) {
   Module module(basic_ptx());
   Stream stream;
@@ -214,12 +216,11 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
   void* image = nullptr;
   size_t bytes = 0;
   int value = 0, blocks = 0;
-  EXPECT_CU(cuModuleGetFunction(&function, module, "fill"), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuModuleGetFunction(&function, module, "fill"));
   EXPECT_CU(cuModuleGetGlobal_v2(&variable, &bytes, module, "no_such_variable"), CUDA_ERROR_NOT_FOUND,
             CUDA_ERROR_INVALID_CONTEXT);
   if (function != nullptr) {
-    EXPECT_CU(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function), CUDA_SUCCESS,
-              CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
     EXPECT_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 0), CUDA_SUCCESS,
               CUDA_ERROR_INVALID_CONTEXT);
   }

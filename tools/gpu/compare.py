@@ -129,13 +129,18 @@ def first_difference(program, native, remote, transcripts=None):
     return last_line(remote)
 
 
+def shortened(line, most=140):
+    """Both ends of a long line: the name of a call, and what it answered."""
+    return line if len(line) <= most else line[:most // 2] + " ... " + line[-most // 2:]
+
+
 def first_line(theirs, ours):
     """The first line in which the remote run differs."""
     for index in range(max(len(ours), len(theirs))):
         a = theirs[index] if index < len(theirs) else "(end)"
         b = ours[index] if index < len(ours) else "(end)"
         if a != b:
-            return f"line {index + 1}: native '{a[:90]}', remote '{b[:90]}'"
+            return f"line {index + 1}: native '{shortened(a)}', remote '{shortened(b)}'"
     return ""
 
 
