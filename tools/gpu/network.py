@@ -11,6 +11,8 @@ import os
 import re
 
 SECONDS = 2.0
+# Of a training step whose loss is read: that wait, and a copy's before it. Traces of native training have one or two calls that must wait.
+TRIPS_MOST = 2.5
 LIMIT_S = 110
 # Name, microseconds one way, MB/s.
 NETWORKS = [("10 Gb/s, 50 us", 25, 1250), ("25 Gb/s, 20 us", 10, 3125), ("100 Gb/s, 5 us", 2, 12500),
@@ -49,6 +51,14 @@ def compared(title, seen, native, microseconds, megabytes):
     return lines
 
 
+def too_many_trips(whole, title, seen):
+    """A call that could be answered in the client must not cross the line in each step of training."""
+    found = [f"{title}: {name} takes {figures['trips']:.1f} ROUND TRIPS A STEP, {TRIPS_MOST} at most"
+             for name, figures in seen.items() if "-train-" in name and figures["trips"] > TRIPS_MOST]
+    whole.broken += found
+    return found
+
+
 def measure(whole, here):
     """All of it as text; also as network.json in $OUT. `whole` is gpu_run's Run."""
     python = os.environ.get("PYTHON", "python3")
@@ -69,6 +79,7 @@ def measure(whole, here):
             outcome.stderr.strip().splitlines() or outcome.stdout.strip().splitlines() or [""])[-1][:160]
         whole.say(f"network: {title}: {len(facts[title])} lines in {outcome.seconds:.0f} s{ended}")
         if title != "native":
+            text += too_many_trips(whole, title, facts[title])
             text += compared(title, facts[title], facts.get("native", {}), microseconds, megabytes)
         if ended:
             text.append(f"  {title}{ended}")
