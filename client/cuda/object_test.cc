@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
+#include <vector>
 
 namespace tendril::client::cuda {
 namespace {
@@ -15,7 +15,13 @@ class ExecTableTest : public ::testing::Test {
  protected:
   Exec* create() { return table_->create(Kind::kExec, nullptr, nullptr, 0); }
   Exec* find(uint64_t handle) { return table_->find(Kind::kExec, handle); }
-  std::unique_ptr<ExecTable> table_ = std::make_unique<ExecTable>();
+  // A table lives as long as its process and frees nothing: reachable for good, or it counts as leaked.
+  static ExecTable* kept() {
+    static std::vector<ExecTable*>* const all = new std::vector<ExecTable*>;
+    all->push_back(new ExecTable);
+    return all->back();
+  }
+  ExecTable* const table_ = kept();
 };
 
 TEST_F(ExecTableTest, IsFoundByTheNewHandleOnly) {
