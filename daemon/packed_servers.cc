@@ -99,7 +99,7 @@ base::Result<std::unique_ptr<PackedServers::Server>> PackedServers::start() cons
                       (gone ? how : "did not start in time") +
                       "; install it on this server, or ask for slices without --packed");
   }
-  log(Level::kInfo, "a server for packed slices runs as process %d", server->child.pid);
+  log(Level::kInfo, "a server for packed slices runs as process %d, in %s", server->child.pid, server->folder.c_str());
   return server;
 }
 

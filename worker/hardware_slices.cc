@@ -43,15 +43,6 @@ uint32_t control(int fd, uint32_t client, uint32_t group, uint32_t command, uint
   return call.status;
 }
 
-class Locked {
- public:
-  explicit Locked(pthread_mutex_t* mutex) : mutex_(mutex) { pthread_mutex_lock(mutex_); }
-  ~Locked() { pthread_mutex_unlock(mutex_); }
-
- private:
-  pthread_mutex_t* mutex_;
-};
-
 }  // namespace
 
 constinit HardwareSlices hardware_slices;
@@ -75,7 +66,7 @@ void HardwareSlices::saw(int fd, unsigned long request, const void* argument) {
 }
 
 void HardwareSlices::add(int fd, uint32_t client, uint32_t parent, uint32_t object) {
-  const Locked hold(&mutex_);
+  const base::Locked hold(lock_);
   if (count_ == kGroupsMax) return;  // this one keeps the driver's slice
   Group& group = groups_[count_];
   group = {};
@@ -92,7 +83,7 @@ void HardwareSlices::add(int fd, uint32_t client, uint32_t parent, uint32_t obje
 
 // Of the group itself, or of what it hangs from.
 void HardwareSlices::remove(uint32_t client, uint32_t object) {
-  const Locked hold(&mutex_);
+  const base::Locked hold(lock_);
   for (size_t i = 0; i < count_;) {
     const Group& group = groups_[i];
     if (group.client == client && (group.object == object || group.parent == object || client == object)) {
@@ -104,21 +95,21 @@ void HardwareSlices::remove(uint32_t client, uint32_t object) {
 }
 
 void HardwareSlices::claim(uint32_t gpu) {
-  const Locked hold(&mutex_);
+  const base::Locked hold(lock_);
   for (size_t i = 0; i < count_; ++i) {
     if (groups_[i].gpu == kNobody) groups_[i].gpu = gpu;
   }
 }
 
 size_t HardwareSlices::groups(uint32_t gpu) {
-  const Locked hold(&mutex_);
+  const base::Locked hold(lock_);
   size_t found = 0;
   for (size_t i = 0; i < count_; ++i) found += groups_[i].gpu == gpu;
   return found;
 }
 
 HardwareSlices::Outcome HardwareSlices::set(uint32_t gpu, uint32_t us, Ioctl ioctl, uint32_t* status) {
-  const Locked hold(&mutex_);
+  const base::Locked hold(lock_);
   Outcome outcome = Outcome::kNothing;
   for (size_t i = 0; i < count_; ++i) {
     if (groups_[i].gpu != gpu || groups_[i].us == us) continue;

@@ -6,10 +6,10 @@
 // (ctrla06c.h, nvos.h), tried on driver 580. Any thread.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdint>
+
+#include "base/lock.h"
 
 namespace tendril::worker {
 
@@ -41,7 +41,7 @@ class HardwareSlices {
   void remove(uint32_t client, uint32_t object);
   static uint32_t set_group(Group* group, uint32_t us, Ioctl ioctl);
 
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock_;
   Group groups_[kGroupsMax] = {};
   size_t count_ = 0;
 };

@@ -337,15 +337,8 @@ CUresult Executor::wait(WaitKind kind, void* object) {
 
 CUresult Executor::wait_for_copy(CUstream stream, const Block& block, uint64_t bytes) {
   Wait wait;
-  wait.own_event = waiters_->staging().take_event(current_->context);
-  const CUresult recorded = wait.own_event != nullptr ? driver_->cuEventRecord(wait.own_event, stream)
-                                                      : CUDA_ERROR_OUT_OF_MEMORY;
-  if (recorded != CUDA_SUCCESS) {
-    driver_->cuStreamSynchronize(stream);  // the GPU writes the block no more
-    waiters_->staging().give_back(block);
-    waiters_->staging().give_back_event(current_->context, wait.own_event);
-    return recorded;
-  }
+  const CUresult marked = waiters_->mark_copy(current_->context, stream, block, &wait.own_event);
+  if (marked != CUDA_SUCCESS) return marked;
   wait.kind = WaitKind::kEvent;
   wait.object = wait.own_event;
   wait.context = current_;

@@ -216,16 +216,20 @@ void Waiters::complete(const Wait& wait, CUresult result) {
   staging_.give_back(wait.block);
 }
 
+CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& block, CUevent* event) {
+  *event = staging_.take_event(context);
+  const CUresult result =
+      *event != nullptr ? executor_->driver().cuEventRecord(*event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) return result;
+  executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+  staging_.give_back(block);
+  staging_.give_back_event(context, *event);
+  return result;
+}
+
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
-  delivery.event = staging_.take_event(delivery.context);
-  const CUresult result = delivery.event != nullptr ? executor_->driver().cuEventRecord(delivery.event, stream)
-                                                    : CUDA_ERROR_OUT_OF_MEMORY;
-  if (result != CUDA_SUCCESS) {
-    executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
-    staging_.give_back(delivery.block);
-    staging_.give_back_event(delivery.context, delivery.event);
-    return result;
-  }
+  const CUresult result = mark_copy(delivery.context, stream, delivery.block, &delivery.event);
+  if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&delivery_mutex_);
   deliveries_.push_back(delivery);
   delivery_bytes_ += delivery.block.bytes;

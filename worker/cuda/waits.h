@@ -68,6 +68,8 @@ class Waiters {
   // `stream` is about to be destroyed. Executor thread.
   void forget_stream(CUstream stream);
 
+  // An event behind a copy into `block`, which is enqueued on `stream` last. When this fails, both have been given back.
+  CUresult mark_copy(CUcontext context, CUstream stream, const Block& block, CUevent* event);
   // Once what is enqueued on `stream` now has run, `delivery` may be sent. When this fails, its block has been given back.
   CUresult add_delivery(CUstream stream, Delivery delivery);
   // Sends deliveries until the rest holds no more than `most` bytes with these new ones, or none has become ready for *patience_ns; then
