@@ -65,16 +65,16 @@ def round_trips(whole, program):
     return lines, facts
 
 
-def bare_transport(binaries):
-    """The transports without any GPU: tendril_transport_bench prints bare sockets beside the lane."""
-    program = binaries / "bin/tendril_transport_bench"
+def bare(binaries, name, *arguments):
+    """What a program without Tendril prints: the transports beside the lane, the driver's own prices."""
+    program = binaries / "bin" / name
     if not program.exists():
-        return ["bare transport: tendril_transport_bench was not carried"]
+        return [f"{name} was not carried"]
     try:
-        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=90)
+        done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=90)
     except subprocess.TimeoutExpired:
-        return ["bare transport: ran past 90 s"]
-    return ["bare transport and lane, loopback"] + ["  " + line for line in done.stdout.splitlines()]
+        return [f"{name} ran past 90 s"]
+    return [name] + ["  " + line for line in (done.stdout + done.stderr).splitlines()]
 
 
 def doctor(whole):
@@ -112,7 +112,9 @@ def measure(whole, here):
             lines, facts["round_trips_per_launch"] = round_trips(whole, str(programs / "launch_rate"))
             text += lines + [""]
     if whole.left() > 30:
-        text += bare_transport(whole.binaries)
+        text += bare(whole.binaries, "tendril_transport_bench")
+    if whole.left() > 30:
+        text += [""] + bare(whole.binaries, "tendril_driver_bench", whole.args.driver or "")
     if whole.left() > 30:
         text += [""] + doctor(whole)
     (whole.out / "bench.json").write_text(json.dumps(facts, indent=1))

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, small copies with what tells
+// their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were chosen, and how
+// they are chosen again for another driver. Without Tendril: give it the real library.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "base/clock.h"
+#include "bench/device.h"
+
+namespace {
+
+using namespace tendril;         // NOLINT: a program
+using namespace tendril::bench;  // NOLINT
+
+constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr size_t kLarge = 256 * kMiB;
+constexpr int kParametersMany = 12;
+
+constexpr const char* kManyPtx = R"(
+.version 7.0
+.target sm_52
+.address_size 64
+.visible .entry many(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u64 f,
+                     .param .u64 g, .param .u64 h, .param .u64 i, .param .u64 j, .param .u64 k, .param .u64 l)
+{
+  ret;
+}
+)";
+
+double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
+
+void print(const char* what, double value, const char* unit) {
+  std::printf("  %-64s %9.2f %s\n", what, value, unit);
+  std::fflush(stdout);
+}
+
+uint8_t* memory(size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) throw Failure("out of host memory");
+  std::memset(at, 1, bytes);
+  return static_cast<uint8_t*>(at);
+}
+
+double median_us(const Device& device, int rounds, const std::function<void()>& work) {
+  std::vector<double> times;
+  work();
+  for (int i = 0; i < rounds; ++i) {
+    device.synchronize();
+    const uint64_t begin_ns = base::now_ns();
+    work();
+    times.push_back(us_since(begin_ns));
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
+  return times[times.size() / 2];
+}
+
+// ---- launches ----
+
+void launches(Device& device) {
+  const gpu::Driver& d = device.driver();
+  CUmodule module = nullptr;
+  CUfunction many = nullptr;
+  device.check(d.cuModuleLoadData(&module, kManyPtx), "cuModuleLoadData");
+  device.check(d.cuModuleGetFunction(&many, module, "many"), "cuModuleGetFunction");
+  uint64_t packed[kParametersMany] = {};
+  void* pointers[kParametersMany];
+  for (int i = 0; i < kParametersMany; ++i) pointers[i] = &packed[i];
+  size_t bytes = sizeof packed;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  CUlaunchConfig config;
+  std::memset(&config, 0, sizeof config);
+  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  const auto rate = [&](const char* what, const std::function<void(CUstream)>& launch) {
+    for (const bool legacy : {true, false}) {
+      CUstream stream = legacy ? CU_STREAM_LEGACY : device.stream();
+      double best = 1e30;
+      for (int round = 0; round < 5; ++round) {
+        device.synchronize();
+        const uint64_t begin_ns = base::now_ns();
+        for (int i = 0; i < 20000; ++i) launch(stream);
+        device.synchronize();
+        best = std::min(best, us_since(begin_ns) / 20000);
+      }
+      print((std::string(what) + (legacy ? ", legacy stream" : ", stream")).c_str(), best, "us");
+      if (!legacy) device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
+    }
+  };
+  rate("launch, 12 parameters by pointers", [&](CUstream stream) {
+    d.cuLaunchKernel(many, 1, 1, 1, 1, 1, 1, 0, stream, pointers, nullptr);
+  });
+  rate("launch, 12 parameters as a buffer", [&](CUstream stream) {
+    d.cuLaunchKernel(many, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, extra);
+  });
+  rate("launch by cuLaunchKernelEx, by pointers", [&](CUstream stream) {
+    config.hStream = stream;
+    d.cuLaunchKernelEx(&config, many, pointers, nullptr);
+  });
+  rate("launch by cuLaunchKernelEx, as a buffer", [&](CUstream stream) {
+    config.hStream = stream;
+    d.cuLaunchKernelEx(&config, many, nullptr, extra);
+  });
+}
+
+// With other things done between two launches, as a worker does: so much memory read.
+void launches_between_reads(Device& device) {
+  uint8_t* other = memory(64 * kKiB);
+  for (const size_t touched : {size_t{0}, size_t{1024}, size_t{4096}, size_t{16384}}) {
+    uint64_t own_ns = 0;
+    volatile uint8_t sum = 0;
+    const auto touch = [&] {
+      for (size_t i = 0; i < touched; i += 64) sum = static_cast<uint8_t>(sum + other[i]);
+    };
+    device.synchronize();
+    for (int i = 0; i < 20000; ++i) {
+      const uint64_t begin_ns = base::now_ns();
+      touch();
+      own_ns += base::now_ns() - begin_ns;
+    }
+    double best = 1e30;
+    for (int round = 0; round < 3; ++round) {
+      const uint64_t begin_ns = base::now_ns();
+      for (int i = 0; i < 20000; ++i) {
+        device.launch_nothing(CU_STREAM_LEGACY);
+        touch();
+      }
+      device.synchronize();
+      best = std::min(best, us_since(begin_ns) / 20000);
+    }
+    char what[96];
+    std::snprintf(what, sizeof what, "launch, %zu bytes read between two (alone %.0f ns)", touched,
+                  static_cast<double>(own_ns) / 20000);
+    print(what, best, "us");
+  }
+}
+
+// ---- small copies ----
+
+struct Small {
+  Device& device;
+  CUdeviceptr gpu;
+  uint8_t *pinned, *pageable;
+  CUevent event;
+};
+
+void poll_stream(Device& device, CUstream stream) {
+  const gpu::Driver& d = device.driver();
+  while (d.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+  }
+}
+
+void small_copies(Small s, size_t bytes) {
+  Device& device = s.device;
+  const gpu::Driver& d = device.driver();
+  const std::string size = bytes >= kMiB ? "1 MB" : std::to_string(bytes / kKiB) + " KB";
+  const auto row = [&](const char* what, const std::function<void()>& work) {
+    print((size + " " + what).c_str(), median_us(device, 400, work), "us");
+  };
+  const auto context_wait = [&] {
+    poll_stream(device, CU_STREAM_LEGACY);
+    d.cuCtxSynchronize();
+  };
+  row("to, native way: cuMemcpyHtoD, cuCtxSynchronize", [&] {
+    d.cuMemcpyHtoD_v2(s.gpu, s.pageable, bytes);
+    d.cuCtxSynchronize();
+  });
+  row("to, pinned, wait", [&] {
+    d.cuMemcpyHtoDAsync_v2(s.gpu, s.pinned, bytes, CU_STREAM_LEGACY);
+    context_wait();
+  });
+  row("to, pinned, event recorded, wait, event asked", [&] {
+    d.cuMemcpyHtoDAsync_v2(s.gpu, s.pinned, bytes, CU_STREAM_LEGACY);
+    d.cuEventRecord(s.event, CU_STREAM_LEGACY);
+    d.cuEventQuery(s.event);
+    context_wait();
+  });
+  row("to, pageable async, wait", [&] {
+    d.cuMemcpyHtoDAsync_v2(s.gpu, s.pageable, bytes, CU_STREAM_LEGACY);
+    context_wait();
+  });
+  row("from, native way: cuMemcpyDtoH", [&] { d.cuMemcpyDtoH_v2(s.pageable, s.gpu, bytes); });
+  row("from, pinned, event recorded, polled, waited for", [&] {
+    d.cuMemcpyDtoHAsync_v2(s.pinned, s.gpu, bytes, CU_STREAM_LEGACY);
+    d.cuEventRecord(s.event, CU_STREAM_LEGACY);
+    while (d.cuEventQuery(s.event) == CUDA_ERROR_NOT_READY) {
+    }
+    d.cuEventSynchronize(s.event);
+  });
+  row("from, pinned, stream polled and waited for", [&] {
+    d.cuMemcpyDtoHAsync_v2(s.pinned, s.gpu, bytes, CU_STREAM_LEGACY);
+    poll_stream(device, CU_STREAM_LEGACY);
+    d.cuStreamSynchronize(CU_STREAM_LEGACY);
+  });
+  row("from, pinned, stream polled only", [&] {
+    d.cuMemcpyDtoHAsync_v2(s.pinned, s.gpu, bytes, CU_STREAM_LEGACY);
+    poll_stream(device, CU_STREAM_LEGACY);
+  });
+  row("from, pinned, stream waited for", [&] {
+    d.cuMemcpyDtoHAsync_v2(s.pinned, s.gpu, bytes, CU_STREAM_LEGACY);
+    d.cuStreamSynchronize(CU_STREAM_LEGACY);
+  });
+  row("copied on the host, pageable to pinned", [&] { std::memcpy(s.pinned, s.pageable, bytes); });
+  row("copied on the host, pinned to pageable", [&] { std::memcpy(s.pageable, s.pinned, bytes); });
+}
+
+// ---- large copies ----
+
+// Each thread has two pieces of pinned memory and a stream: while one piece is copied by the GPU, the other one is by the thread.
+double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned, uint8_t* host, bool to_gpu,
+                               size_t piece, unsigned threads) {
+  const gpu::Driver& d = device.driver();
+  std::atomic<size_t> next{0};
+  const auto work = [&](unsigned index) {
+    d.cuCtxSetCurrent(device.context());
+    CUstream stream = device.stream();
+    CUevent events[2] = {};
+    for (CUevent& event : events) d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    uint8_t* slots[2] = {pinned + index * 2 * piece, pinned + (index * 2 + 1) * piece};
+    size_t at[2] = {kLarge, kLarge};
+    const auto finish = [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its place
+      d.cuEventSynchronize(events[slot]);
+      if (!to_gpu && at[slot] < kLarge) std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));
+    };
+    for (unsigned slot = 0;; slot ^= 1) {
+      finish(slot);
+      at[slot] = next.fetch_add(piece);
+      if (at[slot] >= kLarge) break;
+      const size_t bytes = std::min(piece, kLarge - at[slot]);
+      if (to_gpu) {
+        std::memcpy(slots[slot], host + at[slot], bytes);
+        d.cuMemcpyHtoDAsync_v2(gpu + at[slot], slots[slot], bytes, stream);
+      } else {
+        d.cuMemcpyDtoHAsync_v2(slots[slot], gpu + at[slot], bytes, stream);
+      }
+      d.cuEventRecord(events[slot], stream);
+    }
+    for (unsigned slot = 0; slot < 2; ++slot) finish(slot);
+    for (CUevent event : events) d.cuEventDestroy_v2(event);
+    d.cuStreamDestroy_v2(stream);
+  };
+  double best = 0;
+  for (int round = 0; round < 4; ++round) {
+    next.store(0);
+    std::vector<std::thread> others;
+    const uint64_t begin_ns = base::now_ns();
+    for (unsigned i = 1; i < threads; ++i) others.emplace_back(work, i);
+    work(0);
+    for (std::thread& other : others) other.join();
+    best = std::max(best, static_cast<double>(kLarge) / us_since(begin_ns) / 1000);
+  }
+  return best;
+}
+
+void large_copies(Device& device, CUdeviceptr gpu, uint8_t* pinned) {
+  const gpu::Driver& d = device.driver();
+  uint8_t* host = memory(kLarge);
+  for (const bool to_gpu : {true, false}) {
+    double best = 0;
+    for (int round = 0; round < 3; ++round) {
+      const uint64_t begin_ns = base::now_ns();
+      device.check(to_gpu ? d.cuMemcpyHtoD_v2(gpu, host, kLarge) : d.cuMemcpyDtoH_v2(host, gpu, kLarge), "copy");
+      best = std::max(best, static_cast<double>(kLarge) / us_since(begin_ns) / 1000);
+    }
+    const std::string way = to_gpu ? "256 MB to, " : "256 MB from, ";
+    print((way + "native way").c_str(), best, "GB/s");
+    for (const size_t piece : {128 * kKiB, 512 * kKiB, 2 * kMiB}) {
+      for (const unsigned threads : {1u, 2u, 3u, 4u}) {
+        const std::string size = std::to_string(piece / kKiB), count = std::to_string(threads);
+        const std::string what = way + "pieces of " + size + " KB, threads: " + count;
+        print(what.c_str(), through_pieces_gb_per_s(device, gpu, pinned, host, to_gpu, piece, threads), "GB/s");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Device device(argc > 1 ? argv[1] : "", 0);
+    const gpu::Driver& d = device.driver();
+    std::puts("what a driver charges");
+    launches(device);
+    launches_between_reads(device);
+    const CUdeviceptr gpu = device.allocate(kLarge);
+    uint8_t* pinned = memory(32 * kMiB);
+    device.check(d.cuMemHostRegister_v2(pinned, 32 * kMiB, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
+    CUevent event = nullptr;
+    device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    for (const size_t bytes : {4 * kKiB, 64 * kKiB, kMiB}) {
+      small_copies({device, gpu, pinned, memory(kMiB), event}, bytes);
+    }
+    large_copies(device, gpu, pinned);
+  } catch (const Failure& failure) {
+    std::fprintf(stderr, "tendril_driver_bench: %s\n", failure.what());
+    return 1;
+  }
+  return 0;
+}
