@@ -115,7 +115,6 @@ void keep_for_later(Library* library, const CodeImage& image, bool preserved,
 
 CUresult create_library(CUlibrary* out, const CodeImage& image, bool preserved,
                         JitOptions* options) {
-  if (image.kind == CodeKind::kNone) return CUDA_ERROR_INVALID_IMAGE;
   Session* session = first_session();
   if (session->index >= kSessionsMax) return CUDA_ERROR_NOT_SUPPORTED;
   Library* library = process()->libraries.create(Kind::kLibrary, session, nullptr, session->index);

@@ -88,7 +88,6 @@ Function* function_of(CUfunction handle) {
 CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* options) {
   Context* context = nullptr;
   TENDRIL_TRY(require_context(&context));
-  if (image.kind == CodeKind::kNone) return CUDA_ERROR_INVALID_IMAGE;
   Session* session = context->session;
   Module* record = process()->modules.create(Kind::kModule, session, context, session->index);
   if (record == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -107,6 +106,14 @@ CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* optio
 
 CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                     const CodeImage& image, JitOptions* options) {
+  if (image.kind == CodeKind::kNone) {
+    // What is no code has no length either. The driver refuses a byte in its place, with its words in the program's log.
+    constexpr uint8_t kNothing = 0;
+    Payload nothing;
+    nothing.data = &kNothing;
+    nothing.bytes = sizeof kNothing;
+    return load_payload(session, context, wire_id, kind, nothing, options);
+  }
   std::vector<Target> targets;
   for (const Device* device : session->devices) {
     if (kind == LoadKind::kModule && device != context->device) continue;

@@ -222,7 +222,6 @@ SOFT(cuSurfObjectCreate)(CUsurfObject* pSurfObject, const CUDA_RESOURCE_DESC* pR
   if (pResDesc->resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_shared<ImageObject>();
   if (CUresult bad = take_resource(*pResDesc, made.get())) return bad;
-  if ((made->arrays[0]->descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
   made->surface = true;
   *pSurfObject = surfaces().add(made);
   return CUDA_SUCCESS;

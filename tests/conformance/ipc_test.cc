@@ -237,7 +237,8 @@ TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   size_t before = 0, after = 0, total = 0;
   OK(cuMemGetInfo_v2(&before, &total));
   CUmemGenericAllocationHandle handle = 0;
-  MUST(cuMemCreate(&handle, 8 * granularity(), &prop, 0));
+  const uint64_t bytes = 32 * granularity();
+  MUST(cuMemCreate(&handle, bytes, &prop, 0));
   int descriptors[2] = {-1, -1};
   for (int& descriptor : descriptors)
     OK(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
@@ -245,7 +246,8 @@ TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   OK(cuMemRelease(handle));
   for (const int descriptor : descriptors) close(descriptor);
   OK(cuMemGetInfo_v2(&after, &total));
-  EXPECT_GE(after, before);
+  // The driver may have kept a little for itself on the way; what was exported would be missed.
+  EXPECT_GE(after + bytes / 2, before);
 }
 
 TWO_PROCESSES(ChildReadsAndWritesTheMemory)

@@ -57,6 +57,22 @@ TEST_F(JitLogTest, SmallErrorLogIsNotOverrun) {
   for (size_t i = 32; i < sizeof log; i++) EXPECT_EQ(log[i], 'x') << i;
 }
 
+// Neither PTX nor machine code: refused with a word in the error log and none in the other.
+TEST_F(JitLogTest, LogsOfNoCode) {
+  for (const char* image : {"", "no code"}) {
+    char info[256] = {}, error[256] = {};
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
+                              CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    void* values[] = {info, as_value(sizeof info), error, as_value(sizeof error)};
+    CUmodule module = nullptr;
+    EXPECT_CU(cuModuleLoadDataEx(&module, image, 4, options, values), CUDA_ERROR_INVALID_IMAGE);
+    EXPECT_EQ(values[1], nullptr) << "bytes of an empty log";
+    EXPECT_STREQ(info, "");
+    EXPECT_NE(values[3], nullptr);
+    EXPECT_STRNE(error, "");
+  }
+}
+
 TEST_F(JitLogTest, LogsOfGoodPtx) {
   char info[4096] = {}, error[4096] = {};
   CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,

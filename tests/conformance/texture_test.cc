@@ -168,7 +168,7 @@ TEST_F(TextureTest, WhatAnObjectWasMadeOf) {
   ASSERT_NE(array, nullptr);
   CUDA_TEXTURE_DESC sampling = clamped(CU_TR_FILTER_MODE_LINEAR), kept = {};
   sampling.addressMode[1] = CU_TR_ADDRESS_MODE_BORDER;
-  sampling.borderColor[2] = 0.5f;
+  sampling.borderColor[0] = 0.5f;
   CUtexObject object = texture(of_array(array), sampling);
   CUDA_RESOURCE_DESC resource = {};
   OK(cuTexObjectGetResourceDesc(&resource, object));
@@ -177,24 +177,28 @@ TEST_F(TextureTest, WhatAnObjectWasMadeOf) {
   OK(cuTexObjectGetTextureDesc(&kept, object));
   EXPECT_EQ(kept.filterMode, CU_TR_FILTER_MODE_LINEAR);
   EXPECT_EQ(kept.addressMode[1], CU_TR_ADDRESS_MODE_BORDER);
-  EXPECT_EQ(kept.borderColor[2], 0.5f);
+  EXPECT_EQ(kept.borderColor[0], 0.5f);
   OK(cuTexObjectDestroy(object));
   OK(cuArrayDestroy(array));
 }
 
-TEST_F(TextureTest, WhatIsRefused) {
+// The documentation wants CUDA_ARRAY3D_SURFACE_LDST of an array that surfaces are made of; the driver does not.
+TEST_F(TextureTest, SurfaceOfAPlainArray) {
   CUarray plain = array_of({4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0}, kSquare);
   ASSERT_NE(plain, nullptr);
-  CUDA_RESOURCE_DESC resource = of_array(plain);
+  const CUDA_RESOURCE_DESC resource = of_array(plain);
   CUsurfObject surface = 0;
-  // The documentation wants CUDA_ARRAY3D_SURFACE_LDST of an array that surfaces are made of.
-  INVALID(cuSurfObjectCreate(&surface, &resource));
+  OK(cuSurfObjectCreate(&surface, &resource));
+  OK(cuSurfObjectDestroy(surface));
+  OK(cuArrayDestroy(plain));
+}
+
+TEST_F(TextureTest, WhatIsRefused) {
   CUDA_TEXTURE_DESC sampling = clamped();
   CUDA_RESOURCE_DESC nothing = {};
   nothing.resType = static_cast<CUresourcetype>(77);
   CUtexObject object = 0;
   INVALID(cuTexObjectCreate(&object, &nothing, &sampling, nullptr));
-  OK(cuArrayDestroy(plain));
 }
 
 }  // namespace

@@ -66,6 +66,16 @@ CUresult load(Executor& w, LoadKind kind, uint64_t id, const void* image, JitOpt
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
+// For what is no code: the driver is shown zeros, which it can read without end, for its words in the program's log.
+CUresult refuse(Executor& w, LoadKind kind, JitOptions* jit) {
+  static constexpr uint8_t kNoCode[4096] = {};
+  CUmodule module = nullptr;
+  CUlibrary library = nullptr;
+  const CUresult result = kind == LoadKind::kModule ? load_module(w, jit, kNoCode, &module)
+                                                    : load_library(w, jit, kNoCode, &library);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_IMAGE : result;
+}
+
 }  // namespace
 
 void forget_code(Executor& w, CUcontext context) {
@@ -130,10 +140,14 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
   if (kind == LoadKind::kModule && w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const ModuleStore::Image image = w.store().find(hash_text(m.hash), m.size);
   if (image == nullptr) return CUDA_ERROR_FILE_NOT_FOUND;
-  if (!fits(image)) return CUDA_ERROR_INVALID_IMAGE;
   JitOptions jit;
   CUresult result = jit.take(m);
   if (result != CUDA_SUCCESS) return result;
+  if (!fits(image)) {
+    result = refuse(w, kind, &jit);
+    jit.report(w, &r);
+    return result;
+  }
   LoadedCode& code = w.store().code();
   const bool is_module = kind == LoadKind::kModule;
   // The driver makes a copy of its own of a module, not of a library.
