@@ -88,6 +88,7 @@ CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uin
   return result;
 }
 
+// Memory is made for descriptors only, so its export as anything else is CUDA_ERROR_INVALID_VALUE; of an import we say why.
 CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type, unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_SUCCESS;
@@ -106,7 +107,7 @@ CUresult give_descriptor(Session* session, const ExportHandle& handle, void* int
 CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session** session, ExportHandle* out) {
   ExportHandle raw;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(given));
-  if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_INVALID_VALUE;
+  if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_UNKNOWN;  // of something else, or none
   const Context* c = current_context();
   return read_export(&raw, kind, call, c != nullptr ? c->session : nullptr, session, out);
 }
@@ -140,7 +141,9 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session, &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
   uint64_t address = 0;
-  TENDRIL_TRY(explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address)));
+  const CUresult opened = explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address));
+  if (opened == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_NOT_PERMITTED;  // the memory is gone
+  if (opened != CUDA_SUCCESS) return opened;
   *pdptr = address;
   memory_is_shared();
   return CUDA_SUCCESS;
@@ -211,8 +214,9 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
                                       CUmemAllocationHandleType handleType, unsigned long long flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* object = held_allocation(handle);
-  if (shareableHandle == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(need_descriptor_type("cuMemExportToShareableHandle", handleType, flags));
+  if (shareableHandle == nullptr || object == nullptr || flags != 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
   drop_closed_exports();
   wire::cuda::ipc_export_allocation_request m;
   wire::cuda::ipc_export_allocation_reply r;

@@ -127,7 +127,7 @@ SOFT(cuIpcOpenMemHandle_v2)(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned 
   open = {0, 0, context->handle, 0};
   if (CUresult bad = open_memory(token, context->handle, nullptr, &open.address)) {
     opened().erase(key_of(token));
-    return bad;
+    return bad == CUDA_ERROR_INVALID_VALUE ? CUDA_ERROR_NOT_PERMITTED : bad;  // the memory is gone
   }
   open.id = import_at(open.address)->id;
   open.count = 1;

@@ -183,8 +183,8 @@ SOFT(cuMemExportToShareableHandle)
  unsigned long long flags) {
   PhysicalPtr physical = physicals().get(handle);
   if (!physical || shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+      (physical->properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
     return CUDA_ERROR_INVALID_VALUE;
   int copy = fcntl(physical->file, F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -201,7 +201,7 @@ SOFT(cuMemImportFromShareableHandle)
   int file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0 ||
       status.st_size % kPageBytes != 0)
-    return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_ERROR_UNKNOWN;
   auto made = std::make_shared<Physical>();
   made->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   made->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;

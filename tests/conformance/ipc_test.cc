@@ -136,11 +136,6 @@ CUipcMemHandle export_memory(CUdeviceptr address) {
   return handle;
 }
 
-// What a handle answers whose memory is gone; drivers have used each of these.
-#define GONE(call) \
-  EXPECT_CU(call, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_MAP_FAILED, \
-            CUDA_ERROR_NOT_PERMITTED)
-
 CUmemAllocationProp shareable_on_device() {
   CUmemAllocationProp prop = {};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -224,8 +219,7 @@ TEST_F(IpcTest, DescriptorErrors) {
     CUmemGenericAllocationHandle handle = 0;
     EXPECT_CU(cuMemImportFromShareableHandle(&handle, as_handle(descriptor),
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-              CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_DEVICE,
-              CUDA_ERROR_OPERATING_SYSTEM, CUDA_ERROR_UNKNOWN);
+              CUDA_ERROR_UNKNOWN);
   }
   for (const int descriptor : {pipe_ends[0], pipe_ends[1], ends[0], ends[1]}) close(descriptor);
 }
@@ -365,7 +359,7 @@ TWO_PROCESSES(FreedMemoryCannotBeOpened)
 void FreedMemoryCannotBeOpened_child(Talk& talk) {
   const auto handle = talk.receive<CUipcMemHandle>();
   CUdeviceptr opened = 0;
-  GONE(cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  EXPECT_CU(cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_NOT_PERMITTED);
   talk.tell();
 }
 
@@ -579,7 +573,7 @@ void PhysicalMemoryTravelsAsDescriptor_parent(Talk& talk) {
   INVALID(cuMemExportToShareableHandle(&descriptor, handle,
                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1));
   EXPECT_CU(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0),
-            CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_PERMITTED);
+            CUDA_ERROR_INVALID_VALUE);
   MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                     0));
   {
