@@ -33,6 +33,8 @@ class Meter:
 
     def ready(self):
         line = self.process.stdout.readline()
+        if line == "attached\n":
+            line = self.process.stdout.readline()
         if line != "ready\n":
             raise AssertionError(line + self.process.stdout.read())
 

@@ -92,3 +92,13 @@ KERNEL share_memory(float4* data, uint32 count, uint32 rounds) {
     for (uint32 i = global_x(); i < count; i += ntid_x() * nctaid_x()) data[i] = data[i] * 0.5f + 1.0f;
   }
 }
+
+// How a bad neighbour ends. `endless` waits for what nobody writes.
+KERNEL bad_assert(uint32 limit) {
+  if (tid_x() >= limit) __assertfail("tid_x() < limit", "kernels.cu", 100, "bad_assert", 1);
+}
+KERNEL bad_trap() { __builtin_trap(); }
+KERNEL bad_endless(volatile uint32* word) {
+  while (*word == 0) {
+  }
+}

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much of a GPU this program gets: fixed pieces of work, always more of them queued than the GPU has done, counted by 100 ms of
-// the machine's monotonic clock so that several of these can be compared. Says `ready` and reads from standard input the nanosecond at
-// which to begin (an empty line: at once). Prints one line of JSON, then PASS.
+// the machine's monotonic clock so that several of these can be compared. Says `attached` when the GPU has answered once, `ready` after a
+// first piece, and reads from standard input the nanosecond at which to begin (an empty line: at once). Prints one line of JSON, then PASS.
 // Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long (50 ms), graph (100 tiny ones),
 // memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between).
+// With a third argument it is a bad neighbour after that time, and says `bad` and how: fault (an illegal address), assert, trap, hang (an
+// endless kernel), launches (tiny ones, never waited for), allocations (taken and given back without end); the last three until killed.
 // For the software GPU, SHARE_METER_SCALE makes pieces smaller and SHARE_METER_BATCH says after how many to look.
 #include <time.h>
 
@@ -56,6 +58,7 @@ void sleep_until(uint64_t ns) {
 class Meter {
  public:
   explicit Meter(const Kind& kind) : kind_(kind) {
+    say_attached();
     const char* text = std::getenv("SHARE_METER_SCALE");
     const double scale = text != nullptr ? std::strtod(text, nullptr) : 1;
     CHECK(cuDeviceGetAttribute(&processors_, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
@@ -103,7 +106,37 @@ class Meter {
     std::printf("}}\n");
   }
 
+  // Returns where the device has ended this program's work.
+  void misbehave(const char* how) {
+    const std::string kind = how;
+    std::printf("bad %s\n", how);
+    std::fflush(stdout);
+    if (kind == "launches") launch_without_end();
+    if (kind == "allocations") allocate_without_end();
+    submit();
+    const auto bad = [](const char* kernel) { return program::load(kKernelsPtx, kernel); };
+    if (kind == "fault") CHECK(program::launch(bad("write_at"), 1, 1, stream_, CUdeviceptr{0}, 1u));
+    if (kind == "assert") CHECK(program::launch(bad("bad_assert"), 1, 1, stream_, 0u));
+    if (kind == "trap") CHECK(program::launch(bad("bad_trap"), 1, 1, stream_));
+    if (kind == "hang") {
+      CHECK(cuMemsetD8(data_, 0, 4));
+      CHECK(program::launch(bad("bad_endless"), blocks_, kThreads, stream_, data_));
+    }
+    const char* name = "unknown code";
+    cuGetErrorName(cuStreamSynchronize(stream_), &name);
+    std::printf("ended %s\n", name);
+  }
+
  private:
+  static void say_attached() {
+    CUdeviceptr word;
+    CHECK(cuMemAlloc(&word, 4));
+    CHECK(cuMemsetD8(word, 0, 4));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFree(word));
+    std::printf("attached\n");
+    std::fflush(stdout);
+  }
   void make_graph() {
     CUgraph graph;
     CHECK(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
@@ -163,6 +196,17 @@ class Meter {
     }
   }
 
+  [[noreturn]] void launch_without_end() {
+    const CUfunction tiny = program::load(kKernelsPtx, "nothing");
+    for (;;) CHECK(program::launch(tiny, 1, 1, stream_));
+  }
+  [[noreturn]] static void allocate_without_end() {
+    for (size_t bytes = 4096;; bytes = bytes < (64 << 20) ? bytes * 2 : 4096) {
+      CUdeviceptr block;
+      if (cuMemAlloc(&block, bytes) == CUDA_SUCCESS) CHECK(cuMemFree(block));  // a small slice may be full
+    }
+  }
+
   const Kind& kind_;
   int processors_ = 0;  // a piece is as large as the part of the GPU that the program sees
   unsigned blocks_ = 0;
@@ -196,5 +240,6 @@ int main(int argc, char** argv) {
   sleep_until(begin_ns);
   meter.run(begin_ns, begin_ns + static_cast<uint64_t>(seconds * 1e9));
   meter.print();
+  if (argc > 3) meter.misbehave(argv[3]);
   return program::finish(true);
 }

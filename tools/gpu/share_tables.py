@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the measured tables of docs/slices.md, and the plot beside it, from the shares.json that run_all left.
 
-  tools/gpu/share_tables.py [--print] SHARES.json "DATE, GPU, DRIVER, COMMIT"
+  tools/gpu/share_tables.py [--print] SHARES.json...
 
-Only what lies between the page's two marks is written. The words are needed for files that do not say where they come from.
+Only what lies between the page's two marks is written. Of several runs the later ones replace what they measured again.
 """
 import argparse
 import fractions
 import json
 import pathlib
+import statistics
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -18,11 +19,16 @@ PLOT = PAGE.with_name("shares.svg")
 BEGIN, END = "<!-- measured: written by tools/gpu/share_tables.py -->", "<!-- end of what was measured -->"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
+import share_torch  # noqa: E402
 import shares  # noqa: E402
 
 WORK = {"tiny": "5 us kernels", "medium": "500 us kernels", "long": "50 ms kernels", "graph": "graphs of 100 x 5 us",
         "memory": "500 us, memory-bound", "sync": "300 us, each waited for",
         "pause": "300 us, each waited for, 2 ms apart"}
+NEIGHBOURS = {"good": "works on", "fault": "writes to an illegal address", "assert": "fails an assertion",
+              "trap": "traps", "SIGKILL": "is killed", "hang": "runs an endless kernel",
+              "launches": "launches without end and never waits",
+              "allocations": "takes and frees memory without end"}
 MODES = {"": "isolated", "packed": "packed", "turns only": "turns only", "hardware slices only": "hardware slices only",
          "neither": "the driver's own time-slicing"}
 
@@ -33,8 +39,8 @@ def parts(held, case):
     for asked, answer in zip(case["asked"], case["answers"]):
         if answer is None:
             continue
-        counts = shares.Counts(answer, held.get("processors"), shares.settle_of(case["case"]))
-        alone = held["alone"][answer["kind"]][0] / 100
+        counts = shares.Counts(answer, case.get("processors", held.get("processors")), shares.settle_of(case["case"]))
+        alone = case.get("alone", held.get("alone", {}))[answer["kind"]][0] / 100
         seconds = [rate / alone for rate in counts.rates_by_second()] or [float("nan")]
         wanted = 100 * float(fractions.Fraction(asked))
         out.append((answer["kind"], wanted, counts.rate() / alone, min(seconds), max(seconds)))
@@ -51,7 +57,7 @@ def span(values):
 
 def alone_table(held):
     lines = ["| Alone, pieces per second | natively | whole GPU | half, lent the rest |", "|---|---|---|---|"]
-    for kind, rates in held["alone"].items():
+    for kind, rates in held.get("alone", {}).items():
         ours = [f"{100 * rate / rates[0]:.1f} %" for rate in rates[1:]] + [""] * (3 - len(rates))
         lines.append(f"| {WORK[kind]} | {rates[0]:,.0f} | " + " | ".join(ours) + " |")
     return lines
@@ -102,6 +108,57 @@ def latency_table(held):
     return lines
 
 
+def seconds_text(value):
+    return "" if value is None else f"{value:.2f} s"
+
+
+def neighbours_table(held):
+    lines = ["| The neighbour | what it leaves, of what a good one does | worst second | lease gone | memory free |",
+             "|---|---|---|---|---|"]
+    for kind, one in held.get("neighbours", {}).items():
+        got = [f"{100 * one[name]:.1f} %" for name in ("of_good", "worst_second")]
+        back = [seconds_text(one[name]) for name in ("slot_s", "memory_s")]
+        lines.append("| " + " | ".join([NEIGHBOURS[kind], *got, *back]) + " |")
+    return lines
+
+
+def torch_table(held):
+    """Many PyTorch programs at once: attach times, steps of each, memory got before there was no more."""
+    lines = ["| PyTorch programs | lease granted, program started | GPU's first answer | training steps/s | "
+             "inferences/s | least in a second | memory told, used, got at most |", "|---|---|---|---|---|---|---|"]
+    for name, facts in held.get("torch", {}).items():
+        answers = [answer for answer in facts["answers"] if answer]
+        rates = {kind: [shares.Counts(answer).rate() for answer in answers if answer["kind"] == kind]
+                 for kind in ("train", "infer")}
+        least = min((n for answer in answers for n in shares.Counts(answer).rates_by_second()), default=0)
+        memory = share_torch.memory_of(answers)
+        sizes = [memory["total"], memory["peak"], memory["filled"][1]] if memory else []
+        times = [f"within {max(facts[word]):.2f} s" if facts[word] else "" for word in ("started", "attached")]
+        steps = [span(rates[kind]) if rates[kind] else "" for kind in ("train", "infer")]
+        alive, sizes = f"{name}, {len(answers)} ended well", ", ".join(f"{size / 2**20:.0f} MiB" for size in sizes)
+        lines.append("| " + " | ".join([alive, *times, *steps, number(least), sizes]) + " |")
+    return lines
+
+
+def resnet_table(held):
+    lines = ["| ResNet-50, training, 64 images | images/s | of native |", "|---|---|---|"]
+    native = sum(held.get("resnet", {}).get("natively", []))
+    for name, rates in held.get("resnet", {}).items():
+        text = " + ".join(f"{rate:.0f}" for rate in rates) + (f" = {sum(rates):.0f}" if len(rates) > 1 else "")
+        of_native = f"{100 * sum(rates) / native:.1f} %" if native else ""
+        lines.append(f"| {name} | {text} | {of_native} |")
+    return lines
+
+
+def attach_table(held):
+    lines = ["| Programs that attach at once | first | half of them | all |", "|---|---|---|---|"]
+    for name, times in held.get("attach", {}).items():
+        at = times["attached"]
+        if at:
+            lines.append(f"| {name} | {min(at):.2f} s | {statistics.median(at):.2f} s | {max(at):.2f} s ({len(at)}) |")
+    return lines
+
+
 def plot(held):
     """Delivered against asked, both in per cent: a dot for each tenant, and the line on which they should be."""
     size, margin = 420, 50
@@ -127,25 +184,36 @@ def plot(held):
     return "\n".join(out + ["</svg>"]) + "\n"
 
 
-def tables(held, source):
-    head = [f"Measured with `run_all --only shares`: {source}.",
+def tables(held):
+    head = ["Measured with `run_all --only shares`: " + "; ".join(held["source"]) + ".",
             "Figures are per cent of what the same program does natively and alone; tenants always have work queued,",
-            "unless it says otherwise.", ""]
-    attached = [f"{case['case']}: all attached within {case['attach_s']:.1f} s." for case in held["cases"]
-                if not case["mode"] and len(case["answers"]) >= 20]
-    return "\n".join(head + alone_table(held) + [""] + share_table(held) + [""] + attached +
-                     ["", "![delivered against asked share](shares.svg)", ""] + mode_table(held) + [""] +
-                     latency_table(held))
+            "unless it says otherwise."]
+    rest = [alone_table(held), share_table(held), ["![delivered against asked share](shares.svg)"], mode_table(held),
+            latency_table(held), neighbours_table(held), attach_table(held), torch_table(held), resnet_table(held)]
+    return "\n\n".join("\n".join(part) for part in [head, *(part for part in rest if len(part) != 2)])
+
+
+def merged(runs):
+    """One run's facts out of several: of what was measured again the later one counts, with its own whole to compare with."""
+    out = {"source": [], "cases": []}
+    for held in runs:
+        out["source"].append(held.get("source", ""))
+        own = {"alone": held.get("alone", {}), "processors": held.get("processors")}
+        cases = [case | own for case in held.get("cases", [])]
+        again = {(case["case"], case["mode"]) for case in cases}
+        out["cases"] = [case for case in out["cases"] if (case["case"], case["mode"]) not in again] + cases
+        for name in ("alone", "priority", "neighbours", "attach", "torch", "resnet"):
+            out[name] = out.get(name, {}) | held.get(name, {})
+    return out
 
 
 def main():
     parser = argparse.ArgumentParser(prog="share_tables.py")
     parser.add_argument("--print", action="store_true", help="print instead of writing")
-    parser.add_argument("results", type=pathlib.Path)
-    parser.add_argument("source", nargs="?")
+    parser.add_argument("results", type=pathlib.Path, nargs="+")
     args = parser.parse_args()
-    held = json.loads(args.results.read_text())
-    text = tables(held, args.source or held["source"])
+    held = merged([json.loads(path.read_text()) for path in args.results])
+    text = tables(held)
     if args.print:
         print(text)
         return

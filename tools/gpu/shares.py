@@ -4,22 +4,20 @@
 Every tenant is a `share_meter` (tests/programs): fixed pieces of work without end, counted by tenths of a second. What a tenant gets is its
 rate divided by the rate of the same program natively and alone. Prints measurements and judges nothing; shares.json has every count.
 """
-import collections
 import fractions
 import json
 import os
-import re
+import pathlib
 import signal
 import statistics
-import subprocess
-import threading
 import time
 
-import sides
+import share_neighbours
+import share_torch
+from tenants import SETTLE_S, Counts, Tenant, Tenants
 
+HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ["tiny", "medium", "long", "graph", "memory", "sync"]
-SETTLE_S = 1.0  # of each measurement is left out at its begin
-Tenant = collections.namedtuple("Tenant", "share kind options", defaults=((),))
 F = fractions.Fraction
 
 
@@ -43,9 +41,14 @@ CASES = [
     ("sync beside backlog", [Tenant(F("1/2"), "sync"), Tenant(F("1/2"), "medium")]),
     ("5 us, 500 us, 50 ms", [Tenant(F("1/3"), "tiny"), Tenant(F("1/3"), "medium"), Tenant(F("1/3"), "long")]),
     ("graph, memory, sync", [Tenant(F("1/3"), "graph"), Tenant(F("1/3"), "memory"), Tenant(F("1/3"), "sync")]),
+    ("10 s: 1/3 2/3", tenants("medium", "1/3", "2/3")),
+    ("10 s: 1/20 1/7 1/3 1/3", [*tenants("medium", "1/20", "1/3", "1/3"), Tenant(F("1/7"), "graph")]),
+    ("10 s: 1/20 1/5 3/4", [Tenant(F("1/20"), "tiny"), Tenant(F("1/5"), "graph"), Tenant(F("3/4"), "medium")]),
+    ("10 s: 1/4, 1/7, 18 x 1/30", tenants("medium", "1/4", "1/7", *["1/30"] * 18)),
 ]
 # Pieces of 50 ms at a tenth of the GPU end twice in a second.
 LONGER = {"1/10 9/10, 50 ms": 2.5}
+TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
 MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
@@ -56,122 +59,33 @@ def settle_of(case):
     return SETTLE_S * (3 if case in LONGER else 1)
 
 
-class Process:
-    """One share_meter, natively or as a tenant: started, told when to begin, read to its end."""
-
-    def __init__(self, argv, environment, log):
-        self.begun = time.monotonic()
-        self.error = open(log, "wb")
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error,
-                                        text=True, env=environment, start_new_session=True)
-        with sides.RUNNING_LOCK:
-            sides.RUNNING.add(self.process)
-        self.ready = threading.Event()
-        self.attach_s, self.answer = None, None
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            if line.startswith("ready"):
-                self.attach_s = time.monotonic() - self.begun
-                self.ready.set()
-            found = re.match(r"share_meter (\{.*\})$", line)
-            if found:
-                self.answer = json.loads(found[1])
-        self.ready.set()  # or gone
-
-    def begin(self, at_ns):
-        try:
-            self.process.stdin.write(f"{at_ns}\n")
-            self.process.stdin.close()
-        except OSError:
-            pass  # it is gone, and has no answer
-
-    def end(self, limit_s):
-        self.reader.join(max(0.1, limit_s))
-        sides.end_group(self.process, signal.SIGKILL)
-        self.process.wait()
-        with sides.RUNNING_LOCK:
-            sides.RUNNING.discard(self.process)
-        self.error.close()
-        return self.answer
-
-
-class Counts:
-    """Pieces by bucket, without the first moments. A program that sees fewer processors than `processors`, being packed, makes smaller
-    pieces."""
-
-    def __init__(self, answer, processors=0, settle_s=SETTLE_S):
-        self.bucket_s = answer["bucket_ns"] / 1e9
-        self.first = round(settle_s / self.bucket_s)
-        size = answer["processors"] / processors if processors and "processors" in answer else 1
-        self.pieces = [size * pieces for pieces in answer["pieces"]]
-        self.latency = answer["latency_us"]
-
-    def rate(self, begin=None, end=None):
-        part = self.pieces[self.first if begin is None else begin:end]
-        return sum(part) / (len(part) * self.bucket_s) if part else 0.0
-
-    def rates_by_second(self):
-        """Of every stretch of a second, one for each bucket that it may begin with."""
-        width = round(1 / self.bucket_s)
-        part = self.pieces[self.first:]
-        return [sum(part[i:i + width]) for i in range(len(part) - width + 1)]
-
-
-class Measurement:
+class Measurement(Tenants):
     def __init__(self, whole, seconds):
-        self.whole, self.seconds = whole, seconds
-        self.program = str(whole.binaries / "bin/programs/share_meter")
-        self.logs = whole.logs / "shares"
-        self.logs.mkdir(parents=True, exist_ok=True)
-        self.alone, self.lines, self.facts = {}, [], {}
-        self.number = 0
-
-    def say(self, line):
-        self.lines.append(line)
-        self.whole.say("shares: " + line)
-
-    # ---- Running ----
-    def environment(self, ours):
-        keep = lambda name: not name.startswith("TENDRIL_") or (not ours and name.startswith("TENDRIL_SOFTGPU_"))
-        environment = {name: value for name, value in self.whole.environment_of_programs.items() if keep(name)}
-        if ours:
-            environment["TENDRIL_TRANSPORT"] = "auto"
-        return environment
-
-    def start(self, server, tenant, seconds):
-        self.number += 1
-        argv = [self.program, tenant.kind, str(seconds)]
-        if server:
-            share = f"{int(tenant.share * 1_000_000) / 1_000_000:.6f}"
-            argv = [str(self.whole.binaries / "bin/tendril"), "run", "-s", server.address(), "-n", "1", "-p", share,
-                    *tenant.options, "--timeout", "20000", "--", *argv]
-        return Process(argv, self.environment(server is not None), self.logs / f"{self.number:03}-{tenant.kind}.err")
+        super().__init__(whole)
+        self.seconds, self.alone = seconds, {}
 
     def together(self, server, tenants_now, seconds, meanwhile=None):
         """Runs them all from one moment on; (answers or None each, seconds to attach all)."""
         processes = [self.start(server, tenant, seconds) for tenant in tenants_now]
-        for process in processes:
-            process.ready.wait(40)
-        attach_s = max((process.attach_s or float("nan")) for process in processes)
+        until = time.monotonic() + 40
+        attach_s = max(process.wait_for("ready", until - time.monotonic()) or float("nan") for process in processes)
         at_ns = time.monotonic_ns() + 300_000_000
         for process in processes:
-            process.begin(at_ns)
+            process.tell(at_ns)
         if meanwhile:
             meanwhile(processes, at_ns)
         limit = at_ns / 1e9 + seconds + 15
         return [process.end(limit - time.monotonic()) for process in processes], attach_s
 
     # ---- What is measured ----
-    def measure_alone(self, server):
+    def measure_alone(self, server, kinds=None):
+        """Natively, which the others are compared with; and remotely, unless only some `kinds` are asked for."""
         seconds = max(2.5, self.seconds / 3)
         heads = f"{'whole GPU':>12}{'of native':>11}{'1/2, alone':>12}{'of native':>11}"
         self.say(f"{'alone, pieces/s':22}{'natively':>12}" + heads)
-        for kind in KINDS:
+        for kind in kinds or KINDS:
             rates = []
-            ours = [(server, F(1)), (server, F("1/2"))] if kind not in ("long", "memory") else []
+            ours = [(server, F(1)), (server, F("1/2"))] if not kinds and kind not in ("long", "memory") else []
             for at, share in [(None, F(1)), *ours]:
                 answer = self.together(at, [Tenant(share, kind)], seconds)[0][0]
                 rates.append(Counts(answer).rate() if answer else float("nan"))
@@ -183,7 +97,7 @@ class Measurement:
             self.say(f"  {kind:20}{rates[0]:12.1f}{each}")
 
     def measure_case(self, server, name, tenants_now, mode="", seconds=None):
-        seconds = seconds or self.seconds * LONGER.get(name, 1)
+        seconds = seconds or TEN_SECONDS.get(name, self.seconds * LONGER.get(name, 1))
         answers, attach_s = self.together(server, tenants_now, seconds)
         self.facts.setdefault("cases", []).append({"case": name, "mode": mode, "attach_s": attach_s, "answers": answers,
                                                    "asked": [str(tenant.share) for tenant in tenants_now]})
@@ -243,15 +157,9 @@ class Measurement:
                 text = ", ".join(f"{place} {value:.0f} us" for place, value in latency.items())
                 self.say(f"300 us and wait, priority {priority}, {name}: {text or 'NO ANSWER'}")
 
-    def server(self, name, options):
-        server = sides.Server(name, self.whole.binaries, self.whole.args.driver, self.whole.work, self.whole.logs,
-                              self.whole.args.serve.split() + options, dict(os.environ))
-        self.whole.servers.append(server)
-        return server if server.ensure() else None
-
 
 def measure(whole, seconds, words=()):
-    """All of it as text, and as shares.json in $OUT. `words`: only cases whose name holds one of them."""
+    """All of it as text, and as shares.json in $OUT. `words`: only the parts and cases whose name holds one of them."""
     whole.environment_of_programs = whole.environment()
     m = Measurement(whole, seconds)
     facts = whole.facts
@@ -259,35 +167,54 @@ def measure(whole, seconds, words=()):
     server = m.server("shares", [])
     if server is None:
         return "the server for shares does not start"
-    m.measure_alone(server)
-    chosen = [case for case in CASES if not words or any(word in case[0] for word in words)]
-    steps = [lambda case=case: m.measure_case(server, *case) for case in chosen]
-    if not words or "kill" in words:
-        steps.append(lambda: m.measure_kill(server))
-    if not words or "priority" in words:
-        steps.append(lambda: m.measure_priority(server))
-    for step in steps:
-        if whole.left() < seconds + 10:
-            m.say("no time left")
-            break
-        step()
+    is_wanted = lambda name: not words or any(word in name for word in words)
+    chosen = [case for case in CASES if is_wanted(case[0])]
+    packed = [case for case in CASES if case[0] in PACKED and is_wanted("packed")]
+    kinds = {tenant.kind for _, who in chosen + packed for tenant in who}
+    kinds |= {"medium"} if is_wanted("kill") or is_wanted("modes") else set()
+    if kinds:
+        m.measure_alone(server, None if not words else [kind for kind in KINDS if kind in kinds])
+    packed_of = lambda who: [tenant._replace(options=("--packed",)) for tenant in who]
+    parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
+    parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),
+              ("priority", 2 * seconds + 10, lambda: m.measure_priority(server)),
+              ("neighbours", 30, lambda: share_neighbours.measure(m, server)),
+              ("torch 20", 60, lambda: share_torch.measure_many(m, HERE, server, 20)),
+              ("torch 50", 90, lambda: share_torch.measure_many(m, HERE, server, 50)),
+              ("resnet", 60, lambda: share_torch.measure_resnet(m, HERE, server))]
+    parts += [("packed", seconds + 10, lambda name=name, who=who: m.measure_case(
+        server, name, packed_of(who), "packed", max(2.0, seconds / 2))) for name, who in packed]
+    for name, needed_s, part in parts:
+        if not is_wanted(name):
+            continue
+        if whole.left() < needed_s:
+            m.say(f"no time left for {name}")
+            continue
+        try:
+            part()
+        except Exception as error:  # what was measured until then is worth keeping
+            m.say(f"{name}: {type(error).__name__}: {error}")
         (whole.out / "shares.json").write_text(json.dumps(m.facts))
-    for name, who in CASES if not words or "packed" in words else []:
-        if name in PACKED and whole.left() > seconds + 10:
-            packed = [tenant._replace(options=("--packed",)) for tenant in who]
-            m.measure_case(server, name, packed, "packed", max(2.0, seconds / 2))
     server.stop()
-    for mode, options in MODES.items() if not words or "modes" in words else []:
-        if whole.left() < 3 * (seconds + 5):
-            m.say("no time left")
-            break
+    if is_wanted("attach"):
+        share_torch.measure_attach(m)
+    if is_wanted("modes"):
+        measure_modes(m)
+    (whole.out / "shares.json").write_text(json.dumps(m.facts))
+    return "\n".join(m.lines)
+
+
+def measure_modes(m):
+    """The same cases without one of the mechanisms, or both."""
+    for mode, options in MODES.items():
+        if m.whole.left() < 3 * (m.seconds + 5):
+            return m.say("no time left")
         other = m.server("shares-" + mode.replace(" ", "-"), options)
         if other is None:
-            m.say(f"no server with {' '.join(options)}: " + whole.servers[-1].log.read_text(errors="replace")[-200:])
+            m.say(f"no server with {' '.join(options)}: " + m.whole.servers[-1].log.read_text(errors="replace")[-200:])
             continue
         for name, who in CASES:
             if name in COMPARED:
-                m.measure_case(other, name, who, mode, max(2.0, seconds / 2))
+                m.measure_case(other, name, who, mode, max(2.0, m.seconds / 2))
         other.stop()
-    (whole.out / "shares.json").write_text(json.dumps(m.facts))
-    return "\n".join(m.lines)
+    return None

@@ -48,6 +48,29 @@ class Tables(unittest.TestCase):
         self.assertEqual(len(share_tables.latency_table(held())), 3)
         self.assertEqual(share_tables.plot(held()).count("<circle"), 2 + 2)  # tenants, and what the colours mean
 
+    def test_later_runs_replace_what_they_measured_again(self):
+        again = held(answers=[answer("medium", [4, 6] * 10), None])
+        again["alone"]["medium"] = [200.0]
+        text = share_tables.tables(share_tables.merged([held(), again | {"source": "later"}]))
+        self.assertIn("; later.", text)
+        self.assertIn("| 1/4 3/4 | 500 us kernels | 25.00 | 25.00 |", text)
+        self.assertNotIn("75.00", text)
+
+    def test_neighbours_attaching_and_pytorch(self):
+        one = {"of_good": 1.01, "worst_second": 0.985, "slot_s": 0.25, "memory_s": None, "ended": ""}
+        text = "\n".join(share_tables.neighbours_table({"neighbours": {"hang": one}}))
+        self.assertIn("| runs an endless kernel | 101.0 % | 98.5 % | 0.25 s |  |", text)
+        text = "\n".join(share_tables.attach_table({"attach": {"3 natively": {"attached": [1.0, 3.0, 2.0]}}}))
+        self.assertIn("| 3 natively | 1.00 s | 2.00 s | 3.00 s (3) |", text)
+        memory = {"total": 200 << 20, "peak": 50 << 20, "filled": 180 << 20, "error": "OutOfMemoryError"}
+        steps = [answer("train", [1] * 20) | {"memory": memory}, answer("infer", [2] * 20) | {"memory": memory}, None]
+        facts = {"answers": steps, "started": [0.5], "attached": [1.5, 2.5]}
+        text = "\n".join(share_tables.torch_table({"torch": {"3 x 1/3": facts}}))
+        self.assertIn("| 3 x 1/3, 2 ended well | within 0.50 s | within 2.50 s | 10.00 | 20.00 | 10.00 | "
+                      "200 MiB, 50 MiB, 180 MiB |", text)
+        text = "\n".join(share_tables.resnet_table({"resnet": {"natively": [1000.0], "4 x 1/4": [240.0] * 4}}))
+        self.assertIn("| 4 x 1/4 | 240 + 240 + 240 + 240 = 960 | 96.0 % |", text)
+
 
 if __name__ == "__main__":
     unittest.main()
