@@ -53,9 +53,9 @@ def counts(outcome):
             len(re.findall(r"^\[  FAILED  \].*ms\)", text, re.M)))
 
 
-def equal(program, native, remote, transcripts=None, again=None):
-    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance; `again`: a second
-    native run, where there was one."""
+def equal(program, native, remote, transcripts=None, again=()):
+    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance; `again`: further
+    native runs, where there were any."""
     if native is None or remote is None or native.timed_out or remote.timed_out:
         return False
     if skipped(native):
@@ -85,33 +85,33 @@ def comparable(native, transcripts):
     return [kept(lines) for lines in transcripts] if transcripts else None
 
 
-def spread(native, remote, again=None):
+def spread(native, remote, again=()):
     """0 when the remote output is native's; else how far apart native's own runs are, relative; None when it lies outside."""
     theirs, ours = without_times(native.stdout), without_times(remote.stdout)
     if theirs == ours:
         return 0.0
-    once_more = without_times(again.stdout) if again and again.status == 0 else []
-    if not len(theirs) == len(ours) == len(once_more):
+    natives = [theirs] + [without_times(run.stdout) for run in again if run.status == 0]
+    if len(natives) < 2 or {len(lines) for lines in natives} != {len(ours)}:
         return None
-    widths = [line_spread(a, b, remote_line) for a, b, remote_line in zip(theirs, once_more, ours)]
+    widths = [line_spread(natively, line) for *natively, line in zip(*natives, ours)]
     return None if None in widths else max(widths)
 
 
-def line_spread(first, second, remote):
-    """One line: native twice and the remote one."""
-    if remote == first:
+def line_spread(natives, remote):
+    """One line: native's, from each of its runs, and the remote one."""
+    if remote in natives:
         return 0.0
     bare = lambda line: NUMBER.sub("0", CHECKSUM.sub("#", line))
     values = lambda line: [float(match) for match in NUMBER.findall(CHECKSUM.sub("#", line))]
-    if first == second or len({bare(line) for line in (first, second, remote)}) != 1:
+    if len(set(natives)) == 1 or len({bare(line) for line in (*natives, remote)}) != 1:
         return None
     widest = None
-    for a, b, value in zip(values(first), values(second), values(remote)):
-        width = abs(a - b)
-        if not min(a, b) - width <= value <= max(a, b) + width:
+    for *native, value in zip(*map(values, natives), values(remote)):
+        width = max(native) - min(native)
+        if not min(native) - width <= value <= max(native) + width:
             return None
         if width:
-            widest = max(widest or 0.0, width / max(abs(a), abs(b)))
+            widest = max(widest or 0.0, width / max(map(abs, native)))
     return widest
 
 

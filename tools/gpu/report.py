@@ -39,14 +39,14 @@ def remarks(results, sides):
         return f", {nulls} follow NULL natively" if nulls else ""
     widest = 0.0
     if results["program"].compare == "stdout":
-        widest = max((spread(results["native"], results[side], results.get("again")) or 0.0) for side in sides[1:])
+        widest = max((spread(results["native"], results[side], results.get("again", ())) or 0.0) for side in sides[1:])
     return ((f", spread {widest:.1g}" if widest else "") + (f", {raised} raise natively" if raised else "") +
             (f", {left_out} left out" if left_out else ""))
 
 
 def is_equal(results, side):
     return equal(results["program"], results["native"], results[side], results.get("transcripts", {}).get(side),
-                 results.get("again"))
+                 results.get("again", ()))
 
 
 def row(results, sides):
@@ -128,7 +128,8 @@ def as_json(run, all_results, sides):
             "group": program.group, "name": results["label"], "command": program.argv, "compare": program.compare,
             "equal": verdict(results, sides), "why": reasons(results, sides),
             **{side: (results[side].facts() | {"word": word(program, results[side])}) if results.get(side) else None
-               for side in (*sides, "again")}})
+               for side in sides},
+            "again": [run.facts() for run in results.get("again", ())]})
     return json.dumps({"run": run, "programs": programs}, indent=1)
 
 

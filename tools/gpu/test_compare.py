@@ -16,15 +16,15 @@ def ran(out, status=0):
     return sides.Outcome(status, 1.0, False, out, "")
 
 
-def judged(native, remote, again=None):
+def judged(native, remote, again=()):
     results = {"program": PROGRAM, "label": "x", "lines": {}, "again": again}
     results |= {"native": native, "tcp": remote, "shm": remote}
     return report.verdict(results, ("native", "tcp", "shm"))
 
 
 class Spread(unittest.TestCase):
-    def within(self, remote, first=FIRST, again=AGAIN):
-        return compare.spread(ran(first), ran(remote), ran(again))
+    def within(self, remote, first=FIRST, *again):
+        return compare.spread(ran(first), ran(remote), [ran(text) for text in again or (AGAIN,)])
 
     def test_lines_of_time_do_not_count(self):
         self.assertEqual(0, compare.spread(ran("a\ntime 1\n"), ran("a\ntime 2\n")))
@@ -50,6 +50,14 @@ class Spread(unittest.TestCase):
     def test_a_checksum_without_a_number_shows_no_spread(self):
         self.assertIsNone(self.within("v #aaaaaaaa", "v #1234abcd", "v #bbbbbbbb"))
 
+    def test_each_further_run_may_widen_it(self):
+        remote = "a #11111111 1.5\nloss 2.0004 b 3\n"
+        self.assertIsNone(self.within(remote))
+        self.assertAlmostEqual(1.5e-4, self.within(remote, FIRST, FIRST, AGAIN, FIRST.replace("2.0000", "2.0003")), places=5)
+
+    def test_what_native_gave_once_is_equal(self):
+        self.assertEqual(0, self.within("a #11111111 1.5\nloss 2.0001 b 3\n"))
+
     def test_other_words_or_fewer_lines(self):
         self.assertIsNone(self.within("a #11111111 1.5\ngain 2.0001 b 3\n"))
         self.assertIsNone(self.within("a #11111111 1.5\n"))
@@ -68,7 +76,7 @@ class Verdict(unittest.TestCase):
     def test_a_yes_hides_nothing(self):
         text = "one RAISED E: x\ntwo SKIPPED y\nthree 1\n"
         self.assertEqual("yes, 1 raise natively, 1 left out", judged(ran(text), ran(text)))
-        self.assertIn("spread", judged(ran(FIRST), ran(AGAIN), ran(AGAIN)))
+        self.assertIn("spread", judged(ran(FIRST), ran(FIRST.replace("2.0000", "2.0002")), [ran(AGAIN)]))
 
 
 class Transcripts(unittest.TestCase):
