@@ -53,7 +53,8 @@ class Spread(unittest.TestCase):
     def test_each_further_run_may_widen_it(self):
         remote = "a #11111111 1.5\nloss 2.0004 b 3\n"
         self.assertIsNone(self.within(remote))
-        self.assertAlmostEqual(1.5e-4, self.within(remote, FIRST, FIRST, AGAIN, FIRST.replace("2.0000", "2.0003")), places=5)
+        third = FIRST.replace("2.0000", "2.0003")
+        self.assertAlmostEqual(1.5e-4, self.within(remote, FIRST, FIRST, AGAIN, third), places=5)
 
     def test_what_native_gave_once_is_equal(self):
         self.assertEqual(0, self.within("a #11111111 1.5\nloss 2.0001 b 3\n"))
