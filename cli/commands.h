@@ -52,7 +52,7 @@ struct ServeOptions {
   uint16_t port = 7433;
   std::string port_file, token_file, driver, monitor, worker, worker_user = "auto", context_memory, packed_control;
   std::string hardware_slices = "auto", turns = "on", metrics;
-  uint32_t warm = 1, warm_max = 4, workers_max = 1024, connections_max = 4096;
+  uint32_t warm = 1, warm_max = 4, warm_spare = 0, workers_max = 1024, connections_max = 4096;
   bool verbose = false, quiet = false;
 };
 

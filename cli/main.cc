@@ -151,6 +151,9 @@ void CommandLine::add_serve() {
   sub->add_option("--warm-max", o.warm_max, "Idle workers kept ready in all")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  sub->add_option("--warm-spare", o.warm_spare, "More of them per GPU, in memory that nobody was promised")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   sub->add_option("--workers-max", o.workers_max, "Worker processes at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();

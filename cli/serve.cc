@@ -46,6 +46,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.monitor = library_path(options.monitor);
   out.worker.warm_per_gpu = options.warm;
   out.worker.warm_total_max = options.warm_max;
+  out.worker.warm_spare = options.warm_spare;
   out.worker.workers_max = options.workers_max;
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;

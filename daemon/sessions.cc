@@ -66,6 +66,29 @@ Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arb
       book_(std::move(book)),
       exports_(descriptors_max) {
   base::random_bytes(server_id_, sizeof server_id_);
+  pool_->when_trimmed([this] { trimmed(); });
+  tell_room();
+}
+
+void Sessions::tell_room() {
+  for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
+    const uint64_t bytes = book_.memory_usable(gpu) - book_.memory_promised(gpu);
+    pool_->set_room(gpu, bytes / std::max<uint64_t>(1, book_.context_bytes(gpu)));
+  }
+}
+
+bool Sessions::is_trimming(const std::vector<wire::SliceGrant>& slices) const {
+  return std::any_of(slices.begin(), slices.end(),
+                     [this](const wire::SliceGrant& slice) { return pool_->is_trimming(slice.gpu_index); });
+}
+
+// Supervisor's thread. Memory that an idle worker had is free now.
+void Sessions::trimmed() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  std::vector<uint64_t> ids;
+  for (const auto& [id, lease] : leases_) ids.push_back(id);
+  for (const uint64_t id : ids) drop_lease_if_done(id);
+  freed_.notify_all();
 }
 
 wire::LeaseReply Sessions::reply_of(const Lease& lease) const {
@@ -120,6 +143,13 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::Leas
   ++counters_.leases_granted;
   lease->slices = slices.take();
   arbiter_->open(lease->id, lease->slices, lease->terms);
+  lease->expecting = !implicit && !request.slice.packed;
+  if (lease->expecting) pool_->expect(lease->slices[0].gpu_index);
+  tell_room();
+  // What it was promised must be free before anybody uses it.
+  const base::Deadline deadline(kComingFreeMs);
+  while (is_trimming(lease->slices) && !deadline.passed())
+    freed_.wait_for(*hold, std::chrono::milliseconds(deadline.left_ms()));
   Lease* const raw = lease.get();
   leases_[raw->id] = std::move(lease);
   return raw;
@@ -219,6 +249,8 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->channels_joined.resize(session->channels_granted);
   (*lease)->sessions[tally] = session->id;
   charge_own(*lease);
+  session->expected = (*lease)->expecting;
+  (*lease)->expecting = false;
   sessions_[session->id] = session;
   return session;
 }
@@ -261,9 +293,14 @@ void Sessions::drop_session(Session* session) {
 void Sessions::drop_lease_if_done(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end() || !found->second->ending || !found->second->sessions.empty()) return;
+  Lease& lease = *found->second;
+  if (lease.expecting) pool_->expect_no_more(lease.slices[0].gpu_index);
+  lease.expecting = false;
+  if (is_trimming(lease.slices)) return;  // trimmed() comes back to it
   arbiter_->close(lease_id);
   book_.release(lease_id);
   leases_.erase(found);
+  tell_room();
   freed_.notify_all();
 }
 
@@ -309,6 +346,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     worker_asked(id, request, std::move(fd));
   };
   wish.gpu = slice.gpu_index;
+  wish.expected = session->expected;
   wish.like = like.get();
   if (slice.packed) {
     auto seat = packed_->take();

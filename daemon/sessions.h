@@ -90,12 +90,14 @@ class Sessions {
     wire::ClientInfo client;
     uint64_t began_ns = 0;
     uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
+    bool expected = false;       // it is the first on its lease
   };
   struct Lease {
     uint64_t id = 0;
     std::string secret;
     bool implicit = false, ending = false;
     bool choosing_user = false;  // its first worker is on the way: the others run as the same user
+    bool expecting = false;      // nobody has attached yet; a worker is made ready meanwhile
     wire::ClientInfo client;
     std::vector<wire::SliceGrant> slices;
     wire::LeaseTerms terms;
@@ -114,6 +116,10 @@ class Sessions {
   base::Result<std::shared_ptr<Session>> make_session(Hold* hold,
                                                       const wire::AttachRequest& request);
   bool is_something_ending() const;
+  // What idle workers may take of the GPUs' memory follows what is promised.
+  void tell_room();
+  bool is_trimming(const std::vector<wire::SliceGrant>& slices) const;
+  void trimmed();
   void drop_session(Session* session);
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);

@@ -22,6 +22,9 @@ constexpr uint32_t kPackedSlot = kUserIds - 1;  // nobody else's
 constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
 constexpr int kStartMaxMs = 60'000;
+// Not at once: a client's first calls should not compete with another process' start for this machine's
+// processors.
+constexpr int kRefillAfterMs = 50;
 
 }  // namespace
 
@@ -42,12 +45,76 @@ WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_coun
     : loop_(loop),
       options_(std::move(options)),
       gpu_count_(gpu_count),
-      slots_(std::max(options_.workers_max, kUserIds)) {}
+      slots_(std::max(options_.workers_max, kUserIds)),
+      expected_(gpu_count),
+      spare_(gpu_count) {}
 
 uint32_t WorkerPool::warm_target(uint32_t gpu) const {
   uint32_t left = options_.warm_total_max;
   for (uint32_t before = 0; before < gpu; ++before) left -= std::min(left, options_.warm_per_gpu);
   return std::min(left, options_.warm_per_gpu);
+}
+
+size_t WorkerPool::wanted(uint32_t gpu) const {
+  return std::max(warm_target(gpu) + spare_[gpu], expected_[gpu]);
+}
+
+size_t WorkerPool::warm(uint32_t gpu) const {
+  size_t count = 0;
+  for (const auto& [pid, entry] : entries_) {
+    const bool free = entry.state == State::kStarting || entry.state == State::kIdle;
+    count += free && entry.order == 0 && entry.worker->gpu() == gpu;
+  }
+  return count;
+}
+
+bool WorkerPool::is_starting(uint32_t gpu) const {
+  return std::any_of(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
+    return entry.second.state == State::kStarting && entry.second.worker->gpu() == gpu;
+  });
+}
+
+void WorkerPool::trim(uint32_t gpu) {
+  size_t need = wanted(gpu), have = warm(gpu);
+  for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
+  for (const State state : {State::kStarting, State::kIdle}) {
+    for (auto& [pid, entry] : entries_) {
+      if (have <= need) return;
+      if (entry.state != state || entry.order != 0 || entry.worker->gpu() != gpu) continue;
+      entry.state = State::kUnwanted;
+      entry.worker->kill();
+      --have;
+    }
+  }
+}
+
+void WorkerPool::expect(uint32_t gpu) {
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    ++expected_[gpu];
+  }
+  loop_->post([this] { refill(); });
+}
+
+void WorkerPool::expect_no_more(uint32_t gpu) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  --expected_[gpu];
+  trim(gpu);
+}
+
+void WorkerPool::set_room(uint32_t gpu, uint64_t contexts) {
+  const auto spare = static_cast<uint32_t>(std::min<uint64_t>(contexts, options_.warm_spare));
+  std::lock_guard<std::mutex> hold(mutex_);
+  if (spare > spare_[gpu]) loop_->after(kRefillAfterMs, [this] { refill(); });
+  spare_[gpu] = spare;
+  trim(gpu);
+}
+
+bool WorkerPool::is_trimming(uint32_t gpu) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return std::any_of(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
+    return entry.second.state == State::kUnwanted && entry.second.worker->gpu() == gpu;
+  });
 }
 
 uint32_t WorkerPool::user_of(const WorkerProcess& worker) const {
@@ -92,15 +159,14 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
   }
   const uint32_t gpu = wish.gpu;
   const bool by_order = order.slot != kAnySlot;
+  if (wish.expected) --expected_[gpu];
   for (auto& [pid, entry] : entries_) {
     if (by_order || entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
     entry.state = State::kTaken;
     entry.uses = std::move(uses);
     const std::shared_ptr<WorkerProcess> worker = entry.worker;
     hold.unlock();
-    // Not at once: the client's first calls should not compete with another process' start for this
-    // machine's processors.
-    loop_->after(50, [this] { refill(); });
+    loop_->after(kRefillAfterMs, [this] { refill(); });
     return worker;
   }
   const auto waiter = std::make_shared<Waiter>();
@@ -133,22 +199,22 @@ uint32_t WorkerPool::free_slot() {
 }
 
 void WorkerPool::refill() {
-  std::vector<uint32_t> wanted(gpu_count_);
+  std::vector<size_t> missing(gpu_count_);
   {
     std::lock_guard<std::mutex> hold(mutex_);
     if (stopping_) return;
     for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
       // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
-      size_t need = backing_off_ ? 0 : warm_target(gpu), have = 0;
+      size_t need = backing_off_ ? 0 : std::max(warm_target(gpu), expected_[gpu]);
       for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
-      for (const auto& [pid, entry] : entries_) {
-        have += entry.state != State::kTaken && entry.order == 0 && entry.worker->gpu() == gpu;
-      }
-      wanted[gpu] = need > have ? static_cast<uint32_t>(need - have) : 0;
+      const size_t have = warm(gpu);
+      missing[gpu] = need > have ? need - have : 0;
+      // Drivers make contexts one after another: whoever is in a hurry does not stand behind spare ones.
+      if (missing[gpu] == 0 && !backing_off_ && have < wanted(gpu) && !is_starting(gpu)) missing[gpu] = 1;
     }
   }
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    for (uint32_t i = 0; i < wanted[gpu]; ++i) start_one(gpu, {});
+    for (size_t i = 0; i < missing[gpu]; ++i) start_one(gpu, {});
   }
 }
 
@@ -210,6 +276,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
   if (found == entries_.end() || found->second.state != State::kStarting) return;
   Entry& entry = found->second;
   entry.state = State::kIdle;
+  if (spare_[worker->gpu()] != 0) loop_->post([this] { refill(); });
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
     if (waiter.gpu != worker->gpu() || waiter.order != entry.order) continue;
@@ -249,7 +316,8 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
     changed_.notify_all();
   }
   if (entry.uses.gone) entry.uses.gone(how);
-  if (stopping || entry.state == State::kTaken) return;
+  if (entry.state == State::kUnwanted && trimmed_) trimmed_();
+  if (stopping || entry.state == State::kTaken || entry.state == State::kUnwanted) return;
   if (entry.state == State::kStarting) {
     ++failures_;
     const std::string why = "a worker for GPU " + std::to_string(worker->gpu()) + " " + how +

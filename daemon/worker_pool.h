@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands
-// one out, the pool refills in the background. A worker serves one session and ends with it.
+// one out, the pool refills in the background. A worker serves one session and ends with it. How many are
+// kept: those that memory is set aside for, and more where their contexts fit into memory that nobody was
+// promised, or into the quotas of leases whose programs have yet to attach (`--warm`, `--warm-spare`, expect).
 // Everything that starts or collects a process happens on the supervisor's thread; `take` blocks
 // and may be called from any other. A worker may have to run as the same user as another one (the
 // driver shares memory between processes of one user only); such a worker is started when it is
@@ -30,6 +32,7 @@ struct WorkerOptions {
   uint32_t uid_base = 0;  // 0: workers keep the daemon's user
   uint32_t warm_per_gpu = 1;
   uint32_t warm_total_max = 4;
+  uint32_t warm_spare = 0;  // more per GPU, in memory that nobody was promised
   uint32_t workers_max = 1024;  // processes at once, idle ones included
 };
 
@@ -58,6 +61,7 @@ class WorkerPool {
     const WorkerProcess* like = nullptr;  // a worker whose user it must have
     std::string packed_folder;            // it is a client of this server (packed_servers.h)
     uint32_t packed_percent = 100;        // of the GPU's processors, then
+    bool expected = false;                // expect() was told of it
   };
   base::Result<std::shared_ptr<WorkerProcess>> take(const Wish& wish, Uses uses, int timeout_ms);
 
@@ -67,8 +71,18 @@ class WorkerPool {
   // Packed workers trust each other and are one user, as their server takes clients of one only. 0: the daemon's own.
   uint32_t packed_user() const;
 
-  // How many idle warm workers `gpu` is given at most (their contexts cost memory).
+  // How many idle warm workers `gpu` has memory set aside for.
   uint32_t warm_target(uint32_t gpu) const;
+  // A program will attach, and its slice's quota holds the context; or will not any more. (Who takes what
+  // was expected says so in its wish.)
+  void expect(uint32_t gpu);
+  void expect_no_more(uint32_t gpu);
+  // How many contexts fit into memory that nobody was promised.
+  void set_room(uint32_t gpu, uint64_t contexts);
+  // Idle workers of the GPU that were too many after one of the last three and have not ended yet: their
+  // memory is not free. `trimmed` is called when one has, on the supervisor's thread.
+  bool is_trimming(uint32_t gpu);
+  void when_trimmed(std::function<void()> trimmed) { trimmed_ = std::move(trimmed); }
   size_t process_count();
 
  private:
@@ -87,7 +101,7 @@ class WorkerPool {
     std::shared_ptr<WorkerProcess> worker;
     base::Status failure;
   };
-  enum class State { kStarting, kIdle, kTaken };
+  enum class State { kStarting, kIdle, kTaken, kUnwanted };
   struct Entry {
     std::shared_ptr<WorkerProcess> worker;
     State state = State::kStarting;
@@ -103,6 +117,12 @@ class WorkerPool {
   void gone(WorkerProcess* worker, const std::string& how);
   void fail_waiters(uint32_t gpu, const base::Status& why);
   uint32_t free_slot();
+  // With the lock held: how many should be warm on the GPU, how many are or soon will be, and the end of
+  // those that are too many.
+  size_t wanted(uint32_t gpu) const;
+  size_t warm(uint32_t gpu) const;
+  bool is_starting(uint32_t gpu) const;
+  void trim(uint32_t gpu);
 
   EventLoop* const loop_;
   const WorkerOptions options_;
@@ -114,6 +134,8 @@ class WorkerPool {
   uint64_t next_order_ = 1;                       // guarded by mutex_
   bool stopping_ = false;                         // guarded by mutex_
   std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
+  std::vector<uint32_t> expected_, spare_;        // guarded by mutex_, per GPU
+  std::function<void()> trimmed_;                 // set before start()
   uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread
   bool backing_off_ = false;                      // supervisor's thread
 };

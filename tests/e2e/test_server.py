@@ -151,6 +151,32 @@ class Workers(unittest.TestCase):
             users = lambda: {harness.status_field(worker, "Uid")[0] for worker in server.workers()} - {"0"}
             eventually(lambda: len(users()) == 2, 5, "two users")
 
+    @harness.needs_client
+    def test_a_worker_is_made_ready_for_each_lease_whose_program_has_yet_to_attach(self):
+        with Server() as server:
+            holders = [harness.start("run", "-p", "0.25", "--", "sleep", "60", server=server) for _ in range(3)]
+            for holder in holders:
+                self.addCleanup(harness.end, holder)
+            eventually(lambda: len(server.workers()) == 3, 10, "three warm workers")
+            status, out, err = tendril("run", "-p", "0.25", "--", harness.PROGRAMS / "vector_add", server=server)
+            self.assertEqual(status, 0, out + err)
+            harness.end(holders[0])
+            eventually(lambda: len(server.workers()) == 2 and len(server.leases()) == 2, 10, "one worker less")
+            for holder in holders:
+                harness.end(holder)
+            eventually(server.settled, 10, "one warm worker, no lease")
+            self.assertNotIn("warning", server.log())
+
+    def test_spare_workers_take_only_memory_that_nobody_was_promised(self):
+        with Server("--warm-spare", "3") as server:
+            eventually(lambda: len(server.workers()) == 4, 10, "one warm worker and three spare ones")
+            holder = harness.start("run", "-p", "1", "--", "sh", "-c", "echo granted; exec sleep 60", server=server)
+            self.addCleanup(harness.end, holder)
+            self.assertEqual(holder.stdout.readline().strip(), "granted")
+            self.assertEqual(len(server.workers()), 1)
+            harness.end(holder)
+            eventually(lambda: len(server.workers()) == 4, 10, "the spare ones again")
+
     def test_a_dead_warm_worker_is_replaced(self):
         with Server() as server:
             worker = eventually(server.workers, 10)[0]
