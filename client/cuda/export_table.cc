@@ -2,7 +2,7 @@
 // cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of
 // them are needed and answered here, in the client; every other one is refused, which callers expect of a driver that
 // is older or newer. A slot whose purpose is unknown answers not-supported and says so once: never null, never a
-// silent success. One more is our own: counters for programs that measure what they cost (tools/gpu/frameworks/bench_network.py).
+// silent success. One more is our own: counters for programs that measure what they cost (tools/gpu/frameworks/meter.py).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

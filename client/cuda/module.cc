@@ -25,6 +25,7 @@ constexpr uint64_t kNameBytesMax = 64u << 10;
 
 CUresult upload(Session* session, Context* context, const std::string& hash,
                 const Payload& payload) {
+  session->code_bytes.fetch_add(payload.bytes, std::memory_order_relaxed);
   wire::cuda::image_upload_request m;
   m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
   m.size = payload.bytes;

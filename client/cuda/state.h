@@ -75,6 +75,7 @@ class Session final : public session::LaneEvents {
   uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/export_handle.cc)
   std::atomic<bool> server_known{false};
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
+  std::atomic<uint64_t> code_bytes{0};  // of images that went to the server, its store lacking them
   FreedBlocks freed;                // whose frees the worker does not know of yet
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;

@@ -95,12 +95,13 @@ void stats_report() {
       const session::LaneStats& s = session->lane->stats();
       fprintf(to,
               "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu bytes out, %llu bytes "
-              "in, %llu of them bulk\n",
+              "in, %llu of them bulk, %llu bytes of code\n",
               session->endpoint.c_str(), session->lane->transport_kind(),
               static_cast<unsigned long long>(s.calls.load()), static_cast<unsigned long long>(s.round_trips.load()),
               static_cast<unsigned long long>(s.sends.load()), static_cast<unsigned long long>(s.bytes_sent.load()),
               static_cast<unsigned long long>(s.bytes_received.load()),
-              static_cast<unsigned long long>(s.bulk_bytes.load()));
+              static_cast<unsigned long long>(s.bulk_bytes.load()),
+              static_cast<unsigned long long>(session->code_bytes.load()));
     }
   }
   fflush(to);
@@ -112,8 +113,8 @@ size_t stats_counters(uint64_t* values, size_t count) {
   if (Process* p = process()) {
     for (Session* session : p->sessions) {
       const session::LaneStats& s = session->lane->stats();
-      const std::atomic<uint64_t>* each[kSessionCounters] = {&s.calls,      &s.round_trips,    &s.sends,
-                                                             &s.bytes_sent, &s.bytes_received, &s.bulk_bytes};
+      const std::atomic<uint64_t>* each[kSessionCounters] = {
+          &s.calls, &s.round_trips, &s.sends, &s.bytes_sent, &s.bytes_received, &s.bulk_bytes, &session->code_bytes};
       for (size_t i = 0; i < kSessionCounters; ++i) sums[i] += each[i]->load(std::memory_order_relaxed);
     }
   }

@@ -51,9 +51,9 @@ uint64_t stats_begin();
 void stats_count(uint16_t entry, uint64_t begun_ns);
 // Reads TENDRIL_STATS and TENDRIL_TRACE; called once from cuInit.
 void stats_start();
-// What all sessions have sent so far: calls, round trips, sends, bytes out, bytes in, bytes of them that were bulk. Returns how many
-// counters there are. Programs that measure themselves get at it through cuGetExportTable (export_table.cc).
-inline constexpr size_t kSessionCounters = 6;
+// What all sessions have sent so far: calls, round trips, sends, bytes out, bytes in, bytes of them that were bulk, bytes of code.
+// Returns how many counters there are. Programs that measure themselves get at it through cuGetExportTable (export_table.cc).
+inline constexpr size_t kSessionCounters = 7;
 size_t stats_counters(uint64_t* values, size_t count);
 // Prints; called by the exit handler and from tests.
 void stats_report();

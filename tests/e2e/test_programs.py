@@ -2,6 +2,7 @@
 """Programs under `tendril run` and with the variables of `tendril env`: results, exit codes, slices, several servers, transports."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -288,13 +289,16 @@ must(cuda.cuModuleLoadData(byref(module), image.encode()))
         with tempfile.TemporaryDirectory() as store:
             more = {"TENDRIL_MODULE_STORE": store}
             with Server("--worker-user", "none", environment=more) as server:
-                sent = []
+                sent, told = [], []
                 for _ in range(2):
                     status, _, err = tendril("run", "--", sys.executable, "-c", code, server=server, TENDRIL_STATS="1")
                     self.assertEqual(status, 0, err)
                     sent.append(int(next(line for line in err.splitlines() if "cuModuleLoadData" in line).split()[5]))
+                    told.append(int(re.search(r"(\d+) bytes of code", err)[1]))
         self.assertGreater(sent[0], 180_000)
         self.assertLess(sent[1], 1000)
+        self.assertTrue(180_000 < told[0] < sent[0] + 1000, told)
+        self.assertEqual(told[1], 0)
 
     def test_doctor_measures_bandwidth(self):
         status, out, _ = tendril("doctor", "--json", server=self.server)

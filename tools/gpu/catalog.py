@@ -12,8 +12,8 @@ import subprocess
 
 GROUPS = ["conformance", "programs", "runtime", "runtimes", "libraries", "errors", "torch", "triton", "cupy", "jax",
           "onnx", "transformers", "nvml", "samples", "two", "bench",
-          "shares", "network"]
-ON_REQUEST = {"shares", "network"}  # minutes of the GPU alone
+          "shares", "speed", "network"]
+ON_REQUEST = {"shares", "speed", "network"}  # minutes of the GPU alone
 BUILT_GROUPS = {"runtime", "libraries", "errors", "two"}  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.

@@ -28,6 +28,7 @@ import network
 import report
 import shares
 import sides as side_room
+import speed
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -37,7 +38,7 @@ def options():
     parser = argparse.ArgumentParser(prog="run_all")
     everything = ",".join(catalog.GROUPS)
     parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
-                        help="groups, comma separated: " + everything + " (shares and network only when named)")
+                        help="groups, comma separated: " + everything + " (shares, speed and network only when named)")
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
@@ -102,8 +103,9 @@ class Run:
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         if self.args.driver:
             folder = self.work / "driver"
-            folder.mkdir()
-            (folder / "libcuda.so.1").symlink_to(self.args.driver.resolve())
+            if not folder.exists():
+                folder.mkdir()
+                (folder / "libcuda.so.1").symlink_to(self.args.driver.resolve())
             env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(folder), env.get("LD_LIBRARY_PATH", "")]))
         return env
 
@@ -120,9 +122,9 @@ class Run:
             transport = "auto" if name == "shm" else "tcp"
             self.sides[name] = side_room.Side(name, self.work, self.logs, env, servers, transport, self.args.gpus)
 
-    def start_server(self, name, env):
-        server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs, self.args.serve.split(),
-                                  dict(env))
+    def start_server(self, name, env, options=()):
+        server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs,
+                                  [*self.args.serve.split(), *options], dict(env))
         begun = time.monotonic()
         started = server.ensure()
         took = time.monotonic() - begun
@@ -292,16 +294,19 @@ class Run:
         if self.args.only != ["shares"]:
             self.start_servers()
         self.run_programs()
+        words = [word for word in self.args.match.split(",") if word]
         if "bench" in self.args.only and self.left() > 20:
             self.say(f"---- bench, {self.left():.0f} s left")
             self.bench_text = bench.measure(self, HERE)
         if "shares" in self.args.only and self.left() > 30:
             self.say(f"---- shares, {self.left():.0f} s left")
-            words = [word for word in self.args.match.split(",") if word]
             self.bench_text += "\n\n" + shares.measure(self, self.args.share_seconds, words)
+        if "speed" in self.args.only and self.left() > 30:
+            self.say(f"---- speed, {self.left():.0f} s left")
+            self.bench_text += "\n\n" + speed.measure(self, HERE, words)
         if "network" in self.args.only and self.left() > 20:
             self.say(f"---- network, {self.left():.0f} s left")
-            self.bench_text += "\n\n" + network.measure(self, HERE)
+            self.bench_text += "\n\n" + network.measure(self, HERE, words)
 
 
 def versions():

@@ -43,20 +43,7 @@ with torch.no_grad():
     say("MLP of 8 layers, eager", measured(lambda: layers(small), 100) * 1e3, "ms")
     say("MLP of 8 layers, graph replay", measured(graph.replay, 200) * 1e3, "ms")
 
-import torchvision  # noqa: E402 late, so that the figures above come even without it
+import torch_workloads  # noqa: E402 late, so that the figures above come even without torchvision
 
-model = torchvision.models.resnet50(weights=None).cuda().to(memory_format=torch.channels_last)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-images = torch.randn(64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
-labels = torch.randint(0, 1000, (64,), device="cuda")
-
-
-def step():
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    optimizer.step()
-
-
+step = torch_workloads.WORKLOADS["resnet50-train-b64"]()
 say("ResNet-50 training step, 64", measured(step, 20) * 1e3, "ms")
