@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "session/attach.h"
 #include "transport/shm.h"
 #include "transport/socket.h"
@@ -18,8 +19,10 @@ using base::Status;
 
 namespace {
 
-// More rings than this only spread the same memory bandwidth thinner.
-constexpr uint16_t kSharedBulkMax = 2;
+// One thread on either side of a ring copies some 10 GB/s to memory that no cache holds. On a small machine more of them only take
+// processors from the program.
+constexpr uint16_t kSharedBulkFew = 2, kSharedBulkMany = 4;
+constexpr unsigned kManyCpus = 8;
 
 bool is_memory(const base::Fd& fd) {
   struct stat about;
@@ -37,7 +40,7 @@ Adopted split(std::vector<std::unique_ptr<transport::Channel>> channels) {
 
 Result<base::Fd> create_shared_memory(uint16_t bulk_channels) {
   transport::ShmSizes sizes;
-  sizes.channels = 1u + std::min(bulk_channels, kSharedBulkMax);
+  sizes.channels = 1u + std::min(bulk_channels, base::usable_cpus() >= kManyCpus ? kSharedBulkMany : kSharedBulkFew);
   return transport::create_shm(sizes);
 }
 
