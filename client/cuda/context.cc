@@ -111,7 +111,9 @@ CUresult reset_primary(Context* c) {
   m.slot = c->device->slot;
   sweep_context(c);
   c->sticky = 0;
-  return c->session->call(static_cast<const Context*>(nullptr), m, r);
+  const CUresult result = c->session->call(static_cast<const Context*>(nullptr), m, r);
+  c->session->staging.context_ended(c);
+  return result;
 }
 
 }  // namespace
@@ -203,6 +205,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   ThreadState& t = thread_state();
   if (t.depth != 0 && t.stack[t.depth - 1] == c) --t.depth;
   const CUresult result = session->call(static_cast<const Context*>(nullptr), m, r);
+  session->staging.context_ended(c);
   process()->contexts.destroy(c);
   return result;
 }

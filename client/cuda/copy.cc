@@ -166,6 +166,58 @@ CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64
   return on.async ? judge(c, destination, source) : synchronize_stream(c, on.stream);
 }
 
+Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
+  const bool at_home = on.stream == nullptr || on.stream->session == c->session;
+  return at_home ? c->session->staging.take(c, bytes) : Staging::Block();
+}
+
+// The source is the program's again when this returns.
+CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
+  const Staging::Block block = staging_for(c, bytes, on);
+  if (block.data != nullptr) {
+    memcpy(block.data, source, bytes);
+    const CUresult result = enqueue_copy(c, destination, reinterpret_cast<uint64_t>(block.data), bytes, on);
+    c->session->staging.give_back_after(block, c, on.stream);
+    return result;
+  }
+  wire::cuda::copy_to_device_request m;
+  m.destination = destination;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  if (bytes <= wire::kInlineBytesMax) {
+    m.data = {static_cast<const uint8_t*>(source), bytes};
+    return c->session->enqueue(c, m);
+  }
+  m.transfer = c->session->lane->new_transfer_id();
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return c->session->send_bulk(m.transfer, source, bytes) ? CUDA_SUCCESS : Session::lost_result();
+}
+
+// As `bring` without staging: the data comes with the reply, or beside it.
+CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  wire::cuda::copy_from_device_request m;
+  wire::cuda::copy_from_device_reply r;
+  m.source = source;
+  m.bytes = bytes;
+  m.stream = wire_stream(on);
+  if (!c->session->freed.empty()) c->session->send_frees();
+  const uint64_t before = c->session->calls();
+  TENDRIL_TRY(fetch(c, m, r, destination, bytes));
+  if (on.stream == nullptr || on.stream->session == c->session) idle_of(c, on.stream).note(before, c->session->calls());
+  return CUDA_SUCCESS;
+}
+
+// Waits for the data.
+CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
+  const Staging::Block block = staging_for(c, bytes, on);
+  if (block.data == nullptr) return bring_over_lane(c, destination, source, bytes, on);
+  CUresult result = enqueue_copy(c, reinterpret_cast<uint64_t>(block.data), source, bytes, on);
+  if (result == CUDA_SUCCESS) result = synchronize_stream(c, on.stream);
+  if (result == CUDA_SUCCESS) memcpy(destination, block.data, bytes);
+  c->session->staging.give_back(block);
+  return result;
+}
+
 CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   Context* from = context_for(c, source);
   Context* to = context_for(c, destination);
@@ -213,12 +265,27 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   Context* context = stream != nullptr ? stream->context : c;
   Session* session = context->session;
   if (!session->freed.empty()) session->send_frees();
+  const uint64_t serial = session->serial.load();
   const uint64_t before = session->calls();
   IdleSince& idle = idle_of(context, stream);
-  if (idle.use(before)) return CUDA_SUCCESS;
-  TENDRIL_TRY(session->call(context, m, r));
-  idle.note(before, session->calls());
-  forget_reads(stream, true, 0, 0);
+  if (!idle.use(before)) {
+    TENDRIL_TRY(session->call(context, m, r));
+    idle.note(before, session->calls());
+    forget_reads(stream, true, 0, 0);
+  }
+  std::atomic<uint64_t>& synchronised = stream != nullptr ? stream->synchronised : context->legacy_synchronised;
+  synchronised.store(serial, std::memory_order_release);
+  return CUDA_SUCCESS;
+}
+
+std::atomic<bool> g_streams_apart{false};
+
+// What other streams are given next comes after a copy on the legacy stream by itself, but for those that do not wait for it; and the
+// program may tell another process next.
+CUresult finish_copy(Context* c, CopyStream on) {
+  const bool told = g_memory_is_shared.load(std::memory_order_relaxed);
+  if (on.stream != nullptr || g_streams_apart.load() || told) return synchronize_stream(c, on.stream);
+  c->copied.store(c->session->serial.fetch_add(1) + 1);
   return CUDA_SUCCESS;
 }
 
@@ -268,23 +335,10 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   TENDRIL_TRY(settle_source(c, source, bytes, on));
   c = context_for(c, destination);
   const bool mirrored = before_mirrored_copy(c, destination);
-  wire::cuda::copy_to_device_request m;
-  m.destination = destination;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  if (bytes <= wire::kInlineBytesMax) {
-    m.data = {static_cast<const uint8_t*>(source), bytes};
-    TENDRIL_TRY(c->session->enqueue(c, m));
-  } else {
-    m.transfer = c->session->lane->new_transfer_id();
-    TENDRIL_TRY(c->session->enqueue(c, m));
-    if (!c->session->send_bulk(m.transfer, source, bytes)) return Session::lost_result();
-  }
+  TENDRIL_TRY(hand_over(c, destination, source, bytes, on));
   if (mirrored) return after_mirrored_copy(c, on);
   TENDRIL_TRY(judge(c, destination, destination));
-  // The program may tell another process next.
-  const bool seen_elsewhere = !on.async && g_memory_is_shared.load(std::memory_order_relaxed);
-  return seen_elsewhere ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
+  return on.async ? CUDA_SUCCESS : finish_copy(c, on);
 }
 
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
@@ -313,15 +367,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
     TENDRIL_TRY(c->session->enqueue(c, m));
     return judge(c, source, source);
   }
-  wire::cuda::copy_from_device_request m;
-  wire::cuda::copy_from_device_reply r;
-  m.source = source;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  if (!c->session->freed.empty()) c->session->send_frees();
-  const uint64_t before = c->session->calls();
-  TENDRIL_TRY(fetch(c, m, r, destination, bytes));
-  if (on.stream == nullptr || on.stream->session == c->session) idle_of(c, on.stream).note(before, c->session->calls());
+  TENDRIL_TRY(bring(c, destination, source, bytes, on));
   mirror_after_wait(c->session, c);  // the kernels before it are over too
   return CUDA_SUCCESS;
 }

@@ -248,10 +248,11 @@ CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopySt
   std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
   if (from.host()) {
     TENDRIL_TRY(settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
-    return for_pieces(e, [&](const Piece& p) {
+    TENDRIL_TRY(for_pieces(e, [&](const Piece& p) {
       pack(from, p, packed.data());
       return send_piece(to, p, packed.data(), on);
-    });
+    }));
+    return on.async ? CUDA_SUCCESS : finish_copy(to.home, on);
   }
   if (to.host()) {
     TENDRIL_TRY(settle_for_writing(c, reinterpret_cast<const void*>(to.at(0, 0)), span(to, e), on));

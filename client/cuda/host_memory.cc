@@ -58,8 +58,9 @@ void* place_private(uint64_t bytes) {
   });
 }
 
-// Pages that the worker has at the same addresses; null where it cannot be.
-void* place_shared(Context* c, uint64_t bytes) {
+}  // namespace
+
+void* share_pages(Context* c, uint64_t bytes) {
   const transport::HostWindow& window = c->session->window;
   if (!window.valid()) return nullptr;
   bytes = whole_pages(bytes);
@@ -74,22 +75,28 @@ void* place_shared(Context* c, uint64_t bytes) {
   return nullptr;
 }
 
+void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes) {
+  wire::cuda::mirror_destroy_request m;
+  m.address = reinterpret_cast<uint64_t>(memory);
+  session->enqueue(c, m);
+  session->window.unmap(m.address, whole_pages(bytes), true);
+}
+
+namespace {
+
 // Gives up what `allocate` made, after the last use of it.
 void unmap_host(const Range& range) {
   if (!range.shared) {
     munmap(reinterpret_cast<void*>(range.base), range.bytes);
     return;
   }
-  wire::cuda::mirror_destroy_request m;
-  m.address = range.base;
-  range.session->enqueue(range.context, m);
-  range.session->window.unmap(range.base, whole_pages(range.bytes), true);
+  unshare_pages(range.session, range.context, reinterpret_cast<void*>(range.base), range.bytes);
 }
 
 CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* c) {
   if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
-  void* memory = place_shared(c, bytes);
+  void* memory = share_pages(c, bytes);
   range.shared = memory != nullptr;
   if (memory == nullptr) memory = place_private(bytes);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -47,6 +47,10 @@ inline void memory_is_shared() {
 // Occupies addresses of this process, for good. False: something else is there.
 bool hold_addresses(uint64_t base, uint64_t bytes);
 
+// Pages of this process that the worker has at the same addresses, pinned; null where that cannot be. And no more of them: `c` is the
+// context that asked for them, null when that is gone.
+void* share_pages(Context* c, uint64_t bytes);
+void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes);
 // From now on GPUs reach the pinned, registered or managed range at its own address.
 CUresult map_host_range(Context* c, const Range& range);
 // Unified addressing: kernels may be given the address of any pinned or registered memory. A launch looks for such
@@ -96,6 +100,11 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
 // Host memory that a shaped copy is about to read or write: waits for what must come first.
 CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
 CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
+
+// The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it.
+CUresult finish_copy(Context* c, CopyStream on);
+// There has been a stream that does not wait for the legacy one.
+extern std::atomic<bool> g_streams_apart;
 
 IdleSince& idle_of(Context* c, Stream* stream);  // null: of the context's legacy stream
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.

@@ -17,6 +17,7 @@
 #include "client/cuda/freed_blocks.h"
 #include "client/cuda/object.h"
 #include "client/cuda/range_map.h"
+#include "client/cuda/staging.h"
 #include "client/cuda/stats.h"
 #include "session/lane.h"
 #include "transport/host_window.h"
@@ -50,6 +51,8 @@ struct Context : Object {
   uint64_t id = 0;                        // cuCtxGetId
   std::atomic<int> sticky{0};             // an error that ends the context's usefulness
   std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
+  std::atomic<uint64_t> legacy_synchronised{0};  // the same of its legacy stream alone
+  std::atomic<uint64_t> copied{0};  // session serial of the last synchronous copy that nobody waited for (finish_copy)
   IdleSince legacy_idle;                  // its legacy stream
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -77,6 +80,7 @@ class Session final : public session::LaneEvents {
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
   std::atomic<uint64_t> code_bytes{0};  // of images that went to the server, its store lacking them
   FreedBlocks freed;                // whose frees the worker does not know of yet
+  Staging staging;                  // for copies with pageable memory, when the server is on this host
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void output(const char* text, size_t bytes) override;

@@ -9,6 +9,18 @@
 namespace tendril::client::cuda {
 namespace {
 
+// A stream that does not wait for the legacy one comes after the synchronous copies that have returned all the same.
+CUresult order_after_copies(Context* c, CUstream stream) {
+  const uint64_t copied = c->copied.load();
+  if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return CUDA_SUCCESS;
+  CUevent event = nullptr;
+  TENDRIL_TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  CUresult result = cuEventRecord(event, CU_STREAM_LEGACY);
+  if (result == CUDA_SUCCESS) result = cuStreamWaitEvent(stream, event, 0);
+  cuEventDestroy_v2(event);
+  return result;
+}
+
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -21,7 +33,7 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   m.priority = s->priority;
   TENDRIL_TRY(c->session->enqueue(c, m));
   *phStream = handle_cast<CUstream>(s);
-  return CUDA_SUCCESS;
+  return (flags & CU_STREAM_NON_BLOCKING) != 0 ? order_after_copies(c, *phStream) : CUDA_SUCCESS;
 }
 
 // The first version of the memory operations is off in drivers unless an administrator turned it on.
@@ -40,6 +52,7 @@ Stream* new_stream(Context* context, unsigned flags, int priority) {
   const int least = context->device->least_priority, greatest = context->device->greatest_priority;
   s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
   s->flags = flags;
+  if ((flags & CU_STREAM_NON_BLOCKING) != 0) g_streams_apart.store(true);
   s->synchronised.store(0);
   s->id = process()->next_stream_id.fetch_add(1);
   s->capture.store(nullptr);
@@ -160,10 +173,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
   TENDRIL_TRY(check_unsafe_call());
-  const uint64_t serial = c->session->serial.load();
   TENDRIL_TRY(synchronize_stream(c, s));
   mirror_after_wait(c->session, c);
-  if (s != nullptr) s->synchronised.store(serial, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 

@@ -152,6 +152,67 @@ TEST_F(CopiesTest, ABigCopyDoesNotReorderSmallOnes) {
   EXPECT_EQ(read_bytes(target, big.size()), big);
 }
 
+// Nobody waits, so whatever a driver keeps for such copies runs out.
+TEST_F(CopiesTest, PageableSourceIsFreeWhenTheCallReturns) {
+  constexpr size_t kPart = 200'000, kParts = 150;
+  Stream streams[2];
+  Buffer data(kPart * kParts);
+  std::vector<uint8_t> source(kPart);
+  const auto bytes_of = [](size_t part) { return part % 3 == 0 ? size_t{70} : part % 3 == 1 ? size_t{9000} : kPart; };
+  for (size_t part = 0; part < kParts; part++) {
+    for (size_t i = 0; i < bytes_of(part); i += 64) source[i] = static_cast<uint8_t>(part + i / 64);
+    const CUresult copied =
+        cuMemcpyHtoDAsync_v2(data + part * kPart, source.data(), bytes_of(part), streams[part % 2]);
+    ASSERT_EQ(copied, CUDA_SUCCESS);
+    if (part == kParts / 2) {
+      OK(cuStreamSynchronize(streams[0]));
+    }
+  }
+  OK(cuCtxSynchronize());
+  const std::vector<uint8_t> all = read_bytes(data, kPart * kParts);
+  for (size_t part = 0; part < kParts; part++) {
+    for (size_t i = 0; i < bytes_of(part); i += 64)
+      ASSERT_EQ(all[part * kPart + i], static_cast<uint8_t>(part + i / 64)) << part << " " << i;
+  }
+}
+
+// A stream that does not wait for the default one sees it, too. Of pageable memory the last bytes may still be on their way.
+TEST_F(CopiesTest, SynchronousCopyIsDoneWhenItReturns) {
+  constexpr size_t kBytes = 32 << 20;
+  Stream apart(CU_STREAM_NON_BLOCKING);
+  Buffer data(kBytes), seen(kBytes);
+  Pinned pinned(kBytes);
+  std::vector<uint8_t> pageable(kBytes);
+  for (uint8_t round = 1; round <= 4; round++) {
+    uint8_t* source = round % 2 != 0 ? pinned.data() : pageable.data();
+    const size_t certain = round % 2 != 0 ? kBytes : kBytes / 2;
+    memset(source, round, kBytes);
+    OK(cuMemcpyHtoD_v2(data, source, kBytes));
+    OK(cuMemcpyDtoDAsync_v2(seen, data, kBytes, apart));
+    OK(cuStreamSynchronize(apart));
+    const std::vector<uint8_t> all = read_bytes(seen, kBytes);
+    EXPECT_EQ(std::count(all.begin(), all.begin() + certain, round), static_cast<std::ptrdiff_t>(certain)) << round;
+  }
+}
+
+TEST_F(CopiesTest, ContextTakesItsCopiesAlong) {
+  CUcontext own = nullptr;
+  for (uint8_t round = 1; round <= 3; round++) {
+    MUST(cuCtxCreate_v2(&own, 0, device()));
+    CUdeviceptr data = 0;
+    OK(cuMemAlloc_v2(&data, 1 << 20));
+    std::vector<uint8_t> source(1 << 20), target(1 << 20);
+    for (uint8_t copy = 0; copy < 8; copy++) {
+      memset(source.data(), round * 16 + copy, source.size());
+      ASSERT_EQ(cuMemcpyHtoDAsync_v2(data, source.data(), source.size(), nullptr), CUDA_SUCCESS);
+    }
+    OK(cuMemcpyDtoH_v2(target.data(), data, target.size()));
+    EXPECT_EQ(target, source);
+    OK(cuMemcpyHtoDAsync_v2(data, source.data(), source.size(), nullptr));
+    OK(cuCtxDestroy_v2(own));
+  }
+}
+
 // ---- Two and three dimensions ----
 
 CUDA_MEMCPY2D host_to_device(const void* host, size_t host_pitch, CUdeviceptr to, size_t pitch,
