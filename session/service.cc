@@ -103,17 +103,6 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
   return data_ + end_;
 }
 
-int Inbox::peek(size_t at, wire::CallHeader* header) const {
-  if (end_ - at < sizeof *header) return 0;
-  std::memcpy(header, data_ + at, sizeof *header);
-  uint32_t pad = header->flags & wire::kFlagPadMask;
-  if (header->bytes % wire::kCallAlign != 0 || header->bytes < sizeof *header + pad ||
-      header->bytes > wire::kCallBytesMax) {
-    return -1;
-  }
-  return end_ - at >= header->bytes ? 1 : 0;
-}
-
 // ---- beginning and end ----
 
 std::unique_ptr<Service> Service::open(std::unique_ptr<transport::Channel> command,
@@ -308,13 +297,14 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
 size_t ServiceImpl::take_alike(const Call& current, Call* calls, size_t max) {
   constexpr uint16_t kForNext = wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken;
   Locked locked(inbox_lock_);
-  size_t count = 0;
+  size_t count = 0, at = inbox_.at_;
   wire::CallHeader header;
-  while (count < max && inbox_.peek(inbox_.at_, &header) == 1 && header.opcode == current.opcode &&
-         header.context == current.context && header.reply_id == 0 && (header.flags & kForNext) == 0) {
-    calls[count++] = call_at(inbox_.at_, header);
-    inbox_.pass(header.bytes);
+  for (; count < max && inbox_.peek(at, &header) == 1; at += header.bytes) {
+    const bool alike = header.opcode == current.opcode && header.context == current.context;
+    if (!alike || header.reply_id != 0 || (header.flags & kForNext) != 0) break;
+    calls[count++] = call_at(at, header);
   }
+  inbox_.pass(at - inbox_.at_);
   return count;
 }
 

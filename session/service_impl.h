@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,16 @@ class Inbox {
   // The call at the front, of so many bytes, has been taken.
   void pass(size_t bytes);
   // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its length to pass it.
-  int peek(size_t at, wire::CallHeader* header) const;
+  int peek(size_t at, wire::CallHeader* header) const {
+    if (end_ - at < sizeof *header) return 0;
+    std::memcpy(header, data_ + at, sizeof *header);
+    const uint32_t pad = header->flags & wire::kFlagPadMask;
+    if (header->bytes % wire::kCallAlign != 0 || header->bytes < sizeof *header + pad ||
+        header->bytes > wire::kCallBytesMax) {
+      return -1;
+    }
+    return end_ - at >= header->bytes ? 1 : 0;
+  }
   bool empty() const { return at_ == end_; }
 
   uint8_t* data_ = nullptr;

@@ -16,9 +16,8 @@ constexpr unsigned kLaunchAttributesMax = 32;
 
 // Builds the pointer array over the packed values. False: the client sent fewer bytes than the function takes.
 bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) {
-  if (params.count < layout.bytes || layout.offsets.size() > kParamsMax) return false;
-  for (size_t i = 0; i < layout.offsets.size(); ++i)
-    pointers[i] = const_cast<uint8_t*>(params.data) + layout.offsets[i];
+  if (params.count < layout.bytes) return false;
+  for (const uint32_t offset : layout.offsets) *pointers++ = const_cast<uint8_t*>(params.data) + offset;
   return true;
 }
 
@@ -62,16 +61,12 @@ CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
   return static_cast<CUfunction>(w.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
 }
 
-const Layout* Layouts::find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
+const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
   std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
-  // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
   const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
   if (index >= api::kIndexMax) {
     *error = CUDA_ERROR_INVALID_HANDLE;
     return nullptr;
-  }
-  if (index < table.size() && table[index] != nullptr && table[index]->id == id && table[index]->slot == w.slot()) {
-    return table[index].get();
   }
   auto layout = std::make_unique<Layout>();
   layout->id = id;
@@ -95,12 +90,6 @@ const Layout* Layouts::find(Executor& w, uint64_t id, CUfunction function, bool 
   return table[index].get();
 }
 
-void Layouts::forget(Kind kind, uint64_t id) {
-  std::vector<std::unique_ptr<Layout>>& table = tables_[kind == Kind::kKernel ? 1 : 0];
-  const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
-  if (index < table.size() && table[index] != nullptr && table[index]->id == id) table[index].reset();
-}
-
 namespace {
 
 // The driver's launch leaves little of ours in the processor's caches. So launches that have arrived already are decoded several at a time
@@ -116,24 +105,6 @@ struct Launch {
   void** pointers;
   CUresult error;  // why it is not made
 };
-
-// Sets the pointers from launch->pointers on; *pointer_count says how many.
-CUresult prepare(Executor& w, const wire::cuda::launch_kernel_request& m, Launch* launch, size_t* pointer_count) {
-  Scope s(w);
-  bool kernel = false;
-  launch->id = m.function;
-  launch->function = find_function(w, m.function, &kernel);
-  if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (m.geometry.count != 8) return CUDA_ERROR_INVALID_VALUE;
-  launch->geometry = m.geometry.data;
-  launch->stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  CUresult error = CUDA_SUCCESS;
-  const Layout* layout = w.layouts().find(w, m.function, launch->function, kernel, &error);
-  if (layout == nullptr) return error;
-  *pointer_count = layout->offsets.size();
-  return point_at(*layout, m.params, launch->pointers) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
 
 CUresult make_one(gpu::Driver& d, const Launch& launch) {
   if (launch.error != CUDA_SUCCESS) return launch.error;
@@ -152,10 +123,7 @@ class Launches {
   void add(const wire::cuda::launch_kernel_request& m) {
     if (count_ == kLaunchesAhead || pointers_used_ > kPointersAhead) make();
     Launch& launch = launches_[count_++];
-    launch.pointers = pointers_ + pointers_used_;
-    size_t pointers = 0;
-    launch.error = prepare(w_, m, &launch, &pointers);
-    pointers_used_ += pointers;
+    launch.error = prepare(m, &launch);
   }
   // Answers with the first one's result; the context remembers any error.
   CUresult make() {
@@ -174,6 +142,28 @@ class Launches {
   }
 
  private:
+  CUresult prepare(const wire::cuda::launch_kernel_request& m, Launch* launch) {
+    bool kernel = false;
+    launch->id = m.function;
+    launch->function = find_function(w_, m.function, &kernel);
+    if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (m.geometry.count != 8) return CUDA_ERROR_INVALID_VALUE;
+    launch->geometry = m.geometry.data;
+    if (stream_ == nullptr || m.stream != stream_id_) {  // most of the time it is that of the launch before
+      Scope s(w_);
+      stream_ = s.stream(m.stream);
+      stream_id_ = m.stream;
+      if (!s.ok()) return s.error();
+    }
+    launch->stream = stream_;
+    CUresult error = CUDA_SUCCESS;
+    const Layout* layout = w_.layouts().find(w_, m.function, launch->function, kernel, &error);
+    if (layout == nullptr) return error;
+    launch->pointers = pointers_ + pointers_used_;
+    if (!point_at(*layout, m.params, launch->pointers)) return CUDA_ERROR_INVALID_VALUE;
+    pointers_used_ += layout->offsets.size();
+    return CUDA_SUCCESS;
+  }
   // Waits until the launch `first` may be made. The end of those that may be made with it.
   size_t pass_gate(size_t first) {
     Launch& next = launches_[first];
@@ -190,6 +180,8 @@ class Launches {
   Executor& w_;
   CUresult first_ = CUDA_ERROR_NOT_READY;  // which no launch answers
   size_t count_ = 0, pointers_used_ = 0;
+  uint64_t stream_id_ = 0;
+  CUstream stream_ = nullptr;  // by that id
   Launch launches_[kLaunchesAhead];
   void* pointers_[kPointersAhead + kParamsMax];
 };

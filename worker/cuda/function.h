@@ -20,10 +20,17 @@ struct Layout {
 class Layouts {
  public:
   // The layout of function or kernel `id` for the current device; asks the driver the first time. Null with *error set.
-  const Layout* find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error);
-  void forget(Kind kind, uint64_t id);
+  const Layout* find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
+    // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
+    const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
+    const std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
+    const Layout* layout = index < table.size() ? table[index].get() : nullptr;
+    if (layout != nullptr && layout->id == id && layout->slot == w.slot()) return layout;
+    return ask(w, id, function, kernel, error);
+  }
 
  private:
+  const Layout* ask(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error);
   std::vector<std::unique_ptr<Layout>> tables_[2];  // functions, kernels; by index
 };
 

@@ -39,15 +39,9 @@ bool Objects::bind(Kind kind, uint64_t id, void* object) {
   return true;
 }
 
-void* Objects::find(Kind kind, uint64_t id) const {
-  if (kind >= Kind::kCount || api::id_kind(id) != kind) return nullptr;
-  const Table& table = tables_[static_cast<int>(kind)];
-  const uint32_t index = api::id_index(id);
-  if ((index & api::kWorkerBit) != 0) {
-    auto it = table.ours.find(id);
-    return it != table.ours.end() ? it->second : nullptr;
-  }
-  return index < table.slots.size() && table.slots[index].id == id ? table.slots[index].object : nullptr;
+void* Objects::find_ours(const Table& table, uint64_t id) {
+  auto it = table.ours.find(id);
+  return it != table.ours.end() ? it->second : nullptr;
 }
 
 void* Objects::unbind(Kind kind, uint64_t id) {

@@ -15,7 +15,13 @@ class Objects {
  public:
   // False: the id is malformed or taken.
   bool bind(api::Kind kind, uint64_t id, void* object);
-  void* find(api::Kind kind, uint64_t id) const;  // null: none
+  void* find(api::Kind kind, uint64_t id) const {  // null: none
+    if (kind >= api::Kind::kCount || api::id_kind(id) != kind) return nullptr;
+    const Table& table = tables_[static_cast<int>(kind)];
+    const uint32_t index = api::id_index(id);
+    if (index < table.slots.size()) return table.slots[index].id == id ? table.slots[index].object : nullptr;
+    return (index & api::kWorkerBit) != 0 ? find_ours(table, id) : nullptr;
+  }
   void* unbind(api::Kind kind, uint64_t id);      // null: none
   // The id of a driver object; one of ours when the client has not named it.
   uint64_t id_of(api::Kind kind, void* object);
@@ -43,6 +49,7 @@ class Objects {
     uint32_t next = 1;
   };
   static bool has_reverse(api::Kind kind);
+  static void* find_ours(const Table& table, uint64_t id);
   Table tables_[static_cast<int>(api::Kind::kCount)];
 };
 
