@@ -27,13 +27,16 @@ using base::Status;
 // How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that comes while a
 // turn has no end. More of it only where no neighbour has come for a while.
 constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
-constexpr uint64_t kWindowUnderHigherNs = 500'000;  // where one of a higher class may come
+constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
 // A program that waits for its work has its answer, and the next piece on the way, in less than that.
 constexpr uint64_t kLingerNs = 1'000'000;
 // The slices of the hardware: long enough that switching costs little, in the proportion of the shares
 // where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they should).
 constexpr uint64_t kHardwareWholeUs = 40'000;
 constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
+// While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
+// short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
+constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
 // From the end of a turn until its work is done, mostly: what is submitted is over soon after.
 constexpr uint64_t kSpinNs = 400'000;
 constexpr uint64_t kTimerKey = 0, kStopKey = UINT64_MAX;  // others are sessions' ids
@@ -44,6 +47,15 @@ bool has_no_turns(const wire::SliceGrant& slice) { return slice.packed || slice.
 uint32_t hardware_slice_us(uint32_t share_millionths) {
   const uint64_t part = kHardwareWholeUs * share_millionths / 1'000'000;
   return static_cast<uint32_t>(std::clamp(part, kHardwareMinUs, kHardwareMaxUs));
+}
+
+// Of the overdue one, and of who has its turn meanwhile.
+uint32_t slice_beside_us(uint64_t share_millionths) {
+  return static_cast<uint32_t>(std::max(kBesideUs * share_millionths / 1'000'000, kBesideMinUs));
+}
+uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
+  return std::max(2 * kBesideUs * (1'000'000 - std::min<uint64_t>(overdue_millionths, 1'000'000)) / 1'000'000,
+                  kHardwareMinUs);
 }
 
 // Whoever sleeps on this turn's number looks again at everything. Not private: it is another process.
@@ -182,17 +194,21 @@ void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slice
     tenant.share_millionths = slices[slice].share_millionths;
     tenant.whole = has_no_turns(slices[slice]);
     tenant.free = tenant.whole || !options_.turns;
+    tenant.hardware_slice_us = usual_slice_us(tenant);
     if (!tenant.free) enlist(now_ns, lease.get(), &tenant);
   }
   leases_[lease_id] = std::move(lease);
 }
 
+uint32_t Arbiter::usual_slice_us(const Tenant& tenant) const {
+  return options_.hardware_slices && !tenant.whole ? hardware_slice_us(tenant.share_millionths) : 0;
+}
+
 // What a worker is told of its slice.
 void Arbiter::describe(const Tenant& tenant, Part* part) const {
   wire::TurnPart* const page = part->page;
-  const bool sliced = options_.hardware_slices && !tenant.whole;
   page->share_millionths.store(tenant.share_millionths, std::memory_order_relaxed);
-  page->hardware_slice_us.store(sliced ? hardware_slice_us(tenant.share_millionths) : 0, std::memory_order_relaxed);
+  page->hardware_slice_us.store(tenant.hardware_slice_us, std::memory_order_relaxed);
   page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
   page->window_ns.store(kWindowNs, std::memory_order_relaxed);
   page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns, std::memory_order_release);
@@ -221,6 +237,7 @@ void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& sli
     tenant.share_millionths = slices[tenant.slice].share_millionths;
     tenant.whole = has_no_turns(slices[tenant.slice]);
     tenant.free = tenant.whole || !options_.turns;
+    tenant.hardware_slice_us = usual_slice_us(tenant);
     if (!was_free && tenant.free) {
       discharge(now_ns, &tenant);
     } else if (was_free && !tenant.free) {
@@ -332,7 +349,8 @@ uint64_t Arbiter::window_for(uint64_t now_ns, const Gpu& on, const Tenant& tenan
     if (other == &tenant || !(other->wanting || of_late)) continue;
     window_ns = std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
   }
-  return window_ns;
+  if (on.overdue_millionths == 0) return window_ns;
+  return std::max(window_ns, 2000 * slice_of_turn_us(on.overdue_millionths));
 }
 
 void Arbiter::give(const Tenant& tenant, Part* part) {
@@ -368,12 +386,34 @@ void Arbiter::fit_windows(uint64_t now_ns, Gpu* on) {
     const auto& [lease, tenant] = entry;
     if (!tenant->holding || tenant->until_ns != TurnPolicy::kNever) continue;
     const uint64_t window_ns = window_for(now_ns, *on, *tenant);
-    if (window_ns != kWindowAloneNs) arm(now_ns + kAloneAfterNs);
+    if (window_ns != kWindowAloneNs && on->overdue_millionths == 0) arm(now_ns + kAloneAfterNs);
     if (window_ns == tenant->window_ns) continue;
     tenant->window_ns = window_ns;
     for (Session* const session : lease->sessions) {
       if (session->parts[tenant->slice].held) give(*tenant, &session->parts[tenant->slice]);
     }
+  }
+}
+
+// They follow who is overdue. The workers see to it when they next look at their pages.
+void Arbiter::fit_hardware_slices(Gpu* on) {
+  uint64_t overdue_millionths = 0;
+  for (const auto& [id, entry] : on->tenants) {
+    if (on->policy.is_overdue(id)) overdue_millionths += entry.second->share_millionths;
+  }
+  if (overdue_millionths == 0 && on->overdue_millionths == 0) return;
+  on->overdue_millionths = overdue_millionths;
+  for (const auto& [id, entry] : on->tenants) {
+    const auto& [lease, tenant] = entry;
+    uint32_t us = usual_slice_us(*tenant);
+    if (us != 0 && on->policy.is_overdue(id))
+      us = slice_beside_us(tenant->share_millionths);
+    else if (us != 0 && on->overdue_millionths != 0)
+      us = static_cast<uint32_t>(slice_of_turn_us(on->overdue_millionths));
+    if (us == tenant->hardware_slice_us) continue;
+    tenant->hardware_slice_us = us;
+    for (Session* const session : lease->sessions)
+      session->parts[tenant->slice].page->hardware_slice_us.store(us, std::memory_order_relaxed);
   }
 }
 
@@ -395,7 +435,9 @@ void Arbiter::prepare(uint64_t now_ns, Gpu* on) {
 void Arbiter::settle(uint64_t now_ns, Gpu* on) {
   for (bool again = true; again;) {
     again = false;
-    for (const TurnPolicy::Turn& turn : on->policy.decide(now_ns)) {
+    const std::vector<TurnPolicy::Turn> turns = on->policy.decide(now_ns);
+    fit_hardware_slices(on);
+    for (const TurnPolicy::Turn& turn : turns) {
       const auto& [lease, tenant] = on->tenants.at(turn.tenant);
       on->turns += turn.begins;
       if (turn.begins) spin_until_ns_ = 0;  // what was waited for has come

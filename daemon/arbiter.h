@@ -78,6 +78,7 @@ class Arbiter {
     bool free = false;   // has no turns
     bool holding = false, wanting = false;
     uint64_t until_ns = 0, window_ns = 0;
+    uint32_t hardware_slice_us = 0;
     uint64_t wanted_ns = 0;  // when it last did
     UseHistory history;
     uint64_t used_before_ns = 0, waited_before_ns = 0;  // when it last became free
@@ -94,6 +95,7 @@ class Arbiter {
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
     uint64_t prepared_ns = 0;  // the end of a turn whose successor has been woken
+    uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
   };
 
   explicit Arbiter(const ArbiterOptions& options) : options_(options) {}
@@ -106,6 +108,7 @@ class Arbiter {
   TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
   void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
   void discharge(uint64_t now_ns, Tenant* tenant);
+  uint32_t usual_slice_us(const Tenant& tenant) const;
   void describe(const Tenant& tenant, Part* part) const;
   void liberate(const Tenant& tenant, Part* part) const;
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
@@ -113,6 +116,7 @@ class Arbiter {
   void give(const Tenant& tenant, Part* part);
   static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
   void fit_windows(uint64_t now_ns, Gpu* gpu);
+  void fit_hardware_slices(Gpu* gpu);
   void prepare(uint64_t now_ns, Gpu* gpu);
   void settle(uint64_t now_ns, Gpu* gpu);
   void settle_all(uint64_t now_ns);

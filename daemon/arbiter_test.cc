@@ -235,6 +235,25 @@ TEST(Arbiter, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   EXPECT_EQ(one.part().turn.load(), turn);
 }
 
+// The hardware divides then, and only what is queued: whoever has its turn may queue more than its slice lasts.
+TEST(Arbiter, BesideAHungWorkerSlicesAreShortAndQueuesLong) {
+  const auto arbiter = make(30 * kMs);
+  arbiter->open(1, slice(500'000), {});
+  arbiter->open(2, slice(250'000), {});
+  Worker hung(arbiter.get(), 11, 1), other(arbiter.get(), 12, 2);
+  hung.want();
+  ASSERT_TRUE(eventually([&] { return hung.holds(); }));
+  other.want();
+  ASSERT_TRUE(eventually([&] { return other.holds(); }));
+  EXPECT_EQ(hung.part().hardware_slice_us.load(), 1'500u);
+  EXPECT_EQ(other.part().hardware_slice_us.load(), 3'000u);
+  EXPECT_GE(other.part().window_ns.load(), 2 * other.part().hardware_slice_us.load() * 1000u);
+  hung.drain(false);
+  ASSERT_TRUE(eventually([&] { return hung.part().hardware_slice_us.load() == 20'000u; }));
+  EXPECT_EQ(other.part().hardware_slice_us.load(), 10'000u);
+  EXPECT_LT(other.part().window_ns.load(), 2 * kMs);
+}
+
 TEST(Arbiter, SessionsOfOneLeaseHaveTheirTurnsTogether) {
   const auto arbiter = make();
   arbiter->open(1, slice(500'000), {});

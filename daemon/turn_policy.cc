@@ -382,6 +382,11 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
   return turns;
 }
 
+bool TurnPolicy::is_overdue(Tenant tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found != tenants_.end() && found->second.overdue;
+}
+
 TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
   advance(now_ns);
   const State* const state = find(tenant);

@@ -69,6 +69,7 @@ class TurnPolicy {
     bool wanting = false, holding = false, overdue = false;
   };
   Use use(uint64_t now_ns, Tenant tenant);
+  bool is_overdue(Tenant tenant) const;  // as of the last decision
 
  private:
   struct State {

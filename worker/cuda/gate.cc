@@ -27,6 +27,9 @@ constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
 constexpr uint64_t kLongInWindows = 4;  // the GPU is idle for some 20 us of that time
+// So small where one of a higher class may come, who would wait for all that is unfinished: the second piece passes when the first is
+// nearly over.
+constexpr uint64_t kSmallWindowNs = 400'000, kNearlyOverNs = 100'000;
 // A measurement is as certain as the times between looks allow.
 constexpr uint64_t kUncertaintyNs = 20'000;
 // Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So after a time without progress one piece
@@ -105,8 +108,10 @@ bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) c
   if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
   if (slice.unfinished_ns + piece_ns <= window_ns || slice.batches == 0) return true;
-  return slice.batches == 1 ? slice.unfinished_ns <= kLongInWindows * window_ns || queue.idle()
-                            : queue.idle() && slice.batches < kStreamsAtOnce;
+  if (slice.batches != 1) return queue.idle() && slice.batches < kStreamsAtOnce;
+  if (queue.idle()) return true;
+  if (window_ns >= kSmallWindowNs) return slice.unfinished_ns <= kLongInWindows * window_ns;
+  return slice.unfinished_ns <= base::now_ns() - slice.progress_ns + kNearlyOverNs;
 }
 
 bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns) {

@@ -198,6 +198,22 @@ TEST_F(GateTest, AnIdleHolderGivesUpAfterAWhile) {
   EXPECT_EQ(gpu_.events(), 0u);
 }
 
+// Somebody of a higher class may come: what is unfinished then is what it waits for.
+TEST_F(GateTest, InASmallWindowTheSecondPieceWaitsUntilTheFirstIsNearlyOver) {
+  part().window_ns = 300 * kUs;
+  for (int i = 0; i < 3; ++i) {  // so that the kind is known
+    grant(wire::kTurnWithoutEnd);
+    pass(1, kMs);
+    move_end(0);
+    idle_until([&] { return drained(); });
+  }
+  grant(base::now_ns() + 60'000 * kMs);
+  pass(1, kMs);
+  const uint64_t done_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1));
+  ASSERT_TRUE(gate_.pass(0, kContext, stream_of(1), work_kind(kMs, 1)));
+  EXPECT_GE(base::now_ns() + 300 * kUs, done_ns);
+}
+
 TEST_F(GateTest, WhoseNextPieceUsuallyComesLateDoesNotLinger) {
   part().linger_ns = 20 * kMs;
   uint64_t least_ns = UINT64_MAX;
