@@ -166,6 +166,10 @@ void CommandLine::add_serve() {
   sub->add_option("--context-memory", o.context_memory,
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
+  sub->add_option("--code-memory", o.code_memory,
+                  "Kept back of each process' memory for its code and the driver's objects (default: a quarter of "
+                  "--context-memory)")
+      ->type_name("SIZE");
   sub->add_option("--metrics", o.metrics, "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");
   sub->add_option("--hardware-slices", o.hardware_slices,

@@ -33,6 +33,18 @@ std::string library_path(const std::string& asked) {
   return resolved;
 }
 
+// Nothing given: as it is.
+base::Status read_size(const std::string& text, int64_t* bytes) {
+  if (text.empty()) return base::Status();
+  if (text == "0") {
+    *bytes = 0;
+    return base::Status();
+  }
+  auto size = daemon::parse_size(text, 1u << 20);
+  if (size.ok()) *bytes = static_cast<int64_t>(*size);
+  return size.status();
+}
+
 base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) {
   daemon::DaemonOptions out;
   out.listen = options.listen;
@@ -55,15 +67,9 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.arbiter.turns = options.turns != "off";
   out.schema_digest = schema_digest();
   out.product_version = version_text();
-  if (!options.context_memory.empty()) {
-    if (options.context_memory == "0") {
-      out.context_bytes = 0;
-    } else {
-      auto bytes = daemon::parse_size(options.context_memory, 1u << 20);
-      if (!bytes.ok()) return bytes.status();
-      out.context_bytes = static_cast<int64_t>(*bytes);
-    }
-  }
+  base::Status read = read_size(options.context_memory, &out.context_bytes);
+  if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);
+  if (!read.ok()) return read;
   return out;
 }
 

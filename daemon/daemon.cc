@@ -34,6 +34,9 @@ using base::Status;
 
 // More than this is not an empty context but somebody else's memory.
 constexpr uint64_t kContextBytesMax = 640u << 20;
+// PyTorch's small programs take about a hundred megabytes that nobody asks for by a number of bytes (H200): machine code, kernels'
+// local memory, the driver's own objects.
+constexpr uint64_t kContextsPerCode = 4;
 // Connections beyond the maximum that are still told so; those beyond these are closed without a
 // word.
 constexpr uint32_t kRefusersMax = 64;
@@ -181,14 +184,16 @@ LeaseBook DaemonImpl::make_book() const {
     capacity.context_bytes = options_.context_bytes >= 0
                                  ? static_cast<uint64_t>(options_.context_bytes)
                                  : std::min(device.memory_taken_bytes, kContextBytesMax);
+    capacity.code_bytes = options_.code_bytes >= 0 ? static_cast<uint64_t>(options_.code_bytes)
+                                                   : capacity.context_bytes / kContextsPerCode;
     const uint64_t reserve = capacity.context_bytes * pool_->warm_target(device.index);
     capacity.memory_usable_bytes =
         device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);
-    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context)",
+    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context, %s for code)",
         device.index, printable(device.name).c_str(),
         format_size(device.memory_total_bytes).c_str(),
         format_size(capacity.memory_usable_bytes).c_str(),
-        format_size(capacity.context_bytes).c_str());
+        format_size(capacity.context_bytes).c_str(), format_size(capacity.code_bytes).c_str());
     if (options_.context_bytes < 0 && device.memory_taken_bytes > kContextBytesMax) {
       log(Level::kWarning,
           "GPU %u: other programs on this machine hold %s; they are not held to any slice",

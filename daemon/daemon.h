@@ -30,6 +30,7 @@ struct DaemonOptions {
   WorkerOptions worker;
   std::string packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
   int64_t context_bytes = -1;  // what an empty context costs; -1: as measured
+  int64_t code_bytes = -1;     // kept back for what a process' code and the driver's objects take; -1: a part of that
   uint32_t connections_max = 4096;
   uint64_t schema_digest = 0;
   std::string product_version;

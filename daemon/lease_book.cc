@@ -82,11 +82,11 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
         static_cast<__uint128_t>(spec.memory_bytes) * kWholeGpu / capacity.memory_usable_bytes;
     slice.share_millionths = static_cast<uint32_t>(std::clamp<__uint128_t>(part, 1, kWholeGpu));
   }
-  if (slice.memory_bytes < capacity.context_bytes + kPageBytes) {
+  if (slice.memory_bytes < capacity.process_bytes() + kPageBytes) {
     return Status(Code::kRefused,
                   "a slice of " + describe(spec) + " has " + format_size(slice.memory_bytes) +
                       " on GPU " + std::to_string(gpu) + " of host " + host_ +
-                      ", but a process needs " + format_size(capacity.context_bytes + kPageBytes) +
+                      ", but a process needs " + format_size(capacity.process_bytes() + kPageBytes) +
                       " there before it allocates anything; ask for more");
   }
   return slice;

@@ -2,7 +2,7 @@
 // Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the
 // shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
 // without clock, lock or I/O; the daemon calls it under its own lock. Memory policy
-// (daemon/README.md): a slice's quota includes what its processes' empty contexts cost; usable
+// (daemon/README.md): a slice's quota includes what its processes' contexts and code cost; usable
 // memory is the GPU's total less the contexts of idle warm workers. While anybody is on a GPU it is either packed or not.
 #pragma once
 
@@ -18,7 +18,9 @@ namespace tendril::daemon {
 
 struct GpuCapacity {
   uint64_t memory_usable_bytes = 0;
-  uint64_t context_bytes = 0;  // what one attached process costs before it allocates anything
+  uint64_t context_bytes = 0;  // of a process that has allocated nothing
+  uint64_t code_bytes = 0;     // of one that runs: what is not asked for by a number of bytes
+  uint64_t process_bytes() const { return context_bytes + code_bytes; }
 };
 
 class LeaseBook {
@@ -41,6 +43,7 @@ class LeaseBook {
   uint64_t memory_promised(uint32_t gpu) const { return used_[gpu].memory_bytes; }
   uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
+  uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
 
  private:
   struct Used {

@@ -116,6 +116,13 @@ TEST(LeaseBook, ASliceMustHoldAnEmptyContext) {
   EXPECT_TRUE(book.grant(2, ask(1, 0, kGib)).ok());
 }
 
+TEST(LeaseBook, ASliceMustHoldWhatCodeTakesToo) {
+  LeaseBook book("box", {{16 * kGib, 500ull << 20, 125ull << 20}});
+  EXPECT_EQ(book.process_bytes(0), 625ull << 20);
+  EXPECT_FALSE(book.grant(1, ask(1, 0, 625ull << 20)).ok());
+  EXPECT_TRUE(book.grant(1, ask(1, 0, 627ull << 20)).ok());
+}
+
 TEST(LeaseBook, RejectsNonsense) {
   LeaseBook book = two_gpus();
   EXPECT_EQ(book.grant(1, ask(0, kWholeGpu, 0)).status().code(), base::Code::kInvalid);

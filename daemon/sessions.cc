@@ -258,7 +258,7 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
 void Sessions::charge_own(Lease* lease) {
   for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
     const uint32_t gpu = lease->slices[slice].gpu_index;
-    uint64_t bytes = book_.context_bytes(gpu) * lease->sessions.size();
+    uint64_t bytes = book_.process_bytes(gpu) * lease->sessions.size();
     // Of several slices on one GPU the first pays.
     bool first = true;
     for (uint32_t before = 0; before < slice; ++before)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/clock.h"
 #include "daemon/log.h"
 
 namespace tendril::daemon {
@@ -23,8 +24,13 @@ constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
 constexpr int kStartMaxMs = 60'000;
 // Not at once: a client's first calls should not compete with another process' start for this machine's
-// processors.
-constexpr int kRefillAfterMs = 50;
+// processors. When several have come at once more may be coming, and each new context stands before theirs.
+constexpr int kRefillAfterMs = 50, kCrowdedRefillAfterMs = 300;
+constexpr size_t kCrowd = 3;
+constexpr uint64_t kCrowdedNs = 1'000'000'000;
+// Drivers make contexts one after another, those of processes that began together by turns: the first would be ready
+// with the last.
+constexpr size_t kStartsAtOnce = 4;
 
 }  // namespace
 
@@ -68,10 +74,10 @@ size_t WorkerPool::warm(uint32_t gpu) const {
   return count;
 }
 
-bool WorkerPool::is_starting(uint32_t gpu) const {
-  return std::any_of(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
+size_t WorkerPool::starting(uint32_t gpu) const {
+  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
     return entry.second.state == State::kStarting && entry.second.worker->gpu() == gpu;
-  });
+  }));
 }
 
 void WorkerPool::trim(uint32_t gpu) {
@@ -93,7 +99,7 @@ void WorkerPool::expect(uint32_t gpu) {
     std::lock_guard<std::mutex> hold(mutex_);
     ++expected_[gpu];
   }
-  loop_->post([this] { refill(); });
+  loop_->post([this] { start_wanted(); });
 }
 
 void WorkerPool::expect_no_more(uint32_t gpu) {
@@ -105,7 +111,7 @@ void WorkerPool::expect_no_more(uint32_t gpu) {
 void WorkerPool::set_room(uint32_t gpu, uint64_t contexts) {
   const auto spare = static_cast<uint32_t>(std::min<uint64_t>(contexts, options_.warm_spare));
   std::lock_guard<std::mutex> hold(mutex_);
-  if (spare > spare_[gpu]) loop_->after(kRefillAfterMs, [this] { refill(); });
+  if (spare > spare_[gpu]) plan_refill(kRefillAfterMs);
   spare_[gpu] = spare;
   trim(gpu);
 }
@@ -160,14 +166,14 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
   const uint32_t gpu = wish.gpu;
   const bool by_order = order.slot != kAnySlot;
   if (wish.expected) --expected_[gpu];
+  taken_ns_.push_back(base::now_ns());
+  if (taken_ns_.size() > kCrowd) taken_ns_.erase(taken_ns_.begin());
+  plan_refill(kRefillAfterMs);
   for (auto& [pid, entry] : entries_) {
     if (by_order || entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
     entry.state = State::kTaken;
     entry.uses = std::move(uses);
-    const std::shared_ptr<WorkerProcess> worker = entry.worker;
-    hold.unlock();
-    loop_->after(kRefillAfterMs, [this] { refill(); });
-    return worker;
+    return entry.worker;
   }
   const auto waiter = std::make_shared<Waiter>();
   waiter->gpu = gpu;
@@ -177,7 +183,7 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
     waiter->order = order.number = next_order_++;
     loop_->post([this, gpu, order = std::move(order)] { start_one(gpu, order); });
   } else {
-    loop_->post([this] { refill(); });
+    loop_->post([this] { start_wanted(); });
   }
   const bool done =
       changed_.wait_for(hold, std::chrono::milliseconds(timeout_ms), [&] { return waiter->done; });
@@ -198,23 +204,48 @@ uint32_t WorkerPool::free_slot() {
   return kAnySlot;
 }
 
-void WorkerPool::refill() {
-  std::vector<size_t> missing(gpu_count_);
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    if (stopping_) return;
-    for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-      // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
-      size_t need = backing_off_ ? 0 : std::max(warm_target(gpu), expected_[gpu]);
-      for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
-      const size_t have = warm(gpu);
-      missing[gpu] = need > have ? need - have : 0;
-      // Drivers make contexts one after another: whoever is in a hurry does not stand behind spare ones.
-      if (missing[gpu] == 0 && !backing_off_ && have < wanted(gpu) && !is_starting(gpu)) missing[gpu] = 1;
-    }
-  }
+bool WorkerPool::is_crowded() const {
+  return taken_ns_.size() == kCrowd && base::now_ns() - taken_ns_.front() < kCrowdedNs;
+}
+
+size_t WorkerPool::missing(uint32_t gpu, bool at_leisure) const {
+  // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
+  size_t need = backing_off_ ? 0 : expected_[gpu];
+  if (at_leisure && !backing_off_) need = std::max<size_t>(need, warm_target(gpu));
+  for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
+  const size_t have = warm(gpu), now = starting(gpu);
+  if (need > have) return std::min(need - have, kStartsAtOnce - std::min(kStartsAtOnce, now));
+  return at_leisure && !backing_off_ && have < wanted(gpu) && now == 0 ? 1 : 0;
+}
+
+void WorkerPool::start_wanted() {
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    for (size_t i = 0; i < missing[gpu]; ++i) start_one(gpu, {});
+    size_t count = 0;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      if (!stopping_) count = missing(gpu, false);
+    }
+    for (size_t i = 0; i < count; ++i) start_one(gpu, {});
+  }
+}
+
+void WorkerPool::plan_refill(int after_ms) {
+  if (refill_planned_) return;
+  refill_planned_ = true;
+  loop_->after(after_ms, [this] { refill(); });
+}
+
+void WorkerPool::refill() {
+  for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
+    size_t count = 0;
+    {
+      std::lock_guard<std::mutex> hold(mutex_);
+      refill_planned_ = false;
+      if (stopping_) return;
+      if (is_crowded()) return plan_refill(kCrowdedRefillAfterMs);
+      count = missing(gpu, true);
+    }
+    for (size_t i = 0; i < count; ++i) start_one(gpu, {});
   }
 }
 
@@ -276,7 +307,8 @@ void WorkerPool::ready(WorkerProcess* worker) {
   if (found == entries_.end() || found->second.state != State::kStarting) return;
   Entry& entry = found->second;
   entry.state = State::kIdle;
-  if (spare_[worker->gpu()] != 0) loop_->post([this] { refill(); });
+  loop_->post([this] { start_wanted(); });
+  if (warm(worker->gpu()) < wanted(worker->gpu())) plan_refill(0);
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
     if (waiter.gpu != worker->gpu() || waiter.order != entry.order) continue;
@@ -316,7 +348,10 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
     changed_.notify_all();
   }
   if (entry.uses.gone) entry.uses.gone(how);
-  if (entry.state == State::kUnwanted && trimmed_) trimmed_();
+  if (entry.state == State::kUnwanted) {
+    start_wanted();
+    if (trimmed_) trimmed_();
+  }
   if (stopping || entry.state == State::kTaken || entry.state == State::kUnwanted) return;
   if (entry.state == State::kStarting) {
     ++failures_;
@@ -331,13 +366,15 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
       loop_->after(pause_ms, [this] {
         backing_off_ = false;
         refill();
+        start_wanted();
       });
     }
     return;
   }
   log(Level::kWarning, "idle worker %d %s; another one takes its place", worker->pid(),
       how.c_str());
-  loop_->after(250, [this] { refill(); });
+  std::lock_guard<std::mutex> hold(mutex_);
+  plan_refill(250);
 }
 
 void WorkerPool::fail_waiters(uint32_t gpu, const Status& why) {

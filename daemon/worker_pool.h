@@ -110,7 +110,14 @@ class WorkerPool {
   };
 
   // All on the supervisor's thread.
+  // For those who wait, and those who will soon.
+  void start_wanted();
+  // Those too that nobody has asked for: soon, or when no more programs come one upon the other.
+  void plan_refill(int after_ms);
   void refill();
+  // With the lock held: how many to start now of those that are missing.
+  size_t missing(uint32_t gpu, bool at_leisure) const;
+  bool is_crowded() const;
   void start_one(uint32_t gpu, Order order);
   void ready(WorkerProcess* worker);
   void asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd);
@@ -121,7 +128,7 @@ class WorkerPool {
   // those that are too many.
   size_t wanted(uint32_t gpu) const;
   size_t warm(uint32_t gpu) const;
-  bool is_starting(uint32_t gpu) const;
+  size_t starting(uint32_t gpu) const;
   void trim(uint32_t gpu);
 
   EventLoop* const loop_;
@@ -135,6 +142,8 @@ class WorkerPool {
   bool stopping_ = false;                         // guarded by mutex_
   std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
   std::vector<uint32_t> expected_, spare_;        // guarded by mutex_, per GPU
+  std::vector<uint64_t> taken_ns_;                // guarded by mutex_: when workers were, of late
+  bool refill_planned_ = false;                   // guarded by mutex_
   std::function<void()> trimmed_;                 // set before start()
   uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread
   bool backing_off_ = false;                      // supervisor's thread

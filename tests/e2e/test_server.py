@@ -322,6 +322,16 @@ class Sizes(unittest.TestCase):
             self.assertEqual(status, harness.NO_LEASE)
             self.assertIn("before it allocates anything", err)
 
+    def test_what_code_may_take_is_kept_back_too(self):
+        slices = lambda server: [one for lease in server.leases() for one in lease["slices"]]
+        used = lambda server: sum(one["memory_used_bytes"] for one in slices(server)) // MIB
+        for options, kept in (([], 80), (["--code-memory", "36M"], 100), (["--code-memory", "0"], 64)):
+            with Server("--context-memory", "64M", *options, memory=1024 * MIB) as server:
+                holder = harness.start("run", "-m", "512M", "--", harness.PROGRAMS / "hold", "8", "60", server=server)
+                self.addCleanup(harness.end, holder)
+                eventually(lambda: used(server) == kept + 8, 10, f"{kept} MiB and the program's 8")
+                harness.end(holder)
+
 
 if __name__ == "__main__":
     unittest.main()
