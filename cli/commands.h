@@ -57,6 +57,11 @@ struct ServeOptions {
   bool verbose = false, quiet = false;
 };
 
+struct TopOptions : CommonOptions {
+  bool once = false;
+  double interval_s = 1;
+};
+
 struct DoctorOptions : CommonOptions {
   bool no_attach = false;
 };
@@ -72,6 +77,7 @@ int run(const RunOptions& options);
 int print_environment(const EnvOptions& options);
 int list_leases(const CommonOptions& options);
 int show_gpus(const CommonOptions& options);
+int top(const TopOptions& options);
 int doctor(const DoctorOptions& options);
 // The child of `doctor` that loads the client library; prints one line of figures.
 int doctor_measure(const std::string& library);

@@ -70,6 +70,39 @@ Json lease_json(const wire::LeaseRecord& lease) {
           {"age_s", lease.age_s}};
 }
 
+Json rates_json(const SessionRates& rates) {
+  const wire::SessionRecord& session = rates.session;
+  Json slices = Json::array();
+  for (size_t i = 0; i < rates.slices.size(); ++i) {
+    slices.push_back({{"gpu", rates.slices[i].gpu_index},
+                      {"share", fraction(rates.slices[i].share_millionths)},
+                      {"memory_bytes", rates.slices[i].memory_bytes},
+                      {"memory_used_bytes", i < session.memory_used_bytes.size() ? session.memory_used_bytes[i] : 0}});
+  }
+  return {{"session", session.session_id},
+          {"lease", session.lease_id},
+          {"user", session.client.user},
+          {"host", session.client.host},
+          {"program", session.client.program},
+          {"pid", session.client.pid},
+          {"worker_pid", session.worker_pid},
+          {"age_s", session.age_s},
+          {"slices", slices},
+          {"gpu_share_delivered", rates.delivered ? Json(*rates.delivered) : Json(nullptr)},
+          {"calls_per_s", rates.calls_per_s},
+          {"launches_per_s", rates.launches_per_s},
+          {"round_trips_per_s", rates.round_trips_per_s},
+          {"bytes_to_gpu_per_s", rates.bytes_in_per_s},
+          {"bytes_from_gpu_per_s", rates.bytes_out_per_s},
+          {"waiting", rates.waiting},
+          {"calls", session.calls},
+          {"launches", session.launches},
+          {"round_trips", session.replies},
+          {"bytes_to_gpu", session.bytes_in},
+          {"bytes_from_gpu", session.bytes_out},
+          {"waiting_s", static_cast<double>(session.awaited_ns) / 1e9}};
+}
+
 }  // namespace
 
 std::string servers_json(const std::vector<ServerView>& views) {
@@ -93,6 +126,26 @@ std::string servers_json(const std::vector<ServerView>& views) {
     servers.push_back(server);
   }
   return dump({{"servers", servers}});
+}
+
+std::string top_json(const std::vector<ServerRates>& servers) {
+  Json all = Json::array();
+  for (const ServerRates& rates : servers) {
+    Json server = {{"server", rates.view.endpoint.text}};
+    if (!rates.view.status.ok()) {
+      server["error"] = rates.view.status.message();
+      all.push_back(server);
+      continue;
+    }
+    server["host"] = rates.view.list.server;
+    server["interval_s"] = rates.interval_s;
+    server["gpus"] = Json::array();
+    for (const wire::GpuRecord& gpu : rates.view.list.gpus) server["gpus"].push_back(gpu_json(gpu));
+    server["sessions"] = Json::array();
+    for (const SessionRates& session : rates.sessions) server["sessions"].push_back(rates_json(session));
+    all.push_back(server);
+  }
+  return Json({{"servers", all}}).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string variables_json(const Variables& variables) {

@@ -8,6 +8,7 @@
 
 #include "cli/environment.h"
 #include "cli/servers.h"
+#include "cli/top_view.h"
 
 namespace tendril::cli {
 
@@ -25,6 +26,8 @@ struct DoctorReport {
 };
 
 std::string servers_json(const std::vector<ServerView>& views);
+// On one line, as a stream of them is read line by line.
+std::string top_json(const std::vector<ServerRates>& servers);
 std::string variables_json(const Variables& variables);
 std::string doctor_json(const std::vector<DoctorReport>& reports);
 std::string version_json();

@@ -109,6 +109,7 @@ class CommandLine {
   ServeOptions serve_options_;
   RunOptions run_options_;
   EnvOptions env_options_;
+  TopOptions top_options_;
   CommonOptions list_options_, smi_options_, release_options_;
   ChangeOptions change_options_;
   DoctorOptions doctor_options_;
@@ -219,6 +220,13 @@ void CommandLine::add_views() {
   add_common(command("smi", "GPUs: memory, utilisation, tenants",
                      [this] { return show_gpus(smi_options_); }),
              &smi_options_, true);
+  CLI::App* const live = command("top", "What each session does, again every second; q ends it",
+                                 [this] { return top(top_options_); });
+  add_common(live, &top_options_, true);
+  live->add_flag("--once", top_options_.once, "One picture of one interval, then end");
+  live->add_option("--interval", top_options_.interval_s, "Seconds between two pictures")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
   CLI::App* const sub = command("release", "End a lease and the programs on it (administration)",
                                 [this] { return release_lease(release_options_, lease_id_); });
   add_common(sub, &release_options_, false);

@@ -485,6 +485,26 @@ std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {
   return uses;
 }
 
+void Arbiter::describe(uint64_t session_id, wire::SessionRecord* record) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = sessions_.find(session_id);
+  if (found == sessions_.end()) return;
+  const auto read = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
+  const wire::SessionCounts& counts = found->second->page->counts;
+  record->calls = read(counts.calls);
+  record->launches = read(counts.launches);
+  record->replies = read(counts.replies);
+  record->bytes_in = read(counts.lane_bytes_in) + read(counts.bulk_bytes_in);
+  record->bytes_out = read(counts.lane_bytes_out) + read(counts.bulk_bytes_out);
+  record->awaited_ns = read(counts.awaited_ns);
+  const auto lease = leases_.find(found->second->lease_id);
+  if (lease == leases_.end()) return;
+  for (const Tenant& tenant : lease->second->tenants) {
+    record->measured |= !tenant.free;
+    record->gpu_ns += read(found->second->parts[tenant.slice].page->busy_ns);
+  }
+}
+
 uint64_t Arbiter::used_ns(uint32_t gpu_index) {
   std::lock_guard<std::mutex> hold(mutex_);
   const auto found = gpus_.find(gpu_index);

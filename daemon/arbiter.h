@@ -53,6 +53,8 @@ class Arbiter {
   void leave(uint64_t session_id);
 
   std::vector<wire::SliceUse> use_of(uint64_t lease_id);  // by slice
+  // Adds what the session's worker says that it has done.
+  void describe(uint64_t session_id, wire::SessionRecord* record);
   // In turns, by all leases that ever were.
   uint64_t used_ns(uint32_t gpu_index);
   uint64_t turns_given(uint32_t gpu_index);

@@ -143,6 +143,28 @@ void add_leases(const wire::ListReply& list, std::string* out) {
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
 }
 
+void add_sessions(const wire::ListReply& list, std::string* out) {
+  using Session = const wire::SessionRecord&;
+  const auto each = [&](const char* name, const char* help, const std::function<double(Session)>& value_of) {
+    Family family(out, name, "counter", help);
+    for (const wire::SessionRecord& session : list.sessions) {
+      family.add(label("session", std::to_string(session.session_id)) + "," +
+                     label("lease", std::to_string(session.lease_id)) + "," + label("user", session.client.user) +
+                     "," + label("client", session.client.host) + "," + label("program", session.client.program) +
+                     "," + label("pid", std::to_string(session.client.pid)),
+                 value_of(session));
+    }
+  };
+  const auto count = [](uint64_t value) { return static_cast<double>(value); };
+  each("tendril_session_calls_total", "Calls that reached the server.", [&](Session s) { return count(s.calls); });
+  each("tendril_session_launches_total", "Kernels and graphs launched.", [&](Session s) { return count(s.launches); });
+  each("tendril_session_round_trips_total", "Calls that were answered.", [&](Session s) { return count(s.replies); });
+  each("tendril_session_received_bytes_total", "Bytes from the program.", [&](Session s) { return count(s.bytes_in); });
+  each("tendril_session_sent_bytes_total", "Bytes to the program.", [&](Session s) { return count(s.bytes_out); });
+  each("tendril_session_awaited_seconds_total", "Time in which the program waited for an answer.",
+       [](Session s) { return seconds(s.awaited_ns); });
+}
+
 }  // namespace
 
 std::string metrics_text(const wire::ListReply& list, const Counters& counters) {
@@ -150,6 +172,7 @@ std::string metrics_text(const wire::ListReply& list, const Counters& counters) 
   add_server(list, counters, &out);
   add_gpus(list, counters, &out);
   add_leases(list, &out);
+  add_sessions(list, &out);
   return out;
 }
 

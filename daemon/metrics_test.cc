@@ -36,6 +36,15 @@ wire::ListReply sample() {
   lease.uses = {{true, 240'000, 1'500'000'000, 250'000'000, 6'000'000'000}, {}};
   lease.processes = 2;
   list.leases = {lease};
+  wire::SessionRecord session;
+  session.session_id = 12;
+  session.lease_id = 9;
+  session.client = {"box", "ada", "train", 77};
+  session.calls = 50;
+  session.launches = 40;
+  session.bytes_in = 3000;
+  session.awaited_ns = 1'500'000'000;
+  list.sessions = {session};
   return list;
 }
 
@@ -63,6 +72,11 @@ TEST(Metrics, WhatIsKnownIsThere) {
   EXPECT_TRUE(has_line(text, "tendril_lease_queued_seconds_total" + lease + "0.25"));
   EXPECT_TRUE(has_line(text, "tendril_lease_share_delivered_ratio" + lease + "0.24"));
   EXPECT_TRUE(has_line(text, "tendril_lease_memory_used_bytes" + lease + "6"));
+  const std::string session = R"({session="12",lease="9",user="ada",client="box",program="train",pid="77"} )";
+  EXPECT_TRUE(has_line(text, "tendril_session_calls_total" + session + "50")) << text;
+  EXPECT_TRUE(has_line(text, "tendril_session_launches_total" + session + "40"));
+  EXPECT_TRUE(has_line(text, "tendril_session_received_bytes_total" + session + "3000"));
+  EXPECT_TRUE(has_line(text, "tendril_session_awaited_seconds_total" + session + "1.5"));
 }
 
 TEST(Metrics, EachFamilyIsDescribedOnce) {

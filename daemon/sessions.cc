@@ -642,6 +642,30 @@ void Sessions::describe(wire::ListReply* reply) {
     }
     reply->leases.push_back(std::move(record));
   }
+  for (const auto& [id, session] : sessions_) {
+    if (session->attached) reply->sessions.push_back(record_of(*session));
+  }
+  reply->now_ns = base::now_ns();
+}
+
+wire::SessionRecord Sessions::record_of(const Session& session) {
+  wire::SessionRecord record;
+  record.session_id = session.id;
+  record.lease_id = session.lease_id;
+  record.client = session.client;
+  record.worker_pid = session.worker == nullptr ? 0 : static_cast<uint32_t>(session.worker->pid());
+  record.age_s = age_s(session.began_ns);
+  const auto lease = leases_.find(session.lease_id);
+  if (lease != leases_.end()) {  // which may know people's names; the library knows numbers
+    record.client.user = lease->second->client.user;
+    record.client.host = lease->second->client.host;
+  }
+  for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size(); ++slice) {
+    const auto& tally = (*lease->second->accounting)->used_bytes[slice][session.tally];
+    record.memory_used_bytes.push_back(tally.load(std::memory_order_relaxed));
+  }
+  arbiter_->describe(session.id, &record);
+  return record;
 }
 
 void Sessions::sweep() {

@@ -127,6 +127,7 @@ class Sessions {
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
+  wire::SessionRecord record_of(const Session& session);
   std::shared_ptr<Session> find_session(uint64_t id);
   std::shared_ptr<Session> find_session(const wire::JoinRequest& request);
 

@@ -213,6 +213,27 @@ TEST_P(LaneTest, BulkBothWays) {
   }
 }
 
+// What tendril top shows.
+TEST_P(LaneTest, BothEndsCountTheSame) {
+  for (size_t channels : {0, 2}) {
+    TestSession s(GetParam(), channels);
+    const wire::SessionCounts& counts = s.service->counts();
+    const LaneStats& ours = s.lane->stats();
+    for (uint64_t i = 0; i < 1000; ++i) s.post(kCount, &i, sizeof i);
+    for (int i = 0; i < 10; ++i) s.call(kEcho, "some text");
+    bulk_out(s, 1u << 20, 1);
+    bulk_in(s, 2u << 20, 2, false);
+    EXPECT_EQ(counts.calls, 1012u) << "without the pieces of bulk data that the lane carries where nothing else does";
+    EXPECT_EQ(counts.replies, ours.round_trips);
+    EXPECT_GE(counts.lane_bytes_in + counts.bulk_bytes_in, (1u << 20) + 1000 * 24u);
+    EXPECT_GE(counts.lane_bytes_out + counts.bulk_bytes_out, (2u << 20) + 10 * 16u);
+    const uint64_t awaited_ns = counts.awaited_ns;
+    EXPECT_GT(awaited_ns, 0u);
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(counts.awaited_ns, awaited_ns) << "nobody waits";
+  }
+}
+
 // More data at once than the worker has slots, in an order it does not want: grants must sort it out.
 TEST_P(LaneTest, ManyBulkTransfersAtOnce) {
   for (size_t channels : {0, 2}) {

@@ -107,15 +107,16 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
 
 std::unique_ptr<Service> Service::open(std::unique_ptr<transport::Channel> command,
                                        std::unique_ptr<transport::Channel>* bulk, size_t bulk_count,
-                                       SlotPool pool) {
-  std::unique_ptr<ServiceImpl> service(new (std::nothrow) ServiceImpl(std::move(command), bulk, bulk_count, pool));
+                                       SlotPool pool, wire::SessionCounts* counts) {
+  std::unique_ptr<ServiceImpl> service(new (std::nothrow)
+                                           ServiceImpl(std::move(command), bulk, bulk_count, pool, counts));
   if (service == nullptr || !service->start()) return nullptr;
   return service;
 }
 
 ServiceImpl::ServiceImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
-                         size_t bulk_count, SlotPool pool)
-    : command_(std::move(command)), pool_(pool) {
+                         size_t bulk_count, SlotPool pool, wire::SessionCounts* counts)
+    : command_(std::move(command)), pool_(pool), counts_(counts != nullptr ? counts : &own_counts_) {
   direct_ = command_->ring();
   for (size_t i = 0; i < bulk_count; ++i) {
     lines_.push_back(std::make_unique<Line>());
@@ -246,6 +247,7 @@ bool ServiceImpl::receive_more(transport::Wait wait, bool keep, Status* failure)
     return false;
   }
   inbox_.received(*got);
+  wire::count_alone(counts_->lane_bytes_in, *got);
   return *got > 0;
 }
 
@@ -258,6 +260,20 @@ Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
   call.body = inbox_.data_ + at + sizeof header;
   call.bytes = header.bytes - uint32_t(sizeof header) - (header.flags & wire::kFlagPadMask);
   return call;
+}
+
+// Somebody waits from the first reply that is due until none is. Replies to calls that were answered on sight come before their call is
+// counted; then the two cancel out.
+void ServiceImpl::reply_due() {
+  if (replies_due_.fetch_add(1, std::memory_order_relaxed) == 0)
+    due_since_ns_.store(base::now_ns(), std::memory_order_relaxed);
+}
+
+void ServiceImpl::replied() {
+  wire::count_alone(counts_->replies, 1);
+  if (replies_due_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  const uint64_t since_ns = due_since_ns_.load(std::memory_order_relaxed);
+  counts_->awaited_ns.fetch_add(base::now_ns() - since_ns, std::memory_order_relaxed);
 }
 
 Result<Call> ServiceImpl::next(transport::Wait wait) {
@@ -290,6 +306,8 @@ Result<Call> ServiceImpl::next(transport::Wait wait) {
     }
     uint64_t since = out_since_ns_.load(std::memory_order_relaxed);
     if (since != 0 && (header.reply_id != 0 || base::now_ns() - since > kCoalesceNs)) flush();
+    wire::count_alone(counts_->calls, 1);
+    if (header.reply_id != 0) reply_due();
     return call_at(inbox_.at_ - header.bytes, header);
   }
 }
@@ -305,6 +323,7 @@ size_t ServiceImpl::take_alike(const Call& current, Call* calls, size_t max) {
     calls[count++] = call_at(at, header);
   }
   inbox_.pass(at - inbox_.at_);
+  wire::count_alone(counts_->calls, count);
   return count;
 }
 
@@ -317,6 +336,7 @@ void ServiceImpl::show_calls() {
     inbox_.sight_ += header.bytes;
     if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) continue;
     if (!taken_on_sight_(call_at(inbox_.sight_ - header.bytes, header))) continue;
+    if (header.reply_id != 0) reply_due();
     header.flags |= kFlagTaken;
     std::memcpy(at, &header, sizeof header);
   }
@@ -384,6 +404,8 @@ void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id,
   uint32_t total = uint32_t(sizeof(wire::ReplyHeader) + body + pad);
   wire::ReplyHeader header{total, uint16_t(kind), uint16_t(pad), result, reply_id};
   Locked locked(out_lock_);
+  wire::count_alone(counts_->lane_bytes_out, total);
+  if (kind == wire::FrameKind::kReply) replied();
   if (direct_ != nullptr) return frame_in_ring(header, parts, count, pad);
   if (out_used_ + total > kServiceOutBytes) send_now();
   if (total > kServiceOutBytes) {

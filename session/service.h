@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "transport/transport.h"
 #include "wire/frame.h"
+#include "wire/session_counts.h"
 
 namespace tendril::session {
 
@@ -42,9 +43,12 @@ struct SlotPool {
 
 class Service {
  public:
+  // `counts`: where to count what passes; outlives the service. Null: nobody looks.
   static std::unique_ptr<Service> open(std::unique_ptr<transport::Channel> command,
-                                       std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, SlotPool pool);
+                                       std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, SlotPool pool,
+                                       wire::SessionCounts* counts = nullptr);
   virtual ~Service() = default;
+  virtual wire::SessionCounts& counts() = 0;
 
   // The next call, in order. spin_us: burn this long before sleeping. kTimeout when timeout_ms passed; kClosed at the end.
   virtual base::Result<Call> next(transport::Wait wait) = 0;

@@ -142,6 +142,7 @@ bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
       if (why != nullptr) (void)malformed(why);
       return false;
     }
+    counts_->bulk_bytes_in.fetch_add(chunk.bytes, std::memory_order_relaxed);
     if (admitted > 0) {
       got = channel->receive(slot_memory(slot), chunk.bytes, chunk.bytes, {spin, -1});
       if (got.ok()) landed(chunk, slot);
@@ -279,6 +280,7 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
   if (!lines_.empty()) {
     plan.pieces = 0;
     Status sent = striper_.send(id, from, 0, bytes, plan, offset);
+    counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);
     if (!sent.ok()) finish(sent);
     return sent.ok();
   }

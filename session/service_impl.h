@@ -63,9 +63,10 @@ inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: take
 class ServiceImpl final : public Service {
  public:
   ServiceImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
-              size_t bulk_count, SlotPool pool);
+              size_t bulk_count, SlotPool pool, wire::SessionCounts* counts);
   ~ServiceImpl() override;
   bool start();
+  wire::SessionCounts& counts() override { return *counts_; }
 
   base::Result<Call> next(transport::Wait wait) override;
   size_t take_alike(const Call& current, Call* calls, size_t max) override;
@@ -119,6 +120,8 @@ class ServiceImpl final : public Service {
   bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
   Call call_at(size_t at, const wire::CallHeader& header) const;
   void show_calls();
+  void reply_due();
+  void replied();
 
   // service_bulk.cc
   static void receiver_main(void* line);
@@ -162,6 +165,11 @@ class ServiceImpl final : public Service {
   uint32_t transfer_count_ = 0;
   base::Event slot_event_;
   base::Event piece_event_;
+
+  wire::SessionCounts own_counts_;  // where nobody looks
+  wire::SessionCounts* const counts_;
+  std::atomic<int32_t> replies_due_{0};
+  std::atomic<uint64_t> due_since_ns_{0};
 
   std::atomic<bool> ended_{false};
   base::Lock why_lock_;

@@ -96,6 +96,24 @@ void visit(V& v, LeaseRecord& m) {
 }
 
 template <typename V>
+void visit(V& v, SessionRecord& m) {
+  v(1, m.session_id);
+  v(2, m.lease_id);
+  v(3, m.client);
+  v(4, m.worker_pid);
+  v(5, m.age_s);
+  v(6, m.memory_used_bytes);
+  v(7, m.calls);
+  v(8, m.launches);
+  v(9, m.replies);
+  v(10, m.bytes_in);
+  v(11, m.bytes_out);
+  v(12, m.awaited_ns);
+  v(13, m.measured);
+  v(14, m.gpu_ns);
+}
+
+template <typename V>
 void visit(V& v, ListReply& m) {
   v(1, m.server);
   v(2, m.product_version);
@@ -103,6 +121,8 @@ void visit(V& v, ListReply& m) {
   v(4, m.driver_version);
   v(5, m.gpus);
   v(6, m.leases);
+  v(7, m.sessions);
+  v(8, m.now_ns);
 }
 
 template <typename V>

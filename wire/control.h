@@ -128,6 +128,20 @@ struct LeaseRecord {
   std::vector<SliceUse> uses;               // per slice
 };
 
+// A session and what it has done so far, as its worker counts.
+struct SessionRecord {
+  uint64_t session_id = 0, lease_id = 0;
+  ClientInfo client;
+  uint32_t worker_pid = 0;
+  uint64_t age_s = 0;
+  std::vector<uint64_t> memory_used_bytes;  // per slice of its lease
+  uint64_t calls = 0, launches = 0, replies = 0;
+  uint64_t bytes_in = 0, bytes_out = 0;  // to the server, from the server
+  uint64_t awaited_ns = 0;               // time in which a reply was due
+  bool measured = false;                 // whether gpu_ns is known
+  uint64_t gpu_ns = 0;                   // time had of GPUs, in turns, over all slices
+};
+
 struct ListReply {
   std::string server;             // host name
   std::string product_version;
@@ -135,6 +149,8 @@ struct ListReply {
   uint32_t driver_version = 0;    // e.g. 13000
   std::vector<GpuRecord> gpus;
   std::vector<LeaseRecord> leases;
+  std::vector<SessionRecord> sessions;
+  uint64_t now_ns = 0;            // the server's clock when this was written: rates are made with it
 };
 
 struct AttachRequest {

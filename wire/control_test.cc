@@ -32,6 +32,14 @@ ListReply sample_list() {
   lease.terms = {SharePolicy::kCap, -7};
   lease.uses = {{true, 490000, 1'000'000'000'000, 5}, {}};
   list.leases.push_back(lease);
+  SessionRecord session;
+  session.session_id = 4;
+  session.lease_id = 9;
+  session.client.program = "train";
+  session.calls = 1'000'000'000'000;
+  session.measured = true;
+  list.sessions.assign(2, session);
+  list.now_ns = 77;
   return list;
 }
 
@@ -54,6 +62,11 @@ TEST(Control, ListRoundTrip) {
   EXPECT_EQ(list.leases[0].uses[0].used_ns, 1'000'000'000'000u);
   EXPECT_EQ(list.leases[0].uses[0].recent_millionths, 490000u);
   EXPECT_FALSE(list.leases[0].uses[1].measured);
+  ASSERT_EQ(list.sessions.size(), 2u);
+  EXPECT_EQ(list.sessions[1].client.program, "train");
+  EXPECT_EQ(list.sessions[1].calls, 1'000'000'000'000u);
+  EXPECT_TRUE(list.sessions[1].measured);
+  EXPECT_EQ(list.now_ns, 77u);
 }
 
 TEST(Control, WhatAChangeDoesNotSetIsNotSent) {

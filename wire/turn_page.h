@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "wire/assignment.h"
+#include "wire/session_counts.h"
 
 namespace tendril::wire {
 
@@ -48,6 +49,7 @@ struct alignas(64) TurnPart {
 
 struct TurnPage {
   TurnPart slices[kSlicesMax];
+  SessionCounts counts;  // by the worker
 };
 
 }  // namespace tendril::wire

@@ -36,6 +36,13 @@ bool changes_mirrors(uint16_t opcode) {
   return op == Op::mirror_create || op == Op::mirror_share || op == Op::mirror_destroy;
 }
 
+bool is_launch(uint16_t opcode) {
+  const auto op = static_cast<wire::cuda::Op>(opcode);
+  using wire::cuda::Op;
+  return op == Op::launch_kernel || op == Op::launch_kernel_ex || op == Op::launch_kernel_buffer ||
+         op == Op::graph_launch;
+}
+
 std::string store_directory() {
   const char* directory = std::getenv("TENDRIL_MODULE_STORE");
   return directory != nullptr ? directory : "";
@@ -70,6 +77,7 @@ Executor::~Executor() {
 int Executor::run() {
   // A driver call may wait for a host function; the answer stands behind that call in the lane.
   service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
+  wire::SessionCounts& counts = service_->counts();
   for (uint32_t slot = 0; slot < assignment_.slice_count; ++slot) gate_.has_context(slot);
   for (;;) {
     const bool polling = waiters_->polling();
@@ -91,6 +99,7 @@ int Executor::run() {
       break;
     }
     call_ = &*call;
+    if (is_launch(call->opcode)) wire::count_alone(counts.launches, 1);
     scratch_.clear();
     scratch_bytes_ = 0;
     answered_elsewhere_ = false;

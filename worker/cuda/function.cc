@@ -195,6 +195,7 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
   w.service().flush();  // replies do not wait for these
   session::Call more[kLaunchesAhead - 1];
   const size_t count = w.service().take_alike(w.call(), more, kLaunchesAhead - 1);
+  wire::count_alone(w.service().counts().launches, count);
   for (size_t i = 0; i < count; ++i) {
     wire::cuda::launch_kernel_request another;
     if (!wire::read_message(another, more[i].body, more[i].bytes)) {

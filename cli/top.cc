@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tendril top`: what the sessions of each server do, again every second. On a terminal it draws over what it drew and ends with q or
+// Ctrl-C; in a pipe each picture follows the last one.
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "cli/commands.h"
+#include "cli/json_output.h"
+#include "cli/servers.h"
+#include "cli/top_view.h"
+
+namespace tendril::cli {
+namespace {
+
+volatile sig_atomic_t g_stop = 0;
+
+// Single keys without Enter and without an echo, as long as this lives. Nothing where no person types.
+class Keys {
+ public:
+  Keys() {
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before_) != 0) return;
+    termios single = before_;
+    single.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    single.c_cc[VMIN] = 0;
+    single.c_cc[VTIME] = 0;
+    here_ = tcsetattr(STDIN_FILENO, TCSANOW, &single) == 0;
+  }
+  ~Keys() {
+    if (here_) tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+
+  // Waits so long, or until it is time to end: then false.
+  bool wait(int milliseconds) const {
+    const base::Deadline deadline(milliseconds);
+    while (g_stop == 0 && !deadline.passed()) {
+      pollfd input = {STDIN_FILENO, POLLIN, 0};
+      if (poll(&input, here_ ? 1 : 0, deadline.left_ms()) <= 0) continue;
+      char key = 0;
+      if (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q') return false;
+    }
+    return g_stop == 0;
+  }
+
+ private:
+  termios before_ = {};
+  bool here_ = false;
+};
+
+void stop_at_signals() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { g_stop = 1; };
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+}
+
+class Top {
+ public:
+  Top(const TopOptions& options, std::vector<session::Endpoint> endpoints, session::ConnectOptions connect)
+      : options_(options), endpoints_(std::move(endpoints)), connect_(std::move(connect)) {}
+
+  int run() {
+    const Keys keys;
+    std::vector<ServerView> before = ask_servers(endpoints_, connect_);
+    if (!any_answers(before)) return kFailed;
+    for (;;) {
+      if (!keys.wait(static_cast<int>(options_.interval_s * 1000))) return 0;
+      std::vector<ServerView> after = ask_servers(endpoints_, connect_);
+      show(before, after);
+      if (options_.once) return all_answer(after) ? 0 : kFailed;
+      if (ferror(stdout) != 0) return kFailed;
+      before = std::move(after);
+    }
+  }
+
+ private:
+  // One that does not answer at first is named; if none does there is nothing to look at.
+  static bool any_answers(const std::vector<ServerView>& views) {
+    bool any = false;
+    for (const ServerView& view : views) {
+      any |= view.status.ok();
+      if (!view.status.ok()) fprintf(stderr, "tendril: %s\n", view.status.message().c_str());
+    }
+    return any;
+  }
+  static bool all_answer(const std::vector<ServerView>& views) {
+    for (const ServerView& view : views) {
+      if (!view.status.ok()) return false;
+    }
+    return true;
+  }
+
+  void show(const std::vector<ServerView>& before, const std::vector<ServerView>& after) const {
+    std::vector<ServerRates> rates;
+    for (size_t i = 0; i < after.size(); ++i) rates.push_back(rates_between(before[i], after[i]));
+    std::string text;
+    if (options_.json) {
+      text = top_json(rates) + "\n";
+    } else {
+      for (const ServerRates& server : rates) text += top_text(server) + "\n";
+      if (isatty(STDOUT_FILENO)) text = "\033[H\033[2J" + text;
+    }
+    fputs(text.c_str(), stdout);
+    fflush(stdout);
+  }
+
+  const TopOptions& options_;
+  const std::vector<session::Endpoint> endpoints_;
+  const session::ConnectOptions connect_;
+};
+
+}  // namespace
+
+int top(const TopOptions& options) {
+  auto servers = resolve_servers(options.servers);
+  auto connect = connect_options(options);
+  if (!servers.ok() || !connect.ok()) {
+    fprintf(stderr, "tendril: %s\n", (servers.ok() ? connect.status() : servers.status()).message().c_str());
+    return kFailed;
+  }
+  stop_at_signals();
+  return Top(options, servers->endpoints, *connect).run();
+}
+
+}  // namespace tendril::cli

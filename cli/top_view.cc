@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// See top_view.h.
+#include "cli/top_view.h"
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "cli/table.h"
+#include "daemon/quantity.h"
+
+namespace tendril::cli {
+namespace {
+
+double per_second(uint64_t before, uint64_t after, double interval_s) {
+  return after > before && interval_s > 0 ? static_cast<double>(after - before) / interval_s : 0;
+}
+
+SessionRates rates_of(const wire::SessionRecord& before, const wire::SessionRecord& after, double interval_s) {
+  SessionRates rates;
+  rates.session = after;
+  rates.calls_per_s = per_second(before.calls, after.calls, interval_s);
+  rates.launches_per_s = per_second(before.launches, after.launches, interval_s);
+  rates.round_trips_per_s = per_second(before.replies, after.replies, interval_s);
+  rates.bytes_in_per_s = per_second(before.bytes_in, after.bytes_in, interval_s);
+  rates.bytes_out_per_s = per_second(before.bytes_out, after.bytes_out, interval_s);
+  rates.waiting = std::min(1.0, per_second(before.awaited_ns, after.awaited_ns, interval_s) / 1e9);
+  if (after.measured) rates.delivered = per_second(before.gpu_ns, after.gpu_ns, interval_s) / 1e9;
+  return rates;
+}
+
+const wire::LeaseRecord* lease_of(const wire::ListReply& list, uint64_t id) {
+  for (const wire::LeaseRecord& lease : list.leases) {
+    if (lease.lease_id == id) return &lease;
+  }
+  return nullptr;
+}
+
+std::string bytes_text(double bytes) { return daemon::format_size(static_cast<uint64_t>(bytes)); }
+
+// "0: 1/2, 1: 1/2"
+std::string slices_text(const std::vector<wire::SliceGrant>& slices) {
+  std::string text;
+  for (const wire::SliceGrant& slice : slices) {
+    text += base::format("%s%u: ", text.empty() ? "" : ", ", slice.gpu_index) +
+            daemon::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
+  }
+  return text;
+}
+
+Row row_of(const SessionRates& rates) {
+  uint64_t used = 0, quota = 0;
+  for (const uint64_t bytes : rates.session.memory_used_bytes) used += bytes;
+  for (const wire::SliceGrant& slice : rates.slices) quota += slice.memory_bytes;
+  return {std::to_string(rates.session.session_id), std::to_string(rates.session.lease_id),
+          safe(rates.session.client.user) + "@" + safe(rates.session.client.host), safe(rates.session.client.program),
+          std::to_string(rates.session.client.pid), slices_text(rates.slices),
+          rates.delivered ? base::format("%.1f%%", *rates.delivered * 100) : "-", count_text(rates.calls_per_s),
+          count_text(rates.launches_per_s), count_text(rates.round_trips_per_s), bytes_text(rates.bytes_in_per_s),
+          bytes_text(rates.bytes_out_per_s), base::format("%.1f%%", rates.waiting * 100),
+          daemon::format_size(used) + " / " + daemon::format_size(quota), age_text(rates.session.age_s)};
+}
+
+}  // namespace
+
+std::string count_text(double count) {
+  if (count < 999.5) return base::format("%.0f", count);
+  if (count < 999'950) return base::format("%.1fk", count / 1e3);
+  return base::format("%.1fM", count / 1e6);
+}
+
+ServerRates rates_between(const ServerView& before, const ServerView& after) {
+  ServerRates out;
+  out.view = after;
+  const uint64_t from_ns = before.list.now_ns, to_ns = after.list.now_ns;
+  if (from_ns != 0 && to_ns > from_ns) out.interval_s = static_cast<double>(to_ns - from_ns) / 1e9;
+  for (const wire::SessionRecord& session : after.list.sessions) {
+    const auto& known = before.list.sessions;
+    const auto same = std::find_if(known.begin(), known.end(), [&](const wire::SessionRecord& other) {
+      return other.session_id == session.session_id;
+    });
+    SessionRates rates = rates_of(same != known.end() ? *same : wire::SessionRecord(), session, out.interval_s);
+    const wire::LeaseRecord* const lease = lease_of(after.list, session.lease_id);
+    if (lease != nullptr) rates.slices = lease->slices;
+    out.sessions.push_back(std::move(rates));
+  }
+  return out;
+}
+
+std::string top_text(const ServerRates& rates) {
+  const wire::ListReply& list = rates.view.list;
+  std::string text = rates.view.endpoint.text;
+  if (!rates.view.status.ok()) return text + ": " + safe(rates.view.status.message()) + "\n";
+  text += base::format(" (%s): %zu leases, %zu sessions\n", safe(list.server).c_str(), list.leases.size(),
+                       rates.sessions.size());
+  for (const wire::GpuRecord& gpu : list.gpus) {
+    text += base::format("GPU %u: %s, %s lent, %s of %s used", gpu.index, safe(gpu.name).c_str(),
+                         daemon::format_fraction(gpu.share_used_millionths).c_str(),
+                         daemon::format_size(gpu.memory_used_bytes).c_str(),
+                         daemon::format_size(gpu.memory_total_bytes).c_str());
+    if (gpu.utilization_percent >= 0) text += base::format(", %d%% busy", gpu.utilization_percent);
+    if (gpu.power_mw >= 0) text += base::format(", %d W", gpu.power_mw / 1000);
+    text += "\n";
+  }
+  if (rates.sessions.empty()) return text;
+  std::vector<Row> rows = {{"SESSION", "LEASE", "WHO", "PROGRAM", "PID", "GPU: SHARE", "HAD", "CALLS/S", "LAUNCHES/S",
+                            "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S", "WAITING", "MEMORY USED / QUOTA", "AGE"}};
+  for (const SessionRates& session : rates.sessions) rows.push_back(row_of(session));
+  return text + aligned(rows);
+}
+
+}  // namespace tendril::cli
