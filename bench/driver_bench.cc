@@ -3,6 +3,9 @@
 // their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were chosen, and how
 // they are chosen again for another driver. Without Tendril: give it the real library.
 #include <sys/mman.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -149,6 +152,23 @@ struct Small {
   CUevent event;
 };
 
+void copy_ordinary(uint8_t* to, const uint8_t* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+// Past the caches, whose lines need not be fetched then. `to` is aligned, `bytes` a multiple of 64.
+void copy_streaming(uint8_t* to, const uint8_t* from, size_t bytes) {
+#if defined(__x86_64__)
+  for (size_t i = 0; i < bytes; i += 64) {
+    for (size_t j = 0; j < 64; j += 16) {
+      const __m128i word = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i + j));
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + i + j), word);
+    }
+  }
+  _mm_sfence();
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 void poll_stream(Device& device, CUstream stream) {
   const gpu::Driver& d = device.driver();
   while (d.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
@@ -207,6 +227,47 @@ void small_copies(Small s, size_t bytes) {
   });
   row("copied on the host, pageable to pinned", [&] { std::memcpy(s.pinned, s.pageable, bytes); });
   row("copied on the host, pinned to pageable", [&] { std::memcpy(s.pageable, s.pinned, bytes); });
+}
+
+// What the processor's copy costs when the GPU has just read, or written, the same pinned memory.
+void staged_copies(Small s, size_t bytes) {
+  Device& device = s.device;
+  const gpu::Driver& d = device.driver();
+  const std::string size = bytes >= kMiB ? "1 MB" : std::to_string(bytes / kKiB) + " KB";
+  const auto row = [&](const char* what, const std::function<void()>& work) {
+    print((size + " " + what).c_str(), median_us(device, 300, work), "us");
+  };
+  const auto context_wait = [&] {
+    poll_stream(device, CU_STREAM_LEGACY);
+    d.cuCtxSynchronize();
+  };
+  const auto to = [&](const char* what, size_t piece, size_t places, void (*copy)(uint8_t*, const uint8_t*, size_t)) {
+    size_t place = 0;
+    row(what, [&, place]() mutable {
+      uint8_t* pinned = s.pinned + place++ % places * kMiB;
+      for (size_t at = 0; at < bytes; at += piece) {
+        copy(pinned + at, s.pageable + at, std::min(piece, bytes - at));
+        d.cuMemcpyHtoDAsync_v2(s.gpu + at, pinned + at, std::min(piece, bytes - at), CU_STREAM_LEGACY);
+      }
+      context_wait();
+    });
+  };
+  to("to, staged whole", bytes, 1, copy_ordinary);
+  to("to, staged whole, eight places in turn", bytes, 8, copy_ordinary);
+  to("to, staged whole, streaming stores", bytes, 1, copy_streaming);
+  to("to, staged whole, streaming stores, eight places", bytes, 8, copy_streaming);
+  to("to, staged in four pieces", bytes / 4, 1, copy_ordinary);
+  to("to, staged in four pieces, streaming stores", bytes / 4, 1, copy_streaming);
+  to("to, staged in pieces of 64 KB, streaming stores", 64 * kKiB, 1, copy_streaming);
+  const auto from = [&](const char* what, void (*copy)(uint8_t*, const uint8_t*, size_t)) {
+    row(what, [&] {
+      d.cuMemcpyDtoHAsync_v2(s.pinned, s.gpu, bytes, CU_STREAM_LEGACY);
+      d.cuStreamSynchronize(CU_STREAM_LEGACY);
+      copy(s.pageable, s.pinned, bytes);
+    });
+  };
+  from("from, staged whole", copy_ordinary);
+  from("from, staged whole, streaming stores", copy_streaming);
 }
 
 // ---- large copies ----
@@ -286,17 +347,22 @@ int main(int argc, char** argv) {
     Device device(argc > 1 ? argv[1] : "", 0);
     const gpu::Driver& d = device.driver();
     std::puts("what a driver charges");
-    launches(device);
-    launches_between_reads(device);
+    const bool staged_only = argc > 2 && std::strcmp(argv[2], "staged") == 0;
+    if (!staged_only) {
+      launches(device);
+      launches_between_reads(device);
+    }
     const CUdeviceptr gpu = device.allocate(kLarge);
     uint8_t* pinned = memory(32 * kMiB);
     device.check(d.cuMemHostRegister_v2(pinned, 32 * kMiB, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
     CUevent event = nullptr;
     device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     for (const size_t bytes : {4 * kKiB, 64 * kKiB, kMiB}) {
-      small_copies({device, gpu, pinned, memory(kMiB), event}, bytes);
+      const Small small = {device, gpu, pinned, memory(kMiB), event};
+      if (!staged_only) small_copies(small, bytes);
+      if (bytes > 4 * kKiB) staged_copies(small, bytes);
     }
-    large_copies(device, gpu, pinned);
+    if (!staged_only) large_copies(device, gpu, pinned);
   } catch (const Failure& failure) {
     std::fprintf(stderr, "tendril_driver_bench: %s\n", failure.what());
     return 1;
