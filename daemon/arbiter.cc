@@ -318,6 +318,18 @@ void Arbiter::leave(uint64_t session_id) {
   settle_all(now_ns);
 }
 
+// Of the turn that is over. With several workers another one's work may have run meanwhile.
+uint64_t Arbiter::newly_stalled_ns(const Lease& lease, const Tenant& tenant) {
+  uint64_t sum_ns = 0;
+  for (Session* const session : lease.sessions) {
+    Part& part = session->parts[tenant.slice];
+    const uint64_t said_ns = part.page->stalled_ns.load(std::memory_order_relaxed);
+    sum_ns += said_ns - std::min(said_ns, part.stalled_ns);
+    part.stalled_ns = said_ns;
+  }
+  return lease.sessions.size() == 1 ? sum_ns : 0;
+}
+
 // What the workers of one tenant say: who has given its turn up, who wants one.
 void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   bool wants = false, held = false;
@@ -333,7 +345,7 @@ void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   TurnPolicy& policy = gpu(tenant->gpu_index).policy;
   if (tenant->holding && !held) {
     tenant->holding = false;
-    policy.drained(now_ns, tenant->id);
+    policy.drained(now_ns, tenant->id, newly_stalled_ns(*lease, *tenant));
   }
   if (wants || tenant->wanting) tenant->wanted_ns = now_ns;
   tenant->wanting = wants;

@@ -65,6 +65,7 @@ class Arbiter {
     wire::TurnPart* page = nullptr;
     uint32_t turn = 0;
     bool held = false;
+    uint64_t stalled_ns = 0;  // as its page said last
   };
   struct Session {
     Session(SharedPage<wire::TurnPage> shared, base::Fd fd) : page(std::move(shared)), bell(std::move(fd)) {}
@@ -114,6 +115,7 @@ class Arbiter {
   void describe(const Tenant& tenant, Part* part) const;
   void liberate(const Tenant& tenant, Part* part) const;
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  static uint64_t newly_stalled_ns(const Lease& lease, const Tenant& tenant);
   bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
   void give(const Tenant& tenant, Part* part);
   static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);

@@ -80,6 +80,8 @@ void TurnPolicy::advance(uint64_t now_ns) {
     const double most = state.wanting || state.holding ? saved : 0;
     state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
   }
+  // While nobody competes nobody is kept from anything: debts grow old as if all shares were in use.
+  if (competitors_ == 0) level_ += passed;
   measure_level();
   for (auto& [tenant, state] : tenants_) {
     const bool blocked = is_capped(state) && !state.holding && state.credit_ns < -0.5;
@@ -190,20 +192,35 @@ void TurnPolicy::set_wanting(uint64_t now_ns, Tenant tenant, bool wanting) {
   measure_level();
 }
 
-void TurnPolicy::drained(uint64_t now_ns, Tenant tenant) {
+void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   advance(now_ns);
   State* const state = find(tenant);
   if (state == nullptr || !state->holding) return;
+  // Of what ran beside others nobody knows whose it was.
+  const uint64_t held_ns = now_ns - std::min(now_ns, state->granted_ns);
+  excused_ns = state->overdue ? 0 : std::min(excused_ns, held_ns);
+  excuse(state, excused_ns);
+  measure_level();
   if (!state->wanting) leave(state);
-  learn(now_ns, state);
+  learn(now_ns - excused_ns, state);
   state->holding = state->overdue = state->blocked = false;
   advance(now_ns);  // its cap may hold it back now
+}
+
+void TurnPolicy::excuse(State* state, uint64_t ns) {
+  ns = std::min(ns, state->used_ns);
+  state->used_ns -= ns;
+  state->virtual_ns -= static_cast<double>(ns) / share_of(*state);
+  state->credit_ns += static_cast<double>(ns);
 }
 
 // From a turn that is over: how far its work runs beyond a turn's end, and how much of one it uses.
 void TurnPolicy::learn(uint64_t now_ns, State* state) {
   const uint64_t overrun_ns = now_ns > state->until_ns ? now_ns - state->until_ns : 0;
-  state->overrun_ns = std::max(std::min(overrun_ns, rules_.grace_ns), state->overrun_ns - state->overrun_ns / 8);
+  // Once is no habit: drivers load code at a first launch, and the GPU waits for them.
+  const uint64_t twice_ns = std::min({overrun_ns, state->last_overrun_ns, rules_.grace_ns});
+  state->last_overrun_ns = overrun_ns;
+  state->overrun_ns = std::max(twice_ns, state->overrun_ns - state->overrun_ns / 8);
   // Of those that had no turn yet nobody knows how long their pieces are: perhaps as long.
   for (auto& [other, unknown] : tenants_) {
     if (unknown.used_ns == 0) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);

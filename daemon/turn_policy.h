@@ -45,8 +45,8 @@ class TurnPolicy {
 
   // It has work to submit, or unfinished; or has not any more.
   void set_wanting(uint64_t now_ns, Tenant tenant, bool wanting);
-  // It has given its turn up and all its work is done.
-  void drained(uint64_t now_ns, Tenant tenant);
+  // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing to do that it is not charged.
+  void drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns = 0);
 
   struct Turn {
     Tenant tenant;
@@ -84,6 +84,7 @@ class TurnPolicy {
     uint64_t grace_ns = 0;  // none for a turn that continues one that was overdue
     uint64_t cut_ns = kNever;     // where its turn ends for somebody else's sake
     uint64_t overrun_ns = 0;      // of late: its turns last so much longer than they should
+    uint64_t last_overrun_ns = UINT64_MAX;
     uint64_t usual_ns = kNever;   // of late: how much of a turn it uses, where it ends it itself
     uint64_t used_ns = 0, waited_ns = 0;
   };
@@ -110,6 +111,7 @@ class TurnPolicy {
   bool others_compete(const State* holder) const;
   // The best of those that compete and hold no turn, and of `also`.
   std::pair<const Tenant, State>* best(const State* also);
+  static void excuse(State* state, uint64_t ns);
   void learn(uint64_t now_ns, State* state);
   void begin(uint64_t now_ns, State* state);
   uint64_t end_of_turn(uint64_t now_ns, State* holder);

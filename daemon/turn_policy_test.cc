@@ -371,6 +371,58 @@ TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
   EXPECT_GE(policy.use(kSecond, 2).used_ns, kSecond / 4);
 }
 
+// Twenty come one after another, two at a time, and the first launch of one of them takes the driver 80 ms, in which it loads code.
+// `excused_ns`: what of that is said not to have been work.
+uint64_t longest_wait_after_loading(uint64_t begin_ns, uint64_t excused_ns) {
+  TurnSimulation simulation;
+  Load load = pieces(500 * kUs);
+  load.from_ns = begin_ns;
+  for (int i = 0; i < 20; ++i) simulation.add(share(0.05), load);
+  TurnPolicy& policy = simulation.policy();
+  for (uint64_t one = 1; one < 20; one += 2) {
+    const uint64_t at_ns = one * 150 * kMs, done_ns = at_ns + 90 * kMs, over_ns = done_ns + 12 * kMs;
+    simulation.at(at_ns, [&policy, at_ns, one] {
+      for (const uint64_t tenant : {one, one + 1}) policy.set_wanting(at_ns, tenant, true);
+      policy.decide(at_ns);
+    });
+    simulation.at(done_ns, [&policy, done_ns, one, excused_ns] {
+      policy.drained(done_ns, one, excused_ns);
+      policy.set_wanting(done_ns, one, false);
+      policy.decide(done_ns);
+    });
+    simulation.at(over_ns, [&policy, over_ns, one] {
+      policy.set_wanting(over_ns, one + 1, false);
+      policy.drained(over_ns, one + 1);
+    });
+  }
+  simulation.run(begin_ns + 5 * kSecond);
+  uint64_t longest_ns = 0;
+  for (uint64_t tenant = 1; tenant <= 20; ++tenant)
+    longest_ns = std::max(longest_ns, simulation.first_after(tenant, begin_ns) - begin_ns);
+  return longest_ns;
+}
+
+TEST(TurnPolicy, TimeInWhichTheDriverLoadedCodeIsNoDebt) {
+  EXPECT_LE(longest_wait_after_loading(3200 * kMs, 80 * kMs), 200 * kMs);
+  EXPECT_GE(longest_wait_after_loading(3200 * kMs, 0), 1000 * kMs);  // 90 ms are 1.8 s worth of a twentieth
+}
+
+TEST(TurnPolicy, ADebtGrowsOldWhileNobodyWantsTheGpu) {
+  EXPECT_LE(longest_wait_after_loading(5 * kSecond, 0), 200 * kMs);
+}
+
+TEST(TurnPolicy, WhatIsExcusedIsNeverMoreThanTheTurn) {
+  TurnPolicy policy(TurnRules{});
+  policy.add(0, 1, share(0.5));
+  policy.set_wanting(0, 1, true);
+  ASSERT_EQ(policy.decide(0).size(), 1u);
+  policy.drained(4 * kMs, 1, kSecond);
+  EXPECT_EQ(policy.use(4 * kMs, 1).used_ns, 0u);
+  ASSERT_EQ(policy.decide(4 * kMs).size(), 1u);
+  policy.drained(7 * kMs, 1, kMs);
+  EXPECT_EQ(policy.use(7 * kMs, 1).used_ns, 2 * kMs);
+}
+
 TEST(TurnPolicy, SharesChangeWhileTheyRun) {
   TurnSimulation simulation;
   const uint64_t one = simulation.add(share(0.5), pieces(500 * kUs));

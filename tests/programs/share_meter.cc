@@ -23,6 +23,9 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 // Enough that the GPU always has more to do. A wait is answered after what was submitted before it has passed the server's gate, so
 // whatever flies delays the first answers.
 constexpr size_t kBatchesInFlight = 2;
+// A piece that took longer waited for a turn.
+constexpr uint64_t kTurnNs = 3'000'000;
+constexpr size_t kAfterWait = 4;
 
 // Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that nothing of another one fits beside it.
 constexpr uint32_t kThreads = 256, kBlocksAtOnce = 8;
@@ -103,7 +106,14 @@ class Meter {
       std::printf("%s\"%s\": %.1f", place.per_mille == 500 ? "" : ", ", place.name,
                   static_cast<double>(latencies_ns_[at]) / 1000);
     }
-    std::printf("}}\n");
+    std::printf("}, \"after_wait_us\": [");
+    for (size_t i = 0; i < kAfterWait; ++i) {
+      uint64_t sum_ns = 0;
+      for (const uint64_t one_ns : after_wait_ns_[i]) sum_ns += one_ns;
+      const size_t pieces = std::max<size_t>(1, after_wait_ns_[i].size());
+      std::printf(i == 0 ? "%.1f" : ", %.1f", static_cast<double>(sum_ns) / static_cast<double>(pieces) / 1000);
+    }
+    std::printf("], \"waits\": %zu}\n", after_wait_ns_[0].size());
   }
 
   // Returns where the device has ended this program's work.
@@ -161,12 +171,18 @@ class Meter {
     if (bucket < buckets_.size()) buckets_[bucket] += pieces;
   }
   void wait_for_each(uint64_t end_ns) {
+    size_t since_wait = kAfterWait;
     for (uint64_t before_ns = now_ns(); before_ns < end_ns;) {
       submit();
       CHECK(cuStreamSynchronize(stream_));
       const uint64_t after_ns = now_ns();
       count(after_ns, 1);
       latencies_ns_.push_back(after_ns - before_ns);
+      if (after_ns - before_ns > kTurnNs) {
+        since_wait = 0;
+      } else if (since_wait < kAfterWait) {
+        after_wait_ns_[since_wait++].push_back(after_ns - before_ns);
+      }
       if (kind_.pause_us != 0) sleep_until(after_ns + kind_.pause_us * 1000);
       before_ns = now_ns();
     }
@@ -218,6 +234,7 @@ class Meter {
   uint64_t begin_ns_ = 0;
   std::vector<uint32_t> buckets_;
   std::vector<uint64_t> latencies_ns_;
+  std::vector<uint64_t> after_wait_ns_[kAfterWait];  // of the first pieces after one that waited for a turn
 };
 
 }  // namespace

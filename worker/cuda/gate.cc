@@ -36,6 +36,7 @@ constexpr uint64_t kUncertaintyNs = 20'000;
 // passes all the same: soon within a turn, late when it would be in somebody else's.
 constexpr uint64_t kStalledNs = 20'000'000, kStalledPastTurnNs = 1'000'000'000;
 constexpr uint64_t kNapMaxNs = 100'000;
+constexpr uint64_t kLaunchMaxNs = 500'000;  // of code that is there
 
 wire::TurnPage nobody_divides;
 
@@ -180,12 +181,31 @@ size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
   return at;
 }
 
+// Drivers load code at its first launch, which takes them milliseconds: the GPU does nothing for this tenant then, and that is not
+// its debt to the others.
+void Gate::launched() {
+  Slice& slice = *launching_;
+  launching_ = nullptr;
+  const uint64_t now_ns = base::now_ns(), took_ns = now_ns - slice.busy_since_ns;
+  if (slice.batches != 1 || took_ns < kLaunchMaxNs) return;
+  slice.stalled_ns += took_ns;
+  slice.part->stalled_ns.store(slice.stalled_ns, std::memory_order_relaxed);
+  slice.progress_ns = now_ns;
+  for (Queue& queue : slice.queues) {
+    if (queue.work.pieces() != 0) queue.begun_ns = now_ns;
+  }
+}
+
 void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns) {
+  if (launching_ != nullptr) launched();
   ++slice.pieces;
   if (queue.work.pieces() == 0) {
     queue.begun_ns = base::now_ns();
     piece_comes(slice, queue.begun_ns);
-    if (slice.batches++ == 0) slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
+    if (slice.batches++ == 0) {
+      slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
+      launching_ = &slice;
+    }
   }
   queue.work.add(kind);
   queue.estimated_ns += piece_ns;
@@ -196,6 +216,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
 }
 
 void Gate::mark(Slice& slice, Queue& queue) {
+  if (launching_ != nullptr) launched();
   if (queue.work.pieces() == 0) return;
   const CUevent event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {

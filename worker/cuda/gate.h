@@ -59,6 +59,7 @@ class Gate {
   void look(bool quiet);
   // After each call; cheap.
   void look_between_calls() {
+    if (launching_ != nullptr) launched();
     if (pace_ == Pace::kNever) return;
     if (++calls_since_look_ >= (pace_ == Pace::kAtOnce ? kCallsUnseen : 8 * kCallsUnseen)) look(false);
   }
@@ -99,7 +100,7 @@ class Gate {
     uint32_t batches = 0;        // markers, and queues with unmarked work
     uint64_t unfinished_ns = 0;  // estimated
     uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
-    uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0;
+    uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
     uint64_t done_ns = 0;          // when all was last seen to be over; 0: since then a piece has come
     uint64_t usual_gap_ns = 0;     // from then to the next piece
     uint64_t progress_ns = 0;      // when something was last seen to begin or end
@@ -118,6 +119,7 @@ class Gate {
   void sleep_until_turn(Slice& slice, uint64_t now_ns);
   size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
   void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
+  void launched();
   void mark(Slice& slice, Queue& queue);
   void mark_all(Slice& slice);
   void reap(Slice& slice, uint64_t now_ns);
@@ -137,6 +139,7 @@ class Gate {
   const int bell_;
   WorkEstimates estimates_;
   std::vector<Slice> slices_;
+  Slice* launching_ = nullptr;  // whose first piece, with nothing before it, is being given to the driver
   Pace pace_ = Pace::kNever;
   uint32_t calls_since_look_ = 0;
 };

@@ -198,6 +198,24 @@ TEST_F(GateTest, AnIdleHolderGivesUpAfterAWhile) {
   EXPECT_EQ(gpu_.events(), 0u);
 }
 
+// The GPU has nothing to do while the driver loads what is launched first.
+TEST_F(GateTest, ALaunchThatTakesTheDriverLongIsNotWork) {
+  grant(base::now_ns() + 60'000 * kMs);
+  ASSERT_TRUE(gate_.pass(0, kContext, stream_of(1), work_kind(1, 1)));
+  usleep(20'000);  // in the driver
+  gpu_.run(stream_of(1), 30 * kMs);
+  gate_.look_between_calls();
+  const uint64_t stalled_ns = part().stalled_ns.load();
+  EXPECT_GE(stalled_ns, 20 * kMs);
+  // With work before it the GPU is not idle, however long the next launch takes.
+  ASSERT_TRUE(gate_.pass(0, kContext, stream_of(2), work_kind(2, 1)));
+  usleep(5'000);
+  gpu_.run(stream_of(2), kMs);
+  gate_.look_between_calls();
+  idle_until([&] { return drained(); });
+  EXPECT_EQ(part().stalled_ns.load(), stalled_ns);
+}
+
 // Somebody of a higher class may come: what is unfinished then is what it waits for.
 TEST_F(GateTest, InASmallWindowTheSecondPieceWaitsUntilTheFirstIsNearlyOver) {
   part().window_ns = 300 * kUs;
