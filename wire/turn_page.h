@@ -45,7 +45,7 @@ struct alignas(64) TurnPart {
   std::atomic<uint64_t> busy_ns;           // GPU time used by this slice of the session so far
   std::atomic<uint64_t> units;             // launches, graphs and other pieces of work submitted so far
   std::atomic<uint64_t> queued_ns;         // time the worker has waited for turns so far
-  std::atomic<uint64_t> stalled_ns;        // time so far in which the driver prepared a launch and the GPU had nothing to do
+  std::atomic<uint64_t> stalled_ns;        // time in which the driver prepared a launch and the GPU had nothing to do
 };
 
 struct TurnPage {
