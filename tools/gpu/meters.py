@@ -149,8 +149,8 @@ def summary(turns):
 
 
 def ratio(native, ours):
-    """Native's time over ours, above 1 where ours is faster: over everything, and the least and the most of any one turn against native's
-    turns before and after it."""
+    """Native's time over ours, above 1 where ours is faster, of single turns against native's turns before and after them: the median, the
+    least and the most. Not of the sides' medians: a host that changes its speed once would decide those."""
     near = [(before + after) / 2 / turn
             for before, turn, after in zip(native["turns"], ours["turns"], native["turns"][1:])]
-    return native["ms"] / ours["ms"], min(near), max(near)
+    return statistics.median(near), min(near), max(near)

@@ -13,7 +13,7 @@ import catalog
 import meters
 import sides
 
-ROUNDS, SECONDS = 2, 0.7
+ROUNDS, SECONDS = 3, 0.5
 SETUP_S = 60
 MODELS = ["resnet50-train-b64", "resnet50-train-b64-fed", "resnet50-train-b256", "resnet50-infer-b1",
           "resnet50-infer-b1-fed", "resnet50-infer-b8", "resnet50-infer-b8-fed", "resnet50-infer-b256",

@@ -16,9 +16,9 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 PAGE = HERE.parent.parent / "docs/slices.md"
 PLOT = PAGE.with_name("shares.svg")
-BEGIN, END = "<!-- measured: written by tools/gpu/share_tables.py -->", "<!-- end of what was measured -->"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
+import pages  # noqa: E402
 import share_torch  # noqa: E402
 import shares  # noqa: E402
 
@@ -217,10 +217,7 @@ def main():
     if args.print:
         print(text)
         return
-    page = PAGE.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
+    pages.write(PAGE, "share_tables.py", text)
     PLOT.write_text(plot(held))
 
 

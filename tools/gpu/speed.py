@@ -14,7 +14,7 @@ import catalog
 import meters
 import starts
 
-ROUNDS, SECONDS = 3, 0.8
+ROUNDS, SECONDS = 5, 0.5
 MODELS = ["resnet50-train-b64", "gpt2-train-8x512", "gpt2-generate-32", "gpt2-compiled-8x128", "resnet50-replay-b8"]
 LOOPS = ["jax-transformer-train-8x512"]
 IDLE_S = 2.0
@@ -120,5 +120,5 @@ def measure(whole, here, words=()):
     speed.program("models", "bench_models.py", MODELS, {}, watch=True)
     speed.program("jax", "bench_jax.py", LOOPS, JAX_ENV)
     speed.write()
-    head = "speed: milliseconds of a step: median (quartiles); native's over ours (the least and most of a turn)"
+    head = "speed: milliseconds of a step: median (quartiles); native's over ours: median of turns (least-most)"
     return "\n".join([head] + speed.lines)

@@ -46,6 +46,12 @@ class Arithmetic(unittest.TestCase):
         _, least, most = meters.ratio(native, ours)
         self.assertEqual((least, most), (1.0, 1.0))
 
+    def test_a_host_that_changes_once_does_not_decide(self):
+        """Ours is a tenth faster in every turn, but more of native's turns were in the host's fast half."""
+        native = meters.summary([turn(10.0), turn(10.0), turn(10.0), turn(20.0)])
+        ours = meters.summary([turn(9.0), turn(9.0), turn(13.5)])
+        self.assertAlmostEqual(meters.ratio(native, ours)[0], 10 / 9)
+
 
 class Processes(unittest.TestCase):
     def setUp(self):

@@ -84,7 +84,7 @@ class Meter:
         self.synchronize()
         blocks, before = [], self.counters.now()
         begun = at = time.perf_counter()
-        while at - begun < seconds or len(blocks) < 3:
+        while at - begun < seconds or len(blocks) < 2:
             for _ in range(count):
                 step()
             self.synchronize()
