@@ -117,8 +117,9 @@ def tables(files):
     facts, sources = merged(files)
     head = [f"Measured with `run_all --only speed`: {sources}.",
             "Medians and quartiles of blocks of steps. The sides take turns, natively before and after the others;",
-            "a ratio is the median (least to most) of single turns against native's around them. Where the GPU works for",
-            "less than 90 % of native's step that part is told: native waits for its processor, and running ahead wins.",
+            "a ratio is the median (least to most) of single turns against native's around them. Where the GPU works",
+            "for less than 90 % of native's step that part is told: native waits for its processor, and running",
+            "ahead wins.",
             "Bold: below 0.98.", ""]
     return "\n".join(head + model_table(facts.get("models", {})) + [""] + start_table(facts))
 
