@@ -139,7 +139,7 @@ std::vector<StreamPtr> Context::streams() {
   return list;
 }
 
-TokenPtr Context::submit(const StreamPtr& stream, Op op, bool inline_ok) {
+TokenPtr Context::submit(const StreamPtr& stream, QueuedOp op, bool inline_ok) {
   // Running on the caller's thread happens outside the lock; the token alone orders what comes
   // after.
   std::unique_lock guard(order_);

@@ -52,7 +52,7 @@ class Context : public std::enable_shared_from_this<Context> {
   std::vector<std::shared_ptr<Stream>> streams();
 
   // Appends work to a stream, ordered after what the rules of the legacy stream say.
-  TokenPtr submit(const std::shared_ptr<Stream>& stream, Op op, bool inline_ok = false);
+  TokenPtr submit(const std::shared_ptr<Stream>& stream, QueuedOp op, bool inline_ok = false);
   // What a copy between contexts must be ordered against here: pending work of the streams that the
   // legacy stream waits for, or of every stream.
   void add_pending(bool every_stream, std::vector<TokenPtr>* after);

@@ -109,7 +109,7 @@ CUresult record_event(const EventPtr& event, const StreamPtr& stream, const Cont
     }
   }
   record->token = std::make_shared<Token>();
-  Op op;
+  QueuedOp op;
   op.token = record->token;
   op.run = [record] { record->time_ns = Clock::instance().now_ns(); };
   {
@@ -160,7 +160,7 @@ CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const Contex
   }
   const Pending pending = pending_of(event);
   if (pending.done()) return CUDA_SUCCESS;
-  Op op;
+  QueuedOp op;
   if (pending.shared) {
     op.run = [pending, context] { pending.wait(context->cancel()); };
   } else {

@@ -200,7 +200,7 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
   }
   account(found->pool, -static_cast<int64_t>(found->bytes));
   // Runs after an error too: the memory must not stay taken.
-  Op op;
+  QueuedOp op;
   op.run = [dptr, pool] {
     auto gone = MemoryMap::instance().remove(dptr, {MemoryKind::kPool, MemoryKind::kDevice});
     if (pool) {

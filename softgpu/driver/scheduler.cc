@@ -127,7 +127,7 @@ void Token::complete() {
   for (auto& what : ready) what();
 }
 
-TokenPtr Queue::push(Op op) {
+TokenPtr Queue::push(QueuedOp op) {
   Clock::instance().submits();
   op.order = next_order();
   if (!op.token) op.token = std::make_shared<Token>();
@@ -152,7 +152,7 @@ TokenPtr Queue::push(Op op) {
   return token;
 }
 
-TokenPtr Queue::push_inline(Op op, std::unique_lock<std::mutex>& order) {
+TokenPtr Queue::push_inline(QueuedOp op, std::unique_lock<std::mutex>& order) {
   if (Clock::instance().timed()) {  // it may have to wait for its time
     TokenPtr token = push(std::move(op));
     order.unlock();
@@ -191,7 +191,7 @@ TokenPtr Queue::last() const {
 void Queue::drain() {
   for (;;) {
     TokenPtr missing;
-    Op op;
+    QueuedOp op;
     {
       std::lock_guard guard(lock_);
       if (ops_.empty()) {

@@ -46,7 +46,8 @@ unsigned pool_threads();
 // Numbers what programs ask for, in the order in which they ask.
 uint64_t next_order();
 
-struct Op {
+// (Not `Op`: the engine in ptx/ has one, in the same namespace.)
+struct QueuedOp {
   std::function<void()> run;
   std::vector<TokenPtr>
       after;       // of other queues; all earlier than this op, so waiting cannot form a circle
@@ -56,11 +57,11 @@ struct Op {
 
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
-  TokenPtr push(Op op);
+  TokenPtr push(QueuedOp op);
   // Appends, and if it is the only op runs it on this thread before returning. The caller's lock
   // orders appends to several queues; it is released before the op runs. The op must have nothing
   // to wait for.
-  TokenPtr push_inline(Op op, std::unique_lock<std::mutex>& order);
+  TokenPtr push_inline(QueuedOp op, std::unique_lock<std::mutex>& order);
   // Of the op appended last; null when everything is done.
   TokenPtr last() const;
   bool idle() const { return last() == nullptr; }
@@ -70,7 +71,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void go_on();
 
   mutable std::mutex lock_;
-  std::deque<Op> ops_;
+  std::deque<QueuedOp> ops_;
   bool active_ = false;  // someone drains, will drain, or waits for a token in order to drain
   TokenPtr last_;
 };

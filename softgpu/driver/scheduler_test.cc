@@ -10,8 +10,8 @@
 namespace tendril::softgpu {
 namespace {
 
-Op op(std::function<void()> run, std::vector<TokenPtr> after = {}) {
-  Op made;
+QueuedOp op(std::function<void()> run, std::vector<TokenPtr> after = {}) {
+  QueuedOp made;
   made.run = std::move(run);
   made.after = std::move(after);
   return made;

@@ -119,7 +119,7 @@ SOFT(cuStreamAddCallback)
     }
   }
   // Unlike host functions, a callback also runs after an error, and is told of it.
-  Op op;
+  QueuedOp op;
   op.run = [=] {
     in_host_function() = true;
     callback(hStream, context->error(), userData);

@@ -104,7 +104,7 @@ CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr
     if (stream->capture) return capture_work(stream, std::move(work), options);
     if (CUresult bad = implicit_order(stream, context)) return bad;
   }
-  Op op;
+  QueuedOp op;
   op.run = [context, work = std::move(work)] { run_work(*context, *work); };
   for (const ContextPtr& other : options.contexts)
     other->add_pending(options.every_stream, &op.after);

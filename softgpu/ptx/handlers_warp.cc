@@ -197,7 +197,7 @@ Event run_vote(const Op& op, Warp& w, uint32_t m) {
   if (sync && !meet(op, w, m, members)) return Event::kSplits;
   const uint32_t p = (predicate(w, op.a) ^ (op.aux & 2 ? ~0u : 0)) & m;
   uint32_t result = 0;
-  uint32_t* d = lanes<uint32_t>(w, op.d);
+  uint32_t* d = op.imm == 3 ? lanes<uint32_t>(w, op.d) : nullptr;  // otherwise a predicate
   each_active(m, [&](int i) {
     uint32_t who = sync ? members[i] & m : m, set = p & who;
     bool r = op.imm == 0 ? set == who : op.imm == 1 ? set != 0 : set == 0 || set == who;
