@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Nine of
+// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Ten of
 // them are needed and answered here, in the client; every other one is refused, which callers expect of a driver that
 // is older or newer. A slot whose purpose is unknown answers not-supported and says so once: never null, never a
 // silent success. One more is our own: counters for programs that measure what they cost (tools/gpu/frameworks/meter.py).
@@ -10,6 +10,7 @@
 
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/code_cache.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/self_test_answer.h"
 #include "client/cuda/trace.h"
@@ -20,7 +21,7 @@ namespace {
 // 6bd5fb6c: the runtime's interface.
 constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15,
                  kSelfTestWords = 3;
-constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17, kOwnWords = 2;
+constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17, kCompilerWords = 7, kOwnWords = 2;
 
 const void* g_runtime[kRuntimeWords];
 const void* g_hooks[kHookWords];
@@ -31,6 +32,7 @@ const void* g_self_test[kSelfTestWords];
 const void* g_tools_context[kToolsContextWords];
 const void* g_tools_module[kToolsModuleWords];
 const void* g_layout[kLayoutWords];
+const void* g_compiler[kCompilerWords];
 const void* g_own[kOwnWords];
 
 CUresult unknown_slot() {
@@ -241,6 +243,12 @@ void build_tables() {
   g_layout[4] = slot(&multiprocessor_layout);
   g_layout[13] = slot(&multiprocessor_layout_done);
   g_tools_module[7] = slot(&tools_module_functions);
+  fill(g_compiler, kCompilerWords);
+  g_compiler[1] = slot(&code_cache_begin);
+  g_compiler[2] = slot(&code_cache_end);
+  g_compiler[3] = slot(&code_cache_find);
+  g_compiler[4] = slot(&code_cache_store);
+  g_compiler[6] = slot(&code_cache_free);
   fill(g_own, kOwnWords);
   g_own[1] = slot(&stats_counters);
 }
@@ -261,6 +269,7 @@ constexpr Known kKnown[] = {
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
      g_tools_module},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca}, g_layout},
+    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28}, g_compiler},
     {{'t', 'e', 'n', 'd', 'r', 'i', 'l', ' ', 'c', 'o', 'u', 'n', 't', 'e', 'r', 's'}, g_own},
 };
 

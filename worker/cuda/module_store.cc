@@ -1,56 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// See module_store.h. A file is named by its hash, written beside and renamed, so readers see all
-// of it or nothing. Its time of modification is the time of its last use; the oldest go when the
-// directory is over its limit.
+// See module_store.h. A file is named by its hash.
 #include "worker/cuda/module_store.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "base/content_hash.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr char kSuffix[] = ".image";
-constexpr char kTemporary[] = ".part";
-constexpr time_t kAbandonedSeconds = 600;  // a temporary file this old has no writer any more
+std::string name_of(const std::string& hash) { return base::hex(hash.data(), hash.size()); }
 
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
-bool write_all(int fd, const uint8_t* data, uint64_t bytes) {
-  while (bytes != 0) {
-    const ssize_t done = ::write(fd, data, bytes);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    data += done;
-    bytes -= static_cast<uint64_t>(done);
-  }
-  return true;
-}
-
-bool read_all(int fd, uint8_t* into, uint64_t bytes) {
-  while (bytes != 0) {
-    const ssize_t done = ::read(fd, into, bytes);
-    if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return false;
-    into += done;
-    bytes -= static_cast<uint64_t>(done);
-  }
-  return true;
+uint64_t limit(uint64_t bytes_max) {
+  return bytes_max != 0 ? bytes_max : uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
 }
 
 }  // namespace
@@ -66,19 +33,10 @@ ImageBytes make_image(uint64_t bytes) {
 }
 
 ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
-    : directory_(std::move(directory)), bytes_max_(bytes_max) {
-  if (bytes_max_ == 0) bytes_max_ = uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
-  if (directory_.empty()) return;
-  if (mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) {
-    base::log(base::LogLevel::kWarning,
-              "module store %s cannot be made (%s): device code is kept in memory only",
-              directory_.c_str(), strerror(errno));
-    directory_.clear();
-  }
-}
-
-std::string ModuleStore::path_of(const std::string& hash) const {
-  return directory_ + "/" + base::hex(hash.data(), hash.size()) + kSuffix;
+    : files_(directory, ".image", limit(bytes_max)), bytes_max_(limit(bytes_max)) {
+  if (directory.empty() || files_.make()) return;
+  base::log(base::LogLevel::kWarning, "module store %s cannot be made (%s): device code is kept in memory only",
+            directory.c_str(), strerror(errno));
 }
 
 ModuleStore::Image ModuleStore::find(const std::string& hash, uint64_t bytes) {
@@ -111,76 +69,28 @@ ModuleStore::Image ModuleStore::add(const std::string& hash, ImageBytes bytes) {
 }
 
 ModuleStore::Image ModuleStore::read(const std::string& hash, uint64_t bytes) {
-  if (directory_.empty()) return nullptr;
-  const std::string path = path_of(hash);
-  base::Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  struct stat info;
-  if (!fd.valid() || fstat(fd.get(), &info) != 0) return nullptr;
+  uint64_t there = 0;
+  const base::Fd fd = files_.open(name_of(hash), &there);
+  if (!fd.valid()) return nullptr;
   ImageBytes image;
-  if (S_ISREG(info.st_mode) && static_cast<uint64_t>(info.st_size) == bytes)
-    image = make_image(bytes);
-  const bool good = image.data != nullptr && read_all(fd.get(), image.data.get(), bytes) &&
+  if (there == bytes) image = make_image(bytes);
+  const bool good = image.data != nullptr && base::read_all(fd.get(), image.data.get(), bytes) &&
                     base::content_hash(image.data.get(), bytes) == hash;
   if (!good) {
     base::log(base::LogLevel::kWarning, "module store: %s is not what its name says; removed",
-              path.c_str());
-    unlink(path.c_str());
+              files_.path_of(name_of(hash)).c_str());
+    files_.remove(name_of(hash));
     return nullptr;
   }
-  futimens(fd.get(), nullptr);  // may fail: then it only looks older than it is
   return std::make_shared<const ImageBytes>(std::move(image));
 }
 
 bool ModuleStore::write(const std::string& hash, const ImageBytes& bytes) {
-  if (directory_.empty() || bytes.bytes > bytes_max_) return false;
-  const std::string path = path_of(hash);
-  const std::string temporary = path + base::format(".%d", getpid()) + kTemporary;
-  base::Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd.valid() || !write_all(fd.get(), bytes.data.get(), bytes.bytes) ||
-      rename(temporary.c_str(), path.c_str()) != 0) {
-    base::log(base::LogLevel::kWarning, "module store: cannot write %s (%s): kept in memory",
-              path.c_str(), strerror(errno));
-    unlink(temporary.c_str());
-    return false;
-  }
-  trim_directory();
-  return true;
-}
-
-void ModuleStore::trim_directory() {
-  struct File {
-    std::string path;
-    uint64_t bytes;
-    struct timespec used;
-  };
-  DIR* directory = opendir(directory_.c_str());
-  if (directory == nullptr) return;
-  std::vector<File> files;
-  uint64_t total = 0;
-  while (const dirent* entry = readdir(directory)) {
-    const std::string path = directory_ + "/" + entry->d_name;
-    struct stat info;
-    const bool temporary = ends_with(path, kTemporary);
-    if ((!temporary && !ends_with(path, kSuffix)) || lstat(path.c_str(), &info) != 0 ||
-        !S_ISREG(info.st_mode))
-      continue;
-    if (temporary) {
-      if (info.st_mtime + kAbandonedSeconds < time(nullptr)) unlink(path.c_str());
-      continue;
-    }
-    files.push_back({path, static_cast<uint64_t>(info.st_size), info.st_mtim});
-    total += files.back().bytes;
-  }
-  closedir(directory);
-  if (total <= bytes_max_) return;
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec
-                                          : a.used.tv_nsec < b.used.tv_nsec;
-  });
-  for (const File& file : files) {
-    if (total <= bytes_max_) break;
-    if (unlink(file.path.c_str()) == 0) total -= file.bytes;
-  }
+  if (!files_.exists() || bytes.bytes > bytes_max_) return false;
+  if (files_.write(name_of(hash), {{bytes.data.get(), bytes.bytes}})) return true;
+  base::log(base::LogLevel::kWarning, "module store: cannot write %s (%s): kept in memory",
+            files_.path_of(name_of(hash)).c_str(), strerror(errno));
+  return false;
 }
 
 void ModuleStore::trim_memory() {

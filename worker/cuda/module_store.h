@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/kept_files.h"
 #include "worker/cuda/loaded_code.h"
 
 namespace tendril::worker::cuda {
@@ -46,13 +47,11 @@ class ModuleStore {
     Image kept;  // when the directory does not have it
     uint64_t used = 0;
   };
-  std::string path_of(const std::string& hash) const;
   Image read(const std::string& hash, uint64_t bytes);
   bool write(const std::string& hash, const ImageBytes& bytes);
-  void trim_directory();
   void trim_memory();
 
-  std::string directory_;
+  base::KeptFiles files_;
   uint64_t bytes_max_;
   std::unordered_map<std::string, Held> images_;
   Image latest_;  // so that an image outlives the time from its upload to its load
