@@ -79,7 +79,7 @@ def observed(call):
         f"{s.result} {s.name}(uint16_t tendril_entry{arguments}) {{\n"
         f"  const uint64_t tendril_begun = stats_begin();\n"
         f"  const {s.result} tendril_result = cuda::{s.name}({s.names});\n"
-        "  stats_count(tendril_entry, tendril_begun);\n"
+        "  stats_count(tendril_entry, tendril_begun, static_cast<int>(tendril_result));\n"
         "  if (trace_on()) {\n    Trace tendril_trace(kEntries[tendril_entry].name, tendril_result);\n"
         + "".join(traced(a) for a in call.arguments)
         + "  }\n  return tendril_result;\n}\n"

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cuda/bodies.h"
 #include "client/cuda/entry.h"
 #include "client/cuda/trace.h"
 
@@ -18,9 +19,12 @@ namespace {
 
 struct Line {
   std::atomic<uint64_t> calls, nanoseconds, waited, sent, round_trips, blocked_ns, bytes;
+  std::atomic<uint64_t> errors, first_error_ns;  // since the statistics began
+  std::atomic<int> first_error;
 };
 Line g_lines[kEntryCount];
 char g_path[512];
+uint64_t g_begun_ns = 0;
 constinit thread_local Tally t_tally{};
 
 unsigned long long number(const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); }
@@ -58,6 +62,19 @@ void print_lines(FILE* to) {
           static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
 }
 
+// What the program was answered, by function: the reason why it ended may be among it.
+void print_errors(FILE* to) {
+  for (uint16_t i = 0; i < kEntryCount; ++i) {
+    const Line& line = g_lines[i];
+    if (line.errors.load() == 0) continue;
+    const char* name = nullptr;
+    if (cuGetErrorName(static_cast<CUresult>(line.first_error.load()), &name) != CUDA_SUCCESS) name = "?";
+    fprintf(to, "tendril: %llu of %llu calls of %s were answered with an error, the first after %.3f s: %d (%s)\n",
+            number(line.errors), number(line.calls), kEntries[i].name,
+            static_cast<double>(number(line.first_error_ns)) / 1e9, line.first_error.load(), name);
+  }
+}
+
 }  // namespace
 
 Tally& tally() { return t_tally; }
@@ -73,7 +90,7 @@ uint64_t stats_begin() {
   return stats_now_ns();
 }
 
-void stats_count(uint16_t entry, uint64_t begun_ns) {
+void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
   if (entry >= kEntryCount) return;
   Line& line = g_lines[entry];
   const auto add = [](std::atomic<uint64_t>& to, uint64_t value) { to.fetch_add(value, std::memory_order_relaxed); };
@@ -83,6 +100,11 @@ void stats_count(uint16_t entry, uint64_t begun_ns) {
   add(line.round_trips, t_tally.round_trips);
   add(line.blocked_ns, t_tally.blocked_ns);
   add(line.bytes, t_tally.bytes);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return;
+  if (line.errors.fetch_add(1, std::memory_order_relaxed) == 0) {
+    line.first_error.store(result);
+    line.first_error_ns.store(stats_now_ns() - g_begun_ns);
+  }
 }
 
 void stats_report() {
@@ -90,6 +112,7 @@ void stats_report() {
   FILE* to = strcmp(g_path, "1") == 0 ? stderr : fopen(g_path, "ae");
   if (to == nullptr) to = stderr;
   print_lines(to);
+  print_errors(to);
   if (Process* p = process()) {
     for (Session* session : p->sessions) {
       const session::LaneStats& s = session->lane->stats();
@@ -127,6 +150,7 @@ void stats_start() {
   const char* where = getenv("TENDRIL_STATS");
   if (where == nullptr || *where == 0 || strcmp(where, "0") == 0) return;
   snprintf(g_path, sizeof g_path, "%s", where);
+  g_begun_ns = stats_now_ns();
   g_observing.store(true);
   static bool registered = false;
   if (!registered) registered = atexit(stats_report) == 0;

@@ -16,7 +16,7 @@ from harness import MIB, PROGRAMS, Server, eventually, start, tendril
 
 # The beginning of a Python program that calls the driver's API: device 0's primary context is current.
 DRIVER_CALLS = """
-from ctypes import CDLL, byref, c_int, c_ubyte, c_uint64, c_void_p
+from ctypes import CDLL, byref, c_int, c_ubyte, c_size_t, c_uint64, c_void_p
 cuda = CDLL("libcuda.so.1")
 def must(code):
     assert code == 0, code
@@ -275,6 +275,53 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertGreaterEqual(rows["cuMemcpyHtoDAsync_v2"][5], 20 * (256 << 10))
         in_all = next(line for line in err.splitlines() if "calls in all" in line).split()
         self.assertEqual(int(in_all[0]), sum(int(in_all[i]) for i in (4, 7, 11)), in_all)
+
+    @harness.needs_plain_client
+    def test_statistics_tell_the_errors(self):
+        code = DRIVER_CALLS + """
+address = c_void_p()
+for _ in range(3):
+    cuda.cuMemAlloc_v2(byref(address), c_size_t(0))
+must(cuda.cuMemAlloc_v2(byref(address), c_size_t(4096)))
+"""
+        status, _, err = tendril("run", "--", sys.executable, "-c", code, server=self.server, TENDRIL_STATS="1")
+        self.assertEqual(status, 0, err)
+        told = [line for line in err.splitlines() if "answered with an error" in line]
+        self.assertEqual(len(told), 1, told)
+        self.assertRegex(told[0], r"3 of 4 calls of cuMemAlloc_v2 .* 0\.\d+ s: 1 \(CUDA_ERROR_INVALID_VALUE\)$")
+
+    @harness.needs_plain_client
+    def test_compilers_find_what_they_compiled_before(self):
+        """The table that NVRTC asks for, called as NVRTC calls it."""
+        code = DRIVER_CALLS + """
+import sys
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_uint, cast, string_at
+table = POINTER(c_void_p)()
+must(cuda.cuGetExportTable(byref(table), bytes.fromhex("da9151d33ae6cc41a5c04f26d533e328")))
+assert table[0] == 7 * 8
+begin = CFUNCTYPE(c_int, c_void_p, c_uint, c_char_p, c_uint, c_char_p, c_char_p, c_char_p, c_uint, c_uint)(table[1])
+end = CFUNCTYPE(c_int, c_void_p)(table[2])
+find = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_void_p)(table[3])
+store = CFUNCTYPE(c_int, c_void_p, c_uint64, c_char_p, c_uint)(table[4])
+release = CFUNCTYPE(None, c_void_p)(table[6])
+compilation, found, size = c_void_p(), c_void_p(), c_uint()
+must(begin(byref(compilation), 1, b"source", 6, b"-arch=sm_90", b"HOST64", b"May", 90, 0))
+if find(compilation, 0, byref(found), byref(size)) == 0:
+    print("found", string_at(found, size.value))
+    release(found)
+else:
+    must(store(compilation, 0, b"machine code", 12))
+    print("compiled")
+must(end(compilation))
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            outputs = []
+            for more in ({}, {}, {"CUDA_CACHE_DISABLE": "1"}):
+                more["CUDA_CACHE_PATH"] = folder
+                status, out, err = tendril("run", "--", sys.executable, "-c", code, server=self.server, **more)
+                outputs.append(out.strip() if status == 0 else err.splitlines()[-1])
+        self.assertEqual(outputs[:2], ["compiled", "found b'machine code'"])
+        self.assertTrue(outputs[2].startswith("AssertionError: 801"), outputs)
 
     @harness.needs_plain_client
     def test_a_second_start_uploads_no_module(self):

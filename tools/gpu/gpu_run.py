@@ -196,7 +196,7 @@ class Run:
         attempt = f" try {before.attempts + 1}" if before else ""  # what went wrong before is kept
         label = f"{program.group}-{results['label']}{suffix}{attempt}"
         outcome = side.run(label, argv, program.env, cwd, limit, not self.args.no_stats)
-        outcome.attempts = before.attempts + 1 if before else 1
+        outcome.before, outcome.attempts = before, before.attempts + 1 if before else 1
         results[key or name] = outcome
         if transcript and os.path.exists(transcript):
             results["lines"][name] = pathlib.Path(transcript).read_text(errors="replace").splitlines()

@@ -112,8 +112,12 @@ def differences(all_results, sides, most=40):
 def reasons(results, sides):
     """Where a side differs from native, or native itself fails: what is seen first, for whoever explains it."""
     native, what = results["native"], verdict(results, sides)
-    if native is None or what.startswith("yes"):
+    if native is None:
         return {}
+    if what.startswith("yes"):  # what a second try must not make forgotten
+        tries = {side: results[side].before for side in sides[1:] if results[side] and results[side].before}
+        return {side: "its first try: " + first_difference(results["program"], native, tried)
+                for side, tried in tries.items() if results["program"].compare != "transcript"}
     if not what.startswith("NO"):
         return {"native": first_difference(results["program"], None, native)}
     return {side: first_difference(results["program"], native, results[side], results.get("transcripts", {}).get(side))

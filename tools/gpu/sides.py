@@ -31,9 +31,10 @@ class Outcome:
     calls: int = 0
     round_trips: int = 0
     attempts: int = 1
+    before: "Outcome | None" = None  # the try before this one
 
     def facts(self):
-        out = dataclasses.asdict(self)
+        out = dataclasses.asdict(self) | {"before": self.before.facts() if self.before else None}
         out["seconds"] = round(self.seconds, 3)
         out["stdout"] = self.stdout[-4000:]
         out["stderr"] = self.stderr[-2000:]
