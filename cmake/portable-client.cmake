@@ -16,7 +16,7 @@ find_program(TENDRIL_CLIENT_COMPILER_PATH NAMES ${TENDRIL_CLIENT_COMPILER} NO_CA
 string(REPLACE "clang++" "clang" TENDRIL_CLIENT_C_COMPILER_PATH "${TENDRIL_CLIENT_COMPILER_PATH}")
 set(portable_default OFF)
 if(EXISTS "${TENDRIL_SYSROOT}/usr/include/features.h" AND TENDRIL_CLIENT_COMPILER_PATH
-   AND NOT TENDRIL_SANITIZE AND NOT TENDRIL_FUZZ AND NOT TENDRIL_CLIENT_ONLY)
+   AND NOT TENDRIL_SANITIZE AND NOT TENDRIL_CLIENT_ONLY)
   set(portable_default ON)
 endif()
 option(TENDRIL_PORTABLE_CLIENT "Build the client libraries against the older C library in TENDRIL_SYSROOT" ${portable_default})
@@ -36,7 +36,7 @@ function(tendril_finish_client_targets)
     endif()
     add_dependencies(tendril_client ${target})
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
-    if(NOT TENDRIL_SANITIZE AND NOT TENDRIL_FUZZ)
+    if(NOT TENDRIL_SANITIZE)
       target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,defs
                           -Wl,-z,relro -Wl,-z,now)
     endif()
@@ -52,6 +52,7 @@ function(tendril_add_portable_client)
     PREFIX ${CMAKE_BINARY_DIR}/portable-client-steps
     CMAKE_ARGS
       -DCMAKE_BUILD_TYPE=${CMAKE_BUILD_TYPE}
+      -DTENDRIL_QUICK_BUILD=${TENDRIL_QUICK_BUILD}
       -DCMAKE_C_COMPILER=${TENDRIL_CLIENT_C_COMPILER_PATH}
       -DCMAKE_CXX_COMPILER=${TENDRIL_CLIENT_COMPILER_PATH}
       -DCMAKE_SYSROOT=${TENDRIL_SYSROOT}
@@ -76,7 +77,7 @@ function(tendril_add_client)
     tendril_add_portable_client()
     return()
   endif()
-  if(NOT TENDRIL_SANITIZE AND NOT TENDRIL_FUZZ AND NOT TENDRIL_CLIENT_ONLY)
+  if(NOT TENDRIL_SANITIZE AND NOT TENDRIL_CLIENT_ONLY)
     message(WARNING "\nThe client libraries are built against THIS machine's C library, because there is none under "
                     "${TENDRIL_SYSROOT} (or no ${TENDRIL_CLIENT_COMPILER}). They will not load in older systems, and the test of "
                     "that floor fails unless TENDRIL_ALLOW_NEW_GLIBC=1 is set. Run scripts/setup, then configure afresh.\n")

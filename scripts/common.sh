@@ -38,7 +38,7 @@ step() {
 }
 
 configure() { # PRESET
-  step "configure-$1" cmake -S "$root" --preset "$1"
+  step "configure-$1" cmake -S "$root" --preset "$1" ${TENDRIL_QUICK_BUILD:+-DTENDRIL_QUICK_BUILD=$TENDRIL_QUICK_BUILD}
 }
 
 build() { # PRESET [TARGET...]
@@ -66,9 +66,10 @@ run_ctest() {
   fi
 }
 
-# Every libFuzzer target of the fuzz preset for so many seconds, with its corpus if the repository has one.
+# Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs, with its corpus if the repository
+# has one.
 run_fuzzers() { # SECONDS
-  local seconds=$1 targets=() target name corpus status
+  local seconds=$1 targets=() target
   configure fuzz || return 0
   local programs='s/^([^ :]*_fuzz): CXX_EXECUTABLE_LINKER.*/\1/p'
   mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE "$programs" | sort -u)
@@ -80,16 +81,22 @@ run_fuzzers() { # SECONDS
   build fuzz "${targets[@]}" || return 0
   mkdir -p "$root/build/fuzz/found"
   for target in "${targets[@]}"; do
-    name=$(basename "$target")
     [ -x "$root/build/fuzz/$target" ] || continue # an alias of one that was seen
-    mkdir -p "$root/build/fuzz/corpus/$name"
-    corpus=("$root/build/fuzz/corpus/$name")
-    [ ! -d "$root/tests/corpus/$name" ] || corpus+=("$root/tests/corpus/$name")
-    status=0
-    logged "fuzz-$name" "$root/build/fuzz/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-      -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
-    if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+    run_fuzzer "$target" "$seconds" &
   done
+  wait
+}
+
+run_fuzzer() { # TARGET SECONDS
+  local name corpus status=0
+  name=$(basename "$1")
+  mkdir -p "$root/build/fuzz/corpus/$name"
+  corpus=("$root/build/fuzz/corpus/$name")
+  [ ! -d "$root/tests/corpus/$name" ] || corpus+=("$root/tests/corpus/$name")
+  logged "fuzz-$name" "$root/build/fuzz/$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 \
+    -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
+  if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
 }
 
 # Prints failures and the one line that others read; the exit status is that of the whole run.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest writes them."""
+"""tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest writes them; and what
+tools/tinygrad/compare.py makes of the results of tinygrad's tests."""
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -39,6 +41,45 @@ class Results(unittest.TestCase):
         one = '<testsuite><testcase name="a" status="run"/></testsuite>'
         self.assertEqual(results.line(self.read(one)), "1 passed, 0 failed")
         self.assertEqual(results.line(self.read(one, status=8)), "1 passed, 1 failed")
+
+
+class Tinygrad(unittest.TestCase):
+    def judged(self, **files):
+        """(exit status, lines of results) for result files `module_way`."""
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            for name, lines in files.items():
+                (place / name.replace("_", ".")).write_text("".join(line + "\n" for line in lines))
+            out = place / "results"
+            compare = str(tree.ROOT / "tools" / "tinygrad" / "compare.py")
+            run = subprocess.run([sys.executable, "-B", compare, "tests", folder, str(out), "direct", "tcp", "shm"],
+                                 capture_output=True, text=True)
+            return run.returncode, out.read_text().splitlines()
+
+    def test_what_passes_directly_passes_remotely(self):
+        lines = ["passed t.a", "skipped t.b"]
+        self.assertEqual(self.judged(m_direct=lines, m_tcp=lines),
+                         (0, ["passed tinygrad/direct/t.a", "passed tinygrad/tcp/t.a"]))
+        status, found = self.judged(m_direct=lines, m_tcp=["skipped t.a"], m_shm=[])
+        self.assertEqual((status, found[1:]), (1, ["failed tinygrad/tcp/t.a", "failed tinygrad/shm/t.a"]))
+
+    def test_failures_count(self):
+        self.assertEqual(self.judged(m_direct=["failed t.a"], m_tcp=["failed t.a"]),
+                         (1, ["failed tinygrad/direct/t.a"]))
+        ended = "m: its process ended with status 139"
+        status, found = self.judged(m_direct=["passed t.a"], m_tcp=["passed t.a", "failed " + ended])
+        self.assertEqual((status, found[-1]), (1, "failed tinygrad/tcp/" + ended))
+
+    def test_what_did_not_run_failed(self):
+        self.assertEqual(self.judged(m_direct=["unavailable no torch"]),
+                         (1, ["failed tinygrad/direct/m (not run: no torch)"]))
+        self.assertEqual(self.judged(m_direct=[]), (1, ["failed tinygrad/direct/m (not run: no results)"]))
+
+    def test_known_failures(self):
+        known = "test.test_const_folding.TestTautologicalCompare.test_a_ne_a"
+        status, found = self.judged(m_direct=["failed " + known, "passed t.a"], m_tcp=["failed " + known, "passed t.a"])
+        self.assertEqual((status, [line.split(" ")[0] for line in found]), (0, ["skipped", "passed", "passed"]))
+        self.assertEqual(self.judged(m_direct=["passed " + known])[0], 1)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
 """Compares what scripts/tinygrad gathered, and says so in a table. Exits 1 when something differs that must not.
 
   compare.py losses CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
-  compare.py tests FOLDER WAY...           FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
-                                           passes directly passes in every other way
+  compare.py tests FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
+                                           passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
+                                           gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
+                                           directly counts as failed, unless known_failures.txt has it
 """
 import json
 import pathlib
@@ -54,34 +56,66 @@ def counts(found):
     return "/".join(str(words.count(word)) for word in ("passed", "failed", "skipped"))
 
 
-def tests(folder, ways):
+def known_failures():
+    lines = (pathlib.Path(__file__).parent / "known_failures.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split(" | ", 1) for line in lines if line and not line.startswith("#"))
+
+
+def direct_results(found, known):
+    """What the tests of one module say of the software GPU itself. What a test leaves out by itself is no result."""
+    for name, word in found.items():
+        if name in known:
+            failed = word == "failed"
+            yield ("skipped", f"{name} ({known[name]})") if failed else ("failed", f"{name} (known to, and did not)")
+        elif word != "skipped":
+            yield word, name
+
+
+def module_results(folder, module, ways, known):
+    """(verdict, way, name) for every test of a module."""
+    direct, why = read(folder / f"{module}.{ways[0]}")
+    if not direct:
+        return [("failed", ways[0], f"{module} (not run: {why or 'no results'})")]
+    verdicts = [(word, ways[0], name) for word, name in direct_results(direct, known)]
+    for way in ways[1:]:
+        if not (folder / f"{module}.{way}").exists():
+            continue
+        remote = read(folder / f"{module}.{way}")[0] or {}
+        verdicts += [("passed" if remote.get(name) == "passed" else "failed", way, name)
+                     for name, word in direct.items() if word == "passed"]
+        verdicts += [("failed", way, name) for name, word in remote.items() if word == "failed" and name not in direct]
+    return verdicts
+
+
+def tests(folder, results, ways):
     folder = pathlib.Path(folder)
     modules = sorted(path.name.rsplit(".", 1)[0] for path in folder.glob(f"*.{ways[0]}"))
+    known = known_failures()
     print("  " + f"{'passed/failed/skipped':26}" + "".join(f"{way:>14}" for way in ways))
-    broken, failed_directly = [], []
+    verdicts = []
     for module in modules:
         direct, why = read(folder / f"{module}.{ways[0]}")
         if direct is None:
             print(f"  {module:26}   NOT RUN: {why}")
-            continue
-        line = f"  {module:26}{counts(direct):>14}"
-        failed_directly += [name for name, word in direct.items() if word == "failed"]
-        for way in ways[1:]:
-            remote = read(folder / f"{module}.{way}")[0] or {}
-            line += f"{counts(remote):>14}"
-            broken += [f"{way}: {name}: {remote.get(name, 'not run')}" for name, word in direct.items()
-                       if word == "passed" and remote.get(name) != "passed"]
-        print(line)
-    for name in failed_directly:
-        print(f"  failed directly: {name}")
-    for line in broken:
-        print(f"  PASSED DIRECTLY ONLY: {line}")
-    return bool(modules) and not broken
+            if results == "-":
+                continue
+        else:
+            found = (read(folder / f"{module}.{way}")[0] for way in ways)
+            print(f"  {module:26}" + "".join(f"{counts(one) if one else '':>14}" for one in found))
+        verdicts += module_results(folder, module, ways, known)
+    failed = [verdict for verdict in verdicts if verdict[0] == "failed"]
+    for _, way, name in failed:
+        print(f"  FAILED {way}: {name}")
+    if results == "-":  # whole modules, some of which ask more of a GPU than the software GPU has
+        return bool(modules) and all(way == ways[0] for _, way, _ in failed)
+    with open(results, "a", encoding="utf-8") as out:
+        out.writelines(f"{word} tinygrad/{way}/{name}\n" for word, way, name in verdicts)
+    return bool(modules) and not failed
 
 
 def main():
     what, arguments = sys.argv[1], sys.argv[2:]
-    good = losses(arguments) if what == "losses" else tests(arguments[0], arguments[1:])
+    good = losses(arguments) if what == "losses" else tests(arguments[0], arguments[1], arguments[2:])
     sys.exit(0 if good else 1)
 
 

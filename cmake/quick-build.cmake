@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# What scripts/test asks for with TENDRIL_QUICK_BUILD: the same programs and the same tests in less time of the compiler's. Product code is
+# compiled as in any other build of the preset, except that debug information goes no further than lines of code (-g1). Test code is not
+# optimised, and what nearly all of it includes is compiled beforehand. Off by default: who works on the code wants a debugger to see
+# variables, and a compiler cache.
+include_guard(GLOBAL)
+
+option(TENDRIL_QUICK_BUILD "As scripts/test builds: less debug information, test code unoptimised" OFF)
+
+# Before any target. A portable client inherits the flags.
+macro(tendril_quick_flags)
+  if(TENDRIL_QUICK_BUILD)
+    string(REGEX REPLACE "(^| )-g( |$)" "\\1-g1\\2" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+  endif()
+endmacro()
+
+function(tendril_targets_below folder out)
+  get_property(found DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(inner IN LISTS folders)
+    tendril_targets_below(${inner} more)
+    list(APPEND found ${more})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# After all targets: every program of GoogleTest's.
+function(tendril_quick_tests)
+  if(NOT TENDRIL_QUICK_BUILD)
+    return()
+  endif()
+  tendril_targets_below(${CMAKE_SOURCE_DIR} targets)
+  foreach(target IN LISTS targets)
+    get_target_property(kind ${target} TYPE)
+    get_target_property(libraries ${target} LINK_LIBRARIES)
+    if(NOT kind STREQUAL "EXECUTABLE" OR NOT "${libraries}" MATCHES "GTest::")
+      continue()
+    endif()
+    target_compile_options(${target} PRIVATE -O0)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # clang takes such a file only with the very same definitions
+      tendril_precompile_for_tests(${target})
+    endif()
+  endforeach()
+endfunction()
+
+function(tendril_precompile_for_tests target)
+  if(NOT TARGET tendril_test_headers)
+    file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "int main() { return 0; }\n")
+    add_executable(tendril_test_headers ${CMAKE_BINARY_DIR}/test_headers.cc) # a program, as those that use it: -fPIE, not -fPIC
+    target_compile_options(tendril_test_headers PRIVATE -O0)
+    target_link_libraries(tendril_test_headers PRIVATE GTest::gtest Threads::Threads)
+    target_precompile_headers(tendril_test_headers PRIVATE <gtest/gtest.h> <algorithm> <atomic> <chrono> <condition_variable>
+      <cstring> <deque> <functional> <map> <memory> <mutex> <optional> <set> <string> <thread> <unordered_map> <vector>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tendril_test_headers)
+endfunction()
