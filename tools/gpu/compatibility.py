@@ -129,6 +129,21 @@ def summary(group, programs):
     return f"{group}: {words['equal']} of {len(programs)} equal to native" + "".join(f", {part}" for part in parts)
 
 
+def entry_points(runs):
+    """What programs called of the driver, and what of it is refused. Empty when no run recorded it."""
+    held = [run["entry_points"] for run in runs if run.get("entry_points")]
+    called = {name for one in held for name in one["called"]}
+    if not called:
+        return ""
+    refused = collections.defaultdict(set)
+    for one in held:
+        for name, who in one["refused"].items():
+            refused[name] |= set(who)
+    told = "; ".join(f"`{name}` by {', '.join(sorted(who)[:4])}" for name, who in sorted(refused.items()))
+    return (f"* programs (the conformance suite aside) called {len(called | refused.keys())} entry points remotely; "
+            f"refused among them: {told or 'none'}")
+
+
 def tables(runs, reasons):
     programs = merged(runs)
     groups = collections.defaultdict(list)
@@ -141,6 +156,8 @@ def tables(runs, reasons):
     text = [runs_table(runs), "\n".join("* " + summary(*item) for item in groups.items())]
     if missing:
         text[-1] += "\n* not in these runs: " + ", ".join(missing)
+    if entry_points(runs):
+        text[-1] += "\n" + entry_points(runs)
     head = ["Program", "Native", "TCP", "Shared memory", "Two servers", "Equal, or why not", "Run"]
     return "\n\n".join([*text, markdown(head, rows)])
 

@@ -124,6 +124,20 @@ def reasons(results, sides):
             for side in sides[1:] if not is_equal(results, side)}
 
 
+def entry_points(all_results, sides):
+    """Which entry points programs called remotely, and which of them told who that they are not supported. The conformance suite, which
+    tries every one, is no program."""
+    called, refused = set(), {}
+    for results in all_results:
+        if results["program"].group == "conformance":
+            continue
+        for outcome in filter(None, (results[side] for side in sides[1:])):
+            called |= outcome.called
+            for name in outcome.refused:
+                refused.setdefault(name, set()).add(f"{results['program'].group} {results['label']}")
+    return {"called": sorted(called), "refused": {name: sorted(who) for name, who in sorted(refused.items())}}
+
+
 def as_json(run, all_results, sides):
     programs = []
     for results in all_results:
@@ -134,7 +148,7 @@ def as_json(run, all_results, sides):
             **{side: (results[side].facts() | {"word": word(program, results[side])}) if results.get(side) else None
                for side in sides},
             "again": [run.facts() for run in results.get("again", ())]})
-    return json.dumps({"run": run, "programs": programs}, indent=1)
+    return json.dumps({"run": run, "programs": programs, "entry_points": entry_points(all_results, sides)}, indent=1)
 
 
 def write(out, logs, run, all_results, sides, bench_text, final=False):

@@ -15,6 +15,8 @@ import threading
 import time
 
 STATS_LINE = re.compile(r"over (\w+): (\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out")
+COUNTED_LINE = re.compile(r"^ *\d+ .* (cu[A-Z]\w+)$", re.MULTILINE)  # a row of the statistics' table
+REFUSED_LINE = re.compile(r"^tendril: ((?:cu|nvml)[A-Z]\w+) is not (?:supported|implemented)\b", re.MULTILINE)
 RUNNING = set()
 RUNNING_LOCK = threading.Lock()
 
@@ -32,9 +34,12 @@ class Outcome:
     round_trips: int = 0
     attempts: int = 1
     before: "Outcome | None" = None  # the try before this one
+    called: frozenset = frozenset()  # entry points of the driver, as far as statistics were asked for
+    refused: frozenset = frozenset()  # entry points that told the program that they are not supported
 
     def facts(self):
         out = dataclasses.asdict(self) | {"before": self.before.facts() if self.before else None}
+        del out["called"], out["refused"]  # report.py says them for all programs together
         out["seconds"] = round(self.seconds, 3)
         out["stdout"] = self.stdout[-4000:]
         out["stderr"] = self.stderr[-2000:]
@@ -179,6 +184,7 @@ class Side:
         env = self.environment_for(extra_env, stats if want_stats else None)
         status, seconds, timed_out = run_process(self.command(argv), env, cwd, limit_s, out, err)
         outcome = Outcome(status, seconds, timed_out, read_text(out), read_text(err))
+        outcome.refused = frozenset(REFUSED_LINE.findall(outcome.stderr))
         if stats.exists():
             read_stats(read_text(stats), outcome)
         return outcome
@@ -198,6 +204,7 @@ def read_stats(text, outcome):
         outcome.calls += int(match[2])
         outcome.round_trips += int(match[3])
     outcome.transport = "+".join(kinds)
+    outcome.called = frozenset(COUNTED_LINE.findall(text))
 
 
 def fresh_copy(source: pathlib.Path, target: pathlib.Path):

@@ -36,6 +36,13 @@ class Tables(unittest.TestCase):
         text = shown(run(program("torch", "a")), run(program("torch", "a", "not run", native=None)))
         self.assertIn("| yes | 1 |", text)
 
+    def test_entry_points_of_all_runs(self):
+        self.assertNotIn("entry points", shown(run(program("torch", "a"))))
+        first = run(program("torch", "a")) | {"entry_points": {"called": ["cuInit", "cuCtxCreate"], "refused": {}}}
+        self.assertIn("called 2 entry points remotely; refused among them: none", shown(first))
+        second = run(program("jax", "b")) | {"entry_points": {"called": ["cuInit"], "refused": {"cuX": ["jax b"]}}}
+        self.assertIn("called 3 entry points remotely; refused among them: `cuX` by jax b", shown(first, second))
+
     def test_reasons_by_side(self):
         known = "# a comment\ntorch/a* | tcp | no such memory\n"
         text = shown(run(program("torch", "ab", "NO: tcp,shm", why={"shm": "1 | 2"})), known=known)
