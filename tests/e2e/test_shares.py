@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tenants get of a GPU's time against what they asked for: real servers and programs on a software GPU of known speed. Parts are
 compared with what all got together, as this machine may be slow; how exact shares are on hardware is measured by tools/gpu."""
+import functools
 import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -60,6 +62,48 @@ class Meter:
         self.process.stdout.close()
 
 
+ATTEMPTS = 3
+# Of the time of a test: the server's threads were ready and not let run. 0.01 to 0.03 on two processors with nothing else to do, 0.05
+# to 0.2 with four programs that compute beside the test, where three of its six parts fail.
+KEPT_WAITING_MAX = 0.04
+
+
+def kept_waiting_s(pid):
+    """How long the threads of a process have been ready to run and were not let."""
+    waited_ns = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{task}/schedstat", encoding="ascii") as file:
+                waited_ns += int(file.read().split()[1])
+        except (OSError, IndexError):
+            pass  # it has ended; or the kernel does not say, and nothing is excused
+    return waited_ns / 1e9
+
+
+def measured(test):
+    """Of a test that measures time: what else runs on this machine can take seconds from it, so it may try again; and where it was
+    starved each time, nothing was measured. A wrong share is wrong each time, and on an idle machine too."""
+    @functools.wraps(test)
+    def attempts(self):
+        starved = True
+        for attempt in range(1, ATTEMPTS + 1):
+            begun_s, waited_s = time.monotonic(), kept_waiting_s(self.server.pid)
+            try:
+                return test(self)
+            except AssertionError as error:
+                waited = (kept_waiting_s(self.server.pid) - waited_s) / (time.monotonic() - begun_s)
+                starved = starved and waited > KEPT_WAITING_MAX
+                if attempt == ATTEMPTS and starved:
+                    self.skipTest(f"the server was kept waiting {100 * waited:.0f} % of the time: {error}")
+                if attempt == ATTEMPTS:
+                    raise
+                print(f"{test.__name__}, kept waiting {100 * waited:.1f} %, again after: {error}", file=sys.stderr)
+                self.doCleanups()
+                harness.eventually(lambda: not self.server.leases(), 20, "no leases")
+        return None
+    return attempts
+
+
 PIECE_MS = {"tiny": 0.5, "medium": 2, "long": 30, "sync": 4, "graph": 50}
 
 
@@ -96,29 +140,34 @@ class Shares(unittest.TestCase):
 
     def assert_parts(self, got, wanted, within):
         parts = [one / sum(got) for one in got]
-        print([f"{part:.3f}" for part in parts], file=os.sys.stderr)
+        print([f"{part:.3f}" for part in parts], file=sys.stderr)
         for part, want in zip(parts, wanted):
             self.assertAlmostEqual(part, want, delta=within, msg=f"{parts} for {wanted}")
 
+    @measured
     def test_backlogged_tenants(self):
         wanted = [0.15, 0.3, 0.55]
         got = self.busy_ms(3, *[("medium", "-p", str(share)) for share in wanted])
         self.assert_parts(got, wanted, 0.03)
 
+    @measured
     def test_kernels_of_all_lengths_and_graphs(self):
         got = self.busy_ms(4, *[(kind, "-p", "0.33") for kind in ("tiny", "long", "graph")])
         self.assert_parts(got, [1 / 3] * 3, 0.1)
 
+    @measured
     def test_who_waits_for_each_piece_gets_a_turn_in_time(self):
         waits, queues = self.busy_ms(3, ("sync", "-p", "0.5"), ("medium", "-p", "0.5"))
         self.assertGreater(waits / (waits + queues), 0.25)
         self.assertGreater(queues / (waits + queues), 0.45)
 
+    @measured
     def test_a_cap_holds_although_nobody_else_wants(self):
         capped = self.busy_ms(2.5, ("medium", "-p", "0.3", "--cap"))[0] / 2000
         self.assertLess(capped, 0.33)
         self.assertGreater(capped, 0.2)  # a busy machine may not even do that
 
+    @measured
     def test_what_nobody_uses_is_lent_and_a_dead_neighbours_share_too(self):
         one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.75"))
         time.sleep(BEGIN_AFTER_S + 1.5)
@@ -127,6 +176,7 @@ class Shares(unittest.TestCase):
         before, after = sum(pieces[:10]) / 10, sum(pieces[-10:]) / 10
         self.assertAlmostEqual(before / after, 0.25, delta=0.06)
 
+    @measured
     def test_a_share_changes_while_the_program_runs(self):
         one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.25"))
         time.sleep(BEGIN_AFTER_S + 1.5)

@@ -110,7 +110,7 @@ def measure_resnet(m, here, server):
 def measure_attach(m):
     """How long it takes until all of many small programs have the GPU's first answer: share_meter, which is there at once."""
     rows = m.facts.setdefault("attach", {})
-    for count, options in ((20, None), (20, []), (50, []), (50, ["--warm-spare", "50"])):
+    for count, options in ((20, None), (20, []), (50, None), (50, []), (50, ["--warm-spare", "50"])):
         name = f"{count}, natively" if options is None else ", ".join(filter(None, [str(count), " ".join(options)]))
         server = m.server(f"attach-{len(rows)}", options) if options is not None else None
         if server:
