@@ -23,7 +23,10 @@ using base::Status;
 namespace {
 constexpr int kLastWordsMs = 100;
 std::atomic<uint64_t> g_lane_ids{1};
+thread_local bool t_exempt = false;
 }  // namespace
+
+void Lane::exempt_this_thread() { t_exempt = true; }
 
 std::unique_ptr<Lane> Lane::open(std::unique_ptr<transport::Channel> command,
                                  std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, LaneEvents* events) {
@@ -137,6 +140,14 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
       settle();
       return nullptr;
     }
+    const bool counts = flags == 0;
+    if (counts && __builtin_expect(committed_ >= hold_at_, 0) && is_too_far_ahead()) {
+      lock_.unlock();
+      let_worker_catch_up();
+      lock_.lock();
+      continue;
+    }
+    call_counts_ = counts;
     at = place(need);
     if (__builtin_expect(at != nullptr, 1)) break;
     // Full: send, or read what the worker wants to say; it may be blocked by that. Never with the lock held: a callback may call.
@@ -157,8 +168,23 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
   return at + sizeof header;
 }
 
+bool LaneImpl::is_too_far_ahead() {
+  hold_at_ = run_.load(std::memory_order_relaxed) + wire::kCallsAheadMax;
+  return committed_ >= hold_at_ && !t_exempt && !is_leader();
+}
+
+void LaneImpl::let_worker_catch_up() {
+  if (try_lead()) {
+    receive_once({0, kPumpMs});
+    resign();
+  } else {
+    base::futex_wait(&leading_, 1, kPumpMs * 1000);
+  }
+}
+
 void LaneImpl::commit() {
   bool wake = !call_wants_reply_;
+  if (call_counts_) ++committed_;
   stats_.calls.store(stats_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (direct_ != nullptr) {
     direct_->publish(call_bytes_);

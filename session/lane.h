@@ -57,6 +57,10 @@ class Lane {
   virtual uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) = 0;
   virtual void commit() = 0;
 
+  // Beyond wire::kCallsAheadMax calls that the worker has not run, begin waits for it. Not so for the receiving thread and, from here on,
+  // for this one: what it sends may be what the worker is waiting for.
+  static void exempt_this_thread();
+
   // A fresh reply id (never 0). Thread-safe.
   virtual uint32_t new_reply_id() = 0;
   // Sends what is pending and waits for the reply. Any number of threads may wait; one of them receives for all.

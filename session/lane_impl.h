@@ -102,6 +102,8 @@ class LaneImpl final : public Lane {
   // lane.cc
   uint8_t* begin_flagged(uint16_t opcode, uint16_t flags, uint32_t context, uint32_t body_bytes, uint32_t reply_id);
   uint8_t* place(uint64_t need);
+  bool is_too_far_ahead();  // lock_ held
+  void let_worker_catch_up();
   bool send_pending(int timeout_ms);
   bool flush_until(int timeout_ms);
   void lose(const base::Status& why, bool quiet);
@@ -113,6 +115,7 @@ class LaneImpl final : public Lane {
   void register_reply(uint32_t reply_id);
   void wait_for(Waiter* waiter, bool may_lead);
   bool try_lead();
+  bool is_leader() const;
   void resign();
   void lead_for(const Waiter& waiter);
   bool receive_once(transport::Wait wait);
@@ -122,6 +125,7 @@ class LaneImpl final : public Lane {
   bool handle_delivery(const uint8_t* body, uint32_t bytes);
   bool handle_transfer(int32_t result, const uint8_t* body, uint32_t bytes);
   bool handle_grant(const uint8_t* body, uint32_t bytes);
+  bool handle_progress(const uint8_t* body, uint32_t bytes);
   bool handle_bulk_frame(const uint8_t* body, uint32_t bytes);
   bool violation(const char* what);
   void complete(Waiter* waiter);  // state_lock_ held
@@ -162,6 +166,9 @@ class LaneImpl final : public Lane {
   uint64_t call_bytes_ = 0;
   bool call_wrapped_ = false;
   bool call_wants_reply_ = false;
+  bool call_counts_ = false;
+  uint64_t committed_ = 0;                     // calls that count
+  uint64_t hold_at_ = wire::kCallsAheadMax;  // so many may be committed, as far as was looked
   uint64_t wrap_from_ = 0;
   std::atomic<uint64_t> wrap_at_{0};
   alignas(64) std::atomic<uint64_t> tail_{0};
@@ -174,6 +181,8 @@ class LaneImpl final : public Lane {
   // Frames in. `leading_` is held by the thread that receives.
   alignas(64) base::Lock state_lock_;
   std::atomic<uint32_t> leading_{0};
+  std::atomic<const void*> leader_{nullptr};  // the thread
+  std::atomic<uint64_t> run_{0};              // calls, by the worker
   Waiter* sleepers_ = nullptr;
   std::atomic<uint32_t> waiting_{0};
   uint8_t* receive_buffer_ = nullptr;

@@ -106,11 +106,18 @@ Reply LaneImpl::wait(uint32_t reply_id) {
 
 bool LaneImpl::try_lead() {
   uint32_t expected = 0;
-  return leading_.load(std::memory_order_relaxed) == 0 &&
-         leading_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+  if (leading_.load(std::memory_order_relaxed) != 0 ||
+      !leading_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
+    return false;
+  }
+  leader_.store(&t_slot_cache, std::memory_order_relaxed);
+  return true;
 }
 
+bool LaneImpl::is_leader() const { return leader_.load(std::memory_order_relaxed) == &t_slot_cache; }
+
 void LaneImpl::resign() {
+  leader_.store(nullptr, std::memory_order_relaxed);
   Locked locked(state_lock_);
   leading_.store(0, std::memory_order_release);
   for (Waiter* next = sleepers_; next != nullptr; next = next->next) {
@@ -251,6 +258,8 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
       return handle_grant(body, bytes);
     case wire::FrameKind::kBulkData:
       return handle_bulk_frame(body, bytes);
+    case wire::FrameKind::kProgress:
+      return handle_progress(body, bytes);
     case wire::FrameKind::kOutput:
       events_->output(text, bytes);
       return true;
@@ -291,6 +300,16 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
   reply->result = header.result;
   complete(&reply->waiter);
   state_lock_.unlock();
+  return true;
+}
+
+bool LaneImpl::handle_progress(const uint8_t* body, uint32_t bytes) {
+  uint64_t run;
+  if (bytes != sizeof run) return violation("a progress frame's length");
+  std::memcpy(&run, body, sizeof run);
+  if (run < run_.load(std::memory_order_relaxed) || run > stats_.calls.load(std::memory_order_relaxed))
+    return violation("progress of calls that were not made");
+  run_.store(run, std::memory_order_relaxed);
   return true;
 }
 

@@ -276,9 +276,19 @@ void ServiceImpl::replied() {
   counts_->awaited_ns.fetch_add(base::now_ns() - since_ns, std::memory_order_relaxed);
 }
 
+// At the beginning of next: what it has returned has been run.
+void ServiceImpl::tell_progress() {
+  const uint64_t run = counts_->calls.load(std::memory_order_relaxed);
+  if (run - told_ < wire::kProgressEvery) return;
+  told_ = run;
+  const Part part{&run, sizeof run};
+  frame(wire::FrameKind::kProgress, 0, 0, &part, 1);
+}
+
 Result<Call> ServiceImpl::next(transport::Wait wait) {
   Locked receiving(inbox_lock_);
   if (!on_executor()) executor_.store(&t_self, std::memory_order_relaxed);
+  tell_progress();
   if (base::usable_cpus() == 1) wait.spin_us = 0;
   for (;;) {
     if (ended_.load(std::memory_order_acquire)) return reason();
@@ -336,6 +346,7 @@ void ServiceImpl::show_calls() {
     inbox_.sight_ += header.bytes;
     if ((header.flags & (wire::kFlagBulkData | wire::kFlagGoodbye | kFlagTaken)) != 0) continue;
     if (!taken_on_sight_(call_at(inbox_.sight_ - header.bytes, header))) continue;
+    wire::count_alone(counts_->calls, 1);
     if (header.reply_id != 0) reply_due();
     header.flags |= kFlagTaken;
     std::memcpy(at, &header, sizeof header);

@@ -120,6 +120,7 @@ class ServiceImpl final : public Service {
   bool receive_more(transport::Wait wait, bool keep, base::Status* failure);
   Call call_at(size_t at, const wire::CallHeader& header) const;
   void show_calls();
+  void tell_progress();
   void reply_due();
   void replied();
 
@@ -149,6 +150,7 @@ class ServiceImpl final : public Service {
   Inbox inbox_;
   std::function<bool(const Call&)> taken_on_sight_;
   std::atomic<const void*> executor_{nullptr};
+  uint64_t told_ = 0;  // calls, to the client, as run. The executor's
 
   base::Lock out_lock_;
   uint8_t* out_ = nullptr;

@@ -34,7 +34,13 @@ enum class FrameKind : uint16_t {
   kGoodbye = 7,    // the worker ends the session; text says why
   kGrant = 8,      // body: GrantBody. The worker takes this outgoing transfer now: send all of it
   kBulkData = 9,   // body: ChunkHeader and data, in sessions without bulk channels
+  kProgress = 10,  // body: u64. The worker has run so many calls, bulk data and goodbyes not counted
 };
+
+// A client is never further ahead of its worker than so many calls. A driver stops a program after about a thousand launches, too:
+// one that never waits would otherwise queue minutes of work. Enough for 5 ms of launches.
+inline constexpr uint64_t kCallsAheadMax = 2048;
+inline constexpr uint64_t kProgressEvery = 256;  // calls
 
 // `flags` of CallHeader and ReplyHeader belong to session/. The three low bits count the padding bytes at the end.
 inline constexpr uint16_t kFlagPadMask = 7;

@@ -68,6 +68,7 @@ void run_one(const HostFunction& item, uint64_t invocation) {
 }
 
 void* callback_thread(void*) {
+  session::Lane::exempt_this_thread();
   Callbacks* all = callbacks();
   for (;;) {
     pthread_mutex_lock(&all->mutex);
