@@ -237,6 +237,44 @@ TEST_F(NvmlTest, MemoryAndProcessesOfTheSlice) {
   EXPECT_EQ(count, 0u);
 }
 
+// As nvidia-smi calls it.
+TEST_F(NvmlTest, ThePrivateTableListsDevicesAndTheirProcesses) {
+  serve_lease();
+  ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
+  const unsigned char id[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
+                                0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
+  const void* table = nullptr;
+  EXPECT_EQ(nvmlInternalGetExportTable(&table, "another table..."), NVML_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(table, nullptr);
+  ASSERT_EQ(nvmlInternalGetExportTable(&table, id), NVML_SUCCESS);
+  using Slot = nvmlReturn_t (*)(void*, void*, void*);
+  const auto call = [&](size_t slot, void* first, void* second, void* third) {
+    return reinterpret_cast<Slot>(static_cast<void* const*>(table)[slot])(first, second, third);
+  };
+  ASSERT_EQ(reinterpret_cast<size_t>(*static_cast<void* const*>(table)), 256 * sizeof(void*));
+  nvmlDevice_t handle = nullptr;
+  EXPECT_EQ(call(81, reinterpret_cast<void*>(1), &handle, reinterpret_cast<void*>(0x22)), NVML_SUCCESS);
+  EXPECT_EQ(handle, device(1));
+
+  struct {
+    nvmlProcessDetail_v1_t detail;
+    char name[4096];
+  } listed[2] = {};
+  unsigned count = 250;
+  EXPECT_EQ(call(213, device(0), &count, listed), NVML_SUCCESS);
+  EXPECT_EQ(count, 1u);
+  EXPECT_EQ(listed[0].detail.pid, 4242u);
+  EXPECT_EQ(listed[0].detail.usedGpuMemory, 3 * kGiB);
+  EXPECT_NE(listed[0].name[0], 0);
+
+  // What is not described: nothing is there, and what is no address is left alone.
+  count = 7;
+  EXPECT_EQ(call(100, device(0), &count, nullptr), NVML_SUCCESS);
+  EXPECT_EQ(count, 0u);
+  EXPECT_EQ(call(100, device(0), reinterpret_cast<void*>(8), nullptr), NVML_SUCCESS);
+  EXPECT_EQ(call(20, device(0), nullptr, nullptr), NVML_ERROR_NO_PERMISSION);
+}
+
 TEST_F(NvmlTest, LiveValuesAreRefreshedButNotOften) {
   serve_lease();
   ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
