@@ -36,4 +36,12 @@ void Lock::lock_slow() {
   while (state_.exchange(2, std::memory_order_acquire) != 0) futex_wait(&state_, 2, -1);
 }
 
+void Lock::lock(uint32_t spin_us) {
+  Spin spin(usable_cpus() > 1 ? spin_us : 0);
+  while (!try_lock()) {
+    if (!spin.again()) return lock_slow();
+    for (int i = 0; i < 16; ++i) cpu_pause();
+  }
+}
+
 }  // namespace tendril::base

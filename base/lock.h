@@ -22,6 +22,8 @@ class Lock {
   void lock() {
     if (!try_lock()) lock_slow();
   }
+  // For a lock that is held a little longer, as for a system call: spins up to so many microseconds before it sleeps.
+  void lock(uint32_t spin_us);
   void unlock() {
     if (state_.exchange(0, std::memory_order_release) == 2) futex_wake(&state_, 1);
   }
@@ -36,6 +38,7 @@ class Lock {
 class Locked {
  public:
   explicit Locked(Lock& lock) : lock_(lock) { lock_.lock(); }
+  Locked(Lock& lock, uint32_t spin_us) : lock_(lock) { lock_.lock(spin_us); }
   ~Locked() { lock_.unlock(); }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;

@@ -218,7 +218,7 @@ void LaneImpl::wake_sender() {
 bool LaneImpl::send_pending(int timeout_ms) {
   base::Result<size_t> sent = size_t(0);
   {
-    Locked locked(send_lock_);
+    Locked locked(send_lock_, sender_spin_us_);  // whoever has it is in a system call shorter than a sleep
     if (lost_.load(std::memory_order_relaxed)) return false;
     uint64_t head = head_.load(std::memory_order_relaxed);
     uint64_t tail = tail_.load(std::memory_order_acquire);
