@@ -14,6 +14,13 @@ macro(tendril_quick_flags)
   endif()
 endmacro()
 
+# Headers that most files of a large target include anyway. g++ only: clang builds find an include that is missing.
+function(tendril_quick_headers target)
+  if(TENDRIL_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_precompile_headers(${target} PRIVATE ${ARGN})
+  endif()
+endfunction()
+
 function(tendril_targets_below folder out)
   get_property(found DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   get_property(folders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)

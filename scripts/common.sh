@@ -38,7 +38,7 @@ step() {
 }
 
 configure() { # PRESET
-  step "configure-$1" cmake -S "$root" --preset "$1" ${TENDRIL_QUICK_BUILD:+-DTENDRIL_QUICK_BUILD=$TENDRIL_QUICK_BUILD}
+  step "configure-$1" cmake -S "$root" --preset "$1" -DTENDRIL_QUICK_BUILD="${TENDRIL_QUICK_BUILD:-OFF}"
 }
 
 build() { # PRESET [TARGET...]
