@@ -14,7 +14,7 @@ namespace {
 
 using transport::ChannelSet;
 
-constexpr int kTrips = 2000;
+constexpr int kTrips = 2000, kLargeTrips = 200;
 constexpr uint32_t kSpinUs = 1'000'000;
 constexpr uint64_t kBulkBytes = 64u << 20;
 constexpr int kBulkTimes = 4;
@@ -27,27 +27,28 @@ double undisturbed_us(std::vector<double>* trips_us) {
   return (*trips_us)[trips_us->size() / 10];
 }
 
-double bare_trip_us(const char* transport) {
+double bare_trip_us(const char* transport, size_t bytes) {
   ChannelSet a, b;
   transport::make_channels(transport, 0, &a, &b);
-  std::thread echo([&] {
-    char message[64];
-    for (int i = 0; i < kTrips; ++i) {
-      if (!b.command->receive(message, 64, 64, {kSpinUs, -1}).ok()) return;
-      iovec part{message, 64};
+  const int count = bytes > kAnswerBytes ? kLargeTrips : kTrips;
+  std::thread answers([&] {
+    std::vector<char> message(bytes);
+    for (int i = 0; i < count; ++i) {
+      if (!b.command->receive(message.data(), bytes, bytes, {kSpinUs, -1}).ok()) return;
+      iovec part{message.data(), kAnswerBytes};
       if (!b.command->send(&part, 1).ok()) return;
     }
   });
-  char message[64] = {};
+  std::vector<char> message(bytes);
   std::vector<double> trips;
-  for (int i = 0; i < kTrips; ++i) {
+  for (int i = 0; i < count; ++i) {
     uint64_t start = base::now_ns();
-    iovec part{message, 64};
+    iovec part{message.data(), bytes};
     (void)a.command->send(&part, 1);
-    (void)a.command->receive(message, 64, 64, {kSpinUs, -1});
+    (void)a.command->receive(message.data(), kAnswerBytes, kAnswerBytes, {kSpinUs, -1});
     trips.push_back(double(base::now_ns() - start) / 1000.0);
   }
-  echo.join();
+  answers.join();
   return undisturbed_us(&trips);
 }
 
@@ -79,12 +80,17 @@ double bare_bulk_gbs(const char* transport, size_t n) {
 }
 
 void measure_bare(const std::string& transport, size_t channels, Report& report) {
-  double trip_us = 1e30, gbs = 0;
-  for (int i = 0; i < kRounds; ++i) {
-    trip_us = std::min(trip_us, bare_trip_us(transport.c_str()));
-    gbs = std::max(gbs, bare_bulk_gbs(transport.c_str(), channels));
-  }
-  report.add("round_trip_us", trip_us);
+  const auto trip_us = [&](size_t bytes) {
+    double best_us = 1e30;
+    for (int i = 0; i < kRounds; ++i) best_us = std::min(best_us, bare_trip_us(transport.c_str(), bytes));
+    return best_us;
+  };
+  double gbs = 0;
+  for (int i = 0; i < kRounds; ++i) gbs = std::max(gbs, bare_bulk_gbs(transport.c_str(), channels));
+  report.add("round_trip_us", trip_us(kAnswerBytes));
+  report.add("round_trip_4k_us", trip_us(4u << 10));
+  report.add("round_trip_64k_us", trip_us(64u << 10));
+  report.add("round_trip_1m_us", trip_us(1u << 20));
   report.add("gb_per_s", gbs);
 }
 

@@ -10,8 +10,9 @@ namespace tendril::bench {
 
 // One trip in ten is quicker than this: what a trip takes while nobody else has the processors. Sorts.
 double undisturbed_us(std::vector<double>* trips_us);
-// There and back with 64 bytes, both ends spinning. `transport` as in transport/test_channels.h.
-double bare_trip_us(const char* transport);
+// So many bytes there and 64 back, over one connection, both ends spinning. `transport` as in transport/test_channels.h.
+inline constexpr size_t kAnswerBytes = 64;
+double bare_trip_us(const char* transport, size_t bytes = kAnswerBytes);
 // GB/s over n connections, a thread on each end of each; sends of 1 MiB, received in whole chunks as bulk channels do.
 double bare_bulk_gbs(const char* transport, size_t n);
 

@@ -32,6 +32,17 @@ void first_result(Device& device) {
   std::fflush(stdout);
 }
 
+// What the process holds in memory by now, the driver's library included.
+void add_memory(Report& report) {
+  FILE* const status = std::fopen("/proc/self/status", "re");
+  char line[256];
+  double kib = 0;
+  while (status != nullptr && std::fgets(line, sizeof line, status) != nullptr) {
+    if (std::sscanf(line, "VmRSS: %lf", &kib) == 1) report.add("resident_mb", kib / 1024);
+  }
+  if (status != nullptr) std::fclose(status);
+}
+
 int measure(const std::string& what, const std::string& library, const Extent& extent) {
   Device device(library, 0);
   if (what == "first") return first_result(device), 0;
@@ -39,7 +50,10 @@ int measure(const std::string& what, const std::string& library, const Extent& e
   if (what == "matrix") {
     measure_matrix(device, extent, report);
   } else {
-    if (what == "calls" || what == "all") measure_calls(device, extent, report);
+    if (what == "calls" || what == "all") {
+      measure_calls(device, extent, report);
+      add_memory(report);
+    }
     if (what == "copies" || what == "all") measure_copies(device, extent, report);
   }
   report.print();

@@ -21,7 +21,17 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-bool better_small(const std::string& name) { return ends_with(name, "_us") || ends_with(name, "_ms"); }
+bool better_small(const std::string& name) {
+  return ends_with(name, "_us") || ends_with(name, "_ms") || ends_with(name, "_mb");
+}
+
+// The figure of a bare channel that does as much: "gb_per_s" for a large copy, "round_trip_64k_us" for one of 64 KiB.
+std::string bare_name(const std::string& name) {
+  const std::string mark = "_gpu_";
+  const size_t at = name.find(mark);
+  if (at == std::string::npos) return "";
+  return ends_with(name, "_gb_per_s") ? "gb_per_s" : "round_trip_" + name.substr(at + mark.size());
+}
 
 const double* find(const Figures& figures, const std::string& name) {
   for (const auto& [known, value] : figures) {
@@ -109,13 +119,11 @@ std::string bench_table(const BenchReport& report) {
   const auto of = [](const BenchSide* side, const std::string& name) {
     return side != nullptr ? find(side->figures, name) : nullptr;
   };
-  const double* bare_gbs = of(bare, "gb_per_s");
   std::vector<Row> rows = {{"figure", "native", "tcp", "shm", "tcp/native", "shm/native", "tcp/bare"}};
   for (const std::string& name : names_of({native, tcp, shm})) {
     const double *n = of(native, name), *t = of(tcp, name), *s = of(shm, name);
-    const bool bandwidth = ends_with(name, "_gb_per_s");
     rows.push_back({name, number(n), number(t), number(s), speed(name, t, n), speed(name, s, n),
-                    bandwidth ? speed(name, t, bare_gbs) : ""});
+                    speed(name, t, of(bare, bare_name(name)))});
   }
   std::string out = aligned(rows);
   for (const BenchSide& side : report.sides) {

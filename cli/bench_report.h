@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tendril bench` found: figures by side, as JSON and as tables of ratios. Units are the end of a figure's name: `_us` and `_ms`
-// are better small, everything else is better large.
+// What `tendril bench` found: figures by side, as JSON and as tables of ratios. Units are the end of a figure's name: `_us`, `_ms`
+// and `_mb` are better small, everything else is better large.
 #pragma once
 
 #include <string>

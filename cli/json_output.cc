@@ -95,11 +95,13 @@ Json rates_json(const SessionRates& rates) {
           {"bytes_to_gpu_per_s", rates.bytes_in_per_s},
           {"bytes_from_gpu_per_s", rates.bytes_out_per_s},
           {"waiting", rates.waiting},
+          {"server_processors", rates.processors},
           {"calls", session.calls},
           {"launches", session.launches},
           {"round_trips", session.replies},
           {"bytes_to_gpu", session.bytes_in},
           {"bytes_from_gpu", session.bytes_out},
+          {"server_processor_s", static_cast<double>(session.processor_ns) / 1e9},
           {"waiting_s", static_cast<double>(session.awaited_ns) / 1e9}};
 }
 

@@ -24,6 +24,7 @@ SessionRates rates_of(const wire::SessionRecord& before, const wire::SessionReco
   rates.bytes_in_per_s = per_second(before.bytes_in, after.bytes_in, interval_s);
   rates.bytes_out_per_s = per_second(before.bytes_out, after.bytes_out, interval_s);
   rates.waiting = std::min(1.0, per_second(before.awaited_ns, after.awaited_ns, interval_s) / 1e9);
+  rates.processors = per_second(before.processor_ns, after.processor_ns, interval_s) / 1e9;
   if (after.measured) rates.delivered = per_second(before.gpu_ns, after.gpu_ns, interval_s) / 1e9;
   return rates;
 }
@@ -57,6 +58,7 @@ Row row_of(const SessionRates& rates) {
           rates.delivered ? base::format("%.1f%%", *rates.delivered * 100) : "-", count_text(rates.calls_per_s),
           count_text(rates.launches_per_s), count_text(rates.round_trips_per_s), bytes_text(rates.bytes_in_per_s),
           bytes_text(rates.bytes_out_per_s), base::format("%.1f%%", rates.waiting * 100),
+          base::format("%.1f%%", rates.processors * 100),
           daemon::format_size(used) + " / " + daemon::format_size(quota), age_text(rates.session.age_s)};
 }
 
@@ -79,6 +81,7 @@ ServerRates rates_between(const ServerView& before, const ServerView& after) {
       return other.session_id == session.session_id;
     });
     SessionRates rates = rates_of(same != known.end() ? *same : wire::SessionRecord(), session, out.interval_s);
+    if (same == known.end()) rates.processors = 0;  // a worker has used some before its session began
     const wire::LeaseRecord* const lease = lease_of(after.list, session.lease_id);
     if (lease != nullptr) rates.slices = lease->slices;
     out.sessions.push_back(std::move(rates));
@@ -103,7 +106,8 @@ std::string top_text(const ServerRates& rates) {
   }
   if (rates.sessions.empty()) return text;
   std::vector<Row> rows = {{"SESSION", "LEASE", "WHO", "PROGRAM", "PID", "GPU: SHARE", "HAD", "CALLS/S", "LAUNCHES/S",
-                            "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S", "WAITING", "MEMORY USED / QUOTA", "AGE"}};
+                            "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S", "WAITING", "SERVER CPU",
+                            "MEMORY USED / QUOTA", "AGE"}};
   for (const SessionRates& session : rates.sessions) rows.push_back(row_of(session));
   return text + aligned(rows);
 }

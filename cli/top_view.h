@@ -16,6 +16,7 @@ struct SessionRates {
   double calls_per_s = 0, launches_per_s = 0, round_trips_per_s = 0;
   double bytes_in_per_s = 0, bytes_out_per_s = 0;  // to the server, from the server
   double waiting = 0;                              // part of the time in which the program waited for an answer
+  double processors = 0;  // of the server, by its worker: 1 is one of them all the time
   // GPUs' time, all slices together: 1 is a whole GPU; unknown without turns.
   std::optional<double> delivered;
 };

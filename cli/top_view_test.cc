@@ -40,6 +40,8 @@ TEST(Top, RatesAreOfTheServersTime) {
   only(after).bytes_in = 2'000'000;
   only(after).awaited_ns = 500'000'000;
   only(after).gpu_ns = 800'000'000;
+  only(before).processor_ns = 100'000'000;
+  only(after).processor_ns = 400'000'000;
   const ServerRates rates = rates_between(before, after);
   ASSERT_EQ(rates.sessions.size(), 1u);
   const SessionRates& session = rates.sessions[0];
@@ -50,6 +52,7 @@ TEST(Top, RatesAreOfTheServersTime) {
   EXPECT_DOUBLE_EQ(session.bytes_in_per_s, 1e6);
   EXPECT_DOUBLE_EQ(session.waiting, 0.25);
   EXPECT_DOUBLE_EQ(session.delivered.value(), 0.4);
+  EXPECT_DOUBLE_EQ(session.processors, 0.15);
   ASSERT_EQ(session.slices.size(), 1u);
   EXPECT_EQ(session.slices[0].share_millionths, 500'000u);
 }
@@ -58,7 +61,9 @@ TEST(Top, ASessionThatBeganInBetweenCountsFromNothing) {
   ServerView before = at(1'000'000'000), after = at(2'000'000'000);
   before.list.sessions.clear();
   only(after).calls = 70;
+  only(after).processor_ns = 300'000'000;  // most of it while the worker was made
   EXPECT_DOUBLE_EQ(rates_between(before, after).sessions[0].calls_per_s, 70);
+  EXPECT_EQ(rates_between(before, after).sessions[0].processors, 0);
 }
 
 TEST(Top, NumbersThatGoBackAreNothing) {

@@ -161,6 +161,8 @@ void add_sessions(const wire::ListReply& list, std::string* out) {
   each("tendril_session_round_trips_total", "Calls that were answered.", [&](Session s) { return count(s.replies); });
   each("tendril_session_received_bytes_total", "Bytes from the program.", [&](Session s) { return count(s.bytes_in); });
   each("tendril_session_sent_bytes_total", "Bytes to the program.", [&](Session s) { return count(s.bytes_out); });
+  each("tendril_session_processor_seconds_total", "Processor time of the session's worker.",
+       [](Session s) { return seconds(s.processor_ns); });
   each("tendril_session_awaited_seconds_total", "Time in which the program waited for an answer.",
        [](Session s) { return seconds(s.awaited_ns); });
 }

@@ -44,6 +44,7 @@ wire::ListReply sample() {
   session.launches = 40;
   session.bytes_in = 3000;
   session.awaited_ns = 1'500'000'000;
+  session.processor_ns = 250'000'000;
   list.sessions = {session};
   return list;
 }
@@ -77,6 +78,7 @@ TEST(Metrics, WhatIsKnownIsThere) {
   EXPECT_TRUE(has_line(text, "tendril_session_launches_total" + session + "40"));
   EXPECT_TRUE(has_line(text, "tendril_session_received_bytes_total" + session + "3000"));
   EXPECT_TRUE(has_line(text, "tendril_session_awaited_seconds_total" + session + "1.5"));
+  EXPECT_TRUE(has_line(text, "tendril_session_processor_seconds_total" + session + "0.25"));
 }
 
 TEST(Metrics, EachFamilyIsDescribedOnce) {

@@ -4,6 +4,7 @@
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,6 +52,14 @@ uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
   uint64_t sum = 0;
   for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
   return sum;
+}
+
+// 0: it is gone.
+uint64_t processor_ns(pid_t pid) {
+  clockid_t clock = 0;
+  timespec used = {};
+  if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
 uint64_t age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'000'000u; }
@@ -655,6 +664,7 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
   record.client = session.client;
   record.worker_pid = session.worker == nullptr ? 0 : static_cast<uint32_t>(session.worker->pid());
   record.age_s = age_s(session.began_ns);
+  record.processor_ns = processor_ns(static_cast<pid_t>(record.worker_pid));
   const auto lease = leases_.find(session.lease_id);
   if (lease != leases_.end()) {  // which may know people's names; the library knows numbers
     record.client.user = lease->second->client.user;

@@ -111,6 +111,7 @@ void visit(V& v, SessionRecord& m) {
   v(12, m.awaited_ns);
   v(13, m.measured);
   v(14, m.gpu_ns);
+  v(15, m.processor_ns);
 }
 
 template <typename V>

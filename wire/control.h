@@ -140,6 +140,7 @@ struct SessionRecord {
   uint64_t awaited_ns = 0;               // time in which a reply was due
   bool measured = false;                 // whether gpu_ns is known
   uint64_t gpu_ns = 0;                   // time had of GPUs, in turns, over all slices
+  uint64_t processor_ns = 0;             // of its worker
 };
 
 struct ListReply {

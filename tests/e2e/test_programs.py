@@ -241,9 +241,11 @@ must(cuda.cuStreamSynchronize(stream))
             for side in ("native", "tcp", "shm"):
                 self.assertGreater(sides[side]["sustained_per_s"], 0)
                 self.assertGreater(sides[side]["first_result_ms"], 0)
+                self.assertGreater(sides[side]["resident_mb"], 1)
                 self.assertEqual(list(sides[side]), list(sides["native"]), "one side lacks a figure")
             for side in ("bare tcp", "bare shm"):
-                self.assertEqual(list(sides[side]), ["round_trip_us", "gb_per_s"])
+                self.assertEqual(list(sides[side]), ["round_trip_us", "round_trip_4k_us", "round_trip_64k_us",
+                                                     "round_trip_1m_us", "gb_per_s"])
                 self.assertGreater(min(sides[side].values()), 0)
             ends = ("host", "gpu0", "gpu1")
             pairs = {f"{a}_{b}_us" for a in ends for b in ends} - {"host_host_us"}

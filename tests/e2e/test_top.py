@@ -82,6 +82,7 @@ class Top(unittest.TestCase):
         self.assertTrue(0 < session["launches_per_s"] < session["calls_per_s"], session)
         self.assertTrue(0 < session["round_trips_per_s"] < session["launches_per_s"], session)
         self.assertTrue(0 < session["waiting"] <= 1, session)
+        self.assertTrue(0 < session["server_processors"] < 64, session)
         self.assertTrue(0 < session["gpu_share_delivered"] <= 1.1, session)
         self.assertEqual((session["program"], session["slices"][0]["share"]), ("training_step", 0.5))
 

@@ -113,6 +113,8 @@ def measure(whole, here):
             text += lines + [""]
     if whole.left() > 30:
         text += bare(whole.binaries, "tendril_transport_bench")
+        for transport in ("tcp", "shm"):  # round trips with 4 KiB, 64 KiB and 1 MiB: what copies are measured against
+            text += bare(whole.binaries, "tendril-bench", "bare", transport, "4")
     if whole.left() > 30:
         text += [""] + bare(whole.binaries, "tendril_driver_bench", whole.args.driver or "")
     if whole.left() > 30:
