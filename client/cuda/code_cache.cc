@@ -3,10 +3,10 @@
 #include "client/cuda/code_cache.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
 #include <new>
 
 #include "base/content_hash.h"
@@ -29,8 +29,8 @@ constexpr char kSuffix[] = ".code";
 // Raised when a file would mean something else.
 constexpr uint32_t kFormat = 1;
 
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-base::KeptFiles* g_files = nullptr;  // never destroyed
+// Made on first use, never destroyed. No lock: a child of fork may be the next to ask.
+std::atomic<base::KeptFiles*> g_files{nullptr};
 
 std::string setting(const char* name) {
   const char* text = getenv(name);
@@ -46,16 +46,19 @@ uint64_t folder_limit() {
 
 // Null: there is none.
 const base::KeptFiles* files() {
-  pthread_mutex_lock(&g_mutex);
-  if (g_files == nullptr) {
+  base::KeptFiles* found = g_files.load(std::memory_order_acquire);
+  if (found == nullptr) {
     const std::string folder = code_cache_folder();
-    g_files = new (std::nothrow) base::KeptFiles(folder, kSuffix, folder_limit());
-    if (g_files != nullptr && !folder.empty() && !g_files->make())
+    auto* made = new (std::nothrow) base::KeptFiles(folder, kSuffix, folder_limit());
+    if (made != nullptr && !folder.empty() && !made->make())
       log_once(LogLevel::kInfo, "no folder %s for compiled code (%s): compilers compile each time", folder.c_str(),
                strerror(errno));
+    if (g_files.compare_exchange_strong(found, made)) {
+      found = made;
+    } else {
+      delete made;
+    }
   }
-  const base::KeptFiles* found = g_files;
-  pthread_mutex_unlock(&g_mutex);
   return found != nullptr && found->exists() ? found : nullptr;
 }
 
@@ -85,12 +88,7 @@ std::string code_cache_folder() {
   return folder.empty() ? "" : folder + "/tendril/code";
 }
 
-void code_cache_reset() {
-  pthread_mutex_lock(&g_mutex);
-  delete g_files;
-  g_files = nullptr;
-  pthread_mutex_unlock(&g_mutex);
-}
+void code_cache_reset() { delete g_files.exchange(nullptr); }
 
 CUresult code_cache_begin(Compilation** handle, uint32_t kind, const void* source, uint32_t bytes, const char* options,
                           const char* target, const char* compiler, uint32_t architecture, uint32_t more) {
