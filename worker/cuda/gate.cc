@@ -196,12 +196,23 @@ void Gate::launched() {
   }
 }
 
+// With nothing on the GPU the turn would have been given up, had not the driver kept this thread: it loads a module, or allocates.
+void Gate::excuse_absence(Slice& slice, uint64_t now_ns) {
+  const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
+  const uint64_t idle_ns = now_ns - slice.idle_since_ns;
+  if (slice.batches != 0 || idle_ns < most_ns + kLaunchMaxNs) return;
+  slice.stalled_ns += idle_ns - most_ns;
+  slice.idle_since_ns = now_ns;
+  slice.part->stalled_ns.store(slice.stalled_ns, std::memory_order_relaxed);
+}
+
 void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns) {
   if (launching_ != nullptr) launched();
   ++slice.pieces;
   if (queue.work.pieces() == 0) {
     queue.begun_ns = base::now_ns();
     piece_comes(slice, queue.begun_ns);
+    excuse_absence(slice, queue.begun_ns);
     if (slice.batches++ == 0) {
       slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
       launching_ = &slice;
@@ -367,6 +378,7 @@ void Gate::tell(Slice& slice, uint64_t now_ns) {
 }
 
 void Gate::give_up(Slice& slice) {
+  excuse_absence(slice, base::now_ns());
   slice.part->wants.store(slice.waiting ? 1 : 0, std::memory_order_relaxed);
   slice.asked_ns = slice.waiting ? base::now_ns() : 0;
   slice.given_up = slice.turn;

@@ -120,6 +120,7 @@ class Gate {
   size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
   void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
   void launched();
+  static void excuse_absence(Slice& slice, uint64_t now_ns);
   void mark(Slice& slice, Queue& queue);
   void mark_all(Slice& slice);
   void reap(Slice& slice, uint64_t now_ns);

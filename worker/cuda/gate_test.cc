@@ -216,6 +216,23 @@ TEST_F(GateTest, ALaunchThatTakesTheDriverLongIsNotWork) {
   EXPECT_EQ(part().stalled_ns.load(), stalled_ns);
 }
 
+// As long as the driver is in another call, the turn cannot be given up.
+TEST_F(GateTest, TimeWithoutWorkInAnotherCallIsNotWork) {
+  grant(base::now_ns() + 60'000 * kMs);
+  ASSERT_TRUE(pass(1, kMs));
+  idle_until([&] { return gpu_.unfinished_ns(stream_of(1)) == 0; });
+  gate_.look(true);
+  usleep(20'000);  // loads a module
+  gate_.look(false);
+  EXPECT_TRUE(drained());
+  const uint64_t stalled_ns = part().stalled_ns.load();
+  EXPECT_GE(stalled_ns, 19 * kMs);
+  grant(base::now_ns() + 60'000 * kMs);
+  ASSERT_TRUE(pass(1, kMs));
+  idle_until([&] { return drained(); });
+  EXPECT_LT(part().stalled_ns.load(), stalled_ns + 20 * kMs);  // lingering is no absence; a busy machine adds some
+}
+
 // Somebody of a higher class may come: what is unfinished then is what it waits for.
 TEST_F(GateTest, InASmallWindowTheSecondPieceWaitsUntilTheFirstIsNearlyOver) {
   part().window_ns = 300 * kUs;
