@@ -51,8 +51,8 @@ bool read_all(int fd, void* into, uint64_t bytes) {
   return true;
 }
 
-KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max)
-    : folder_(std::move(folder)), suffix_(std::move(suffix)), bytes_max_(bytes_max) {}
+KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode)
+    : folder_(std::move(folder)), suffix_(std::move(suffix)), bytes_max_(bytes_max), mode_(mode) {}
 
 bool KeptFiles::make() {
   if (folder_.empty()) return false;
@@ -90,7 +90,7 @@ bool KeptFiles::write(const std::string& name, std::initializer_list<Part> parts
   const std::string path = path_of(name);
   const std::string temporary = path + format(".%d.%u", getpid(), count.fetch_add(1)) + kTemporary;
   Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-  bool good = fd.valid();
+  bool good = fd.valid() && fchmod(fd.get(), mode_) == 0;
   for (const Part& part : parts) good = good && write_all(fd.get(), part.data, part.bytes);
   if (!good || rename(temporary.c_str(), path.c_str()) != 0) {
     const int why = errno;

@@ -15,8 +15,8 @@ namespace tendril::base {
 
 class KeptFiles {
  public:
-  // Without a folder there are no files and none can be written.
-  KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max);
+  // Without a folder there are no files and none can be written. `mode`: of the files.
+  KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode = 0600);
 
   // Makes the folder and those above it, for this user only. When that fails (errno says why), there is no folder any more.
   bool make();
@@ -38,6 +38,7 @@ class KeptFiles {
 
   std::string folder_, suffix_;
   uint64_t bytes_max_;
+  unsigned mode_;
 };
 
 // All of it or false.

@@ -161,6 +161,9 @@ void CommandLine::add_serve() {
   sub->add_option("--connections-max", o.connections_max, "Control connections at once")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
+  sub->add_option("--images", o.images,
+                  "Folder that keeps device code which clients sent, or 'off' (default: in this user's cache)")
+      ->type_name("FOLDER");
   sub->add_option("--packed-control", o.packed_control,
                   "Control program of the multi-process service (default: nvidia-cuda-mps-control)")
       ->type_name("FILE");

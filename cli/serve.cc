@@ -60,6 +60,7 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.worker.warm_total_max = options.warm_max;
   out.worker.warm_spare = options.warm_spare;
   out.worker.workers_max = options.workers_max;
+  out.images = options.images;
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
   out.metrics = options.metrics;

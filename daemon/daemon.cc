@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "daemon/connection.h"
+#include "daemon/image_store.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/metrics_server.h"
@@ -220,6 +221,7 @@ Status DaemonImpl::prepare() {
   loop_->start();
   pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
                                        static_cast<uint32_t>(inventory_.devices.size()));
+  choose_image_store(options_.images, pool_->separates_users());
   PackedOptions packed;
   if (!options_.packed_control.empty()) packed.control = options_.packed_control;
   packed.user = pool_->packed_user();

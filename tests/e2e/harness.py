@@ -111,7 +111,8 @@ class Server:
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
         port_file = os.path.join(self.folder, "port")
-        more = {"TENDRIL_SOFTGPU_DEVICES": str(gpus), **(environment or {})}
+        more = {"TENDRIL_SOFTGPU_DEVICES": str(gpus), "TENDRIL_MODULE_STORE": "off",
+                **(environment or {})}
         if memory:
             more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
         with open(self.log_path, "wb") as log:

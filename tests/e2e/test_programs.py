@@ -335,9 +335,10 @@ image = ".version 7.0\\n.target sm_52\\n.address_size 64\\n" + notes + ".visible
 module = c_void_p()
 must(cuda.cuModuleLoadData(byref(module), image.encode()))
 """
-        with tempfile.TemporaryDirectory() as store:
-            more = {"TENDRIL_MODULE_STORE": store}
-            with Server("--worker-user", "none", environment=more) as server:
+        with tempfile.TemporaryDirectory() as cache:
+            os.chmod(cache, 0o711)  # workers may be other users
+            more = {"TENDRIL_MODULE_STORE": "", "XDG_CACHE_HOME": cache}
+            with Server("--images", os.path.join(cache, "images"), environment=more) as server:
                 sent, told = [], []
                 for _ in range(2):
                     status, _, err = tendril("run", "--", sys.executable, "-c", code, server=server, TENDRIL_STATS="1")

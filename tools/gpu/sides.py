@@ -98,6 +98,7 @@ class Server:
         self.name, self.binaries, self.driver, self.extra = name, binaries, driver, extra
         self.environment = environment
         self.port_file = work / f"{name}.port"
+        self.images = work / f"{name}-images"
         self.log = logs / f"server-{name}.log"
         self.process = None
         self.deaths = 0
@@ -105,7 +106,7 @@ class Server:
     def start(self):
         self.port_file.unlink(missing_ok=True)
         argv = [str(self.binaries / "bin/tendril"), "serve", "--port", "0", "--port-file", str(self.port_file),
-                *self.extra]
+                "--images", str(self.images), *self.extra]
         if self.driver:
             argv += ["--driver", str(self.driver)]
         with open(self.log, "ab") as log:

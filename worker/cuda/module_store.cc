@@ -33,7 +33,8 @@ ImageBytes make_image(uint64_t bytes) {
 }
 
 ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
-    : files_(directory, ".image", limit(bytes_max)), bytes_max_(limit(bytes_max)) {
+    : files_(directory, ".image", limit(bytes_max), 0644),  // workers may be different users
+      bytes_max_(limit(bytes_max)) {
   if (directory.empty() || files_.make()) return;
   base::log(base::LogLevel::kWarning, "module store %s cannot be made (%s): device code is kept in memory only",
             directory.c_str(), strerror(errno));
