@@ -104,11 +104,12 @@ def one_trial(m, server, monitor, kind):
     return answer, bad_until_s, back, ended
 
 
-def measure(m, server):
+def measure(m, server, words=()):
+    """`words`: only these kinds, beside the good one."""
     m.say("a neighbour of 1/2 turns bad: what the other one has then, of what it has with a good one")
     monitor, good = Monitor(), None
     facts = m.facts.setdefault("neighbours", {})
-    for kind in KINDS:
+    for kind in [kind for kind in KINDS if not words or kind == "good" or kind in words]:
         if m.whole.left() < BAD_AFTER_S + LASTS_S + 15:
             return m.say("no time left")
         answer, bad_until_s, back, ended = one_trial(m, server, monitor, kind)

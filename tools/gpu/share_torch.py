@@ -107,14 +107,16 @@ def measure_resnet(m, here, server):
         m.say(f"  ResNet-50 {name}: images/s {' + '.join(f'{rate:.0f}' for rate in rates)} = {sum(rates):.0f}{of}")
 
 
-def measure_attach(m):
+def measure_attach(m, is_wanted):
     """How long it takes until all of many small programs have the GPU's first answer: share_meter, which is there at once."""
     rows = m.facts.setdefault("attach", {})
     for count, options in ((20, None), (20, []), (50, None), (50, []), (50, ["--warm-spare", "50"])):
         name = f"{count}, natively" if options is None else ", ".join(filter(None, [str(count), " ".join(options)]))
+        if not is_wanted(name):
+            continue
         server = m.server(f"attach-{len(rows)}", options) if options is not None else None
         if server:
-            time.sleep(1 + 0.3 * (count if options else 10))  # what is to be warm is by then
+            time.sleep(1 + 0.25 * (count if options else 2))  # what is to be warm is by then
         tenants = [Tenant(fractions.Fraction(1, count), "medium")] * count
         processes = [m.start(server, tenant, 0) for tenant in tenants]
         attached, ready = all_say(processes, "attached", 40), all_say(processes, "ready", 20)

@@ -178,7 +178,8 @@ def measure(whole, seconds, words=()):
     parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
     parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),
               ("priority", 2 * seconds + 10, lambda: m.measure_priority(server)),
-              ("neighbours", 30, lambda: share_neighbours.measure(m, server)),
+              ("neighbours " + " ".join(share_neighbours.KINDS), 30,
+               lambda: share_neighbours.measure(m, server, () if is_wanted("neighbours") else words)),
               ("torch 20", 60, lambda: share_torch.measure_many(m, HERE, server, 20)),
               ("torch 50", 90, lambda: share_torch.measure_many(m, HERE, server, 50)),
               ("resnet", 60, lambda: share_torch.measure_resnet(m, HERE, server))]
@@ -196,8 +197,7 @@ def measure(whole, seconds, words=()):
             m.say(f"{name}: {type(error).__name__}: {error}")
         (whole.out / "shares.json").write_text(json.dumps(m.facts))
     server.stop()
-    if is_wanted("attach"):
-        share_torch.measure_attach(m)
+    share_torch.measure_attach(m, lambda name: is_wanted("attach, " + name))
     if is_wanted("modes"):
         measure_modes(m)
     (whole.out / "shares.json").write_text(json.dumps(m.facts))
