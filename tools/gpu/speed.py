@@ -79,7 +79,8 @@ class Speed:
                      f"{answer['memory']['VmRSS']:.0f} MB resident")
 
     def program(self, label, script, names, environment, watch=False):
-        """A process for each side, and natively one that is not timed, for a profiler's hooks stay in the process."""
+        """A process for each side. With `watch` one more natively, which is not timed, for a profiler's hooks stay in the process; and
+        what the processes cost while they do nothing."""
         names = [name for name in names if not self.words or any(word in name for word in self.words)]
         if watch and not names:
             names = [word for word in self.words if word.count("-") > 1]  # another one, by its whole name
@@ -96,7 +97,8 @@ class Speed:
                 if self.whole.left() > 30:
                     self.model(field, name)
                     self.write()
-            self.idle(field)
+            if watch:
+                self.idle(field)
         finally:
             field.end()
             self.write()
