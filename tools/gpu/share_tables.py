@@ -185,7 +185,7 @@ def plot(held):
 
 
 def tables(held):
-    head = ["Measured with `run_all --only shares`: " + "; ".join(held["source"]) + ".",
+    head = ["Measured with `run_all --only shares`: " + ";\n".join(held["source"]) + ".",
             "Figures are per cent of what the same program does natively and alone; tenants always have work queued,",
             "unless it says otherwise."]
     rest = [alone_table(held), share_table(held), ["![delivered against asked share](shares.svg)"], mode_table(held),

@@ -52,7 +52,7 @@ class Tables(unittest.TestCase):
         again = held(answers=[answer("medium", [4, 6] * 10), None])
         again["alone"]["medium"] = [200.0]
         text = share_tables.tables(share_tables.merged([held(), again | {"source": "later"}]))
-        self.assertIn("; later.", text)
+        self.assertIn(";\nlater.", text)
         self.assertIn("| 1/4 3/4 | 500 us kernels | 25.00 | 25.00 |", text)
         self.assertNotIn("75.00", text)
 
