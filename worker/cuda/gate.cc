@@ -337,6 +337,16 @@ void Gate::look(bool quiet) {
   find_pace();
 }
 
+void Gate::before_a_long_call() {
+  if (pace_ == Pace::kNever) return;
+  look(true);
+  for (Slice& slice : slices_) {
+    const bool seen = slice.turn == slice.part->turn.load(std::memory_order_relaxed);
+    if (holds(slice) && seen && slice.batches == 0) give_up(slice);
+  }
+  find_pace();
+}
+
 void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   const uint32_t turn = slice.part->turn.load(std::memory_order_acquire);
   if (turn == slice.given_up) return;

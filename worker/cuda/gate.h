@@ -57,6 +57,8 @@ class Gate {
   Pace pace() const { return pace_; }
   // Sees what is done, and gives turns up that are over or not needed. `quiet`: no call has come for a while.
   void look(bool quiet);
+  // The driver is about to keep this thread for milliseconds (it compiles, loads code): turns in which nothing runs are given up before.
+  void before_a_long_call();
   // After each call; cheap.
   void look_between_calls() {
     if (launching_ != nullptr) launched();

@@ -64,6 +64,7 @@ CUresult handle(Executor& w, const wire::cuda::link_add_request& m, wire::cuda::
       type == CU_JIT_INPUT_PTX && (image.bytes == 0 || image.data[image.bytes - 1] != 0)
           ? image.bytes + 1
           : image.bytes;
+  w.gate().before_a_long_call();
   result = w.driver().cuLinkAddData_v2(link->state, type, image.data.get(), bytes, name,
                                        options.count(), options.options(), options.values());
   link->options.report(w, &r);
@@ -76,6 +77,7 @@ CUresult handle(Executor& w, const wire::cuda::link_complete_request& m,
   Link* link = s.get<Link*>(Kind::kLink, m.link);
   if (!s.ok()) return s.error();
   if (w.driver().cuLinkComplete == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  w.gate().before_a_long_call();
   const CUresult result = w.driver().cuLinkComplete(link->state, &link->cubin, &link->bytes);
   link->options.report(w, &r);
   if (result != CUDA_SUCCESS) {

@@ -24,6 +24,7 @@ bool fits(const ModuleStore::Image& image) {
 
 CUresult load_module(Executor& w, JitOptions* jit, const void* image, CUmodule* module) {
   gpu::Driver& driver = w.driver();
+  w.gate().before_a_long_call();
   if (driver.cuModuleLoadDataEx != nullptr) {
     return driver.cuModuleLoadDataEx(module, image, jit->count(), jit->options(), jit->values());
   }
@@ -33,6 +34,7 @@ CUresult load_module(Executor& w, JitOptions* jit, const void* image, CUmodule* 
 
 CUresult load_library(Executor& w, JitOptions* jit, const void* image, CUlibrary* library) {
   if (w.driver().cuLibraryLoadData == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  w.gate().before_a_long_call();
   CUlibraryOption option =
       CU_LIBRARY_BINARY_IS_PRESERVED;  // we keep the image, so the driver need not
   void* value = reinterpret_cast<void*>(1);
