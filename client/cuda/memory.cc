@@ -11,13 +11,14 @@
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/export_handle.h"
+#include "client/cuda/occupied.h"
 
 namespace tendril::client::cuda {
 namespace {
 
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
 constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
-constexpr int kTriesMax = 8;
+constexpr size_t kRefusedMax = 512;  // of one allocation: more than there are small ones in a driver's block
 
 pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -96,6 +97,19 @@ void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t 
   if (hold(base, bytes)) process()->ranges.insert_graph(range);
 }
 
+bool Refused::add(uint64_t address, uint64_t bytes) {
+  uint64_t first = 0, end = 0;
+  if (all_.empty() && occupied_around(address & ~(kBlock - 1), bytes + kBlock, &first, &end)) {
+    wire::cuda::memory_avoid_request m;
+    m.address = first;
+    m.bytes = end - first;
+    session_->enqueue(static_cast<const Context*>(nullptr), m);
+  }
+  if (all_.size() == kRefusedMax) return false;
+  all_.push_back(address);
+  return true;
+}
+
 CUresult outcome_so_far(Context* c) {
   wire::cuda::deferred_error_request m;
   wire::cuda::deferred_error_reply r;
@@ -104,8 +118,7 @@ CUresult outcome_so_far(Context* c) {
 
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch) {
-  uint64_t refused[kTriesMax];
-  int refusals = 0;
+  Refused refused(c->session);
   CUresult result = CUDA_SUCCESS;
   for (bool collides = true; collides;) {
     wire::cuda::memory_allocate_reply r;
@@ -113,16 +126,15 @@ CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& 
     if (result != CUDA_SUCCESS) break;
     *address = r.address;
     *pitch = r.pitch;
-    register_device_range(c, r.address, r.pitch != 0 ? r.pitch * m.pitch_height : bytes, kind, 0, &collides);
-    if (!collides) break;
-    if (refusals == kTriesMax) {
+    const uint64_t taken = r.pitch != 0 ? r.pitch * m.pitch_height : bytes;
+    register_device_range(c, r.address, taken, kind, 0, &collides);
+    if (collides && !refused.add(r.address, taken)) {
       result = CUDA_ERROR_OUT_OF_MEMORY;
       free_block(c, r.address);
       break;
     }
-    refused[refusals++] = r.address;
   }
-  for (int i = 0; i < refusals; ++i) free_block(c, refused[i]);
+  for (const uint64_t block : refused.all()) free_block(c, block);
   return result;
 }
 

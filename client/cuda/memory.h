@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "client/cuda/bodies.h"
 
@@ -18,6 +19,19 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
                                bool* collides);
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch);
+// Blocks that a server gave out and that collide with something here. They are kept until one does not, for otherwise
+// the server would give the same again; and it is kept away from the neighbourhood.
+class Refused {
+ public:
+  explicit Refused(Session* session) : session_(session) {}
+  // False: these are enough, and the address is the caller's to give back.
+  bool add(uint64_t address, uint64_t bytes);
+  const std::vector<uint64_t>& all() const { return all_; }
+
+ private:
+  Session* session_;
+  std::vector<uint64_t> all_;
+};
 // The memory of an allocation node, known from the moment when the node is made.
 void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes);
 // For calls that only the server can judge: the first error that what was enqueued has left behind, without waiting

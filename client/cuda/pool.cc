@@ -10,7 +10,6 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr int kTriesMax = 8;
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -116,8 +115,7 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   m.pool = pool->wire_id;
   const uint64_t handle = pool->handle.load(std::memory_order_relaxed);
   if (!is_capturing(s) && reuse_freed(c, s, handle, bytes, dptr)) return CUDA_SUCCESS;
-  uint64_t refused[kTriesMax];
-  int refusals = 0;
+  Refused refused(c->session);
   CUresult result = CUDA_SUCCESS;
   for (bool collides = true; collides;) {
     wire::cuda::pool_allocate_reply r;
@@ -131,15 +129,13 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
     register_pool_range(c, r.address, bytes, handle, &collides);
     if (!collides) {
       *dptr = r.address;
-    } else if (refusals == kTriesMax) {
+    } else if (!refused.add(r.address, bytes)) {
       give_back(c, r.address, s);
       result = CUDA_ERROR_OUT_OF_MEMORY;
       break;
-    } else {
-      refused[refusals++] = r.address;
     }
   }
-  for (int i = 0; i < refusals; ++i) give_back(c, refused[i], s);
+  for (const uint64_t block : refused.all()) give_back(c, block, s);
   return result;
 }
 

@@ -14,7 +14,6 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr int kTriesMax = 8;
 const Context* const kNoContext = nullptr;
 
 struct Physical {
@@ -134,8 +133,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
   const Context* c = current_context();
   Session* session = c != nullptr ? c->session : process()->sessions.front();
-  uint64_t refused[kTriesMax];
-  int refusals = 0;
+  Refused refused(session);
   Range range;
   range.bytes = size;
   range.kind = RangeKind::kReserved;
@@ -149,14 +147,13 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
       *ptr = range.base;
       break;
     }
-    if (refusals == kTriesMax) {
+    if (!refused.add(range.base, size)) {
       release_at(session, range.base, size);
       result = CUDA_ERROR_OUT_OF_MEMORY;
       break;
     }
-    refused[refusals++] = range.base;
   }
-  for (int i = 0; i < refusals; ++i) release_at(session, refused[i], size);
+  for (const uint64_t taken : refused.all()) release_at(session, taken, size);
   return result;
 }
 

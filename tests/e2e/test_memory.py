@@ -103,6 +103,21 @@ def free_mib():
 """
 
 
+# Something of the program's lies where the server would give out device memory.
+COLLIDING = """
+MAP_FIXED_NOREPLACE, FIRST, SIZE = 0x100000, 0x6f0000000000, 4 << 30
+libc = CDLL(None)
+libc.mmap.restype = c_void_p
+libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_size_t]
+own = libc.mmap(FIRST, SIZE, 0, 0x4022 | MAP_FIXED_NOREPLACE, -1, 0)  # private, anonymous, no memory for it
+assert own == FIRST, own
+for _ in range(3):
+    address = c_uint64()
+    must(cuda.cuMemAlloc_v2(byref(address), c_size_t(MIB)))
+    assert not FIRST <= address.value < FIRST + SIZE, hex(address.value)
+"""
+
+
 @harness.needs_client
 @harness.needs_plain_client
 class Charging(unittest.TestCase):
@@ -124,6 +139,17 @@ class Charging(unittest.TestCase):
         self.assertEqual(status, 0, out + err)
         eventually(self.server.idle, 5, "everything given back")
         return out
+
+    def test_addresses_that_the_program_has_itself(self):
+        driver = harness.BUILD / "lib" / "libtendril_low_driver.so"
+        with Server(driver=driver) as server:
+            for transport in ("tcp", "shm"):
+                status, out, err = tendril("run", "--", sys.executable, "-c", PROGRAM + COLLIDING, server=server,
+                                           TENDRIL_TRANSPORT=transport, TENDRIL_STATS="1")
+                self.assertEqual(status, 0, out + err)
+                row = next(line for line in err.splitlines() if line.endswith(" cuMemAlloc_v2"))
+                # The first block that comes is refused; then the driver finds that neighbourhood taken.
+                self.assertEqual(row.split()[4], "4", err)
 
     def test_every_way_is_charged_and_given_back(self):
         self.run_program("""

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers of api/cuda/memory.spec: allocation under the quota, copies through pinned staging, memsets.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
@@ -140,6 +143,35 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
   return CUDA_SUCCESS;
 }
 
+// A driver looks for addresses in this process' own space, so what is mapped here it does not give out. Pieces that have
+// something in them are left alone. It costs no memory; a client that asks for much makes addresses scarce for itself.
+CUresult handle(Executor&, const wire::cuda::memory_avoid_request& m) {
+  constexpr uint64_t kBlock = 2u << 20, kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
+  static uint32_t left = 4096;  // of mappings, which a process has some 65,000 of
+  if (m.address >= kTop) return CUDA_SUCCESS;
+  const uint64_t end = m.address + std::min(m.bytes, kTop - m.address);
+  struct Piece {
+    uint64_t first, end;
+  };
+  std::vector<Piece> pieces = {{m.address & ~(kBlock - 1), end & ~(kBlock - 1)}};
+  while (!pieces.empty() && left != 0) {
+    const Piece piece = pieces.back();
+    pieces.pop_back();
+    if (piece.first >= piece.end) continue;
+    --left;
+    void* const wanted = reinterpret_cast<void*>(piece.first);
+    void* const got = mmap(wanted, piece.end - piece.first, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == wanted) continue;
+    if (got != MAP_FAILED) munmap(got, piece.end - piece.first);
+    const uint64_t middle = (piece.first + (piece.end - piece.first) / 2) & ~(kBlock - 1);
+    if (middle == piece.first) continue;
+    pieces.push_back({piece.first, middle});
+    pieces.push_back({middle, piece.end});
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
   const CUresult result = w.driver().cuMemFree_v2(m.address);
   if (result == CUDA_SUCCESS) {
@@ -219,7 +251,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
   delivery.host = m.host;
   delivery.bytes = m.bytes;
   delivery.block = w.waiters().staging().take(m.bytes);
-  if (delivery.block.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (delivery.block.data == nullptr) return refusal(w, stream);
   result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, m.source, m.bytes, stream);
   if (result == CUDA_SUCCESS) return w.waiters().add_delivery(stream, delivery);
   w.waiters().staging().give_back(delivery.block);

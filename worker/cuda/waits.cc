@@ -221,10 +221,10 @@ CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& blo
   const CUresult result =
       *event != nullptr ? executor_->driver().cuEventRecord(*event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) return result;
-  executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+  const CUresult ended = executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
   staging_.give_back(block);
   staging_.give_back_event(context, *event);
-  return result;
+  return *event == nullptr && ended != CUDA_SUCCESS ? ended : result;  // a fault on the GPU is why there is no event
 }
 
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
