@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <set>
 
 #include "client/cuda/bodies.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
 constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
+constexpr uint64_t kNeighbourhood = 128ull << 30;  // either way; a worker keeps away from 1 TiB in all
 constexpr size_t kRefusedMax = 512;  // of one allocation: more than there are small ones in a driver's block
 
 pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -101,8 +103,8 @@ bool Refused::add(uint64_t address, uint64_t bytes) {
   uint64_t first = 0, end = 0;
   if (all_.empty() && occupied_around(address & ~(kBlock - 1), bytes + kBlock, &first, &end)) {
     wire::cuda::memory_avoid_request m;
-    m.address = first;
-    m.bytes = end - first;
+    m.address = address > kNeighbourhood ? std::max(first, address - kNeighbourhood) : first;
+    m.bytes = std::min(end, address + bytes + kNeighbourhood) - m.address;
     session_->enqueue(static_cast<const Context*>(nullptr), m);
   }
   if (all_.size() == kRefusedMax) return false;

@@ -148,8 +148,10 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
 CUresult handle(Executor&, const wire::cuda::memory_avoid_request& m) {
   constexpr uint64_t kBlock = 2u << 20, kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
   static uint32_t left = 4096;  // of mappings, which a process has some 65,000 of
+  static uint64_t bytes_left = uint64_t{1} << 40;  // of 128 TiB
   if (m.address >= kTop) return CUDA_SUCCESS;
-  const uint64_t end = m.address + std::min(m.bytes, kTop - m.address);
+  const uint64_t bytes = std::min({m.bytes, kTop - m.address, bytes_left}), end = m.address + bytes;
+  bytes_left -= bytes;
   struct Piece {
     uint64_t first, end;
   };
