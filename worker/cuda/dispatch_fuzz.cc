@@ -205,6 +205,7 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   setenv("TENDRIL_SOFTGPU_MEMORY_MB", "128", 1);
   setenv("TENDRIL_SOFTGPU_STEPS", "20000", 1);
   setenv("TENDRIL_SOFTGPU_THREADS", "1", 1);
+  setenv("TENDRIL_HOST_COPIES_MB", "256", 1);  // comparing touches all of them
   g_nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   g_output = dup(STDOUT_FILENO);
   g_error = dup(STDERR_FILENO);

@@ -10,12 +10,17 @@
 #include <iterator>
 
 #include "api/cuda_handlers.gen.h"
+#include "base/text.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kTotalMax = uint64_t{16} << 30;  // of one session
+// Of one session, copy and shadow each.
+uint64_t total_max() {
+  static const uint64_t bytes = uint64_t{base::env_u32("TENDRIL_HOST_COPIES_MB", 16384)} << 20;
+  return bytes;
+}
 constexpr uint64_t kLeftMax = uint64_t{1} << 30;    // of destroyed mirrors that graphs may name
 constexpr uint64_t kReplyMax = 512u << 10;
 
@@ -51,7 +56,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   }
   if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
-  if (bytes == 0 || end <= first || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes == 0 || end <= first || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
   unmap_left(first, end);
   // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
@@ -90,14 +95,14 @@ uint8_t* Mirrors::part_of(uint64_t base, uint64_t bytes) {
 }
 
 CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
-  if (bytes == 0 || base + bytes < base || bytes > kTotalMax) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0 || base + bytes < base || bytes > total_max()) return CUDA_ERROR_INVALID_VALUE;
   uint64_t taken_in = 0;
   for (auto& [at, old] : all_) {
     if (at >= base + bytes || at + old.bytes <= base) continue;
     if (!old.pageable || at < base || at + old.bytes > base + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     taken_in += old.bytes;
   }
-  if (bytes - taken_in > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes - taken_in > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
   uint8_t* part = part_of(base, bytes);
   if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   uint8_t* memory = part + base % kPart;
@@ -157,7 +162,7 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
 CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
   const Mirror* known = find(base);
   if (known != nullptr) return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  if (bytes == 0 || bytes > kTotalMax - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes == 0 || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
   void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   total_ += bytes;
