@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -49,6 +50,13 @@ bool read_all(int fd, void* into, uint64_t bytes) {
     bytes -= static_cast<uint64_t>(done);
   }
   return true;
+}
+
+std::string user_cache_folder() {
+  const char* folder = getenv("XDG_CACHE_HOME");
+  if (folder != nullptr && *folder != 0) return folder;
+  const char* home = getenv("HOME");
+  return home != nullptr && *home != 0 ? std::string(home) + "/.cache" : "";
 }
 
 KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode)

@@ -41,6 +41,9 @@ class KeptFiles {
   unsigned mode_;
 };
 
+// Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME; empty when neither is set.
+std::string user_cache_folder();
+
 // All of it or false.
 bool read_all(int fd, void* into, uint64_t bytes);
 

@@ -17,18 +17,12 @@ namespace {
 
 constexpr char kVariable[] = "TENDRIL_MODULE_STORE";
 
-std::string setting(const char* name) {
-  const char* value = getenv(name);
-  return value != nullptr ? value : "";
-}
-
 std::string default_folder() {
   if (geteuid() == 0) {
     mkdir("/var/cache/tendril", 0711);  // workers that are other users come by
     return "/var/cache/tendril/images";
   }
-  std::string cache = setting("XDG_CACHE_HOME");
-  if (cache.empty() && !setting("HOME").empty()) cache = setting("HOME") + "/.cache";
+  const std::string cache = base::user_cache_folder();
   return cache.empty() ? "" : cache + "/tendril/images";
 }
 
@@ -36,7 +30,7 @@ std::string default_folder() {
 
 void choose_image_store(const std::string& wanted, bool users_differ) {
   std::string folder = wanted;
-  if (folder.empty()) folder = setting(kVariable);
+  if (const char* value = getenv(kVariable); folder.empty() && value != nullptr) folder = value;
   if (folder.empty()) folder = default_folder();
   unsetenv(kVariable);
   if (folder.empty() || folder == "off") return;

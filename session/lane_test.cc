@@ -149,6 +149,14 @@ TEST_P(LaneTest, RefusesDeliveriesNobodyAskedFor) {
 }
 
 // Many deliveries and no reader: the worker blocks on its replies and the client on its calls; the client must read.
+TEST_P(LaneTest, RefusesProgressOfCallsThatWereNotMade) {
+  TestSession s(GetParam(), 0);
+  const uint64_t run = 1000;
+  s.service->push(wire::FrameKind::kProgress, 0, &run, sizeof run);
+  EXPECT_TRUE(s.call(kEcho, "").lost);
+  EXPECT_NE(s.events.why.message().find("progress of calls that were not made"), std::string::npos);
+}
+
 TEST_P(LaneTest, FloodOfDeliveriesDoesNotDeadlock) {
   TestSession s(GetParam(), 0);
   std::vector<uint8_t> target(32768);

@@ -83,8 +83,7 @@ std::string code_cache_folder() {
   if (setting("CUDA_CACHE_DISABLE") == "1") return "";
   std::string folder = setting("CUDA_CACHE_PATH");
   if (!folder.empty()) return folder + "/tendril";
-  folder = setting("XDG_CACHE_HOME");
-  if (folder.empty() && !setting("HOME").empty()) folder = setting("HOME") + "/.cache";
+  folder = base::user_cache_folder();
   return folder.empty() ? "" : folder + "/tendril/code";
 }
 
