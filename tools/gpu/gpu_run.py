@@ -42,6 +42,7 @@ def options():
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
+    parser.add_argument("--times", type=int, default=1, help="how often each program runs: for what fails seldom")
     parser.add_argument("--limit", type=float, default=60, help="seconds for a program")
     parser.add_argument("--budget", type=float, default=500, help="seconds in all")
     parser.add_argument("--serial", action="store_true", help="one side at a time, for times that nothing disturbs")
@@ -163,7 +164,7 @@ class Run:
             else:
                 chosen += [p for p in listed if p.group == group]
         words = [word for word in self.args.match.split(",") if word]
-        return [p for p in chosen if not words or any(word in p.name for word in words)]
+        return [p for p in chosen if not words or any(word in p.name for word in words)] * self.args.times
 
     def expanded(self, text):
         return (text.replace("{bin}", str(self.binaries / "bin")).replace("{built}", str(self.built))
@@ -178,6 +179,8 @@ class Run:
     def run_on(self, results, name, key=None):
         """One program on one side; the result goes into `results`, under `key` if it is not the side's own."""
         program, side = results["program"], self.sides[name]
+        if key:
+            side = side.beside(key)
         if self.stopping or self.left() < 5:
             return
         cwd = side.work
