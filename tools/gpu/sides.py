@@ -155,7 +155,8 @@ class Side:
 
     def beside(self, name):
         """The same side with a folder of its own: what its programs keep for the next run, such as timed choices, is not found there."""
-        other = Side(self.name, self.work.parent, self.logs.parent, self.environment, self.servers, self.transport, self.gpus)
+        other = Side(self.name, self.work.parent, self.logs.parent, self.environment, self.servers, self.transport,
+                     self.gpus)
         other.work = self.work.parent / f"{self.name} {name}"
         other.work.mkdir(parents=True, exist_ok=True)
         return other
