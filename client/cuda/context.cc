@@ -392,6 +392,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   TENDRIL_TRY(context_or_current(ctx, &c));
   if (const int sticky = c->sticky.load(std::memory_order_relaxed)) return static_cast<CUresult>(sticky);
   TENDRIL_TRY(check_unsafe_call());
+  mirror_before_wait(c->session, c);
   const uint64_t serial = c->session->serial.load();
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;

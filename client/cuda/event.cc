@@ -112,6 +112,7 @@ CUresult ask_complete(CUevent hEvent) {
   TENDRIL_TRY(refuse_captured(e));
   if (known_complete(e)) return CUDA_SUCCESS;
   const uint64_t recorded = e->recorded.load();
+  mirror_before_wait(e->session, e->context);
   Request m;
   Answer r;
   m.event = e->wire_id;

@@ -159,6 +159,7 @@ CUresult cuStreamQuery(CUstream hStream) {
   Stream* s = nullptr;
   TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
+  mirror_before_wait(c->session, c);
   wire::cuda::stream_query_request m;
   wire::cuda::stream_query_reply r;
   m.stream = stream_wire_id(s);
@@ -173,6 +174,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   TENDRIL_TRY(check_work(c, s, true));
   TENDRIL_TRY(check_unsafe_call());
+  mirror_before_wait(c->session, c);
   TENDRIL_TRY(synchronize_stream(c, s));
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;

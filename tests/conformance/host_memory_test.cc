@@ -3,6 +3,8 @@
 // it directly.
 #include <stdlib.h>
 
+#include <functional>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -119,6 +121,38 @@ TEST_F(HostMemoryTest, KernelReadsWhatTheHostChangedBetweenLaunches) {
   OK(cuCtxSynchronize());
   EXPECT_EQ(host.words()[6], 8u);
   EXPECT_EQ(host.words()[7], 28u);
+}
+
+// A kernel may wait for the host, as long as the host writes before it waits for the kernel. Timers of compilers do so.
+TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  constexpr uint32_t kTries = 5'000'000;
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  Buffer out(4096);
+  Stream stream;
+  Event over;
+  using Wait = std::function<CUresult()>;
+  const Wait waits[] = {[&] { return cuStreamSynchronize(stream); }, [&] { return cuEventSynchronize(over); },
+                        [] { return cuCtxSynchronize(); },
+                        [&] {
+                          CUresult seen;
+                          while ((seen = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {}
+                          return seen;
+                        },
+                        [&] {
+                          CUresult seen;
+                          while ((seen = cuEventQuery(over)) == CUDA_ERROR_NOT_READY) {}
+                          return seen;
+                        }};
+  volatile uint32_t* word = host.words();
+  for (uint32_t way = 0; way < std::size(waits); way++) {
+    *word = 0;
+    OK(launch(basic("await_word"), {1}, {1}, 0, stream, host.device_address(), CUdeviceptr{out}, kTries));
+    OK(cuEventRecord(over, stream));
+    *word = way + 1;
+    OK(waits[way]());
+    EXPECT_EQ(read_words(out, 1)[0], way + 1);
+  }
 }
 
 TEST_F(HostMemoryTest, RegisterAndUnregister) {

@@ -26,6 +26,13 @@ KERNEL iota(uint32* out, uint32 start, uint32 n) {
   if (i < n) out[i] = start + i;
 }
 
+// Polls a word that the host writes while this runs; 0 if it never came.
+KERNEL await_word(const uint32* word, uint32* out, uint32 tries) {
+  uint32 seen = 0;
+  while (seen == 0 && tries-- != 0) seen = *(const volatile uint32*)word;
+  *out = seen;
+}
+
 // Not commutative, so that a chain of launches reveals their order.
 KERNEL affine(uint32* data, uint32 factor, uint32 addend, uint32 n) {
   uint32 i = global_x();
