@@ -175,8 +175,12 @@ Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
 CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
   const Staging::Block block = staging_for(c, bytes, on);
   if (block.data != nullptr) {
-    memcpy(block.data, source, bytes);
-    const CUresult result = enqueue_copy(c, destination, reinterpret_cast<uint64_t>(block.data), bytes, on);
+    CUresult result = CUDA_SUCCESS;
+    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += Staging::kPiece) {
+      const uint64_t piece = bytes - at < Staging::kPiece ? bytes - at : Staging::kPiece;
+      Staging::fill(block.data + at, static_cast<const uint8_t*>(source) + at, piece);
+      result = enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
+    }
     c->session->staging.give_back_after(block, c, on.stream);
     return result;
   }

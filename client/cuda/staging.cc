@@ -3,6 +3,9 @@
 #include "client/cuda/staging.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 #include "client/cuda/memory.h"
 
@@ -45,6 +48,23 @@ void Staging::make(Context* c) {
   refused_ = memory == nullptr;
   base_ = static_cast<uint8_t*>(memory);
   home_ = c;
+}
+
+// Past the caches from a size on: the GPU has read these pages before, and to take their lines back costs more than the write. On an H200
+// 64 KB get there in 13.3 us instead of 15.6, 1 MB in 91 instead of 107 (tendril_driver_bench).
+void Staging::fill(uint8_t* to, const void* from, uint64_t bytes) {
+  const auto* source = static_cast<const uint8_t*>(from);
+  uint64_t done = 0;
+#if defined(__x86_64__)
+  for (; bytes >= kStreamFrom && done + 64 <= bytes; done += 64) {
+    for (uint64_t at = done; at < done + 64; at += 16) {
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + at),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at)));
+    }
+  }
+  _mm_sfence();
+#endif
+  memcpy(to + done, source + done, bytes - done);
 }
 
 // The lowest place: its pages are the likeliest to be in the processor's caches.
