@@ -88,7 +88,7 @@ CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uin
   return result;
 }
 
-// Memory is made for descriptors only, so its export as anything else is CUDA_ERROR_INVALID_VALUE; of an import we say why.
+// Memory and pools are made for descriptors only, so their export as anything else is CUDA_ERROR_INVALID_VALUE; of an import we say why.
 CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type, unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_SUCCESS;
@@ -259,8 +259,9 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
                                           unsigned long long flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* object = find_object(Kind::kPool, handle_value(pool));
-  if (handle_out == nullptr || object == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(need_descriptor_type("cuMemPoolExportToShareableHandle", handleType, flags));
+  if (handle_out == nullptr || object == nullptr || flags != 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
   drop_closed_exports();
   wire::cuda::ipc_export_pool_request m;
   wire::cuda::ipc_export_pool_reply r;

@@ -377,8 +377,7 @@ SOFT(cuMemPoolExportToShareableHandle)
 (void* handle_out, CUmemoryPool handle, CUmemAllocationHandleType type, unsigned long long flags) {
   PoolPtr pool = pools().get(handle);
   if (!pool || handle_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
-  if (pool->is_import || (pool->properties.handleTypes & type) == 0)
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->is_import || (pool->properties.handleTypes & type) == 0)
     return CUDA_ERROR_INVALID_VALUE;
   PeerToken token = {};
   token.object = reinterpret_cast<uint64_t>(handle);

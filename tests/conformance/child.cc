@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 
 #include "tests/conformance/harness.h"
 
@@ -20,6 +21,7 @@ namespace tendril::conformance {
 namespace {
 
 constexpr char kChildVariable[] = "TENDRIL_CONFORMANCE_CHILD";
+constexpr char kTranscriptVariable[] = "TENDRIL_CONFORMANCE_TRANSCRIPT";
 constexpr int kTimeoutMs = 60'000;  // far above what any case needs: only ends a hang
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
@@ -47,6 +49,25 @@ bool read_until_end(int fd, std::string* output) {
   }
 }
 
+// The child's transcript while it runs; empty without one. Its lines come into ours when it has ended, for those of two
+// processes that write at once are in no order.
+std::string transcript_of_child() {
+  const char* ours = std::getenv(kTranscriptVariable);
+  return ours != nullptr && *ours != 0 ? ours + std::string(".child") : std::string();
+}
+
+std::string take(const std::string& path) {
+  std::string text;
+  std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "r");
+  if (file == nullptr) return text;
+  char buffer[4096];
+  for (size_t got; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, got);
+  std::fclose(file);
+  unlink(path.c_str());
+  if (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 bool in_child() { return std::getenv(kChildVariable) != nullptr; }
@@ -57,7 +78,10 @@ ChildResult run_child(const std::string& test, const std::vector<std::string>& e
   if (pipe2(ends, O_CLOEXEC) != 0) return result;
   std::vector<std::string> arguments = {"/proc/self/exe", "--gtest_filter=" + test,
                                         "--gtest_brief=0", "--gtest_color=no"};
-  std::vector<std::string> variables = environment;
+  const std::string transcript = transcript_of_child();
+  if (!transcript.empty()) unlink(transcript.c_str());
+  std::vector<std::string> variables = environment;  // the first of a name is the one that is found
+  variables.push_back(std::string(kTranscriptVariable) + "=" + transcript);
   for (char** entry = environ; *entry; entry++) variables.push_back(*entry);
   variables.push_back(std::string(kChildVariable) + "=1");
   std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
@@ -81,6 +105,8 @@ ChildResult run_child(const std::string& test, const std::vector<std::string>& e
   int status = 0;
   waitpid(pid, &status, 0);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  result.transcript = take(transcript);
+  if (!result.transcript.empty()) note(result.transcript);
   result.skipped = result.output.find("[  SKIPPED ]") != std::string::npos;
   return result;
 }

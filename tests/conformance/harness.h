@@ -168,6 +168,7 @@ struct ChildResult {
   bool timed_out = false;
   bool skipped = false;
   std::string output;  // stdout and stderr
+  std::string transcript;  // in ours already, unless the child was run on another thread than the main one
 };
 // True inside a process started by run_child.
 bool in_child();

@@ -105,6 +105,7 @@ void with_child(Parent parent, int exit_code) {
     parent(talk);
   }
   const ChildResult result = child.get();
+  if (!result.transcript.empty()) note(result.transcript);
   EXPECT_EQ(result.exit_code, exit_code) << result.output;
 }
 
@@ -254,6 +255,32 @@ TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
     OK(cuMemRelease(handle));
     for (const int descriptor : descriptors) close(descriptor);
   }
+}
+
+// What a real driver answers was not measured; its transcript will tell. Memory's export answers INVALID_VALUE.
+TEST_F(IpcTest, PoolsAreExportedAsTheyWereMadeToBe) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  CUmemPoolProps props = {};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location = {CU_MEM_LOCATION_TYPE_DEVICE, device()};
+  CUmemoryPool own = nullptr, shareable = nullptr;
+  MUST(cuMemPoolCreate(&own, &props));
+  props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  MUST(cuMemPoolCreate(&shareable, &props));
+  alignas(8) char out[64] = {};  // as large as the largest, which is fabric's
+  const auto refused = [&](const char* what, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
+    EXPECT_TRUE(check(what, cuMemPoolExportToShareableHandle(out, pool, type, flags),
+                      {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_PERMITTED}));
+  };
+  refused("export of a pool, to fabric", shareable, CU_MEM_HANDLE_TYPE_FABRIC, 0);
+  refused("export of a pool, to another system's handle", shareable, CU_MEM_HANDLE_TYPE_WIN32, 0);
+  refused("export of a pool, to nothing", shareable, CU_MEM_HANDLE_TYPE_NONE, 0);
+  refused("export of a pool, with a flag", shareable, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1);
+  refused("export of a pool that was made without", own, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  refused("export of a pool that was made without, to fabric", own, CU_MEM_HANDLE_TYPE_FABRIC, 0);
+  OK(cuMemPoolDestroy(shareable));
+  OK(cuMemPoolDestroy(own));
 }
 
 TWO_PROCESSES(ChildReadsAndWritesTheMemory)
