@@ -269,7 +269,8 @@ TEST_F(IpcTest, PoolsAreExportedAsTheyWereMadeToBe) {
   props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   MUST(cuMemPoolCreate(&shareable, &props));
   alignas(8) char out[64] = {};  // as large as the largest, which is fabric's
-  const auto refused = [&](const char* what, CUmemoryPool pool, CUmemAllocationHandleType type, unsigned long long flags) {
+  const auto refused = [&](const char* what, CUmemoryPool pool, CUmemAllocationHandleType type,
+                           unsigned long long flags) {
     EXPECT_TRUE(check(what, cuMemPoolExportToShareableHandle(out, pool, type, flags),
                       {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_PERMITTED}));
   };
