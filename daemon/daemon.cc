@@ -187,6 +187,7 @@ LeaseBook DaemonImpl::make_book() const {
                                  : std::min(device.memory_taken_bytes, kContextBytesMax);
     capacity.code_bytes = options_.code_bytes >= 0 ? static_cast<uint64_t>(options_.code_bytes)
                                                    : capacity.context_bytes / kContextsPerCode;
+    capacity.processors = device.processors;
     const uint64_t reserve = capacity.context_bytes * pool_->warm_target(device.index);
     capacity.memory_usable_bytes =
         device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);

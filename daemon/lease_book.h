@@ -20,6 +20,7 @@ struct GpuCapacity {
   uint64_t memory_usable_bytes = 0;
   uint64_t context_bytes = 0;  // of a process that has allocated nothing
   uint64_t code_bytes = 0;     // of one that runs: what is not asked for by a number of bytes
+  uint32_t processors = 0;     // 0: not known
   uint64_t process_bytes() const { return context_bytes + code_bytes; }
 };
 
@@ -43,6 +44,7 @@ class LeaseBook {
   uint64_t memory_promised(uint32_t gpu) const { return used_[gpu].memory_bytes; }
   uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
+  uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
   uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
 
  private:

@@ -67,6 +67,38 @@ echo "$words" > "$here/asked"
 )";
 };
 
+// What an H200 was seen to give: pairs, rounded down.
+double part_given(uint32_t percent, uint32_t processors) {
+  return 1.0 * (processors * percent / 100 / 2 * 2) / processors;
+}
+
+TEST(PackedPercent, IsTheLeastThatIsNotLessThanTheShare) {
+  for (const uint32_t processors : {132u, 188u, 108u, 16u, 2u}) {
+    for (uint32_t share_millionths = 1; share_millionths <= 1'000'000; share_millionths += 997) {
+      const double share = share_millionths / 1e6;
+      const uint32_t percent = packed_percent(share_millionths, processors);
+      ASSERT_LE(percent, 100u);
+      ASSERT_GE(part_given(percent, processors), share) << share << " of " << processors;
+      ASSERT_TRUE(percent / 100.0 < share + 0.01 || part_given(percent - 1, processors) < share)
+          << share << " of " << processors;
+    }
+  }
+}
+
+TEST(PackedPercent, OfAnH200) {
+  EXPECT_EQ(packed_percent(500'000, 132), 50u);  // 66 processors
+  EXPECT_EQ(packed_percent(250'000, 132), 26u);  // 25 are 32 of them, and a quarter is 33
+  EXPECT_EQ(packed_percent(1'000'000, 132), 100u);
+}
+
+TEST(PackedPercent, WithoutPairsOrANumberItIsRoundedUp) {
+  for (const uint32_t processors : {0u, 13u}) {
+    EXPECT_EQ(packed_percent(125'000, processors), 13u);
+    EXPECT_EQ(packed_percent(1'000'000, processors), 100u);
+    EXPECT_EQ(packed_percent(1, processors), 1u);
+  }
+}
+
 TEST_F(PackedServersTest, SeatsOfOneServerThenAnother) {
   PackedServers servers(loop_.get(), with(well_));
   std::set<uint32_t> used;

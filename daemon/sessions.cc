@@ -333,10 +333,13 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   std::shared_ptr<WorkerProcess> like;
   WorkerPool::Wish wish;
   wire::SliceGrant slice;
+  uint32_t packed_part = 0;  // one for the process, whichever of its GPUs it uses
   {
     Hold hold(mutex_);
     Lease* const lease = leases_[lease_id].get();  // stays while this session is on it
     slice = lease->slices[0];
+    for (const wire::SliceGrant& each : lease->slices)
+      packed_part = std::max(packed_part, packed_percent(each.share_millionths, book_.processors(each.gpu_index)));
     if (pool_->separates_users() && !slice.packed) {
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
       for (const auto& [tally, other] : lease->sessions) {
@@ -362,7 +365,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     if (!seat.ok()) return seat.status();
     session->packed_server = seat->server;
     wish.packed_folder = seat->folder;
-    wish.packed_percent = (slice.share_millionths + 9999) / 10'000;
+    wish.packed_percent = packed_part;
   }
   auto worker = pool_->take(wish, std::move(uses), kWorkerWaitMs);
   Hold hold(mutex_);

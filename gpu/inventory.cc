@@ -2,6 +2,8 @@
 // Asking the driver what GPUs there are. Runs in the probing child only. See inventory.h.
 #include "gpu/inventory.h"
 
+#include <algorithm>
+
 #include "gpu/driver.h"
 
 namespace tendril::gpu {
@@ -58,6 +60,11 @@ base::Result<DeviceFacts> facts_of(const Driver& driver, int ordinal) {
   if (driver.cuDeviceGetPCIBusId != nullptr &&
       driver.cuDeviceGetPCIBusId(bus_id, sizeof bus_id - 1, device) == CUDA_SUCCESS) {
     facts.pci_bus_id = bus_id;
+  }
+  int processors = 0;
+  if (driver.cuDeviceGetAttribute != nullptr &&
+      driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS) {
+    facts.processors = static_cast<uint32_t>(std::max(processors, 0));
   }
   facts.memory_taken_bytes = memory_taken(driver, device);
   return facts;

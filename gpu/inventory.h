@@ -22,6 +22,7 @@ struct DeviceFacts {
   // Total less free with one empty context: its cost where nothing else runs (500-600 MB on an
   // H200, 0 on the software GPU).
   uint64_t memory_taken_bytes = 0;
+  uint32_t processors = 0;  // streaming multiprocessors; 0: the driver does not say
 };
 
 struct Inventory {

@@ -71,11 +71,13 @@ bool number(const std::string& text, uint64_t max, uint64_t* out) {
 }
 
 bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
-  uint64_t index = 0;
-  if (fields.size() < 7 || !number(fields[1], kDevicesMax, &index)) return false;
+  uint64_t index = 0, processors = 0;
+  if (fields.size() < 8 || !number(fields[1], kDevicesMax, &index)) return false;
   device->index = static_cast<uint32_t>(index);
-  device->pci_bus_id = fields[5].substr(0, 64);
-  device->name = fields[6].substr(0, 256);
+  if (!number(fields[5], UINT32_MAX, &processors)) return false;
+  device->processors = static_cast<uint32_t>(processors);
+  device->pci_bus_id = fields[6].substr(0, 64);
+  device->name = fields[7].substr(0, 256);
   return from_hex(fields[2], &device->uuid) &&
          number(fields[3], UINT64_MAX, &device->memory_total_bytes) &&
          number(fields[4], UINT64_MAX, &device->memory_taken_bytes);
@@ -89,7 +91,8 @@ std::string inventory_to_text(const Inventory& inventory) {
   for (const DeviceFacts& device : inventory.devices) {
     text += std::string(kDeviceLine) + '\t' + std::to_string(device.index) + '\t' +
             to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
-            std::to_string(device.memory_taken_bytes) + '\t' + cleaned(device.pci_bus_id) + '\t' +
+            std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) + '\t' +
+            cleaned(device.pci_bus_id) + '\t' +
             cleaned(device.name) + '\n';
   }
   return text;

@@ -40,13 +40,14 @@ class Packed(unittest.TestCase):
 
     def test_workers_share_a_service(self):
         with Server("--packed-control", self.service, gpus=1) as server:
-            tenants = [self.hold(server, "--packed", "-p", part) for part in ("1/4", "0.125")]
+            tenants = [self.hold(server, "--packed", "-p", part) for part in ("1/4", "0.6")]
             try:
                 lines = lambda: [line for line in map(command_line, children(server.pid)) if b"--packed-folder" in line]
                 workers = eventually(lambda: len(lines()) == 2 and lines(), 20, "two packed workers")
                 folders = {option_of(words, b"--packed-folder") for words in workers}
                 self.assertEqual(len(folders), 1)
-                self.assertEqual({option_of(words, b"--packed-percent") for words in workers}, {"25", "13"})
+                # The GPU has four processors, and they go in pairs.
+                self.assertEqual({option_of(words, b"--packed-percent") for words in workers}, {"50", "100"})
                 self.assertTrue(os.path.exists(folders.pop() + "/control"))
                 self.assertEqual([s["packed"] for lease in server.leases() for s in lease["slices"]], [True, True])
                 self.assertIn("packed", tendril("ls", server=server)[1])

@@ -82,7 +82,7 @@ class Meter {
 
   void run(uint64_t begin_ns, uint64_t end_ns) {
     begin_ns_ = begin_ns;
-    buckets_.assign((end_ns - begin_ns + kBucketNs - 1) / kBucketNs, 0);
+    buckets_.assign(std::max<uint64_t>(1, (end_ns - begin_ns) / kBucketNs), 0);  // whole ones: they become rates
     if (kind_.waits)
       wait_for_each(end_ns);
     else

@@ -51,6 +51,10 @@ LONGER = {"1/10 9/10, 50 ms": 2.5}
 TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
+# What the service's pairs of processors leave unused, or give twice: only when asked for by this name.
+STEPS = "packed-steps"
+STEP_CASES = [(f"{count} x 1/{count}, {kind}, packed", tenants(kind, *[f"1/{count}"] * count))
+              for kind, count in (("medium", 2), ("medium", 4), ("memory", 2), ("memory", 4), ("medium", 10))]
 MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
          "neither": ["--turns", "off", "--hardware-slices", "off"]}
 
@@ -170,7 +174,8 @@ def measure(whole, seconds, words=()):
     is_wanted = lambda name: not words or any(word in name for word in words)
     chosen = [case for case in CASES if is_wanted(case[0])]
     packed = [case for case in CASES if case[0] in PACKED and is_wanted("packed")]
-    kinds = {tenant.kind for _, who in chosen + packed for tenant in who}
+    steps = STEP_CASES if STEPS in words else []
+    kinds = {tenant.kind for _, who in chosen + packed + steps for tenant in who}
     kinds |= {"medium"} if is_wanted("kill") or is_wanted("modes") else set()
     if kinds:
         m.measure_alone(server, None if not words else [kind for kind in KINDS if kind in kinds])
@@ -185,6 +190,8 @@ def measure(whole, seconds, words=()):
               ("resnet", 60, lambda: share_torch.measure_resnet(m, HERE, server))]
     parts += [("packed", seconds + 10, lambda name=name, who=who: m.measure_case(
         server, name, packed_of(who), "packed", max(2.0, seconds / 2))) for name, who in packed]
+    parts += [(STEPS, 10, lambda name=name, who=who: m.measure_case(server, name, packed_of(who), "packed", 2.5))
+              for name, who in steps]
     for name, needed_s, part in parts:
         if not is_wanted(name):
             continue

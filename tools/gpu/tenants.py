@@ -69,12 +69,13 @@ class Process:
 
 class Counts:
     """Pieces by bucket, without the first moments. A program that sees fewer processors than `processors`, being packed, makes smaller
-    pieces."""
+    pieces, except of kind memory."""
 
     def __init__(self, answer, processors=0, settle_s=SETTLE_S):
         self.bucket_s = answer["bucket_ns"] / 1e9
         self.first = round(settle_s / self.bucket_s)
-        size = answer["processors"] / processors if processors and "processors" in answer else 1
+        sees_part = processors and "processors" in answer and answer.get("kind") != "memory"
+        size = answer["processors"] / processors if sees_part else 1
         self.pieces = [size * pieces for pieces in answer["pieces"]]
         self.latency = answer["latency_us"]
 

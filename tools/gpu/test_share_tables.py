@@ -31,6 +31,12 @@ class Tables(unittest.TestCase):
         rows = share_tables.parts({**held(), "processors": 132}, {**held()["cases"][0], "answers": [part, None]})
         self.assertEqual([row[:3] for row in rows], [("medium", 25.0, 12.5)])
 
+    def test_pieces_that_fill_memory_are_not(self):
+        part = {**answer("memory", [5] * 20), "processors": 33}
+        alone = {"alone": {"memory": [100.0]}, "processors": 132}
+        rows = share_tables.parts({**held(), **alone}, {**held()["cases"][0], "answers": [part, None]})
+        self.assertEqual([row[:3] for row in rows], [("memory", 25.0, 50.0)])
+
     def test_a_tenant_without_answer_is_left_out(self):
         rows = share_tables.parts(held(), {**held()["cases"][0], "answers": [None, answer("medium", [5] * 20)]})
         self.assertEqual([row[:3] for row in rows], [("medium", 75.0, 50.0)])
