@@ -10,6 +10,8 @@ namespace {
 
 // A turn whose holder would be chosen again at the end of each quantum is given in one piece.
 constexpr int kQuantaMax = 10;
+// What a tenant may be owed that had no work for a while: another one's turn, which may be longer than a quantum.
+constexpr double kOwedQuanta = 2;
 // What a capped tenant may save up while it waits, and how far it may pass its share within a turn: together
 // less than 20 ms, so that no second holds more than 2 points too much.
 constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
@@ -134,11 +136,13 @@ bool TurnPolicy::is_level(const State& state) const {
   return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
 }
 
-// It begins to compete: level with the others, but for what it was owed when it left (one quantum at most,
-// nothing is saved up) or owes itself.
+// It begins to compete: level with the others, but for what it was owed when it left (kOwedQuanta at most, nothing is
+// saved up) or owes itself. What it was owed was measured from a mean of which it was a part, and will be again: from
+// the mean of the others alone it is further away.
 void TurnPolicy::enter(State* state) {
   if (!competes(*state)) return;
-  state->virtual_ns = std::max(state->virtual_ns, level_ - state->owed_ns / share_of(*state));
+  const double apart = shares_ > 0 ? (shares_ + share_of(*state)) / shares_ : 1;
+  state->virtual_ns = std::max(state->virtual_ns, level_ - apart * state->owed_ns / share_of(*state));
   state->owed_ns = 0;
   state->came = true;
   measure_level();
@@ -147,7 +151,7 @@ void TurnPolicy::enter(State* state) {
 void TurnPolicy::leave(State* state) {
   if (!competes(*state)) return;
   const double owed = (level_ - state->virtual_ns) * share_of(*state);
-  state->owed_ns = std::clamp(owed, 0.0, static_cast<double>(rules_.quantum_ns));
+  state->owed_ns = std::clamp(owed, 0.0, kOwedQuanta * static_cast<double>(rules_.quantum_ns));
   state->came = false;
 }
 

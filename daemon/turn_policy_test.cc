@@ -227,6 +227,22 @@ TEST(TurnPolicy, TimeNotWantedIsNotSavedUp) {
   EXPECT_NEAR(simulation.delivered(steady, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5, 0.06);
 }
 
+// The host is late now and then, and its queue runs dry for 2 ms: what it loses is these 2 ms, and not what it was owed.
+TEST(TurnPolicy, WhoRunsDryForAMomentKeepsWhatItIsOwed) {
+  for (const double part : {0.5, 0.75, 0.9, 0.95}) {
+    TurnSimulation simulation;
+    const uint64_t dry = simulation.add(share(part), pieces(5 * kUs));
+    const uint64_t other = simulation.add(share(1 - part), pieces(5 * kUs));
+    for (uint64_t at_ns = kSecond; at_ns < 12 * kSecond; at_ns += 61 * kMs)
+      simulation.pause(dry, at_ns, at_ns + 2 * kMs);
+    simulation.run(12 * kSecond);
+    const double lost = part * 2 / 61;
+    EXPECT_GE(simulation.delivered(dry, 2 * kSecond, 12 * kSecond), part - lost - 0.01) << part;
+    EXPECT_GE(simulation.extremes(dry, 2 * kSecond, 12 * kSecond, kSecond).second, part - lost - 0.02) << part;
+    EXPECT_LE(simulation.extremes(other, 2 * kSecond, 12 * kSecond, kSecond).first, 1 - part + lost + 0.02) << part;
+  }
+}
+
 // It works for 1 ms and waits for 0.3: alone it would use 77 % of the GPU. Beside one that always has more
 // it holds its half, what it leaves idle within its turns included.
 TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {

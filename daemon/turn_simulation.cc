@@ -18,14 +18,27 @@ uint64_t TurnSimulation::add(const TurnTerms& terms, const Load& load) {
   programs_[raw->id] = std::move(program);
   policy_.add(now_ns_, raw->id, terms);
   at(load.from_ns, [this, raw] { come(raw); });
-  if (load.to_ns != UINT64_MAX) {
-    at(load.to_ns, [this, raw] {
-      raw->wants = false;
-      if (raw->holding) return plan_end(raw);
-      policy_.set_wanting(now_ns_, raw->id, false);
-    });
-  }
+  if (load.to_ns != UINT64_MAX) at(load.to_ns, [this, raw] { rest(raw); });
   return raw->id;
+}
+
+void TurnSimulation::rest(Program* program) {
+  program->wants = false;
+  if (program->holding) return plan_end(program);
+  policy_.set_wanting(now_ns_, program->id, false);
+}
+
+void TurnSimulation::pause(uint64_t tenant, uint64_t from_ns, uint64_t to_ns) {
+  Program* const program = programs_.at(tenant).get();
+  at(from_ns, [this, program, from_ns] {
+    program->load.to_ns = from_ns;
+    rest(program);
+  });
+  at(to_ns, [this, program] {
+    program->load.to_ns = UINT64_MAX;
+    come(program);
+    if (program->holding) plan_end(program);
+  });
 }
 
 void TurnSimulation::run(uint64_t until_ns) {

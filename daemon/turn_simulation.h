@@ -40,6 +40,8 @@ class TurnSimulation {
 
   uint64_t add(const TurnTerms& terms, const Load& load);
   void at(uint64_t time_ns, std::function<void()> action);
+  // It always has more, but not in this time.
+  void pause(uint64_t tenant, uint64_t from_ns, uint64_t to_ns);
   void run(uint64_t until_ns);
 
   TurnPolicy& policy() { return policy_; }
@@ -70,6 +72,7 @@ class TurnSimulation {
 
   void settle();
   void come(Program* program);
+  void rest(Program* program);
   void begin(Program* program, uint64_t until_ns);
   void plan_end(Program* program);
   void run_piece(Program* program);
