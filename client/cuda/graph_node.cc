@@ -227,6 +227,24 @@ CUresult conditional_node(const Place& p, CUDA_CONDITIONAL_NODE_PARAMS* params) 
   return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+// A graph of its own, or one that the program gives away: its handle goes on naming it, as the node's.
+CUresult child_node(const Place& p, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
+  if (p.exec != nullptr) return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, child.graph);
+  if (p.node != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
+    return cuGraphAddChildGraphNode(p.out, p.graph, p.dependencies, p.count, child.graph);
+  if (child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) return CUDA_ERROR_INVALID_VALUE;
+  Resolved r;
+  Object* graph = nullptr;
+  TENDRIL_TRY(resolve(p, &r));
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(child.graph), &graph));
+  if (graph->session != r.session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_moved_child_node_request m;
+  wire::cuda::graph_moved_child_node_reply answer;
+  m.child = graph->wire_id;
+  return send(current_context(), p, &r, m, answer);
+}
+
 // Works on both versions of the struct.
 template <typename Params>
 CUresult batch_node(const Place& p, const Params* params) {
@@ -283,11 +301,7 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
       return cuGraphAddKernelNode_v2(p.out, p.graph, p.dependencies, p.count, &params);
     }
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      if (p.exec != nullptr)
-        return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, n->graph.graph);
-      if (p.node != nullptr || n->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-        return CUDA_ERROR_NOT_SUPPORTED;
-      return cuGraphAddChildGraphNode(p.out, p.graph, p.dependencies, p.count, n->graph.graph);
+      return child_node(p, n->graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
       return p.node == nullptr ? cuGraphAddEmptyNode(p.out, p.graph, p.dependencies, p.count)
                                : CUDA_ERROR_INVALID_VALUE;

@@ -100,6 +100,28 @@ WorkPtr ChildWork::clone() const {
   return copy;
 }
 
+WorkPtr ChildWork::with(CUgraphNode original, CUgraphNodeType type, const WorkPtr& other) const {
+  auto copy = std::make_shared<ChildWork>();
+  copy->graph = graph->clone();
+  copy->graph->owned = true;
+  bool found = false;
+  for (size_t i = 0; i < graph->nodes.size(); ++i) {
+    const GraphNode& ours = *graph->nodes[i];
+    GraphNode& twin = *copy->graph->nodes[i];
+    twin.original = ours.original;
+    if (ours.original == original && ours.work->type() == type) {
+      twin.work = other;
+      found = true;
+    } else if (ours.work->type() == CU_GRAPH_NODE_TYPE_GRAPH) {
+      WorkPtr deeper = static_cast<const ChildWork&>(*ours.work).with(original, type, other);
+      if (!deeper) continue;
+      twin.work = std::move(deeper);
+      found = true;
+    }
+  }
+  return found ? copy : nullptr;
+}
+
 GraphExec::Item* GraphExec::find(CUgraphNode node) {
   auto found = std::find_if(items.begin(), items.end(),
                             [&](const Item& item) { return item.original == node; });

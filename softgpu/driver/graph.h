@@ -71,6 +71,8 @@ struct ChildWork : Work {
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   CUresult run(Context& context) override;
   WorkPtr clone() const override;
+  // A copy in which the node that was made from `original` works differently; null: there is none, also deeper.
+  WorkPtr with(CUgraphNode original, CUgraphNodeType type, const WorkPtr& other) const;
 };
 
 struct GraphExec {

@@ -210,6 +210,8 @@ SOFT(cuGraphAddMemFreeNode)
 SOFT(cuGraphAddNode_v2)
 (CUgraphNode* node, CUgraph graph, const CUgraphNode* deps, const CUgraphEdgeData* data,
  size_t count, CUgraphNodeParams* params) {
+  if (params != nullptr && params->type == CU_GRAPH_NODE_TYPE_GRAPH && params->graph.graph == graph)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult result =
       add_node(node, graph, deps, count, [&](WorkPtr* out) { return work_from(params, out); });
   if (result == CUDA_SUCCESS && data != nullptr) {

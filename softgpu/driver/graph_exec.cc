@@ -80,15 +80,28 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
   return instantiate(out, handle, flags, &outcome);
 }
 
+// A node of a child graph.
+CUresult replace_deeper(GraphExec& exec, CUgraphNode node, CUgraphNodeType type, const WorkPtr& work) {
+  for (GraphExec::Item& item : exec.items) {
+    if (item.type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
+    WorkPtr changed = static_cast<const ChildWork&>(*item.work).with(node, type, work);
+    if (!changed) continue;
+    item.work = std::move(changed);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 template <typename Make>
 CUresult replace(CUgraphExec exec_handle, CUgraphNode node, CUgraphNodeType type, Make make) {
   auto exec = graph_execs().get(exec_handle);
   if (!exec) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
   GraphExec::Item* item = exec->find(node);
-  if (item == nullptr || item->type != type) return CUDA_ERROR_INVALID_VALUE;
+  if (item != nullptr && item->type != type) return CUDA_ERROR_INVALID_VALUE;
   WorkPtr work;
   if (CUresult bad = make(&work)) return bad;
+  if (item == nullptr) return replace_deeper(*exec, node, type, work);
   if (type == CU_GRAPH_NODE_TYPE_KERNEL)
     static_cast<KernelWork&>(*work).cooperative = static_cast<KernelWork&>(*item->work).cooperative;
   item->work = std::move(work);

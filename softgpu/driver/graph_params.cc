@@ -99,6 +99,16 @@ CUresult child_work(CUgraph handle, WorkPtr* out) {
   return CUDA_SUCCESS;
 }
 
+CUresult moved_child_work(CUgraph handle, WorkPtr* out) {
+  GraphPtr graph = graphs().get(handle);
+  if (!graph || graph->owned) return CUDA_ERROR_INVALID_VALUE;
+  auto work = std::make_shared<ChildWork>();
+  graph->owned = true;
+  work->graph = std::move(graph);
+  *out = std::move(work);
+  return CUDA_SUCCESS;
+}
+
 CUresult mem_op_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, WorkPtr* out) {
   if (params.count > 256 || (params.count != 0 && params.paramArray == nullptr) ||
       params.flags != 0)
@@ -127,7 +137,9 @@ CUresult work_from(CUgraphNodeParams* p, WorkPtr* out) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return host_work({p->host.fn, p->host.userData}, out);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      return child_work(p->graph.graph, out);
+      if (p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) return moved_child_work(p->graph.graph, out);
+      return p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ? child_work(p->graph.graph, out)
+                                                                         : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_EMPTY:
       *out = std::make_shared<EmptyWork>();
       return CUDA_SUCCESS;

@@ -16,6 +16,8 @@ CUresult memset_work(const CUDA_MEMSET_NODE_PARAMS& params, WorkPtr* out);
 CUresult host_work(const CUDA_HOST_NODE_PARAMS& params, WorkPtr* out);
 CUresult event_work(CUevent event, bool record, WorkPtr* out);
 CUresult child_work(CUgraph graph, WorkPtr* out);
+// The node takes the graph itself, whose handle goes on naming it.
+CUresult moved_child_work(CUgraph graph, WorkPtr* out);
 CUresult mem_op_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS& params, WorkPtr* out);
 CUresult conditional_work(CUDA_CONDITIONAL_NODE_PARAMS* params, WorkPtr* out);
 CUresult work_from(CUgraphNodeParams* params, WorkPtr* out);

@@ -311,6 +311,38 @@ TEST_F(GraphTest, ChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 60));
 }
 
+// The parent takes the graph itself: what its handle and its nodes name stays, and instances are changed by them. XLA does so.
+TEST_F(GraphTest, MovedChildGraph) {
+  Buffer data(1024);
+  OK(cuMemsetD32_v2(data, 1, 256));
+  CUgraph child = nullptr, embedded = nullptr;
+  OK(cuGraphCreate(&child, 0));
+  AffineNode kernel(data, 4, 2, 256), later(data, 5, 3, 256);
+  CUgraphNode first = add_affine(data, 1, 1), inner = nullptr, outer = nullptr;
+  OK(cuGraphAddKernelNode_v2(&inner, child, nullptr, 0, &kernel.params));
+  CUgraphNodeParams params;
+  memset(&params, 0, sizeof params);
+  params.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  params.graph.graph = child;
+  params.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  const CUresult added = cuGraphAddNode_v2(&outer, graph_, &first, nullptr, 1, &params);
+  if (added == CUDA_ERROR_INVALID_VALUE || added == CUDA_ERROR_NOT_SUPPORTED) {
+    OK(cuGraphDestroy(child));
+    GTEST_SKIP() << "the driver is older than graphs that move";
+  }
+  OK(added);
+  OK(cuGraphChildGraphNodeGetGraph(outer, &embedded));
+  EXPECT_EQ(embedded, child);
+  EXPECT_NE(cuGraphDestroy(child), CUDA_SUCCESS);
+  add_affine(data, 10, 0, {outer});
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 100));
+  OK(cuGraphExecKernelNodeSetParams_v2(exec_, inner, &later.params));
+  run();
+  EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5080));
+}
+
 TEST_F(GraphTest, EventNodes) {
   Event event;
   CUgraphNode record = nullptr, wait = nullptr;

@@ -210,6 +210,24 @@ CUresult handle(Executor& w, const wire::cuda::graph_conditional_node_request& m
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
+CUresult handle(Executor& w, const wire::cuda::graph_moved_child_node_request& m,
+                wire::cuda::graph_moved_child_node_reply&) {
+  Scope s(w);
+  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
+  CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
+  CUgraphNodeParams p;
+  std::memset(&p, 0, sizeof p);
+  p.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  p.graph.graph = s.get<CUgraph>(Kind::kGraph, m.child);
+  p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  if (!s.ok()) return s.error();
+  if (w.driver().cuGraphAddNode_v2 == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  CUgraphNode node = nullptr;
+  const CUresult added =
+      w.driver().cuGraphAddNode_v2(&node, graph, dependencies, nullptr, m.dependencies.count, &p);
+  return named(w, added, m.node, node);
+}
+
 CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m, wire::cuda::graph_batch_node_reply&) {
   Scope s(w);
   CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
