@@ -65,13 +65,14 @@ def memory_of(answers):
             max(one["filled"] for one in held)], "peak": max(one["peak"] for one in held), "wrong": wrong}
 
 
-def measure_many(m, here, server, count):
+def measure_many(m, here, server, count, title=""):
+    title = f"{count} x 1/{count}{title}"
     share = fractions.Fraction(1, count)
     tenants = [Tenant(share, ("train", "infer")[i % 2]) for i in range(count)]
     answers, facts = together(m, here, server, tenants, MANY_S)
     there = [answer for answer in answers if answer]
-    m.facts.setdefault("torch", {})[f"{count} x 1/{count}"] = facts | {"answers": answers}
-    m.say(f"{count} x 1/{count}, PyTorch: {len(there)} of {count} ended well")
+    m.facts.setdefault("torch", {})[title] = facts | {"answers": answers}
+    m.say(f"{title}, PyTorch: {len(there)} of {count} ended well")
     for word, what in (("started", "lease granted, program started"), ("attached", "the GPU's first answer"),
                        ("ready", "ready, import included")):
         times = facts[word]
@@ -89,6 +90,22 @@ def measure_many(m, here, server, count):
               f"{memory['wrong']} over or without error")
     if len(there) < count:
         m.say("  last words: " + " | ".join(facts["errors"]))
+
+
+def measure_warm(m, here, count):
+    """As many on a server that keeps workers for them."""
+    options = ["--warm-spare", str(count)]
+    server = m.server(f"torch-{count}", options)
+    if server is None:
+        return m.say(f"no server with {' '.join(options)}")
+    time.sleep(warming_s(count))
+    measure_many(m, here, server, count, ", " + " ".join(options))
+    return server.stop()
+
+
+def warming_s(workers):
+    """What a server takes to make so many contexts."""
+    return 1 + 0.25 * workers
 
 
 def measure_resnet(m, here, server):
@@ -116,7 +133,7 @@ def measure_attach(m, is_wanted):
             continue
         server = m.server(f"attach-{len(rows)}", options) if options is not None else None
         if server:
-            time.sleep(1 + 0.25 * (count if options else 2))  # what is to be warm is by then
+            time.sleep(warming_s(count if options else 2))
         tenants = [Tenant(fractions.Fraction(1, count), "medium")] * count
         processes = [m.start(server, tenant, 0) for tenant in tenants]
         attached, ready = all_say(processes, "attached", 40), all_say(processes, "ready", 20)

@@ -186,7 +186,7 @@ def measure(whole, seconds, words=()):
               ("neighbours " + " ".join(share_neighbours.KINDS), 30,
                lambda: share_neighbours.measure(m, server, () if is_wanted("neighbours") else words)),
               ("torch 20", 60, lambda: share_torch.measure_many(m, HERE, server, 20)),
-              ("torch 50", 90, lambda: share_torch.measure_many(m, HERE, server, 50)),
+              ("torch 50", 90, lambda: share_torch.measure_warm(m, HERE, 50)),
               ("resnet", 60, lambda: share_torch.measure_resnet(m, HERE, server))]
     parts += [("packed", seconds + 10, lambda name=name, who=who: m.measure_case(
         server, name, packed_of(who), "packed", max(2.0, seconds / 2))) for name, who in packed]

@@ -59,6 +59,11 @@ class Process:
 
     def end(self, limit_s):
         self.reader.join(max(0.1, limit_s))
+        if self.gone_s:  # `tendril run` is giving its lease back
+            try:
+                self.process.wait(5)
+            except subprocess.TimeoutExpired:
+                pass
         sides.end_group(self.process, signal.SIGKILL)
         self.process.wait()
         with sides.RUNNING_LOCK:
