@@ -3,9 +3,11 @@
 // worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is ordinary memory of this process: "pinned"
 // means that asynchronous copies with it are asynchronous, and it gets a mirror in the worker only when the program asks
 // for its device address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <set>
 
 #include "client/common/log.h"
@@ -36,14 +38,19 @@ uint64_t whole_pages(uint64_t bytes) {
   return (bytes + 4095) & ~uint64_t{4095};
 }
 
-// The next free addresses for `map(address)` to fill; null when it cannot. Addresses are used once: 16 TiB last.
+// The next free addresses for `map(address)` to fill; null when it cannot, with errno. Addresses are used once: 16 TiB
+// last. What the program has there itself is passed over in strides that grow.
 template <typename Map>
 void* place(uint64_t bytes, Map&& map) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
+  constexpr uint64_t kStrideMax = uint64_t{64} << 30;
+  uint64_t stride = room;
   for (int tries = 0; tries < 64; ++tries) {
-    const uint64_t offset = g_window_next.fetch_add(room);
+    const uint64_t offset = g_window_next.fetch_add(stride);
     if (offset > kHostWindowBytes || room > kHostWindowBytes - offset) break;
     if (map(kHostWindowBase + offset)) return reinterpret_cast<void*>(kHostWindowBase + offset);
+    if (errno != EEXIST) break;
+    stride = std::max(room, std::min(2 * stride, kStrideMax));
   }
   return nullptr;
 }
@@ -53,7 +60,10 @@ void* place_private(uint64_t bytes) {
     void* wanted = reinterpret_cast<void*>(at);
     void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
+    if (got != MAP_FAILED && got != wanted) {  // an old kernel takes the flag for a hint
+      munmap(got, bytes);
+      errno = EEXIST;
+    }
     return got == wanted;
   });
 }

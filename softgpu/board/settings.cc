@@ -189,6 +189,11 @@ constexpr Knob kKnobs[] = {
 }
 , "page, or exact: kernels may touch allocations only, and a fault names the one that is near"
 }
+, {"addresses", false, false, SET{return t.settings->process_addresses = v == "process",
+                                                     v == "process" || v == "beyond";
+}
+, "beyond those of processes, or process: such as a process could have, and taken in it"
+}
 , {"shuffle", true, false, SET{return read_count(v, &t.faults->shuffle_seed);
 }
 , "a seed: blocks, warps and diverged lanes run in an order that it decides; 0 is none"

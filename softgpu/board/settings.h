@@ -43,6 +43,7 @@ struct Settings {
   uint32_t quorum = 1;         // processes that must have joined before a simulated clock moves
   int64_t patience_ms = 1000;  // a process silent for longer does not hold a simulated clock up
   bool check_exact = false;    // kernels may touch allocations only, not whole pages
+  bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];
 };
 

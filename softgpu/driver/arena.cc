@@ -13,6 +13,14 @@
 
 namespace tendril::softgpu {
 
+bool take_addresses(uint64_t address, uint64_t bytes) {
+  void* const wanted = reinterpret_cast<void*>(address);
+  void* const got = mmap(wanted, bytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
+  return got == wanted;
+}
+
 Arena::~Arena() {
   if (memory_ != nullptr) munmap(memory_, bytes_);
   if (file_ >= 0) close(file_);
@@ -56,6 +64,7 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t align) {
     uint64_t offset = round_up(hole->first, align);
     uint64_t end = hole->first + hole->second;
     if (offset > end || end - offset < bytes) continue;
+    if (in_process_ && !find_addresses(&offset, bytes, align, end)) continue;
     uint64_t before = offset - hole->first;
     uint64_t after = end - offset - bytes;
     if (before == 0) {
@@ -68,6 +77,21 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t align) {
     return base_ + offset;
   }
   return 0;
+}
+
+// Takes the pages of [*offset, *offset + bytes) that are not in use yet; where that cannot be, of the next such range
+// before `end`. False: there is none.
+bool Arena::find_addresses(uint64_t* offset, uint64_t bytes, uint64_t align, uint64_t end) const {
+  for (; *offset < end && end - *offset >= bytes;) {
+    const uint64_t first = *offset / kPageBytes, last = (*offset + bytes - 1) / kPageBytes;
+    uint64_t page = first;
+    while (page <= last && (users_[page] != 0 || take_addresses(address_of(page), kPageBytes))) ++page;
+    if (page > last) return true;
+    for (uint64_t taken = first; taken < page; ++taken)
+      if (users_[taken] == 0) munmap(reinterpret_cast<void*>(address_of(taken)), kPageBytes);
+    *offset = round_up((page + 1) * kPageBytes, align);
+  }
+  return false;
 }
 
 void Arena::free(uint64_t address, uint64_t bytes) {
@@ -110,6 +134,7 @@ void Arena::count_pages(uint64_t offset, uint64_t bytes, int step) {
     users_[page] += step;
     set_page_valid(&valid_[page], users_[page] != 0);
     if (users_[page] == 0) {
+      if (in_process_) munmap(reinterpret_cast<void*>(address_of(page)), kPageBytes);
       if (empty++ == 0) first_empty = page;
     } else {
       give_back();

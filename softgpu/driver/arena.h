@@ -17,8 +17,10 @@ inline constexpr uint64_t kAllocationAlign = 256;  // what cuMemAlloc promises
 
 class Arena {
  public:
-  // `base` is the address programs see; with 0 it equals the host address of the backing memory.
-  Arena(uint64_t base, uint64_t bytes) : base_(base), bytes_(bytes) {}
+  // `base` is the address programs see; with 0 it equals the host address of the backing memory. `in_process`: pages in
+  // use are taken in this process at those addresses, too (nothing lies there), and where something lies none is used.
+  Arena(uint64_t base, uint64_t bytes, bool in_process = false)
+      : base_(base), bytes_(bytes), in_process_(in_process) {}
   ~Arena();
   Arena(const Arena&) = delete;
 
@@ -40,9 +42,12 @@ class Arena {
 
  private:
   void count_pages(uint64_t offset, uint64_t bytes, int step);
+  uint64_t address_of(uint64_t page) const { return base_ + page * kPageBytes; }
+  bool find_addresses(uint64_t* offset, uint64_t bytes, uint64_t align, uint64_t end) const;
 
   uint64_t base_;
   uint64_t bytes_;
+  bool in_process_;
   uint8_t* memory_ = nullptr;
   int file_ = -1;
   std::map<uint64_t, uint64_t> holes_;  // offset -> bytes
@@ -50,6 +55,8 @@ class Arena {
   std::vector<uint8_t> valid_;
 };
 
+// Occupies addresses of this process, with nothing behind them; false where there is something already.
+bool take_addresses(uint64_t address, uint64_t bytes);
 // Bytes an allocation of this size takes.
 inline uint64_t round_up(uint64_t value, uint64_t align) {
   return (value + align - 1) / align * align;

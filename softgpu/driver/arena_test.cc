@@ -4,6 +4,7 @@
 #include "softgpu/driver/arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <random>
 
@@ -45,6 +46,26 @@ TEST(Arena, PagesAreValidWhileSomethingLivesThere) {
   EXPECT_EQ(0, arena.host(arena.allocate(4 << 20) + (b - a))[0]);  // an empty page was given back
 }
 
+#if !defined(__SANITIZE_THREAD__)  // which leaves few addresses to the process itself
+TEST(Arena, LeavesAloneWhatTheProcessHas) {
+  constexpr uint64_t kPage = 2 << 20, kWithin = kWithinProcesses.end - 16 * kPage;
+  ASSERT_TRUE(take_addresses(kWithin + kPage, kPage));
+  Arena arena(kWithin, 16 * kPage, true);
+  const uint64_t a = arena.allocate(kPage), b = arena.allocate(3 * kPage), c = arena.allocate(kPage / 2);
+  EXPECT_EQ(kWithin, a);
+  EXPECT_EQ(kWithin + 2 * kPage, b);
+  EXPECT_EQ(kWithin + 5 * kPage, c);
+  EXPECT_EQ(c + kPage / 2, arena.allocate(kPage / 2));
+  EXPECT_FALSE(take_addresses(b, kPage)) << "the process has them while they are in use";
+  arena.free(b, 3 * kPage);
+  EXPECT_TRUE(take_addresses(b + kPage, kPage));
+  EXPECT_EQ(b, arena.allocate(kPage));
+  EXPECT_EQ(0u, arena.allocate(11 * kPage));
+  EXPECT_EQ(c + kPage, arena.allocate(10 * kPage));
+  for (const uint64_t own : {kWithin + kPage, b + kPage}) munmap(reinterpret_cast<void*>(own), kPage);
+}
+#endif
+
 TEST(Arena, RandomUseNeverOverlaps) {
   Arena arena(kBase, 16 << 20);
   std::mt19937 random(7);
@@ -74,8 +95,9 @@ TEST(Arena, RandomUseNeverOverlaps) {
 }
 
 TEST(MemoryMap, DeviceAddressesAreNotHostAddresses) {
-  EXPECT_GE(kDeviceBase, 1ull << 47);
-  EXPECT_LE(kDeviceBase + 64 * kDeviceStride, kVirtualBase);
+  EXPECT_GE(kBeyondProcesses.devices, 1ull << 47);
+  for (const AddressPlan& plan : {kBeyondProcesses, kWithinProcesses})
+    EXPECT_LE(plan.devices + 64 * plan.stride, plan.virtual_base);
 }
 
 TEST(MemoryMap, ResolvesOnlyWhatLives) {

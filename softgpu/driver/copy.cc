@@ -85,7 +85,7 @@ CUresult check(Side side, const CUDA_MEMCPY3D& p) {
     return CUDA_SUCCESS;
   }
   if (map.resolve(side.address + first_byte(side), extent(side, p)) != nullptr) return CUDA_SUCCESS;
-  bool ours = map.known(side.address) || side.address >= kDeviceBase;
+  bool ours = map.known(side.address) || address_plan().contains(side.address);
   return side.type == CU_MEMORYTYPE_UNIFIED && !ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -96,7 +96,7 @@ uint8_t* locate(const Side& side, const CUDA_MEMCPY3D& p) {
   MemoryMap& map = MemoryMap::instance();
   if (uint8_t* at = map.resolve(address, extent(side, p))) return at;
   bool host = side.type == CU_MEMORYTYPE_HOST || side.type == CU_MEMORYTYPE_UNIFIED;
-  return host && address < kDeviceBase ? reinterpret_cast<uint8_t*>(address) : nullptr;
+  return host && !address_plan().contains(address) ? reinterpret_cast<uint8_t*>(address) : nullptr;
 }
 
 bool pageable(CUmemorytype type, uint64_t address) {

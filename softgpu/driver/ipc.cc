@@ -62,7 +62,7 @@ void put(const PeerToken& token, Handle* handle) {
 
 CUresult open_memory(const PeerToken& token, CUcontext context, CUmemoryPool pool,
                      CUdeviceptr* address) {
-  if (token.bytes == 0 || token.bytes > kDeviceStride) return CUDA_ERROR_INVALID_VALUE;
+  if (token.bytes == 0 || token.bytes > address_plan().stride) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(token.device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   uint64_t offset = 0;
   const int file = fetch_file(token, &offset);

@@ -21,6 +21,10 @@ constexpr uint64_t kSmallHostWindow = 1ull << 30;  // where the system refuses t
 
 }  // namespace
 
+const AddressPlan& address_plan() {
+  return config().process_addresses ? kWithinProcesses : kBeyondProcesses;
+}
+
 MemoryMap& MemoryMap::instance() {
   static auto& map = *new MemoryMap;
   return map;
@@ -35,8 +39,10 @@ MemoryMap::MemoryMap() {
 Arena& MemoryMap::arena_locked(int device) {
   auto& slot = arenas_[device];
   if (!slot) {
-    const uint64_t addresses = std::min(config().device[device].memory_bytes * kSpareAddresses, kDeviceStride);
-    slot = std::make_unique<Arena>(kDeviceBase + device * kDeviceStride, addresses);
+    const AddressPlan& plan = address_plan();
+    const uint64_t wanted = config().device[device].memory_bytes * kSpareAddresses;
+    const uint64_t addresses = plan.in_process ? plan.stride : std::min(wanted, plan.stride);
+    slot = std::make_unique<Arena>(plan.devices + device * plan.stride, addresses, plan.in_process);
     changed();
   }
   return *slot;

@@ -17,12 +17,22 @@
 
 namespace tendril::softgpu {
 
-// First device address of device 0; each device has 1 TiB. Beyond the 47 bits of a host process, so
-// a device address that is touched by mistake faults at once.
-inline constexpr uint64_t kDeviceBase = 0x3'0000'0000'0000;
-inline constexpr uint64_t kDeviceStride = 1ull << 40;
-// Where cuMemAddressReserve places ranges without a wished address.
-inline constexpr uint64_t kVirtualBase = 0x3'8000'0000'0000;
+// Where device addresses lie.
+struct AddressPlan {
+  uint64_t devices;       // the first of device 0
+  uint64_t stride;        // from one device to the next
+  uint64_t virtual_base;  // where cuMemAddressReserve places ranges without a wished address
+  uint64_t end;
+  bool in_process;  // what is in use is taken in this process, too, and what is taken is not used
+  bool contains(uint64_t address) const { return address >= devices && address < end; }
+};
+// Beyond the 47 bits of a host process, so a device address that is touched by mistake faults at once.
+inline constexpr AddressPlan kBeyondProcesses =
+    {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000, UINT64_MAX, false};
+// As NVIDIA's are: ones that something else may have, in this process or in a client's.
+inline constexpr AddressPlan kWithinProcesses =
+    {0x6f00'0000'0000, 1ull << 36, 0x7300'0000'0000, 0x7400'0000'0000, true};
+const AddressPlan& address_plan();
 
 enum class MemoryKind : uint8_t {
   kDevice,
@@ -62,6 +72,7 @@ struct Reservation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   uint8_t* host = nullptr;
+  bool held = false;  // base is an address of this process, and taken there
   std::map<int, std::vector<uint8_t>> valid;
   ~Reservation();
 };

@@ -11,6 +11,7 @@ namespace tendril::softgpu {
 
 Reservation::~Reservation() {
   if (host != nullptr) munmap(host, bytes);
+  if (held) munmap(reinterpret_cast<void*>(base), bytes);
 }
 
 Reservation* MemoryMap::reservation_locked(uint64_t address, uint64_t bytes) const {
@@ -23,10 +24,11 @@ Reservation* MemoryMap::reservation_locked(uint64_t address, uint64_t bytes) con
 
 uint64_t MemoryMap::reserve(uint64_t bytes, uint64_t align, uint64_t wished) {
   std::unique_lock guard(lock_);
+  const AddressPlan& plan = address_plan();
   auto taken = [&](uint64_t base) {
     uint64_t end = base + bytes;
     if (end < base) return true;
-    if (base < kVirtualBase && end > kDeviceBase) return true;  // devices' own ranges
+    if (base < plan.virtual_base && end > plan.devices) return true;  // devices' own ranges
     auto next = reservations_.lower_bound(end);
     if (next != reservations_.begin() &&
         std::prev(next)->second->base + std::prev(next)->second->bytes > base)
@@ -35,13 +37,19 @@ uint64_t MemoryMap::reserve(uint64_t bytes, uint64_t align, uint64_t wished) {
     return allocation != allocations_.begin() &&
            std::prev(allocation)->first + std::prev(allocation)->second.bytes > base;
   };
-  uint64_t base = wished;
-  if (base == 0 || base % align != 0 || taken(base)) {
-    base = round_up(kVirtualBase, align);
+  auto next_from = [&](uint64_t base) {
     for (const auto& [start, range] : reservations_)
-      if (start >= kVirtualBase && start < base + bytes)
-        base = round_up(start + range->bytes, align);
-    if (taken(base)) return 0;
+      if (start + range->bytes > base && start < base + bytes) base = round_up(start + range->bytes, align);
+    return base;
+  };
+  auto take = [&](uint64_t base) {
+    return !taken(base) && (!plan.in_process || take_addresses(base, bytes));
+  };
+  uint64_t base = wished;
+  if (base == 0 || base % align != 0 || !take(base)) {
+    base = next_from(round_up(plan.virtual_base, align));
+    for (; !take(base); base = next_from(base + align))
+      if (!plan.in_process || bytes >= plan.end - base) return 0;
   }
   void* host = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (host == MAP_FAILED) return 0;
@@ -49,6 +57,7 @@ uint64_t MemoryMap::reserve(uint64_t bytes, uint64_t align, uint64_t wished) {
   range->base = base;
   range->bytes = bytes;
   range->host = static_cast<uint8_t*>(host);
+  range->held = plan.in_process;
   reservations_[base] = std::move(range);
   return base;
 }

@@ -106,7 +106,7 @@ def is_running(pid):
 class Server:
     """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is kept for assertions."""
 
-    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None, driver=DRIVER):
+    def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
         self.warm = warm * gpus
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
@@ -117,7 +117,7 @@ class Server:
             more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [TENDRIL, "serve", "--driver", driver, "--port", "0", "--port-file", port_file, "--warm", str(warm),
+                [TENDRIL, "serve", "--driver", DRIVER, "--port", "0", "--port-file", port_file, "--warm", str(warm),
                  *options],
                 stdout=log, stderr=log, env=clean_environment(**more))
         try:

@@ -36,6 +36,18 @@ class Conformance(unittest.TestCase):
     def test_shared_memory(self):
         self.passes(TENDRIL_TRANSPORT="shm")
 
+    @unittest.skipIf(harness.THREAD_SANITIZED, "the sanitizer leaves few addresses to the process itself")
+    def test_addresses_such_as_processes_have(self):
+        """As an NVIDIA GPU's memory has them; AddressesProcess has something of the program's there."""
+        suites = ("Addresses", "Copies", "HostMemory", "Ipc", "Memory", "Pool", "Vmm")
+        memory = ":".join(f"{suite}*" for suite in suites)
+        with Server(gpus=2, environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
+            for transport in ("tcp", "shm"):
+                status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1",
+                                           "--gtest_filter=" + memory, server=server, timeout=120,
+                                           TENDRIL_TRANSPORT=transport)
+                self.assertEqual(status, 0, transport + out[-4000:] + err[-4000:])
+
     def test_two_tenants_in_turns(self):
         """Half of each GPU for each: all work passes the gate, and waits for its turn there."""
         command = ["run", "-n", "2", "-p", "0.5", "--", str(SUITE), "--gtest_brief=1", "--gtest_filter=" + FILTER]
