@@ -16,6 +16,7 @@ if os.environ.get("JAX_STAGES_LOG"):
 
 import checks  # noqa: E402
 from checks import check, check_each  # noqa: E402
+import jax_workloads  # noqa: E402
 
 jax = checks.need("jax")
 jnp = jax.numpy
@@ -47,6 +48,7 @@ def stages():
     check(fft_and_sort)
     check(attention)
     check(training_loop)
+    check(transformer)
     check(donated)
     check(callback_on_the_host)
     check(out_of_memory)
@@ -164,6 +166,12 @@ def training_loop():
         weights, value = step(weights)
         losses.append(float(value))
     return losses[::6], weights
+
+
+def transformer():
+    """Layers in a scan and products of libraries: XLA makes graphs of it, with graphs as nodes."""
+    step = jax_workloads.transformer_train(2, 64)
+    return [round(step(), 4) for _ in range(4)]
 
 
 def donated():
