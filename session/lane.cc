@@ -22,6 +22,7 @@ using base::Status;
 
 namespace {
 constexpr int kLastWordsMs = 100;
+constexpr uint64_t kCompanyNs = 1000;
 std::atomic<uint64_t> g_lane_ids{1};
 thread_local bool t_exempt = false;
 }  // namespace
@@ -276,7 +277,12 @@ void LaneImpl::sender_main(void* self) {
     while (idle() && spin.again()) {
       for (int i = 0; i < 16; ++i) base::cpu_pause();
     }
-    if (!idle()) continue;
+    if (!idle()) {
+      // A wait often follows at once and would send the call itself, together with its own: one message in place of two.
+      const uint64_t until = base::now_ns() + kCompanyNs;
+      while (!idle() && base::now_ns() < until) base::cpu_pause();
+      continue;
+    }
     lane->sender_asleep_.store(1, std::memory_order_seq_cst);
     if (idle()) base::futex_wait(&lane->sender_asleep_, 1, -1);
     lane->sender_asleep_.store(0, std::memory_order_seq_cst);
