@@ -43,6 +43,7 @@ struct Silent : session::LaneEvents {
   void output(const char*, size_t) override {}
   void callback(const uint8_t*, size_t) override {}
   void sticky_error(int32_t, const char*, size_t) override {}
+  void memory_written() override {}
   void lost(const base::Status& why) override {
     if (!over) fprintf(stderr, "lost: %s\n", why.message().c_str());
   }

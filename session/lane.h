@@ -29,6 +29,7 @@ class LaneEvents {
   virtual void output(const char* text, size_t bytes) = 0;                 // device printf
   virtual void callback(const uint8_t* body, size_t bytes) = 0;            // run it; answer with a call of your own
   virtual void sticky_error(int32_t result, const char* text, size_t bytes) = 0;
+  virtual void memory_written() = 0;                                       // by GPUs: ask what they wrote
   virtual void lost(const base::Status& why) = 0;                          // exactly once
 };
 

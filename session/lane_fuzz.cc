@@ -22,6 +22,7 @@ struct Events : session::LaneEvents {
   void sticky_error(int32_t, const char* text, size_t bytes) override {
     use(reinterpret_cast<const uint8_t*>(text), bytes);
   }
+  void memory_written() override { ++sum; }
   void lost(const base::Status&) override {
     if (++losses > 1) abort();
   }

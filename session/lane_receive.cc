@@ -269,6 +269,10 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
     case wire::FrameKind::kError:
       events_->sticky_error(header.result, text, bytes);
       return true;
+    case wire::FrameKind::kMemoryWritten:
+      if (bytes != 0) return violation("a frame with a body that has none");
+      events_->memory_written();
+      return true;
     case wire::FrameKind::kGoodbye:
       lose(Status(Code::kClosed, "the server ended the session: " + std::string(text, bytes)), false);
       return false;

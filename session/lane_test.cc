@@ -157,6 +157,17 @@ TEST_P(LaneTest, RefusesProgressOfCallsThatWereNotMade) {
   EXPECT_NE(s.events.why.message().find("progress of calls that were not made"), std::string::npos);
 }
 
+TEST_P(LaneTest, TellsOfWrittenMemoryBeforeTheReply) {
+  TestSession s(GetParam(), 0);
+  ASSERT_FALSE(s.call(kEcho, "").lost);
+  EXPECT_EQ(s.events.writes.load(), 0);
+  s.service->push(wire::FrameKind::kMemoryWritten, 0, nullptr, 0);
+  ASSERT_FALSE(s.call(kEcho, "").lost);
+  EXPECT_EQ(s.events.writes.load(), 1);
+  s.service->push(wire::FrameKind::kMemoryWritten, 0, "!", 1);
+  EXPECT_TRUE(s.call(kEcho, "").lost);
+}
+
 TEST_P(LaneTest, FloodOfDeliveriesDoesNotDeadlock) {
   TestSession s(GetParam(), 0);
   std::vector<uint8_t> target(32768);

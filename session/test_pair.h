@@ -62,13 +62,14 @@ struct TestEvents : LaneEvents {
   void output(const char* text, size_t bytes) override { output_text.append(text, bytes); }
   void callback(const uint8_t*, size_t) override { ++callbacks; }
   void sticky_error(int32_t result, const char*, size_t) override { sticky = result; }
+  void memory_written() override { ++writes; }
   void lost(const base::Status& status) override {
     why = status;
     ++lost_count;
   }
   uint64_t begin = 0, end = 0;
   std::string output_text;
-  std::atomic<int> callbacks{0}, sticky{0}, lost_count{0};
+  std::atomic<int> callbacks{0}, sticky{0}, writes{0}, lost_count{0};
   base::Status why;
 };
 

@@ -35,6 +35,7 @@ enum class FrameKind : uint16_t {
   kGrant = 8,      // body: GrantBody. The worker takes this outgoing transfer now: send all of it
   kBulkData = 9,   // body: ChunkHeader and data, in sessions without bulk channels
   kProgress = 10,  // body: u64. The worker has run so many calls, bulk data and goodbyes not counted
+  kMemoryWritten = 11,  // no body. Since the client last asked, GPUs have written host memory that it has a mirror of
 };
 
 // A client is never further ahead of its worker than so many calls. A driver stops a program after about a thousand launches, too:

@@ -57,8 +57,8 @@ void answer(Session* session, uint64_t invocation) {
 }
 
 void run_one(const HostFunction& item, uint64_t invocation) {
-  if (item.persistent)
-    mirror_after_wait(item.session, nullptr);  // what the graph has written so far
+  if (item.persistent && g_written_mirrors.load(std::memory_order_relaxed) != 0)
+    mirror_fetch_all(item.session, nullptr);  // what the graph has written so far, which no wait has told of
   if (item.function != nullptr) item.function(item.data);
   if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
   if (item.object != nullptr) destroy_object(Kind::kUserObject, item.object);

@@ -393,10 +393,15 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (const int sticky = c->sticky.load(std::memory_order_relaxed)) return static_cast<CUresult>(sticky);
   TENDRIL_TRY(check_unsafe_call());
   mirror_before_wait(c->session, c);
+  if (!c->session->freed.empty()) c->session->send_frees();
   const uint64_t serial = c->session->serial.load();
+  const uint64_t before = c->session->calls();
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;
-  TENDRIL_TRY(c->session->call(c, m, r));
+  if (!c->idle.use(before)) {
+    TENDRIL_TRY(c->session->call(c, m, r));
+    c->waited.store(before);
+  }
   c->synchronised.store(serial, std::memory_order_release);
   forget_reads_of(c);
   mirror_after_wait(c->session, c);

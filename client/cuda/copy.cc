@@ -207,7 +207,7 @@ CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_
   if (!c->session->freed.empty()) c->session->send_frees();
   const uint64_t before = c->session->calls();
   TENDRIL_TRY(fetch(c, m, r, destination, bytes));
-  if (on.stream == nullptr || on.stream->session == c->session) idle_of(c, on.stream).note(before, c->session->calls());
+  if (on.stream == nullptr || on.stream->session == c->session) note_idle(c, on.stream, before);
   return CUDA_SUCCESS;
 }
 
@@ -243,8 +243,12 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 
 std::atomic<bool> g_memory_is_shared{false};
 
-IdleSince& idle_of(Context* c, Stream* stream) {
-  return stream != nullptr ? stream->idle : c->legacy_idle;
+// The legacy stream waits for all others, but for those apart; of one that was destroyed while it had work nobody says so.
+void note_idle(Context* c, Stream* stream, uint64_t before) {
+  const uint64_t now = c->session->calls();
+  (stream != nullptr ? stream->idle : c->legacy_idle).note(before, now);
+  const bool all = stream == nullptr && !g_streams_apart.load() && c->stream_ended.load() <= c->waited.load();
+  if (all) c->idle.note(before, now);
 }
 
 void remember_graph_writes(Context* c, Stream* stream) {
@@ -271,10 +275,10 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   if (!session->freed.empty()) session->send_frees();
   const uint64_t serial = session->serial.load();
   const uint64_t before = session->calls();
-  IdleSince& idle = idle_of(context, stream);
+  IdleSince& idle = stream != nullptr ? stream->idle : context->legacy_idle;
   if (!idle.use(before)) {
     TENDRIL_TRY(session->call(context, m, r));
-    idle.note(before, session->calls());
+    note_idle(context, stream, before);
     forget_reads(stream, true, 0, 0);
   }
   std::atomic<uint64_t>& synchronised = stream != nullptr ? stream->synchronised : context->legacy_synchronised;

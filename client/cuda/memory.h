@@ -120,7 +120,9 @@ CUresult finish_copy(Context* c, CopyStream on);
 // There has been a stream that does not wait for the legacy one.
 extern std::atomic<bool> g_streams_apart;
 
-IdleSince& idle_of(Context* c, Stream* stream);  // null: of the context's legacy stream
+// After a wait for `stream` (null: the context's legacy one), whose request was sent when the session had made `before` calls: a wait that
+// follows has nothing to wait for.
+void note_idle(Context* c, Stream* stream, uint64_t before);
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
 CUresult synchronize_stream(Context* c, Stream* stream);
 // A graph goes to `stream`: what its copies write is not in pinned memory before a wait.

@@ -261,10 +261,11 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
   pthread_mutex_unlock(&set->mutex);
 }
 
-void mirror_fetch_all(Session* session, Context* context) {
-  Mirrors* set = mirrors();
+namespace {
+
+// Caller holds the mutex. An address that the program has written, too, or 0.
+uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
   uint64_t both = 0;
-  pthread_mutex_lock(&set->mutex);
   for (bool more = true; more;) {
     wire::cuda::mirror_fetch_request request;
     wire::cuda::mirror_fetch_reply r;
@@ -279,7 +280,10 @@ void mirror_fetch_all(Session* session, Context* context) {
     }
     more = r.more != 0;
   }
-  pthread_mutex_unlock(&set->mutex);
+  return both;
+}
+
+void warn_of_both(Session* session, uint64_t both) {
   static std::atomic<bool> told{false};
   if (both != 0 && !told.exchange(true)) {
     log(LogLevel::kWarning,
@@ -287,6 +291,26 @@ void mirror_fetch_all(Session* session, Context* context) {
         "over a network they cannot share it at once (atomics for the whole system included); the GPU's values stay",
         session->endpoint.c_str(), reinterpret_cast<void*>(both));
   }
+}
+
+}  // namespace
+
+void mirror_fetch_all(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
+  session->gpu_wrote.store(false, std::memory_order_relaxed);
+  const uint64_t both = fetch_written(set, session, context);
+  pthread_mutex_unlock(&set->mutex);
+  warn_of_both(session, both);
+}
+
+void mirror_fetch_told(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  uint64_t both = 0;
+  pthread_mutex_lock(&set->mutex);
+  if (session->gpu_wrote.exchange(false, std::memory_order_acquire)) both = fetch_written(set, session, context);
+  pthread_mutex_unlock(&set->mutex);
+  warn_of_both(session, both);
 }
 
 void mirror_graph_writes(Session* session,

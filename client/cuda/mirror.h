@@ -31,6 +31,9 @@ void mirror_forget(Context* context, uint64_t base);
 
 void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
+// The same if the worker has told that there is something: it does so ahead of the answer to each wait that covers a GPU's writes. What
+// another thread is fetching is there when this returns.
+void mirror_fetch_told(Session* session, Context* context);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
 void mirror_graph_writes(Session* session,
                          void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state);
@@ -50,7 +53,7 @@ inline void mirror_before_graph(Session* session, Context* context) {
 inline void mirror_before_wait(Session* session, Context* context) { mirror_before_work(session, context); }
 inline void mirror_after_wait(Session* session, Context* context) {
   if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))
-    mirror_fetch_all(session, context);
+    mirror_fetch_told(session, context);
 }
 
 }  // namespace tendril::client::cuda

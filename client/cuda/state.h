@@ -53,7 +53,9 @@ struct Context : Object {
   std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
   std::atomic<uint64_t> legacy_synchronised{0};  // the same of its legacy stream alone
   std::atomic<uint64_t> copied{0};  // session serial of the last synchronous copy that nobody waited for (finish_copy)
-  IdleSince legacy_idle;                  // its legacy stream
+  IdleSince idle, legacy_idle;            // all of it; its legacy stream
+  // Counts of the session's calls: at the last end of a stream, whose work may go on, and before the last wait for all of the context.
+  std::atomic<uint64_t> stream_ended{0}, waited{0};
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
@@ -80,12 +82,14 @@ class Session final : public session::LaneEvents {
   std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
   std::atomic<uint64_t> code_bytes{0};  // of images that went to the server, its store lacking them
   FreedBlocks freed;                // whose frees the worker does not know of yet
+  std::atomic<bool> gpu_wrote{false};  // host memory that is mirrored, since it was last fetched (mirror.h)
   Staging staging;                  // for copies with pageable memory, when the server is on this host
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void output(const char* text, size_t bytes) override;
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
+  void memory_written() override { gpu_wrote.store(true, std::memory_order_release); }
   void lost(const base::Status& why) override;
 
   // How many calls have been sent; never the same for two sessions.

@@ -98,6 +98,7 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   stream_leaves(s);
   s->session->send_frees(s->wire_id);
   const CUresult result = s->session->enqueue(s->context, m);
+  s->context->stream_ended.store(s->session->calls());
   process()->streams.destroy(s);
   return result;
 }

@@ -282,6 +282,34 @@ TEST_F(ContextTest, SynchronizeWaitsForAnyNumberOfStreams) {
   }
 }
 
+// A copy on the legacy stream has waited for all streams but those that are apart, and for nothing that came after it.
+TEST_F(ContextTest, SynchronizeAfterACopyWaitsForWhatTheCopyDidNot) {
+  std::atomic<int> count{0};
+  Buffer device(4);
+  uint32_t word = 0;
+  for (int round = 0; round < 3; round++) {
+    for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
+      const Stream stream(flags);
+      const bool apart = flags == CU_STREAM_NON_BLOCKING;
+      OK(cuMemcpyDtoH_v2(&word, device, 4));
+      OK(cuLaunchHostFunc(apart ? nullptr : CUstream{stream}, count_late, &count));
+      OK(cuCtxSynchronize());
+      EXPECT_EQ(count.exchange(0), 1);
+      OK(cuLaunchHostFunc(stream, count_late, &count));
+      OK(cuMemcpyDtoH_v2(&word, device, 4));
+      OK(cuCtxSynchronize());
+      EXPECT_EQ(count.exchange(0), 1);
+    }
+    CUstream ended = nullptr;
+    OK(cuStreamCreate(&ended, CU_STREAM_DEFAULT));
+    OK(cuLaunchHostFunc(ended, count_late, &count));
+    OK(cuStreamDestroy_v2(ended));
+    OK(cuMemcpyDtoH_v2(&word, device, 4));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(count.exchange(0), 1);
+  }
+}
+
 TEST_F(ContextTest, SynchronizeWaitsForADestroyedStream) {
   std::atomic<int> count{0};
   for (int i = 1; i <= 3; i++) {

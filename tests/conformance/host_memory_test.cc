@@ -3,7 +3,9 @@
 // it directly.
 #include <stdlib.h>
 
+#include <chrono>
 #include <functional>
+#include <thread>
 
 #include "tests/conformance/harness.h"
 
@@ -108,6 +110,66 @@ TEST_F(HostMemoryTest, KernelWritesHostMemory) {
     EXPECT_EQ(host.words()[0], round * 1000);
     EXPECT_EQ(host.words()[1023], round * 1000 + 1023);
   }
+}
+
+// However short or long the wait is.
+TEST_F(HostMemoryTest, EveryKindOfWaitShowsWhatAKernelWrote) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  Pinned host(4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  Stream stream;
+  Event event;
+  Buffer device(4);
+  uint32_t word = 0;
+  const auto until_ready = [](const auto& query) {
+    CUresult result = query();
+    while (result == CUDA_ERROR_NOT_READY) result = query();
+    OK(result);
+  };
+  const std::function<void()> waits[] = {
+      [&] { OK(cuStreamSynchronize(stream)); },
+      [&] { OK(cuEventSynchronize(event)); },
+      [&] { OK(cuCtxSynchronize()); },
+      [&] { until_ready([&] { return cuStreamQuery(stream); }); },
+      [&] { until_ready([&] { return cuEventQuery(event); }); },
+      [&] { OK(cuMemcpyDtoHAsync_v2(&word, device, 4, stream)); },
+  };
+  uint32_t value = 0;
+  for (const int busy_ms : {0, 5}) {
+    for (const auto& wait : waits) {
+      value += 10000;
+      Gate gate;
+      if (busy_ms != 0) gate.block(stream);
+      OK(launch(basic("iota"), {4}, {256}, 0, stream, host.device_address(), value, 1024u));
+      OK(cuEventRecord(event, stream));
+      std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(busy_ms));
+        gate.open();
+      });
+      wait();
+      EXPECT_EQ(host.words()[1023], value + 1023) << "wait " << &wait - waits << " of " << busy_ms << " ms";
+      opener.join();
+    }
+  }
+}
+
+TEST_F(HostMemoryTest, ThreadsEachSeeWhatTheirKernelWrote) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  constexpr int kThreads = 3, kRounds = 100;
+  Pinned host(kThreads * 4096, CU_MEMHOSTALLOC_DEVICEMAP);
+  const CUfunction iota = basic("iota");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      OK(cuCtxSetCurrent(context_));
+      Stream stream;
+      for (uint32_t round = 1; round <= kRounds; round++) {
+        OK(launch(iota, {4}, {256}, 0, stream, host.device_address() + t * 4096, round * 1000, 1024u));
+        OK(cuStreamSynchronize(stream));
+        ASSERT_EQ(host.words()[t * 1024 + 1023], round * 1000 + 1023);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(HostMemoryTest, KernelReadsWhatTheHostChangedBetweenLaunches) {

@@ -83,6 +83,12 @@ class Cost(unittest.TestCase):
                 self.hold(f"round_trips_per_step_{transport}", round_trips)
                 self.hold(f"bytes_per_step_{transport}", out + back)
 
+    def test_round_trips_of_inference_that_is_fed(self):
+        with Server() as server:
+            for transport in ("tcp", "shm"):
+                _, round_trips, *_ = self.each_step(server, transport, "fed_inference")
+                self.hold(f"round_trips_of_fed_inference_{transport}", round_trips)
+
     def test_copies_use_the_same_pages_again(self):
         """A first touch of a page costs as much as copying it several times: buffers on the way stay small and are used again."""
         with Server() as server:

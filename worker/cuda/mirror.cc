@@ -290,6 +290,16 @@ void Mirrors::fetch(Written* written) {
   });
 }
 
+bool Mirrors::any_written(bool on_executor) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (const auto& [base, mirror] : all_) {
+    if (!mirror.written) continue;
+    if (mirror.drivers && !on_executor) return true;
+    if (std::memcmp(mirror.memory, mirror.shadow, mirror.bytes) != 0) return true;
+  }
+  return false;
+}
+
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
                        const CUDA_MEMCPY3D& s) {
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;

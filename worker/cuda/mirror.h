@@ -55,6 +55,8 @@ class Mirrors {
     bool more = false;
   };
   void fetch(Written* written);
+  // Would fetch find anything? Away from the executor a variable of loaded code may be going away, and counts as written. Any thread.
+  bool any_written(bool on_executor);
   // Calls that make or end mirrors have been seen and not run: what follows them speaks of mirrors that are not there yet.
   void change_is_coming() { changes_coming_.fetch_add(1); }
   bool changes_are_coming() const { return changes_coming_.load() != 0; }

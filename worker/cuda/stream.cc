@@ -31,8 +31,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_query_request& m, wire::cu
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuStreamQuery(stream);
   if (result == CUDA_ERROR_NOT_READY) return result;
-  w.waiters().deliver();
-  w.output().send(&w.service());
+  w.waiters().send_news(true);
   return result != CUDA_SUCCESS ? result : w.take_deferred_of(w.context());
 }
 
@@ -95,8 +94,7 @@ CUresult handle(Executor& w, const wire::cuda::event_query_request& m, wire::cud
   if (!s.ok()) return s.error();
   const CUresult result = w.driver().cuEventQuery(event);
   if (result == CUDA_ERROR_NOT_READY) return result;
-  w.waiters().deliver();
-  w.output().send(&w.service());
+  w.waiters().send_news(true);
   return result;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "worker/cuda/mirror.h"
 #include "worker/cuda/output.h"
 
 namespace tendril::worker::cuda {
@@ -87,7 +88,7 @@ void Waiters::add(const Wait& wait) {
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
   if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
   const CUresult result = query(&mine);
-  if (result != CUDA_ERROR_NOT_READY) return complete(mine, result);
+  if (result != CUDA_ERROR_NOT_READY) return complete(mine, result, true);
   polled_.push_back(mine);
 }
 
@@ -144,7 +145,7 @@ void Waiters::poll() {
     polled_[i] = polled_.back();
     polled_.pop_back();
     if (!late) {
-      complete(wait, result);
+      complete(wait, result, true);
       continue;
     }
     hand_over(wait);
@@ -193,17 +194,23 @@ void Waiters::sleep_until_done(const Wait& wait) {
       result = d.cuCtxSynchronize();
       break;
   }
-  complete(wait, result);
+  complete(wait, result, false);
   executor_->service().flush();
 }
 
-void Waiters::complete(const Wait& wait, CUresult result) {
+void Waiters::send_news(bool on_executor) {
+  session::Service& service = executor_->service();
+  deliver();
+  executor_->output().send(&service);
+  if (executor_->mirrors().any_written(on_executor)) service.push(wire::FrameKind::kMemoryWritten, 0, nullptr, 0);
+}
+
+void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   session::Service& service = executor_->service();
   if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
   // Before the reply: the client may end the context then, and what comes back later would outlive it.
   staging_.give_back_event(wait.driver_context, wait.own_event);
-  deliver();
-  executor_->output().send(&service);
+  send_news(on_executor);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
   if (wait.block.data == nullptr || result != CUDA_SUCCESS) {
     service.reply(wait.reply_id, result, nullptr, 0);

@@ -79,6 +79,9 @@ class Waiters {
   void deliver();
   // The same from a driver's callback thread.
   void deliver_from_callback();
+  // What the client may look at once it has the answer that comes next: finished copies, what kernels have printed, and the news that they
+  // have written its memory.
+  void send_news(bool on_executor);
   // Waits for and sends all of them (a context ends).
   void deliver_all();
 
@@ -94,7 +97,7 @@ class Waiters {
  private:
   static void* thread_main(void* self);
   void sleep_until_done(const Wait& wait);
-  void complete(const Wait& wait, CUresult result);
+  void complete(const Wait& wait, CUresult result, bool on_executor);
   void hand_over(const Wait& wait);
   CUresult query(Wait* wait);
   bool begin_context_wait(Wait* wait);
