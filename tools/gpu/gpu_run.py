@@ -40,6 +40,7 @@ def options():
     parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
                         help="groups, comma separated: " + everything + " (shares, speed and network only when named)")
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
+    parser.add_argument("--except", dest="but", default="", help="and none whose name holds one of these")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
     parser.add_argument("--times", type=int, default=1, help="how often each program runs: for what fails seldom")
@@ -163,8 +164,9 @@ class Run:
                 chosen += catalog.samples(HERE, libraries)
             else:
                 chosen += [p for p in listed if p.group == group]
-        words = [word for word in self.args.match.split(",") if word]
-        return [p for p in chosen if not words or any(word in p.name for word in words)] * self.args.times
+        words, but = ([word for word in given.split(",") if word] for given in (self.args.match, self.args.but))
+        return [p for p in chosen if not any(word in p.name for word in but)
+                and (not words or any(word in p.name for word in words))] * self.args.times
 
     def expanded(self, text):
         return (text.replace("{bin}", str(self.binaries / "bin")).replace("{built}", str(self.built))
