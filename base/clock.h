@@ -25,7 +25,8 @@ inline void cpu_pause() {
 #endif
 }
 
-// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few microseconds others are let in.
+// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few microseconds others are let in, now and
+// then, as each time costs as much as a look.
 class Spin {
  public:
   explicit Spin(uint32_t limit_us) : limit_ns_(uint64_t{limit_us} * 1000) {}
@@ -36,16 +37,23 @@ class Spin {
     if (begun_ns_ == 0) begun_ns_ = now;
     const uint64_t spent_ns = now - begun_ns_;
     if (spent_ns >= limit_ns_) return false;
-    if (spent_ns >= kYieldAfterNs) sched_yield();
+    if (spent_ns >= yield_at_ns_) {
+      yield_at_ns_ = spent_ns + kYieldEveryNs;
+      sched_yield();
+    }
     return true;
   }
   // Something came: the next wait begins anew.
-  void reset() { begun_ns_ = 0; }
+  void reset() {
+    begun_ns_ = 0;
+    yield_at_ns_ = kYieldAfterNs;
+  }
 
  private:
   static constexpr uint64_t kYieldAfterNs = 10'000;  // longer than a round trip over shared memory, or loopback
+  static constexpr uint64_t kYieldEveryNs = 2'000;
   const uint64_t limit_ns_;
-  uint64_t begun_ns_ = 0;
+  uint64_t begun_ns_ = 0, yield_at_ns_ = kYieldAfterNs;
 };
 
 // A point in time that a wait must not pass; timeout_ms < 0: none.
