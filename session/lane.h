@@ -38,7 +38,8 @@ struct Reply {
   int32_t result = 0;
   const uint8_t* body = nullptr;
   uint32_t bytes = 0;
-  bool lost = false;  // no answer: the session is gone
+  bool placed = false;  // what expect_bytes asked for is there
+  bool lost = false;    // no answer: the session is gone
 };
 
 struct LaneStats {
@@ -64,6 +65,9 @@ class Lane {
 
   // A fresh reply id (never 0). Thread-safe.
   virtual uint32_t new_reply_id() = 0;
+  // Between begin and commit: the reply's body is to be 8 bytes and then `bytes` bytes, padded, and these go straight to `into`, which must
+  // stay until the wait is over. A body of another length stays with the reply as any does.
+  virtual void expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) = 0;
   // Sends what is pending and waits for the reply. Any number of threads may wait; one of them receives for all.
   virtual Reply wait(uint32_t reply_id) = 0;
   // Handles frames that have already arrived, without waiting. For pollers (event queries) and idle times.

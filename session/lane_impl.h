@@ -33,6 +33,9 @@ struct PendingReply {
   uint8_t* body = nullptr;
   uint32_t bytes = 0;
   uint32_t capacity = 0;
+  uint8_t* into = nullptr;  // where the body goes behind its first 8 bytes, if it is as long as expected
+  uint32_t into_bytes = 0;
+  bool placed = false;
   PendingReply* next = nullptr;
 };
 
@@ -82,6 +85,7 @@ class LaneImpl final : public Lane {
   uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) override;
   void commit() override;
   uint32_t new_reply_id() override;
+  void expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) override;
   Reply wait(uint32_t reply_id) override;
   void pump() override;
   void flush() override { flush_until(-1); }
@@ -113,6 +117,7 @@ class LaneImpl final : public Lane {
 
   // lane_receive.cc
   void register_reply(uint32_t reply_id);
+  PendingReply* find_reply(uint32_t reply_id);  // state_lock_ held
   void wait_for(Waiter* waiter, bool may_lead);
   bool try_lead();
   bool is_leader() const;

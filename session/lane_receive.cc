@@ -20,6 +20,7 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint32_t kFollowerSpinUs = 20;      // a follower's reply is in the leader's hands within that, or far off
+constexpr uint32_t kPlacedAfter = 8;          // the count that stands before bytes
 constexpr uint32_t kKeptReplyBytes = 68u << 10;  // fits an inline copy; larger reply buffers are given back
 
 // The address of this variable names a thread; it needs no destructor, and a later thread that reuses it finds a clean slot.
@@ -57,9 +58,25 @@ void LaneImpl::register_reply(uint32_t reply_id) {
   reply->id = reply_id;
   reply->waiter.state.store(Waiter::kWaiting, std::memory_order_relaxed);
   reply->bytes = 0;
+  reply->into = nullptr;
+  reply->placed = false;
   PendingReply** bucket = &pending_[reply_id % kBuckets];
   reply->next = *bucket;
   *bucket = reply;
+}
+
+PendingReply* LaneImpl::find_reply(uint32_t reply_id) {
+  PendingReply* reply = pending_[reply_id % kBuckets];
+  while (reply != nullptr && reply->id != reply_id) reply = reply->next;
+  return reply;
+}
+
+void LaneImpl::expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) {
+  Locked locked(state_lock_);
+  PendingReply* reply = find_reply(reply_id);
+  if (reply == nullptr) return;
+  reply->into = static_cast<uint8_t*>(into);
+  reply->into_bytes = bytes;
 }
 
 Reply LaneImpl::wait(uint32_t reply_id) {
@@ -80,8 +97,7 @@ Reply LaneImpl::wait(uint32_t reply_id) {
       last->next = free_replies_;
       free_replies_ = last;
     }
-    reply = pending_[reply_id % kBuckets];
-    while (reply != nullptr && reply->id != reply_id) reply = reply->next;
+    reply = find_reply(reply_id);
   }
   if (reply == nullptr) return answer;
   stats_.round_trips.fetch_add(1, std::memory_order_relaxed);
@@ -100,6 +116,7 @@ Reply LaneImpl::wait(uint32_t reply_id) {
   answer.result = reply->result;
   answer.body = reply->body;
   answer.bytes = reply->bytes;
+  answer.placed = reply->placed;
   answer.lost = false;
   return answer;
 }
@@ -282,11 +299,17 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
 
 bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
   state_lock_.lock();
-  PendingReply* reply = pending_[header.reply_id % kBuckets];
-  while (reply != nullptr && reply->id != header.reply_id) reply = reply->next;
+  PendingReply* reply = find_reply(header.reply_id);
   if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) {
     state_lock_.unlock();
     return violation("a reply to a call that waits for none");
+  }
+  // Under the lock: whoever has been told that the session is lost has had it since, and gets its memory back.
+  const uint64_t padded = (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
+  if (reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
+    std::memcpy(reply->into, body + kPlacedAfter, reply->into_bytes);
+    reply->placed = true;
+    bytes = kPlacedAfter;
   }
   if (reply->capacity < bytes) {
     free(reply->body);

@@ -134,6 +134,35 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
   }
 }
 
+TEST_P(LaneTest, ExpectedBytesGoStraightToTheirPlace) {
+  TestSession s(GetParam(), 0);
+  const auto ask = [&](const std::vector<uint8_t>& body, std::vector<uint8_t>* target, size_t bytes) {
+    const uint32_t id = s.lane->new_reply_id();
+    uint8_t* at = s.lane->begin(kEcho, 0, uint32_t(body.size()), id);
+    memcpy(at, body.data(), body.size());
+    s.lane->expect_bytes(id, target->data(), uint32_t(bytes));
+    s.lane->commit();
+    return s.lane->wait(id);
+  };
+  for (const size_t bytes : {size_t{4}, size_t{1000}, size_t{65536}, size_t{4}}) {
+    const std::vector<uint8_t> body = pattern(8 + (bytes + 7) / 8 * 8, bytes);
+    std::vector<uint8_t> target(bytes + 8, 7);
+    Reply reply = ask(body, &target, bytes);
+    ASSERT_TRUE(reply.placed);
+    ASSERT_EQ(reply.bytes, 8u);
+    EXPECT_EQ(memcmp(reply.body, body.data(), 8), 0);
+    EXPECT_EQ(memcmp(target.data(), body.data() + 8, bytes), 0);
+    EXPECT_EQ(std::vector<uint8_t>(8, 7), std::vector<uint8_t>(target.end() - 8, target.end()));
+
+    std::vector<uint8_t> untouched(bytes + 8, 7);
+    reply = ask(body, &untouched, bytes + 8);  // the answer is shorter than that
+    ASSERT_FALSE(reply.placed || reply.lost);
+    EXPECT_EQ(reply.bytes, body.size());
+    EXPECT_EQ(std::vector<uint8_t>(bytes + 8, 7), untouched);
+  }
+  EXPECT_FALSE(s.call(kEcho, "").placed);
+}
+
 TEST_P(LaneTest, RefusesDeliveriesNobodyAskedFor) {
   TestSession s(GetParam(), 0);
   uint64_t precious = 5;

@@ -24,6 +24,7 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint64_t kCoalesceNs = 10'000;      // a reply waits for company no longer
+constexpr uint32_t kGatherBytes = 16u << 10;   // copying so much costs more than a message of its own
 constexpr int kGoodbyeMs = 200;
 thread_local char t_self;  // its address names the thread
 }  // namespace
@@ -406,6 +407,21 @@ void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* par
   direct_->publish(header.bytes);
 }
 
+// Behind what waits to be sent, and without a copy. out_lock_ held.
+void ServiceImpl::send_gathered(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad) {
+  static const uint8_t zeros[8] = {};
+  iovec list[8];
+  int used = 0;
+  if (out_used_ != 0) list[used++] = {out_, out_used_};
+  list[used++] = {const_cast<wire::ReplyHeader*>(&header), sizeof header};
+  for (int i = 0; i < count; ++i) list[used++] = {const_cast<void*>(parts[i].data), parts[i].bytes};
+  list[used++] = {const_cast<uint8_t*>(zeros), pad};
+  out_used_ = 0;
+  out_since_ns_.store(0, std::memory_order_relaxed);
+  Status sent = command_->send(list, used);
+  if (!sent.ok()) finish(sent);
+}
+
 void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id, const Part* parts, int count) {
   if (ended_.load(std::memory_order_acquire)) return;
   uint64_t body = 0;
@@ -418,18 +434,8 @@ void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id,
   wire::count_alone(counts_->lane_bytes_out, total);
   if (kind == wire::FrameKind::kReply) replied();
   if (direct_ != nullptr) return frame_in_ring(header, parts, count, pad);
+  if (total >= kGatherBytes) return send_gathered(header, parts, count, pad);
   if (out_used_ + total > kServiceOutBytes) send_now();
-  if (total > kServiceOutBytes) {
-    static const uint8_t zeros[8] = {};
-    iovec list[8];
-    int used = 0;
-    list[used++] = {&header, sizeof header};
-    for (int i = 0; i < count; ++i) list[used++] = {const_cast<void*>(parts[i].data), parts[i].bytes};
-    list[used++] = {const_cast<uint8_t*>(zeros), pad};
-    Status sent = command_->send(list, used);
-    if (!sent.ok()) finish(sent);
-    return;
-  }
   uint8_t* at = out_ + out_used_;
   std::memcpy(at, &header, sizeof header);
   at += sizeof header;

@@ -112,6 +112,7 @@ class ServiceImpl final : public Service {
   // service.cc
   void frame(wire::FrameKind kind, int32_t result, uint32_t reply_id, const Part* parts, int count);
   void frame_in_ring(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad);
+  void send_gathered(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad);
   void send_now();  // out_lock_ held
   void finish(const base::Status& why);
   base::Status reason();

@@ -88,21 +88,15 @@ uint64_t wire_stream(CopyStream on);
 // Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others beside it.
 template <typename Request, typename Answer>
 CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
+  if (bytes <= wire::kInlineBytesMax) return c->session->call_for_bytes(c, m, into, bytes);
   session::Lane* lane = c->session->lane.get();
-  if (bytes > wire::kInlineBytesMax) {
-    m.transfer = lane->new_transfer_id();
-    lane->expect_bulk(m.transfer, into, bytes);
-  }
+  m.transfer = lane->new_transfer_id();
+  lane->expect_bulk(m.transfer, into, bytes);
   const CUresult result = c->session->call(c, m, r);
-  if (m.transfer != 0) {
-    if (result != CUDA_SUCCESS)
-      lane->cancel_bulk(m.transfer);
-    else if (!c->session->wait_bulk(m.transfer, bytes))
-      return Session::lost_result();
-  } else if (result == CUDA_SUCCESS) {
-    if (r.data.count != bytes) return CUDA_ERROR_UNKNOWN;
-    memcpy(into, r.data.data, bytes);
-  }
+  if (result != CUDA_SUCCESS)
+    lane->cancel_bulk(m.transfer);
+  else if (!c->session->wait_bulk(m.transfer, bytes))
+    return Session::lost_result();
   return result;
 }
 

@@ -123,14 +123,30 @@ class Session final : public session::LaneEvents {
     return result;
   }
 
-  // For callers that put something between the request and the wait (bulk data).
+  // As call, for an answer that is bytes alone: they go straight to `into`.
   template <typename Request>
-  bool append(const Context* context, const Request& m, uint32_t reply_id) {
+  CUresult call_for_bytes(Context* context, const Request& m, void* into, uint64_t bytes) {
+    if (!freed.empty()) send_frees();
+    const uint32_t id = lane->new_reply_id();
+    if (!append(context, m, id, into, bytes)) return lost_result();
+    const session::Reply reply = wait(id);
+    if (reply.lost) return lost_result();
+    const auto result = static_cast<CUresult>(reply.result);
+    if (result == CUDA_SUCCESS) tally_bytes(bytes);
+    note(context, result);
+    return result == CUDA_SUCCESS && !reply.placed ? CUDA_ERROR_UNKNOWN : result;
+  }
+
+  // For callers that put something between the request and the wait (bulk data). `into`: as in call_for_bytes.
+  template <typename Request>
+  bool append(const Context* context, const Request& m, uint32_t reply_id, void* into = nullptr,
+              uint64_t into_bytes = 0) {
     const uint64_t bytes = wire::message_bytes(m);
     uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), context != nullptr ? context->index : 0,
                                 static_cast<uint32_t>(bytes), reply_id);
     if (body == nullptr) return false;
     wire::write_message(m, body);
+    if (into != nullptr) lane->expect_bytes(reply_id, into, static_cast<uint32_t>(into_bytes));
     lane->commit();
     tally_bytes(bytes);
     return true;
