@@ -69,6 +69,15 @@ TEST_P(LaneTest, AttendingFindsACallBehindOthers) {
   }
 }
 
+// The executor asks before it waits for another call, with a turn of the GPU in its hands perhaps.
+TEST_P(LaneTest, WhatWasTakenOnSightIsNotPending) {
+  TestSession s(GetParam(), 0);
+  s.post(kHold, "stay", 5);
+  s.post(kRelease, "", 0);
+  while (s.pending_after_hold < 0 && s.service->attend()) std::this_thread::yield();
+  EXPECT_EQ(s.pending_after_hold, 0);
+}
+
 // As a driver does that has a thousand launches before it. What the worker may be waiting for passes all the same.
 TEST_P(LaneTest, TheClientDoesNotRunFarAhead) {
   TestSession s(GetParam(), 0);

@@ -367,6 +367,9 @@ bool ServiceImpl::attend() {
 bool ServiceImpl::pending() {
   Locked receiving(inbox_lock_);
   if (out_since_ns_.load(std::memory_order_relaxed) != 0) flush();
+  // `next` would pass these over and wait for another.
+  wire::CallHeader header;
+  while (inbox_.peek(inbox_.at_, &header) == 1 && (header.flags & kFlagTaken) != 0) inbox_.pass(header.bytes);
   if (!inbox_.empty()) return true;
   Status failure;
   receive_more({0, 0}, true, &failure);

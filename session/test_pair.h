@@ -113,6 +113,7 @@ class TestSession {
   std::atomic<uint64_t> counted{0};
   std::atomic<uint64_t> looked_ahead{0};
   std::atomic<int> releases{0};
+  std::atomic<int> pending_after_hold{-1};
   base::Status service_end;
 
  private:
@@ -172,6 +173,7 @@ class TestSession {
   bool hold(const Call& call) {
     const std::vector<uint8_t> before(call.body, call.body + call.bytes);
     while (releases == 0) std::this_thread::yield();
+    pending_after_hold = service->pending();
     return std::equal(before.begin(), before.end(), call.body);
   }
   void give(const Call& call) {

@@ -27,7 +27,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kScratchMax = 64u << 20;
-constexpr int32_t kGateLookMs = 1;  // while a turn without end is held, which tendrild may shorten
+constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
 
 bool changes_mirrors(uint16_t opcode) {
@@ -127,7 +127,7 @@ int Executor::run() {
 transport::Wait Executor::patience(bool polling) const {
   if (polling) return {0, 0};
   int32_t timeout_ms = kept_memory_->look_again_ms();
-  if (gate_.pace() == Gate::Pace::kSometimes) timeout_ms = kGateLookMs;
+  if (gate_.pace() != Gate::Pace::kNever) timeout_ms = kGateLookMs;  // what has come need not be a call
   return {kSpinUs, timeout_ms};
 }
 
