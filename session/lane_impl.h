@@ -125,8 +125,9 @@ class LaneImpl final : public Lane {
   void lead_for(const Waiter& waiter);
   bool receive_once(transport::Wait wait);
   bool handle_frames();
+  bool place_rest(const wire::ReplyHeader& header);
   bool handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes);
-  bool handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes);
+  bool handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes, bool placed);
   bool handle_delivery(const uint8_t* body, uint32_t bytes);
   bool handle_transfer(int32_t result, const uint8_t* body, uint32_t bytes);
   bool handle_grant(const uint8_t* body, uint32_t bytes);

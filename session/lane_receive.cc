@@ -20,6 +20,7 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint32_t kFollowerSpinUs = 20;      // a follower's reply is in the leader's hands within that, or far off
+constexpr uint32_t kPlaceRestLeast = 32u << 10;  // below, a further system call costs more than the copy
 constexpr uint32_t kPlacedAfter = 8;          // the count that stands before bytes
 constexpr uint32_t kKeptReplyBytes = 68u << 10;  // fits an inline copy; larger reply buffers are given back
 
@@ -254,7 +255,7 @@ bool LaneImpl::handle_frames() {
         header.bytes > wire::kReplyBytesMax + sizeof header + wire::kCallAlign) {
       return violation("a frame's length");
     }
-    if (receive_end_ - receive_at_ < header.bytes) return true;
+    if (receive_end_ - receive_at_ < header.bytes) return place_rest(header);
     const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
     receive_at_ += header.bytes;
     if (!handle_frame(header, body, header.bytes - uint32_t(sizeof header) - pad)) return false;
@@ -262,11 +263,43 @@ bool LaneImpl::handle_frames() {
   return true;
 }
 
+// A long reply has begun to arrive, and its bytes are expected: those that are still on the line are received where they belong. Settling
+// waits for us: nobody who was told of a loss has his memory written.
+bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
+  const size_t have = receive_end_ - receive_at_, before = sizeof header + kPlacedAfter;
+  const bool is_reply = wire::FrameKind(header.kind) == wire::FrameKind::kReply;
+  if (!is_reply || header.bytes < kPlaceRestLeast || have < before) return true;
+  uint8_t* into = nullptr;
+  {
+    Locked locked(state_lock_);
+    PendingReply* reply = find_reply(header.reply_id);
+    const bool fits = reply != nullptr && header.bytes == before + reply->into_bytes;  // no padding
+    if (fits && reply->waiter.state.load(std::memory_order_relaxed) != Waiter::kDone) into = reply->into;
+  }
+  if (into == nullptr) return true;
+  size_t got = have - before;
+  const size_t bytes = header.bytes - before;
+  delivering_.store(true, std::memory_order_seq_cst);
+  Status failure;
+  if (!lost_.load(std::memory_order_seq_cst)) std::memcpy(into, receive_buffer_ + receive_at_ + before, got);
+  while (got < bytes && failure.ok() && !lost_.load(std::memory_order_relaxed)) {
+    Result<size_t> more = command_->receive(into + got, 1, bytes - got, {wait_spin_us_, kPumpMs});
+    if (more.ok()) got += *more;
+    else if (more.status().code() != Code::kTimeout || closing_.load()) failure = more.status();
+  }
+  delivering_.store(false, std::memory_order_release);
+  if (got < bytes) return lose(failure, false), false;
+  stats_.bytes_received.fetch_add(header.bytes - have, std::memory_order_relaxed);
+  const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
+  receive_at_ = receive_end_ = 0;
+  return handle_reply(header, body, kPlacedAfter, true);
+}
+
 bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
   const char* text = reinterpret_cast<const char*>(body);
   switch (wire::FrameKind(header.kind)) {
     case wire::FrameKind::kReply:
-      return handle_reply(header, body, bytes);
+      return handle_reply(header, body, bytes, false);
     case wire::FrameKind::kDelivery:
       return handle_delivery(body, bytes);
     case wire::FrameKind::kTransfer:
@@ -297,7 +330,8 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
   return violation("a frame of unknown kind");
 }
 
-bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
+// `placed`: its bytes are where they belong.
+bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes, bool placed) {
   state_lock_.lock();
   PendingReply* reply = find_reply(header.reply_id);
   if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) {
@@ -306,11 +340,12 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
   }
   // Under the lock: whoever has been told that the session is lost has had it since, and gets its memory back.
   const uint64_t padded = (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
-  if (reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
+  if (!placed && reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
     std::memcpy(reply->into, body + kPlacedAfter, reply->into_bytes);
-    reply->placed = true;
+    placed = true;
     bytes = kPlacedAfter;
   }
+  reply->placed = placed;
   if (reply->capacity < bytes) {
     free(reply->body);
     uint32_t capacity = bytes < 256 ? 256 : bytes;

@@ -153,7 +153,7 @@ TEST_P(LaneTest, ExpectedBytesGoStraightToTheirPlace) {
     s.lane->commit();
     return s.lane->wait(id);
   };
-  for (const size_t bytes : {size_t{4}, size_t{1000}, size_t{65536}, size_t{4}}) {
+  for (const size_t bytes : {size_t{4}, size_t{1000}, size_t{65536}, size_t{262144}, size_t{200004}, size_t{4}}) {
     const std::vector<uint8_t> body = pattern(8 + (bytes + 7) / 8 * 8, bytes);
     std::vector<uint8_t> target(bytes + 8, 7);
     Reply reply = ask(body, &target, bytes);

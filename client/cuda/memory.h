@@ -88,7 +88,7 @@ uint64_t wire_stream(CopyStream on);
 // Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others beside it.
 template <typename Request, typename Answer>
 CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
-  if (bytes <= wire::kInlineBytesMax) return c->session->call_for_bytes(c, m, into, bytes);
+  if (bytes <= wire::kReplyInlineMax) return c->session->call_for_bytes(c, m, into, bytes);
   session::Lane* lane = c->session->lane.get();
   m.transfer = lane->new_transfer_id();
   lane->expect_bulk(m.transfer, into, bytes);

@@ -132,7 +132,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m
   CUDA_MEMCPY3D p;
   const uint64_t bytes = read_shape(s, m.shape, &p);
   if (s.ok()) resolve_source(w, s, &p);
-  if (s.ok() && m.transfer == 0 && bytes > wire::kInlineBytesMax) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (s.ok() && m.transfer == 0 && bytes > wire::kReplyInlineMax) s.fail(CUDA_ERROR_INVALID_VALUE);
   if (!s.ok()) return s.error();
   Staging& staging = w.waiters().staging();
   const Block block = staging.take(bytes);

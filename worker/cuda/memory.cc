@@ -223,7 +223,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire
   Scope s(w);
   CUstream stream = copy_stream(s, m.stream);
   if (!s.ok()) return s.error();
-  if (m.transfer == 0 && m.bytes > wire::kInlineBytesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (m.transfer == 0 && m.bytes > wire::kReplyInlineMax) return CUDA_ERROR_INVALID_VALUE;
   if (m.transfer != 0) {
     const CUresult result = read_bulk(w, m.source, m.bytes, m.transfer, stream, true);
     return result == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : result;
