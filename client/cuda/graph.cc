@@ -111,21 +111,30 @@ CUresult pack(Context* c, const KernelNode& k, Function* function, std::vector<u
   return CUDA_SUCCESS;
 }
 
-CUresult send_kernel_node(const Session* session, wire::cuda::graph_kernel_node_request& m, const KernelNode& k) {
-  Context* c = nullptr;
+// A node's kernel as the worker knows it.
+struct ResolvedKernel {
+  Context* context = nullptr;
+  uint64_t function = 0;
+  std::vector<uint8_t> values;
+};
+
+CUresult resolve_kernel(const Session* session, const KernelNode& k, ResolvedKernel* out) {
   Function* function = process() != nullptr ? find_function(k.function) : nullptr;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(context_of_node(function, k.context, &c));
-  if (c->session != session) return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
-  std::vector<uint8_t> packed;
-  TENDRIL_TRY(pack(c, k, function, &packed));
+  TENDRIL_TRY(context_of_node(function, k.context, &out->context));
+  if (out->context->session != session) return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
+  TENDRIL_TRY(pack(out->context, k, function, &out->values));
   CUresult error = CUDA_SUCCESS;
-  m.function = function_wire_id(function, c->session, &error);
-  if (m.function == 0) return error;
+  out->function = function_wire_id(function, out->context->session, &error);
+  return out->function != 0 ? CUDA_SUCCESS : error;
+}
+
+CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k, const ResolvedKernel& kernel) {
+  m.function = kernel.function;
   m.geometry = {k.geometry, 8};
-  m.params = {packed.data(), packed.size()};
+  m.params = {kernel.values.data(), kernel.values.size()};
   wire::cuda::graph_kernel_node_reply r;
-  return c->session->call(c, m, r);
+  return kernel.context->session->call(kernel.context, m, r);
 }
 
 CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
@@ -139,6 +148,8 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
     TENDRIL_TRY(need(Kind::kNode, handle_value(dependencies[i]), &node));
     ids.push_back(node->wire_id);
   }
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(graph->session, k, &kernel));
   Object* node = create_object(Kind::kNode, graph->session, nullptr);
   if (node == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::graph_kernel_node_request m;
@@ -146,7 +157,7 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
   m.graph = graph->wire_id;
   m.node = node->wire_id;
   m.dependencies = {ids.data(), ids.size()};
-  const CUresult result = send_kernel_node(graph->session, m, k);
+  const CUresult result = send_kernel_node(m, k, kernel);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kNode, node);
     return result;
@@ -155,18 +166,44 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
   return CUDA_SUCCESS;
 }
 
-CUresult set_kernel_node(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
-  Object *node = nullptr, *exec = nullptr;
+CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
+  Object* node = nullptr;
   TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
   wire::cuda::graph_kernel_node_request m;
   m.what = 1;
   m.node = node->wire_id;
-  if (hExec != nullptr) {
-    TENDRIL_TRY(need(Kind::kExec, handle_value(hExec), &exec));
-    m.what = 2;
+  return send_kernel_node(m, k, kernel);
+}
+
+CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
+  Object *node = nullptr, *found = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  TENDRIL_TRY(need(Kind::kExec, handle_value(hExec), &found));
+  auto* exec = static_cast<Exec*>(found);
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
+  ChangeShape shape;  // everything but the values of its parameters
+  shape.add(kernel.function);
+  shape.add(kernel.context->index);
+  for (uint32_t word : k.geometry) shape.add(word);
+  if (exec->session == node->session && exec->changes.taken(node->wire_id, shape)) {
+    wire::cuda::graph_kernel_change_request m;
     m.exec = exec->wire_id;
+    m.node = node->wire_id;
+    m.function = kernel.function;
+    m.geometry = {k.geometry, 8};
+    m.params = {kernel.values.data(), kernel.values.size()};
+    return exec->session->enqueue(kernel.context, m);
   }
-  return send_kernel_node(node->session, m, k);
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 2;
+  m.node = node->wire_id;
+  m.exec = exec->wire_id;
+  const CUresult result = send_kernel_node(m, k, kernel);
+  exec->changes.note(node->wire_id, shape, result == CUDA_SUCCESS);
+  return result;
 }
 
 // What cuGraphKernelNodeGetParams points at: kept per node until asked again.
@@ -276,6 +313,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAP
     params->hErrNode_out = node_handle(graph->session, r.node);
   }
   exec->has_memory = r.has_memory != 0;
+  exec->changes.clear();
   if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
     result = adopt_device_handle(exec, r.device_handle);
   if (result == CUDA_SUCCESS)
@@ -384,21 +422,21 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v
 
 CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return set_kernel_node(nullptr, hNode, kernel_node(*nodeParams));
+  return set_kernel_node(hNode, kernel_node(*nodeParams));
 }
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return set_kernel_node(nullptr, hNode, kernel_node(*nodeParams));
+  return set_kernel_node(hNode, kernel_node(*nodeParams));
 }
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
+  return change_kernel(hGraphExec, hNode, kernel_node(*nodeParams));
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return set_kernel_node(hGraphExec, hNode, kernel_node(*nodeParams));
+  return change_kernel(hGraphExec, hNode, kernel_node(*nodeParams));
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
@@ -411,6 +449,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   m.exec = exec->wire_id;
   m.graph = graph->wire_id;
   const CUresult result = exec->session->call(static_cast<const Context*>(nullptr), m, r);
+  static_cast<Exec*>(exec)->changes.clear();
   resultInfo->result = static_cast<CUgraphExecUpdateResult>(r.outcome);
   resultInfo->errorNode = node_handle(exec->session, r.node);
   resultInfo->errorFromNode = node_handle(exec->session, r.from);

@@ -17,6 +17,7 @@
 #include "api/cuda_abi.gen.h"
 #include "api/handle.h"
 #include "base/lock.h"
+#include "client/cuda/exec_changes.h"
 
 namespace tendril::client::cuda {
 
@@ -83,6 +84,7 @@ struct Event : Object {
 // An instantiated graph.
 struct Exec : Object {
   bool has_memory = false;  // allocation or free nodes: a launch may be refused, and the program is told at once
+  ExecChanges changes;
 };
 
 struct Library;

@@ -89,6 +89,11 @@ class Cost(unittest.TestCase):
                 _, round_trips, *_ = self.each_step(server, transport, "fed_inference")
                 self.hold(f"round_trips_of_fed_inference_{transport}", round_trips)
 
+    def test_a_graph_is_changed_without_waiting(self):
+        with Server() as server:
+            _, round_trips, *_ = self.each_step(server, "tcp", "changed_graph")
+            self.hold("round_trips_per_step_of_changed_graph", round_trips)
+
     def test_copies_use_the_same_pages_again(self):
         """A first touch of a page costs as much as copying it several times: buffers on the way stay small and are used again."""
         with Server() as server:

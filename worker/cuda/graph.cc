@@ -165,6 +165,18 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wir
   return s.ok() ? w.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &p) : s.error();
 }
 
+CUresult handle(Executor& w, const wire::cuda::graph_kernel_change_request& m) {
+  wire::cuda::graph_kernel_node_request change;
+  wire::cuda::graph_kernel_node_reply unused;
+  change.what = 2;
+  change.exec = m.exec;
+  change.node = m.node;
+  change.function = m.function;
+  change.geometry = m.geometry;
+  change.params = m.params;
+  return handle(w, change, unused);
+}
+
 CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
                 wire::cuda::graph_kernel_node_get_reply& r) {
   Scope s(w);

@@ -83,6 +83,16 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m,
   return s.ok() ? w.driver().cuGraphExecMemcpyNodeSetParams(exec, node, &p, context) : s.error();
 }
 
+CUresult handle(Executor& w, const wire::cuda::graph_memcpy_change_request& m) {
+  wire::cuda::graph_memcpy_node_request change;
+  wire::cuda::graph_memcpy_node_reply unused;
+  change.what = 2;
+  change.exec = m.exec;
+  change.node = m.node;
+  change.image = m.image;
+  return handle(w, change, unused);
+}
+
 CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_get_request& m,
                 wire::cuda::graph_memcpy_node_get_reply& r) {
   Scope s(w);

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which changes of an instantiated graph's nodes its driver has taken. A change that differs from one of these in nothing that a
+// driver may refuse (pointers to known memory, values of parameters) is sent without waiting for the answer: XLA changes some
+// hundred nodes before each launch. Called by graph.cc and graph_node.cc, on any thread; never blocks.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <unordered_map>
+
+namespace tendril::client::cuda {
+
+// What of a change the driver judges. Equal shapes of one node are refused or taken alike.
+struct ChangeShape {
+  static constexpr unsigned kWords = 16;
+  uint64_t words[kWords] = {};
+  unsigned count = 0;  // 0: not to be judged from here
+
+  void add(uint64_t word) { words[count++ % kWords] = word; }
+  bool operator==(const ChangeShape& other) const;
+};
+
+class ExecChanges {
+ public:
+  // True if the last change of the node had this shape, and was taken.
+  bool taken(uint64_t node, const ChangeShape& shape);
+  void note(uint64_t node, const ChangeShape& shape, bool was_taken);
+  void clear();
+
+ private:
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::unordered_map<uint64_t, ChangeShape> shapes_;
+};
+
+}  // namespace tendril::client::cuda
