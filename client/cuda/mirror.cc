@@ -270,6 +270,7 @@ uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
     wire::cuda::mirror_fetch_request request;
     wire::cuda::mirror_fetch_reply r;
     if (session->call(static_cast<const Context*>(context), request, r) != CUDA_SUCCESS) break;
+    if (r.both != 0) both = r.both;
     uint64_t used = 0;
     for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
       const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];

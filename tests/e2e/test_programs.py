@@ -16,6 +16,7 @@ from harness import MIB, PROGRAMS, Server, eventually, start, tendril
 
 # The beginning of a Python program that calls the driver's API: device 0's primary context is current.
 DRIVER_CALLS = """
+import time
 from ctypes import CDLL, byref, c_int, c_ubyte, c_size_t, c_uint64, c_void_p
 cuda = CDLL("libcuda.so.1")
 def must(code):
@@ -70,6 +71,7 @@ class Programs(unittest.TestCase):
 must(cuda.cuMemAllocManaged(byref(memory), 4096, 1))
 seen = (c_ubyte * 4096).from_address(memory.value)
 must(cuda.cuMemsetD8Async(memory, 1, 4096, None))
+time.sleep(0.2)  # the GPU has written
 seen[%d] = %d
 must(cuda.cuCtxSynchronize())
 assert seen[0] == 1 and seen[4095] == 1

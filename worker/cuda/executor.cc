@@ -164,6 +164,7 @@ bool Executor::take_on_sight(const session::Call& call) {
       r.offsets = {written.offsets.data(), written.offsets.size()};
       r.data = {written.data.data(), written.data.size()};
       r.more = written.more;
+      r.both = written.both;
       std::vector<uint8_t> body(wire::message_bytes(r));
       wire::write_message(r, body.data());
       service_->reply(call.reply_id, CUDA_SUCCESS, body.data(), static_cast<uint32_t>(body.size()));

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "api/cuda_handlers.gen.h"
 #include "base/text.h"
@@ -256,6 +257,10 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
   uint8_t* shadow = mirror->shadow + (address - mirror->base);
   for (uint64_t i = 0; i < data.count; ++i) {
     if (data[i] == shadow[i]) continue;
+    if (memory[i] != shadow[i] && memory[i] != data[i]) {  // the GPU has written it since the last fetch: its value stays
+      both_ = address + i;
+      continue;
+    }
     memory[i] = data[i];
     shadow[i] = data[i];
   }
@@ -280,6 +285,7 @@ bool Mirrors::scan(Changed&& changed) {
 
 void Mirrors::fetch(Written* written) {
   std::lock_guard<std::mutex> hold(mutex_);
+  written->both = std::exchange(both_, 0);
   written->more = scan([&](Mirror& mirror, uint64_t at, uint64_t bytes) {
     if (bytes > kReplyMax - written->data.size()) return false;
     // First the shadow, then the reply from it: the GPU may go on writing.
@@ -360,6 +366,7 @@ CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
   r.offsets = {offsets, written.offsets.size()};
   r.data = {data, written.data.size()};
   r.more = written.more;
+  r.both = written.both;
   return CUDA_SUCCESS;
 }
 

@@ -53,6 +53,7 @@ class Mirrors {
     std::vector<uint64_t> offsets;
     std::vector<uint8_t> data;
     bool more = false;
+    uint64_t both = 0;  // where the program had written, too, or 0
   };
   void fetch(Written* written);
   // Would fetch find anything? Away from the executor a variable of loaded code may be going away, and counts as written. Any thread.
@@ -92,6 +93,7 @@ class Mirrors {
   std::mutex mutex_;
   std::atomic<uint32_t> changes_coming_{0};
   uint64_t resume_ = 0;
+  uint64_t both_ = 0;  // for the next fetch
   std::map<uint64_t, Mirror> all_;
   std::map<uint64_t, uint8_t*> parts_;  // by number; reserved addresses, memory where there are mirrors
   std::map<uint64_t, uint64_t> left_;   // pages of destroyed mirrors that graphs named: first byte, bytes
