@@ -257,7 +257,8 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
   uint8_t* shadow = mirror->shadow + (address - mirror->base);
   for (uint64_t i = 0; i < data.count; ++i) {
     if (data[i] == shadow[i]) continue;
-    if (memory[i] != shadow[i] && memory[i] != data[i]) {  // the GPU has written it since the last fetch: its value stays
+    if (memory[i] != shadow[i] && memory[i] != data[i]) {
+      // The GPU has written it since the last fetch: its value stays.
       both_ = address + i;
       continue;
     }
