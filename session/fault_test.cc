@@ -29,7 +29,7 @@ int exercise(TestSession& s) {
   int good = 0;
   bool wiped = false;
   std::vector<uint8_t> data = pattern(3u << 20, 9), into(2u << 20);
-  std::vector<uint8_t> target(4096), placed(100'000), echoed = pattern(8 + placed.size(), 5);
+  std::vector<uint8_t> target(80'000), placed(100'000), echoed = pattern(8 + placed.size(), 5);
   s.events.allow(target.data(), target.size());
   for (int i = 0; i < 3; ++i) {
     uint64_t number = uint64_t(i);
@@ -37,7 +37,7 @@ int exercise(TestSession& s) {
     struct {
       uint64_t address;
       uint32_t bytes, value;
-    } ask = {reinterpret_cast<uint64_t>(target.data()), 4096, 1};
+    } ask = {reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), 1};
     s.post(kDeliver, &ask, sizeof ask);
     if (!s.call(kEcho, "hello").lost) ++good;
     const uint32_t wanted = s.lane->new_reply_id();
@@ -48,7 +48,7 @@ int exercise(TestSession& s) {
       if (s.lane->wait(wanted).placed && memcmp(placed.data(), &echoed[8], placed.size()) == 0) ++good;
     }
     wiped = s.call(kEcho, "").lost;
-    if (wiped) placed.assign(placed.size(), 7);
+    if (wiped) placed.assign(placed.size(), 7), target.assign(target.size(), 7);
     uint64_t out[3] = {s.lane->new_transfer_id(), data.size(), 9};
     uint32_t id = s.lane->new_reply_id();
     if (s.post(kTake, out, sizeof out, id)) {
@@ -62,6 +62,7 @@ int exercise(TestSession& s) {
   // Once a loss has been told nothing is written any more.
   if (wiped) {
     EXPECT_EQ(placed, std::vector<uint8_t>(placed.size(), 7));
+    EXPECT_EQ(target, std::vector<uint8_t>(target.size(), 7));
   }
   return good;
 }

@@ -125,6 +125,7 @@ class LaneImpl final : public Lane {
   void lead_for(const Waiter& waiter);
   bool receive_once(transport::Wait wait);
   bool handle_frames();
+  uint8_t* place_of(const wire::ReplyHeader& header, const uint8_t* body, uint64_t bytes);
   bool place_rest(const wire::ReplyHeader& header);
   bool handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes);
   bool handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes, bool placed);

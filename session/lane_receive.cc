@@ -263,25 +263,34 @@ bool LaneImpl::handle_frames() {
   return true;
 }
 
-// A long reply has begun to arrive, and its bytes are expected: those that are still on the line are received where they belong. Settling
-// waits for us: nobody who was told of a loss has his memory written.
+// Where the bytes of a frame go that stand behind the first 8 of its body; null: into the buffer with all else.
+uint8_t* LaneImpl::place_of(const wire::ReplyHeader& header, const uint8_t* body, uint64_t bytes) {
+  if (wire::FrameKind(header.kind) == wire::FrameKind::kDelivery) {
+    uint64_t address;
+    std::memcpy(&address, body, sizeof address);
+    const bool accepted = bytes <= wire::kReplyInlineMax && events_->accepts_delivery(address, bytes);
+    return accepted ? reinterpret_cast<uint8_t*>(address) : nullptr;
+  }
+  if (wire::FrameKind(header.kind) != wire::FrameKind::kReply) return nullptr;
+  Locked locked(state_lock_);
+  const PendingReply* reply = find_reply(header.reply_id);
+  if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) return nullptr;
+  return bytes == reply->into_bytes ? reply->into : nullptr;
+}
+
+// A long frame has begun to arrive: what is still on the line is received where it belongs. Settling waits for us: nobody who was told of
+// a loss has his memory written.
 bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   const size_t have = receive_end_ - receive_at_, before = sizeof header + kPlacedAfter;
-  const bool is_reply = wire::FrameKind(header.kind) == wire::FrameKind::kReply;
-  if (!is_reply || header.bytes < kPlaceRestLeast || have < before) return true;
-  uint8_t* into = nullptr;
-  {
-    Locked locked(state_lock_);
-    PendingReply* reply = find_reply(header.reply_id);
-    const bool fits = reply != nullptr && header.bytes == before + reply->into_bytes;  // no padding
-    if (fits && reply->waiter.state.load(std::memory_order_relaxed) != Waiter::kDone) into = reply->into;
-  }
+  if (header.bytes < kPlaceRestLeast || have < before || (header.flags & wire::kFlagPadMask) != 0) return true;
+  const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
+  const size_t bytes = header.bytes - before;
+  uint8_t* into = place_of(header, body, bytes);
   if (into == nullptr) return true;
   size_t got = have - before;
-  const size_t bytes = header.bytes - before;
   delivering_.store(true, std::memory_order_seq_cst);
   Status failure;
-  if (!lost_.load(std::memory_order_seq_cst)) std::memcpy(into, receive_buffer_ + receive_at_ + before, got);
+  if (!lost_.load(std::memory_order_seq_cst)) std::memcpy(into, body + kPlacedAfter, got);
   while (got < bytes && failure.ok() && !lost_.load(std::memory_order_relaxed)) {
     Result<size_t> more = command_->receive(into + got, 1, bytes - got, {wait_spin_us_, kPumpMs});
     if (more.ok()) got += *more;
@@ -290,9 +299,9 @@ bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   delivering_.store(false, std::memory_order_release);
   if (got < bytes) return lose(failure, false), false;
   stats_.bytes_received.fetch_add(header.bytes - have, std::memory_order_relaxed);
-  const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
   receive_at_ = receive_end_ = 0;
-  return handle_reply(header, body, kPlacedAfter, true);
+  const bool is_reply = wire::FrameKind(header.kind) == wire::FrameKind::kReply;
+  return !is_reply || handle_reply(header, body, kPlacedAfter, true);
 }
 
 bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {
@@ -377,7 +386,7 @@ bool LaneImpl::handle_progress(const uint8_t* body, uint32_t bytes) {
 
 bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
   uint64_t address;
-  if (bytes < sizeof address || bytes - sizeof address > wire::kInlineBytesMax)
+  if (bytes < sizeof address || bytes - sizeof address > wire::kReplyInlineMax)
     return violation("a delivery's length");
   std::memcpy(&address, body, sizeof address);
   bytes -= uint32_t(sizeof address);

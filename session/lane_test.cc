@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <set>
@@ -128,18 +129,19 @@ TEST_P(LaneTest, CarriesTheLargestCallAndReply) {
 
 TEST_P(LaneTest, DeliversBeforeTheReply) {
   TestSession s(GetParam(), 0);
-  std::vector<uint8_t> target(60000);
+  std::vector<uint8_t> target(wire::kReplyInlineMax);
   s.events.allow(target.data(), target.size());
-  for (int i = 1; i < 100; ++i) {
+  const uint32_t sizes[] = {1, 60000, 60001, wire::kReplyInlineMax - 3, wire::kReplyInlineMax};
+  for (uint32_t i = 1; i < 100; ++i) {
+    const uint32_t bytes = sizes[i % 5];
     struct {
       uint64_t address;
       uint32_t bytes;
       uint32_t value;
-    } ask = {reinterpret_cast<uint64_t>(target.data()), uint32_t(target.size()), uint32_t(i)};
+    } ask = {reinterpret_cast<uint64_t>(target.data()), bytes, i};
     s.post(kDeliver, &ask, sizeof ask);
     ASSERT_FALSE(s.call(kEcho, "").lost);
-    ASSERT_EQ(target[0], uint8_t(i));
-    ASSERT_EQ(target.back(), uint8_t(i));
+    ASSERT_EQ(std::count(target.begin(), target.begin() + bytes, uint8_t(i)), bytes);
   }
 }
 

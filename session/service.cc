@@ -24,7 +24,7 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint64_t kCoalesceNs = 10'000;      // a reply waits for company no longer
-constexpr uint32_t kGatherBytes = 16u << 10;   // copying so much costs more than a message of its own
+constexpr uint32_t kGatherBytes = 16u << 10;  // of a reply, which ends a message
 constexpr int kGoodbyeMs = 200;
 thread_local char t_self;  // its address names the thread
 }  // namespace
@@ -437,7 +437,9 @@ void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id,
   wire::count_alone(counts_->lane_bytes_out, total);
   if (kind == wire::FrameKind::kReply) replied();
   if (direct_ != nullptr) return frame_in_ring(header, parts, count, pad);
-  if (total >= kGatherBytes) return send_gathered(header, parts, count, pad);
+  // A delivery is followed by a reply: copying it costs less than a message for each, up to some size.
+  const bool gather = kind == wire::FrameKind::kReply ? total >= kGatherBytes : total > kServiceOutBytes / 2;
+  if (gather) return send_gathered(header, parts, count, pad);
   if (out_used_ + total > kServiceOutBytes) send_now();
   uint8_t* at = out_ + out_used_;
   std::memcpy(at, &header, sizeof header);
@@ -466,7 +468,7 @@ void ServiceImpl::reply2(uint32_t reply_id, int32_t result, const void* body, ui
 }
 
 void ServiceImpl::deliver(uint64_t address, const void* data, uint32_t bytes) {
-  if (bytes > wire::kInlineBytesMax) return end("internal error: a delivery larger than the lane allows");
+  if (bytes > wire::kReplyInlineMax) return end("internal error: a delivery larger than the lane allows");
   Part parts[2] = {{&address, sizeof address}, {data, bytes}};
   frame(wire::FrameKind::kDelivery, 0, 0, parts, 2);
 }

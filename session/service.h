@@ -69,7 +69,7 @@ class Service {
   // `prefix` then `data`: gathers without copying.
   virtual void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
                       uint32_t more_bytes) = 0;
-  // Puts bytes into the client's memory at `address`, before any later frame is looked at. bytes <= kInlineBytesMax.
+  // Puts bytes into the client's memory at `address`, before any later frame is looked at. bytes <= kReplyInlineMax.
   virtual void deliver(uint64_t address, const void* data, uint32_t bytes) = 0;
   virtual void push(wire::FrameKind kind, int32_t result, const void* body, uint32_t bytes) = 0;
   // Announces that every byte of `transfer` was handed to send_bulk.

@@ -137,7 +137,7 @@ class TestSession {
       case kFailTransfer:
         return call.bytes >= 8;
       case kDeliver:
-        return call.bytes >= 16 && uint32_t(words[1]) <= wire::kInlineBytesMax;
+        return call.bytes >= 16 && uint32_t(words[1]) <= wire::kReplyInlineMax;
       case kTake:
       case kGive:
         return call.bytes >= 24 && words[1] < (64u << 20);

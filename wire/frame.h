@@ -12,7 +12,7 @@ inline constexpr uint32_t kCallAlign = 8;             // every call and frame is
 inline constexpr uint32_t kCallBytesMax = 1u << 20;   // larger payloads travel on the bulk plane
 inline constexpr uint32_t kReplyBytesMax = 1u << 20;
 inline constexpr uint32_t kInlineBytesMax = 64u << 10;  // copies up to this size ride in the lane itself
-// The same for bytes that somebody waits for: one connection's time for so many is less than that of waking its receiver and the waiter.
+// The same for copies to the client: one connection's time for so many is less than that of waking a receiver and then the waiter.
 inline constexpr uint32_t kReplyInlineMax = 256u << 10;
 inline constexpr uint32_t kChunkBytesMax = 1u << 20;  // one bulk chunk: small enough to overlap network and DMA
 

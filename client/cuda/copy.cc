@@ -366,7 +366,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
     m.bytes = bytes;
     m.stream = wire_stream(on);
     m.host = reinterpret_cast<uint64_t>(destination);
-    if (bytes > wire::kInlineBytesMax) {
+    if (bytes > wire::kReplyInlineMax) {
       m.transfer = lane->new_transfer_id();
       lane->expect_bulk_async(m.transfer, destination, bytes);
       tally_bytes(bytes);

@@ -246,7 +246,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_async_request& m
     if (result != CUDA_SUCCESS) w.service().transfer_failed(m.transfer, result);
     return result;
   }
-  if (m.bytes > wire::kInlineBytesMax) result = CUDA_ERROR_INVALID_VALUE;
+  if (m.bytes > wire::kReplyInlineMax) result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) return result;
   Delivery delivery;
   delivery.context = w.context()->context;
