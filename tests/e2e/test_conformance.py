@@ -7,8 +7,9 @@ from harness import BUILD, Server, tendril
 
 SUITE = BUILD / "bin" / "tendril_conformance"
 # Under the thread sanitizer all processes have their heaps at one place, so a worker cannot have the program's own pages
-# at theirs; there may be no terabyte of addresses for copies of its pageable memory, and much of what is free elsewhere
-# is the sanitizer's own.
+# at theirs; there may be no terabyte of addresses for copies of its pageable memory, and most of what is free elsewhere
+# is the sanitizer's own: it ends a process that asks for memory there ("mmap at bad address", status 66), as a worker does for
+# a copy whose address nobody knows (CopiesTest.NothingIsThere).
 NOT_UNDER_TSAN = ("HostMemoryTest.*Regist*", "GraphTest.*Pageable*", "CaptureTest.*Pageable*",
                   "CallbackTest.GivingUpHostMemoryWaits", "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing",
                   "CopiesTest.NothingIsThere")
