@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
 constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
 constexpr uint64_t kNeighbourhood = 128ull << 30;  // either way; a worker keeps away from 1 TiB in all
-constexpr size_t kRefusedMax = 512;  // of one allocation: more than there are small ones in a driver's block
+constexpr size_t kRefusedMax = 512;  // of one allocation
 
 pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -99,8 +99,9 @@ void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t 
   if (hold(base, bytes)) process()->ranges.insert_graph(range);
 }
 
-bool Refused::add(uint64_t address, uint64_t bytes) {
+bool Refused::add(Block block) {
   uint64_t first = 0, end = 0;
+  const auto [address, bytes] = block;
   if (all_.empty() && occupied_around(address & ~(kBlock - 1), bytes + kBlock, &first, &end)) {
     wire::cuda::memory_avoid_request m;
     m.address = address > kNeighbourhood ? std::max(first, address - kNeighbourhood) : first;
@@ -108,7 +109,8 @@ bool Refused::add(uint64_t address, uint64_t bytes) {
     session_->enqueue(static_cast<const Context*>(nullptr), m);
   }
   if (all_.size() == kRefusedMax) return false;
-  all_.push_back(address);
+  all_.push_back(block);
+  filler_ = std::min(2 * bytes, filler_most_);
   return true;
 }
 
@@ -120,24 +122,24 @@ CUresult outcome_so_far(Context* c) {
 
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch) {
-  Refused refused(c->session);
-  CUresult result = CUDA_SUCCESS;
-  for (bool collides = true; collides;) {
+  const bool pitched = m.pitch_width != 0;
+  const auto ask = [&](uint64_t so_much, uint64_t* at) {
+    wire::cuda::memory_allocate_request asked = m;
     wire::cuda::memory_allocate_reply r;
-    result = c->session->call(c, m, r);
-    if (result != CUDA_SUCCESS) break;
-    *address = r.address;
+    if (!pitched) asked.bytes = so_much;
+    TENDRIL_TRY(c->session->call(c, asked, r));
+    *at = r.address;
     *pitch = r.pitch;
-    const uint64_t taken = r.pitch != 0 ? r.pitch * m.pitch_height : bytes;
-    register_device_range(c, r.address, taken, kind, 0, &collides);
-    if (collides && !refused.add(r.address, taken)) {
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-      free_block(c, r.address);
-      break;
-    }
-  }
-  for (const uint64_t block : refused.all()) free_block(c, block);
-  return result;
+    return CUDA_SUCCESS;
+  };
+  const auto settle = [&](uint64_t at) {
+    bool collides = false;
+    *address = at;
+    register_device_range(c, at, pitched ? *pitch * m.pitch_height : bytes, kind, 0, &collides);
+    return !collides;
+  };
+  return get_clear(c->session, bytes, pitched ? 0 : kBlock, ask, settle,
+                   [&](const Refused::Block& block) { free_block(c, block.address); });
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
@@ -165,7 +167,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   m.pitch_height = Height;
   m.element = ElementSizeBytes;
   uint64_t address = 0, pitch = 0;
-  TENDRIL_TRY(allocate_device(c, m, 0, RangeKind::kDevice, &address, &pitch));
+  TENDRIL_TRY(allocate_device(c, m, WidthInBytes * Height, RangeKind::kDevice, &address, &pitch));
   *dptr = address;
   *pPitch = pitch;
   return CUDA_SUCCESS;

@@ -20,18 +20,60 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
 CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
                          uint64_t* address, uint64_t* pitch);
 // Blocks that a server gave out and that collide with something here. They are kept until one does not, for otherwise
-// the server would give the same again; and it is kept away from the neighbourhood.
+// the server would give the same again; and it is kept away from the neighbourhood. What is left of the block that a
+// driver cuts small ones from, or of a range of its own that nothing keeps it from, is used up by larger and larger ones.
 class Refused {
  public:
-  explicit Refused(Session* session) : session_(session) {}
-  // False: these are enough, and the address is the caller's to give back.
-  bool add(uint64_t address, uint64_t bytes);
-  const std::vector<uint64_t>& all() const { return all_; }
+  struct Block {
+    uint64_t address, bytes;
+  };
+  Refused(Session* session, uint64_t filler_most) : session_(session), filler_most_(filler_most) {}
+  // False: these are enough, and the block is the caller's to give back.
+  bool add(Block block);
+  // How much to ask for next where so much is wanted. More than that: only to fill, and given back when it does not collide.
+  uint64_t to_ask(uint64_t wanted) const { return filler_ > wanted ? filler_ : wanted; }
+  void filled() { filler_ = 0; }
+  void no_room_to_fill() { filler_ = filler_most_ = 0; }
+  const std::vector<Block>& all() const { return all_; }
 
  private:
   Session* session_;
-  std::vector<uint64_t> all_;
+  uint64_t filler_most_, filler_ = 0;
+  std::vector<Block> all_;
 };
+
+// Occupies addresses of this process, for good. False: something else is there.
+bool hold_addresses(uint64_t base, uint64_t bytes);
+// Gets `bytes` from a server, at addresses where nothing is here. ask(bytes, &address) asks, settle(address) enters what
+// came and is false where that collides, give_back(block) returns it.
+template <typename Ask, typename Settle, typename GiveBack>
+CUresult get_clear(Session* session, uint64_t bytes, uint64_t filler_most, Ask&& ask, Settle&& settle,
+                   GiveBack&& give_back) {
+  Refused refused(session, filler_most);
+  CUresult result = CUDA_SUCCESS;
+  for (;;) {
+    Refused::Block block = {0, refused.to_ask(bytes)};
+    const bool fills = block.bytes != bytes;
+    result = ask(block.bytes, &block.address);
+    if (result != CUDA_SUCCESS && !fills) break;
+    if (result != CUDA_SUCCESS) {
+      refused.no_room_to_fill();
+    } else if (fills ? !hold_addresses(block.address, block.bytes) : !settle(block.address)) {
+      if (refused.add(block)) continue;
+      give_back(block);
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+      break;
+    } else if (!fills) {
+      break;
+    } else {
+      give_back(block);
+      refused.filled();
+    }
+  }
+  for (const Refused::Block& block : refused.all()) give_back(block);
+  return result;
+}
+
 // The memory of an allocation node, known from the moment when the node is made.
 void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes);
 // For calls that only the server can judge: the first error that what was enqueued has left behind, without waiting
@@ -58,9 +100,6 @@ extern std::atomic<bool> g_memory_is_shared;
 inline void memory_is_shared() {
   g_memory_is_shared.store(true, std::memory_order_relaxed);
 }
-// Occupies addresses of this process, for good. False: something else is there.
-bool hold_addresses(uint64_t base, uint64_t bytes);
-
 // Pages of this process that the worker has at the same addresses, pinned; null where that cannot be. And no more of them: `c` is the
 // context that asked for them, null when that is gone.
 void* share_pages(Context* c, uint64_t bytes);

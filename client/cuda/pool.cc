@@ -10,6 +10,7 @@
 namespace tendril::client::cuda {
 namespace {
 
+constexpr uint64_t kChunk = 32u << 20;  // what a driver cuts the blocks of a pool from
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -115,28 +116,25 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   m.pool = pool->wire_id;
   const uint64_t handle = pool->handle.load(std::memory_order_relaxed);
   if (!is_capturing(s) && reuse_freed(c, s, handle, bytes, dptr)) return CUDA_SUCCESS;
-  Refused refused(c->session);
-  CUresult result = CUDA_SUCCESS;
-  for (bool collides = true; collides;) {
+  const bool node = is_capturing(s);  // of a graph: it cannot be taken back
+  const auto ask = [&](uint64_t so_much, uint64_t* address) {
     wire::cuda::pool_allocate_reply r;
-    result = ask_for_memory(c, m, r);
-    if (result != CUDA_SUCCESS) break;
-    if (is_capturing(s)) {  // it is an allocation node
-      register_graph_range(c->session, c, r.address, bytes);
-      *dptr = r.address;
-      break;
-    }
-    register_pool_range(c, r.address, bytes, handle, &collides);
-    if (!collides) {
-      *dptr = r.address;
-    } else if (!refused.add(r.address, bytes)) {
-      give_back(c, r.address, s);
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-      break;
-    }
-  }
-  for (const uint64_t block : refused.all()) give_back(c, block, s);
-  return result;
+    m.bytes = so_much;
+    TENDRIL_TRY(ask_for_memory(c, m, r));
+    *address = r.address;
+    return CUDA_SUCCESS;
+  };
+  const auto settle = [&](uint64_t address) {
+    bool collides = false;
+    if (node)
+      register_graph_range(c->session, c, address, bytes);
+    else
+      register_pool_range(c, address, bytes, handle, &collides);
+    if (!collides) *dptr = address;
+    return !collides;
+  };
+  return get_clear(c->session, bytes, kChunk, ask, settle,
+                   [&](const Refused::Block& block) { give_back(c, block.address, s); });
 }
 
 CUresult device_location(const CUmemLocation* location, CUmemAllocationType type, CUdevice* out) {

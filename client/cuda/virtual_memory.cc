@@ -14,6 +14,7 @@
 namespace tendril::client::cuda {
 namespace {
 
+constexpr uint64_t kFillerMost = 1u << 30;  // of addresses, which cost nothing
 const Context* const kNoContext = nullptr;
 
 struct Physical {
@@ -133,28 +134,22 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
   const Context* c = current_context();
   Session* session = c != nullptr ? c->session : process()->sessions.front();
-  Refused refused(session);
   Range range;
   range.bytes = size;
   range.kind = RangeKind::kReserved;
   range.session = session;
   range.sessions = uint64_t{1} << (session->index & 63);
-  CUresult result = CUDA_SUCCESS;
-  for (;;) {
-    result = reserve_at(session, size, alignment, addr, flags, &range.base);
-    if (result != CUDA_SUCCESS) break;
-    if (hold_addresses(range.base, size) && process()->ranges.insert(range)) {
-      *ptr = range.base;
-      break;
-    }
-    if (!refused.add(range.base, size)) {
-      release_at(session, range.base, size);
-      result = CUDA_ERROR_OUT_OF_MEMORY;
-      break;
-    }
-  }
-  for (const uint64_t taken : refused.all()) release_at(session, taken, size);
-  return result;
+  const auto ask = [&](uint64_t so_much, uint64_t* at) {
+    return reserve_at(session, so_much, alignment, so_much == size ? addr : 0, flags, at);
+  };
+  const auto settle = [&](uint64_t at) {
+    range.base = at;
+    const bool clear = hold_addresses(at, size) && process()->ranges.insert(range);
+    if (clear) *ptr = at;
+    return clear;
+  };
+  return get_clear(session, size, kFillerMost, ask, settle,
+                   [&](const Refused::Block& block) { release_at(session, block.address, block.bytes); });
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
