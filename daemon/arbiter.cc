@@ -30,6 +30,9 @@ constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfte
 constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
 // A program that waits for its work has its answer, and the next piece on the way, in less than that.
 constexpr uint64_t kLingerNs = 1'000'000;
+// A lease's turns on several GPUs begin together as far as can be: those who have them are told so long before the first one begins, and
+// that one's worker does not give it up for so long while it waits for the next one.
+constexpr uint64_t kAnnounceNs = 1'000'000, kAwaitNs = 20'000'000;
 // The slices of the hardware: long enough that switching costs little, in the proportion of the shares
 // where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they should).
 constexpr uint64_t kHardwareWholeUs = 40'000;
@@ -135,6 +138,7 @@ void Arbiter::run() {
       settle_all(now_ns);
     } else {
       for (Gpu* const on : concerned) settle(now_ns, on);
+      settle_rest(now_ns);
     }
   }
 }
@@ -330,13 +334,26 @@ uint64_t Arbiter::newly_stalled_ns(const Lease& lease, const Tenant& tenant) {
   return lease.sessions.size() == 1 ? sum_ns : 0;
 }
 
+// Without a turn of its own elsewhere a session that wants this one too has nothing to do with it: it waits there, or has gone to sleep.
+bool Arbiter::asks(const Session& session, const Tenant& tenant) {
+  const uint32_t wants = session.parts[tenant.slice].page->wants.load(std::memory_order_acquire);
+  if (wants != wire::kWantsTurnToo) return wants != wire::kWantsNothing;
+  if (!tenant.claims) return false;
+  for (size_t slice = 0; slice < session.parts.size(); ++slice) {
+    const Part& part = session.parts[slice];
+    const bool waits = part.page->wants.load(std::memory_order_relaxed) == wire::kWantsTurn;
+    if (slice != tenant.slice && (part.held || waits)) return true;
+  }
+  return false;
+}
+
 // What the workers of one tenant say: who has given its turn up, who wants one.
 void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   bool wants = false, held = false;
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
     if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn) part.held = false;
-    const bool asks = part.page->wants.load(std::memory_order_acquire) != 0;
+    const bool asks = Arbiter::asks(*session, *tenant);
     // One that comes while the others have their turn joins them.
     if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
     wants |= asks;
@@ -385,10 +402,12 @@ bool Arbiter::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease,
   bool held = false;
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
-    if (part.held || part.page->wants.load(std::memory_order_acquire) != 0) give(*tenant, &part);
+    if (turn.begins) part.page->await_ns.store(0, std::memory_order_relaxed);
+    if (part.held || asks(*session, *tenant)) give(*tenant, &part);
     held |= part.held;
   }
   tenant->holding = held;
+  if (turn.begins) tenant->claims = false;
   return held;
 }
 
@@ -434,17 +453,103 @@ void Arbiter::fit_hardware_slices(Gpu* on) {
 void Arbiter::prepare(uint64_t now_ns, Gpu* on) {
   const TurnPolicy::Ending ending = on->policy.ending();
   if (ending.until_ns == TurnPolicy::kNever || ending.until_ns == on->prepared_ns) return;
-  if (now_ns < ending.until_ns) return arm(ending.until_ns);
+  const auto& [lease, tenant] = on->tenants.at(ending.next);
+  if (now_ns < ending.until_ns) {
+    const uint64_t announce_ns = ending.until_ns - std::min(ending.until_ns, kAnnounceNs);
+    if (lease->tenants.size() == 1 || ending.until_ns == on->announced_ns) return arm(ending.until_ns);
+    if (now_ns < announce_ns) return arm(announce_ns);
+    on->announced_ns = ending.until_ns;
+    claim_others(now_ns, lease, *tenant, false);
+    return arm(ending.until_ns);
+  }
   on->prepared_ns = ending.until_ns;
   spin_until_ns_ = std::max(spin_until_ns_.load(), now_ns + kSpinNs);
-  const auto& [lease, tenant] = on->tenants.at(ending.next);
+  cut_others(now_ns, on);
+  claim_others(now_ns, lease, *tenant, true);
   for (Session* const session : lease->sessions) {
     const Part& part = session->parts[tenant->slice];
     if (!part.held && part.page->wants.load(std::memory_order_relaxed) != 0) wake(part.page);
   }
 }
 
+// The first of the GPUs on which the lease has a turn that is not over.
+uint32_t Arbiter::lowest_held(uint64_t now_ns, const Lease& lease) {
+  uint32_t lowest = UINT32_MAX;
+  for (const Tenant& tenant : lease.tenants) {
+    if (tenant.holding && tenant.until_ns > now_ns) lowest = std::min(lowest, tenant.gpu_index);
+  }
+  return lowest;
+}
+
+// Of two leases that have one GPU each and want the other's, the one with the lower GPU gets both.
+bool Arbiter::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, uint32_t lowest) {
+  for (const auto& [id, entry] : on.tenants) {
+    const auto& [other, holder] = entry;
+    if (other == &lease || other->tenants.size() == 1 || !holder->holding || holder->until_ns <= now_ns) continue;
+    if (lowest_held(now_ns, *other) < lowest) return false;
+  }
+  return true;
+}
+
+// `first` of the lease has a turn, or is next: the other GPUs that it wants are to be its at the same time.
+void Arbiter::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut) {
+  if (lease->tenants.size() == 1) return;
+  const uint32_t lowest = std::min(first.gpu_index, lowest_held(now_ns, *lease));
+  bool awaits = false;
+  for (Tenant& other : lease->tenants) {
+    if (other.free || other.holding || other.slice == first.slice) continue;
+    Gpu& on = gpu(other.gpu_index);
+    if (!yields_to(now_ns, on, *lease, lowest)) continue;
+    other.claims = true;
+    other.claims_with = first.slice;
+    read(now_ns, lease, &other);
+    if (!other.wanting) other.claims = false;
+    if (!other.claims) continue;
+    const auto of_several = [](const auto& entry) {
+      return entry.second.second->holding && entry.second.first->tenants.size() > 1;
+    };
+    const bool at_once = std::any_of(on.tenants.begin(), on.tenants.end(), of_several);
+    const TurnPolicy::Cut how = at_once ? TurnPolicy::Cut::kNow : TurnPolicy::Cut::kSoon;
+    on.unsettled = true;
+    awaits |= on.policy.claim(now_ns, other.id, cut ? how : TurnPolicy::Cut::kNone);
+  }
+  if (!awaits) return;
+  for (Session* const session : lease->sessions) {
+    for (Part& part : session->parts) {
+      if (part.held) part.page->await_ns.store(kAwaitNs, std::memory_order_relaxed);
+    }
+  }
+}
+
+// A turn has ended for somebody else's sake. On the other GPUs of its lease the calls will soon stop: so do its turns, where others wait.
+void Arbiter::cut_others(uint64_t now_ns, Gpu* ended) {
+  for (const auto& [id, entry] : ended->tenants) {
+    const auto& [lease, holder] = entry;
+    if (!holder->holding || lease->tenants.size() == 1) continue;
+    for (Tenant& other : lease->tenants) {
+      if (&other == holder || other.free || !other.holding) continue;
+      gpu(other.gpu_index).policy.cut(now_ns, other.id);
+      gpu(other.gpu_index).unsettled = true;
+    }
+  }
+}
+
+void Arbiter::lapse_claims(uint64_t now_ns, Gpu* on) {
+  for (const auto& [id, entry] : on->tenants) {
+    const auto& [lease, tenant] = entry;
+    if (!tenant->claims) continue;
+    const Tenant& with = lease->tenants[tenant->claims_with];
+    const TurnPolicy::Ending ending = gpu(with.gpu_index).policy.ending();
+    if (with.holding || (ending.until_ns != TurnPolicy::kNever && ending.next == with.id)) continue;
+    tenant->claims = false;
+    on->policy.disclaim(id);
+    read(now_ns, lease, tenant);
+  }
+}
+
 void Arbiter::settle(uint64_t now_ns, Gpu* on) {
+  on->unsettled = false;
+  lapse_claims(now_ns, on);
   for (bool again = true; again;) {
     again = false;
     const std::vector<TurnPolicy::Turn> turns = on->policy.decide(now_ns);
@@ -453,7 +558,10 @@ void Arbiter::settle(uint64_t now_ns, Gpu* on) {
       const auto& [lease, tenant] = on->tenants.at(turn.tenant);
       on->turns += turn.begins;
       if (turn.begins) spin_until_ns_ = 0;  // what was waited for has come
-      if (apply(now_ns, turn, lease, tenant)) continue;
+      if (apply(now_ns, turn, lease, tenant)) {
+        if (turn.begins) claim_others(now_ns, lease, *tenant, true);
+        continue;
+      }
       // It ends at once, and the tenant does not want until it rings.
       on->policy.drained(now_ns, turn.tenant);
       on->policy.set_wanting(now_ns, turn.tenant, false);
@@ -472,6 +580,21 @@ void Arbiter::settle(uint64_t now_ns, Gpu* on) {
 
 void Arbiter::settle_all(uint64_t now_ns) {
   for (auto& [index, on] : gpus_) settle(now_ns, on.get());
+  settle_rest(now_ns);
+}
+
+// What one GPU's turns have to do with another's is soon said; should it not be, it goes on in a while.
+void Arbiter::settle_rest(uint64_t now_ns) {
+  for (size_t rounds = 4; rounds != 0; --rounds) {
+    bool any = false;
+    for (auto& [index, on] : gpus_) {
+      if (!on->unsettled) continue;
+      any = true;
+      settle(now_ns, on.get());
+    }
+    if (!any) return;
+  }
+  arm(now_ns + kWindowNs);
 }
 
 std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {

@@ -80,6 +80,8 @@ class Arbiter {
     bool whole = false;  // the whole GPU is its, or something else limits it
     bool free = false;   // has no turns
     bool holding = false, wanting = false;
+    bool claims = false;  // for another one of its lease, `claims_with`, that has its turn or is next
+    uint32_t claims_with = 0;
     uint64_t until_ns = 0, window_ns = 0;
     uint32_t hardware_slice_us = 0;
     uint64_t wanted_ns = 0;  // when it last did
@@ -97,7 +99,8 @@ class Arbiter {
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
-    uint64_t prepared_ns = 0;  // the end of a turn whose successor has been woken
+    uint64_t announced_ns = 0, prepared_ns = 0;  // the end of a turn for which that has been done
+    bool unsettled = false;                       // something was claimed or cut here from another GPU
     uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
   };
 
@@ -115,6 +118,7 @@ class Arbiter {
   void describe(const Tenant& tenant, Part* part) const;
   void liberate(const Tenant& tenant, Part* part) const;
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  static bool asks(const Session& session, const Tenant& tenant);
   static uint64_t newly_stalled_ns(const Lease& lease, const Tenant& tenant);
   bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
   void give(const Tenant& tenant, Part* part);
@@ -122,8 +126,14 @@ class Arbiter {
   void fit_windows(uint64_t now_ns, Gpu* gpu);
   void fit_hardware_slices(Gpu* gpu);
   void prepare(uint64_t now_ns, Gpu* gpu);
+  static uint32_t lowest_held(uint64_t now_ns, const Lease& lease);
+  static bool yields_to(uint64_t now_ns, const Gpu& gpu, const Lease& lease, uint32_t lowest);
+  void claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut);
+  void cut_others(uint64_t now_ns, Gpu* gpu);
+  void lapse_claims(uint64_t now_ns, Gpu* gpu);
   void settle(uint64_t now_ns, Gpu* gpu);
   void settle_all(uint64_t now_ns);
+  void settle_rest(uint64_t now_ns);
 
   const ArbiterOptions options_;
   base::Fd epoll_, timer_, stop_;

@@ -302,6 +302,77 @@ TEST(Arbiter, TheWholeGpuIsFreeAndMayBecomeShared) {
   EXPECT_GT(arbiter->use_of(1)[0].used_ns, 0u);
 }
 
+std::vector<wire::SliceGrant> halves(std::initializer_list<uint32_t> gpus) {
+  std::vector<wire::SliceGrant> grants;
+  for (const uint32_t gpu : gpus) {
+    grants.push_back(slice(500'000)[0]);
+    grants.back().gpu_index = gpu;
+  }
+  return grants;
+}
+
+// Its calls go in one order: a turn on one of its GPUs is of no use for long without the other.
+TEST(Arbiter, ALeaseHasItsTurnsOnSeveralGpusTogether) {
+  const auto arbiter = make();
+  arbiter->open(1, halves({0, 1}), {});
+  arbiter->open(2, halves({0}), {});
+  arbiter->open(3, halves({1}), {});
+  Worker both(arbiter.get(), 11, 1), first(arbiter.get(), 12, 2), second(arbiter.get(), 13, 3);
+  const auto holds = [&](uint32_t slice) { return both.part(slice).turn.load() != both.part(slice).drained.load(); };
+  first.want();
+  second.want();
+  ASSERT_TRUE(eventually([&] { return first.holds() && second.holds(); }));
+  both.part(1).wants = wire::kWantsTurnToo;
+  both.ring();
+  sleep_ns(20 * kMs);
+  EXPECT_EQ(second.part().until_ns.load(), wire::kTurnWithoutEnd);  // without the other GPU it is not wanted
+  both.part(0).wants = wire::kWantsTurn;
+  both.ring();
+  ASSERT_TRUE(eventually([&] { return first.part().until_ns.load() <= base::now_ns(); }));
+  first.drain(true);
+  ASSERT_TRUE(eventually([&] { return holds(0); }));
+  EXPECT_GT(both.part(0).await_ns.load(), 0u);
+  ASSERT_TRUE(eventually([&] { return second.part().until_ns.load() <= base::now_ns(); }));
+  EXPECT_FALSE(holds(1));
+  second.drain(true);
+  ASSERT_TRUE(eventually([&] { return holds(1); }));  // unasked
+  // And they end together, whichever ends first.
+  ASSERT_TRUE(eventually([&] { return both.part(0).until_ns.load() <= base::now_ns(); }));
+  ASSERT_TRUE(eventually([&] { return both.part(1).until_ns.load() <= both.part(0).until_ns.load() + 5 * kMs; }));
+  EXPECT_TRUE(holds(0) && holds(1));
+}
+
+TEST(Arbiter, OfTwoLeasesThatHoldOneGpuEachOneGetsBoth) {
+  const auto arbiter = make();
+  arbiter->open(1, halves({0, 1}), {});
+  arbiter->open(2, halves({0, 1}), {});
+  Worker one(arbiter.get(), 11, 1), two(arbiter.get(), 12, 2);
+  const auto holds = [](Worker& worker, uint32_t slice) {
+    return worker.part(slice).turn.load() != worker.part(slice).drained.load();
+  };
+  const auto drain = [](Worker& worker, uint32_t slice, uint32_t wants) {
+    worker.part(slice).wants = wants;
+    worker.part(slice).drained = worker.part(slice).turn.load();
+    worker.ring();
+  };
+  one.part(0).wants = wire::kWantsTurn;
+  one.ring();
+  two.part(1).wants = wire::kWantsTurn;
+  two.ring();
+  ASSERT_TRUE(eventually([&] { return holds(one, 0) && holds(two, 1); }));
+  // Each waits for the other's now, and gives its own up.
+  two.part(0).wants = wire::kWantsTurn;
+  one.part(1).wants = wire::kWantsTurn;
+  one.ring();
+  drain(two, 1, wire::kWantsTurnToo);
+  ASSERT_TRUE(eventually([&] { return holds(one, 1); }));
+  EXPECT_TRUE(holds(one, 0));
+  ASSERT_TRUE(eventually([&] { return one.part(0).until_ns.load() <= base::now_ns(); }));
+  drain(one, 0, wire::kWantsTurn);
+  drain(one, 1, wire::kWantsTurnToo);
+  ASSERT_TRUE(eventually([&] { return holds(two, 0) && holds(two, 1); }));
+}
+
 TEST(Arbiter, HardwareSlicesFollowTheShares) {
   for (const bool wanted : {true, false}) {
     const auto arbiter = make(kSecond, wanted);

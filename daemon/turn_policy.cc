@@ -12,6 +12,8 @@ namespace {
 constexpr int kQuantaMax = 10;
 // What a tenant may be owed that had no work for a while: another one's turn, which may be longer than a quantum.
 constexpr double kOwedQuanta = 2;
+// How far ahead of its share a tenant may be that goes first because its lease has another GPU.
+constexpr double kClaimQuanta = 0.5;
 // What a capped tenant may save up while it waits, and how far it may pass its share within a turn: together
 // less than 20 ms, so that no second holds more than 2 points too much.
 constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
@@ -190,7 +192,10 @@ void TurnPolicy::set_wanting(uint64_t now_ns, Tenant tenant, bool wanting) {
   State* const state = find(tenant);
   if (state == nullptr || state->wanting == wanting) return;
   const bool competed = competes(*state);
-  if (!wanting) leave(state);
+  if (!wanting) {
+    leave(state);
+    state->claims = false;
+  }
   state->wanting = wanting;
   if (!competed) enter(state);
   measure_level();
@@ -209,6 +214,35 @@ void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   learn(now_ns - excused_ns, state);
   state->holding = state->overdue = state->blocked = false;
   advance(now_ns);  // its cap may hold it back now
+}
+
+bool TurnPolicy::may_claim(const State& state) const {
+  const double ahead = kClaimQuanta * static_cast<double>(quantum_ns()) / share_of(state);
+  return competes(state) && state.virtual_ns <= level_ + ahead;
+}
+
+bool TurnPolicy::claim(uint64_t now_ns, Tenant tenant, Cut cut) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr || state->holding || !may_claim(*state)) return false;
+  state->claims = true;
+  Tenant other = 0;
+  State* const current = holder(&other);
+  if (cut == Cut::kNone || current == nullptr || current->terms.priority > state->terms.priority) return true;
+  const uint64_t least_ns = cut == Cut::kNow ? 0 : rules_.cut_ns;
+  current->cut_ns = std::min(current->cut_ns, std::max(now_ns, current->granted_ns + least_ns));
+  return true;
+}
+
+void TurnPolicy::disclaim(Tenant tenant) {
+  if (State* const state = find(tenant)) state->claims = false;
+}
+
+void TurnPolicy::cut(uint64_t now_ns, Tenant tenant) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr || !is_exclusive(*state) || !others_compete(state)) return;
+  state->cut_ns = std::min(state->cut_ns, now_ns);
 }
 
 void TurnPolicy::excuse(State* state, uint64_t ns) {
@@ -262,24 +296,21 @@ bool TurnPolicy::is_due_before(const State& one, const State& other) const {
   return one.granted_ns < other.granted_ns;
 }
 
+bool TurnPolicy::is_better(const State& one, const State& other) const {
+  const bool claims = one.claims && may_claim(one), other_claims = other.claims && may_claim(other);
+  if (claims != other_claims && one.terms.priority == other.terms.priority) return claims;
+  const bool level = is_level(one);
+  if (level != is_level(other)) return level;
+  if (level && one.terms.priority != other.terms.priority) return one.terms.priority > other.terms.priority;
+  return is_due_before(one, other);
+}
+
 std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const State* also) {
   std::pair<const Tenant, State>* found = nullptr;
-  bool found_level = false;
   for (auto& entry : tenants_) {
     const State& state = entry.second;
     if (!competes(state) || (state.holding && &state != also)) continue;
-    const bool level = is_level(state);
-    bool better = found == nullptr;
-    if (!better && level != found_level) {
-      better = level;
-    } else if (!better && level && state.terms.priority != found->second.terms.priority) {
-      better = state.terms.priority > found->second.terms.priority;
-    } else if (!better) {
-      better = is_due_before(state, found->second);
-    }
-    if (!better) continue;
-    found = &entry;
-    found_level = level;
+    if (found == nullptr || is_better(state, found->second)) found = &entry;
   }
   return found;
 }
@@ -348,7 +379,7 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
 void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->grace_ns = state->overdue ? 0 : rules_.grace_ns;
   state->holding = true;
-  state->overdue = false;
+  state->overdue = state->claims = false;
   state->granted_ns = now_ns;
   state->cut_ns = kNever;
   for (auto& [other, waiting] : tenants_) waiting.came = false;

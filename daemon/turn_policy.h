@@ -48,6 +48,15 @@ class TurnPolicy {
   // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing to do that it is not charged.
   void drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns = 0);
 
+  // For a tenant whose lease has another GPU, or is about to: its one order of calls will stop there for want of this one. If it wants
+  // this GPU and is not ahead by more than half a quantum, it goes before the others of its class until its turn begins, and the
+  // running turn ends. False: it is ahead.
+  enum class Cut : uint8_t { kNone, kSoon, kNow };  // not; when that turn has lasted cut_ns; at once
+  bool claim(uint64_t now_ns, Tenant tenant, Cut cut);
+  void disclaim(Tenant tenant);
+  // Its turn ends if others want the GPU: on another one of its lease's it has ended, and its calls will stop there.
+  void cut(uint64_t now_ns, Tenant tenant);
+
   struct Turn {
     Tenant tenant;
     uint64_t until_ns;  // kNever: until somebody else wants the GPU
@@ -77,6 +86,7 @@ class TurnPolicy {
     bool wanting = false, holding = false, blocked = false;
     bool overdue = false;  // of a holder: past its grace; others run beside it
     bool came = false;     // began to compete since the last decision
+    bool claims = false;
     double virtual_ns = 0;
     double owed_ns = 0;    // of its share, when it last ceased to compete
     double credit_ns = 0;  // of a capped one: what it may use now
@@ -115,6 +125,8 @@ class TurnPolicy {
   void learn(uint64_t now_ns, State* state);
   void begin(uint64_t now_ns, State* state);
   uint64_t end_of_turn(uint64_t now_ns, State* holder);
+  bool may_claim(const State& state) const;
+  bool is_better(const State& one, const State& other) const;
   void cut_for_those_who_came(uint64_t now_ns, State* holder);
   void plan_next_look(uint64_t now_ns);
 

@@ -439,6 +439,35 @@ TEST(TurnPolicy, WhatIsExcusedIsNeverMoreThanTheTurn) {
   EXPECT_EQ(policy.use(7 * kMs, 1).used_ns, 2 * kMs);
 }
 
+// Its lease has another GPU now. It goes before who is due, and ends a turn that has lasted a while; but it gets no more than its share.
+TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
+  TurnPolicy policy(TurnRules{});
+  for (const uint64_t tenant : {1, 2, 3}) {
+    policy.add(0, tenant, share(1. / 3));
+    policy.set_wanting(0, tenant, true);
+  }
+  ASSERT_EQ(policy.decide(0)[0].tenant, 1u);
+  EXPECT_EQ(policy.ending().next, 2u);
+  EXPECT_TRUE(policy.claim(kMs, 3, TurnPolicy::Cut::kSoon));
+  EXPECT_EQ(policy.ending().next, 3u);
+  const auto moved = policy.decide(kMs);
+  ASSERT_EQ(moved.size(), 1u);
+  EXPECT_EQ(moved[0].until_ns, TurnRules{}.cut_ns);
+  policy.drained(3 * kMs, 1);
+  ASSERT_EQ(policy.decide(3 * kMs)[0].tenant, 3u);
+  uint64_t used_ns = 0;
+  bool claims = true;
+  for (uint64_t at_ns = 3 * kMs; claims && at_ns < kSecond; at_ns += 5 * kMs) {
+    policy.cut(at_ns, 3);
+    policy.drained(at_ns, 3);
+    claims = policy.claim(at_ns, 3, TurnPolicy::Cut::kNow);
+    if (claims) ASSERT_EQ(policy.decide(at_ns)[0].tenant, 3u);
+    used_ns = policy.use(at_ns, 3).used_ns;
+  }
+  EXPECT_FALSE(claims);  // it is ahead by a turn
+  EXPECT_LE(used_ns, 30 * kMs);
+}
+
 TEST(TurnPolicy, SharesChangeWhileTheyRun) {
   TurnSimulation simulation;
   const uint64_t one = simulation.add(share(0.5), pieces(500 * kUs));
@@ -532,7 +561,12 @@ void RandomSequence::act() {
   } else if (what == 2) {
     model->terms = terms();
     policy_.change(now_ns_, id, model->terms);
-  } else if (what < 8) {
+  } else if (what == 3) {
+    policy_.claim(now_ns_, id, static_cast<TurnPolicy::Cut>(pick(3)));
+  } else if (what == 4) {
+    policy_.cut(now_ns_, id);
+    if (pick(2) == 0) policy_.disclaim(id);
+  } else if (what < 10) {
     model->wanting = pick(3) != 0;
     policy_.set_wanting(now_ns_, id, model->wanting);
   } else {
@@ -607,7 +641,7 @@ TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
 }
 
 // Tenants at random, of any kind of load, beside one that always has more: that one gets its share of any
-// half second (less what those of a higher class may be ahead), whatever the others do, and however often
+// half second (less what those of a higher class may be ahead, and who claims), whatever the others do, and however often
 // their terms change.
 TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
@@ -626,9 +660,13 @@ TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
         const TurnTerms terms = share((1 - asked) / others, capped, static_cast<int>(random() % 3));
         simulation.at(at_ns, [&simulation, id, at_ns, terms] { simulation.policy().change(at_ns, id, terms); });
       }
+      for (uint64_t at_ns = kSecond; at_ns < 10 * kSecond; at_ns += 5 * kMs + random() % (100 * kMs)) {
+        const auto cut = static_cast<TurnPolicy::Cut>(random() % 2);
+        simulation.at(at_ns, [&simulation, id, at_ns, cut] { simulation.policy().claim(at_ns, id, cut); });
+      }
     }
     simulation.run(10 * kSecond);
-    EXPECT_GE(simulation.extremes(watched, 0, 10 * kSecond, kSecond / 2).second, asked - 0.1)
+    EXPECT_GE(simulation.extremes(watched, 0, 10 * kSecond, kSecond / 2).second, asked - 0.11)
         << "seed " << seed << ", asked " << asked << ", others " << others;
     EXPECT_GE(simulation.delivered(watched, 0, 10 * kSecond), asked - 0.02) << "seed " << seed;
   }

@@ -9,7 +9,7 @@
 //   3. The worker submits while the clock is before until_ns, with no more than about window_ns of work unfinished. tendrild
 //      may move until_ns either way while the turn lasts: earlier takes the turn back, later lengthens it.
 //   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done, stores
-//      busy_ns, wants (has it more?) and then drained = the turn's number, and rings.
+//      busy_ns, wants and then drained = the turn's number, and rings.
 //   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses nothing but its exclusiveness:
 //      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
 #pragma once
@@ -29,6 +29,9 @@ enum class TurnRegime : uint32_t {
 
 inline constexpr uint64_t kTurnWithoutEnd = UINT64_MAX;  // until_ns while nobody else wants the GPU
 
+// `wants`: nothing; a turn, for work to submit or unfinished; a turn as soon as it has one on another GPU, for which its calls wait.
+inline constexpr uint32_t kWantsNothing = 0, kWantsTurn = 1, kWantsTurnToo = 2;
+
 // All times are of CLOCK_MONOTONIC (base::now_ns), which both ends share.
 struct alignas(64) TurnPart {
   // Written by tendrild.
@@ -37,10 +40,11 @@ struct alignas(64) TurnPart {
   std::atomic<uint64_t> until_ns;          // submit nothing after it
   std::atomic<uint64_t> window_ns;         // work that may be unfinished at a time
   std::atomic<uint64_t> linger_ns;         // how long an idle holder keeps its turn
+  std::atomic<uint64_t> await_ns;          // so long it is not idle while a piece waits for another GPU
   std::atomic<uint32_t> share_millionths;  // may change while the session lives (tendril lease set)
   std::atomic<uint32_t> hardware_slice_us; // for the worker's own channel groups; 0: leave the driver's
   // Written by the worker.
-  alignas(64) std::atomic<uint32_t> wants; // 1: it has work to submit, or work of its is unfinished
+  alignas(64) std::atomic<uint32_t> wants; // kWants...
   std::atomic<uint32_t> drained;           // the last turn whose work is done and which the worker has given up
   std::atomic<uint64_t> busy_ns;           // GPU time used by this slice of the session so far
   std::atomic<uint64_t> units;             // launches, graphs and other pieces of work submitted so far

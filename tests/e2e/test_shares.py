@@ -104,15 +104,17 @@ def measured(test):
     return attempts
 
 
-PIECE_MS = {"tiny": 0.5, "medium": 2, "long": 30, "sync": 4, "graph": 50}
+PIECE_MS = {"tiny": 0.5, "medium": 2, "both": 2, "long": 30, "sync": 4, "graph": 50}
 
 
 @unittest.skipIf(harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided")
 @harness.needs_client
-class Shares(unittest.TestCase):
+class Measured(unittest.TestCase):
+    GPUS = 1
+
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(warm=3, environment=SPEED)
+        cls.server = Server(warm=3, gpus=cls.GPUS, environment=SPEED)
 
     @classmethod
     def tearDownClass(cls):
@@ -144,6 +146,23 @@ class Shares(unittest.TestCase):
         for part, want in zip(parts, wanted):
             self.assertAlmostEqual(part, want, delta=within, msg=f"{parts} for {wanted}")
 
+
+class SharesOfSeveralGpus(Measured):
+    GPUS = 2
+
+    # With turns that know nothing of each other it gets what one GPU and the other give it at the same time, and by chance.
+    @measured
+    def test_a_lease_of_two_gpus_beside_tenants_of_one(self):
+        got = self.busy_ms(3, ("both", "-n", "2", "-p", "0.5"), ("medium", "-p", "0.5"), ("medium", "-p", "0.5"))
+        self.assert_parts(got, [0.5, 0.25, 0.25], 0.05)
+
+    @measured
+    def test_two_leases_of_two_gpus(self):
+        got = self.busy_ms(3, ("both", "-n", "2", "-p", "0.3"), ("both", "-n", "2", "-p", "0.7"))
+        self.assert_parts(got, [0.3, 0.7], 0.05)
+
+
+class Shares(Measured):
     @measured
     def test_backlogged_tenants(self):
         wanted = [0.15, 0.3, 0.55]

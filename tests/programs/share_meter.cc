@@ -3,7 +3,8 @@
 // the machine's monotonic clock so that several of these can be compared. Says `attached` when the GPU has answered once, `ready` after a
 // first piece, and reads from standard input the nanosecond at which to begin (an empty line: at once). Prints one line of JSON, then PASS.
 // Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long (50 ms), graph (100 tiny ones),
-// memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between).
+// memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between), both (medium ones on the first and
+// the second GPU in turn, in one order of calls).
 // With a third argument it is a bad neighbour after that time, and says `bad` and how: fault (an illegal address), assert, trap, hang (an
 // endless kernel), launches (tiny ones, never waited for), allocations (taken and given back without end); the last three until killed.
 // For the software GPU, SHARE_METER_SCALE makes pieces smaller and SHARE_METER_BATCH says after how many to look.
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <deque>
 #include <string>
+#include <vector>
 
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
@@ -38,13 +40,14 @@ struct Kind {
   uint32_t batch;   // pieces between two looks
   bool waits;
   uint32_t pause_us;
+  int gpus = 1;
 };
 
 constexpr Kind kKinds[] = {
     {"tiny", "share_tiny", 20, 1, 400, false, 0},   {"medium", "share_medium", 930, 4, 4, false, 0},
     {"long", "share_long", 93'000, 4, 1, false, 0}, {"graph", "share_tiny", 20, 1, 4, false, 0},
     {"memory", "share_memory", 4, 2, 4, false, 0},  {"sync", "share_short", 560, 4, 1, true, 0},
-    {"pause", "share_short", 560, 4, 1, true, 2'000},
+    {"pause", "share_short", 560, 4, 1, true, 2'000}, {"both", "share_medium", 930, 4, 4, false, 0, 2},
 };
 
 uint64_t now_ns() {
@@ -69,15 +72,16 @@ class Meter {
     const bool memory = kind.kernel == std::string("share_memory");
     rounds_ = memory ? kind.rounds : std::max(1u, static_cast<uint32_t>(kind.rounds * scale));
     count_ = memory ? std::max(4096u, static_cast<uint32_t>((256 << 20) / 16 * scale)) : 1;
-    CHECK(cuMemAlloc(&data_, size_t{count_} * 16));
-    CHECK(cuMemsetD8(data_, 0, size_t{count_} * 16));
-    CHECK(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     const char* batch = std::getenv("SHARE_METER_BATCH");
     batch_ = batch != nullptr && !kind.waits ? static_cast<uint32_t>(std::strtoul(batch, nullptr, 10)) : kind.batch;
-    function_ = program::load(kKernelsPtx, kind.kernel);
-    if (kind.name == std::string("graph")) make_graph();
-    submit();
-    CHECK(cuStreamSynchronize(stream_));
+    for (int gpu = kind.gpus - 1; gpu >= 0; --gpu) {
+      gpus_.push_back(make_gpu(gpu));
+      use(gpus_.back());
+      if (kind.name == std::string("graph")) make_graph();
+      submit();
+      CHECK(cuStreamSynchronize(stream_));
+    }
+    batch_ = std::max(batch_, static_cast<uint32_t>(kind.gpus));
   }
 
   void run(uint64_t begin_ns, uint64_t end_ns) {
@@ -138,6 +142,27 @@ class Meter {
   }
 
  private:
+  struct Gpu {
+    CUcontext context;
+    CUdeviceptr data = 0;
+    CUstream stream = nullptr;
+    CUfunction function = nullptr;
+  };
+  Gpu make_gpu(int ordinal) const {
+    Gpu gpu;
+    gpu.context = program::use_device(ordinal);
+    CHECK(cuMemAlloc(&gpu.data, size_t{count_} * 16));
+    CHECK(cuMemsetD8(gpu.data, 0, size_t{count_} * 16));
+    CHECK(cuStreamCreate(&gpu.stream, CU_STREAM_NON_BLOCKING));
+    gpu.function = program::load(kKernelsPtx, kind_.kernel);
+    return gpu;
+  }
+  void use(const Gpu& gpu) {
+    if (gpus_.size() > 1) CHECK(cuCtxSetCurrent(gpu.context));
+    data_ = gpu.data;
+    stream_ = gpu.stream;
+    function_ = gpu.function;
+  }
   static void say_attached() {
     CUdeviceptr word;
     CHECK(cuMemAlloc(&word, 4));
@@ -200,7 +225,10 @@ class Meter {
           event = spare.front();
           spare.pop_front();
         }
-        for (uint32_t i = 0; i < batch_; ++i) submit();
+        for (uint32_t i = 0; i < batch_; ++i) {
+          if (gpus_.size() > 1) use(gpus_[i % gpus_.size()]);
+          submit();
+        }
         CHECK(cuEventRecord(event, stream_));
         flying.push_back(event);
         continue;
@@ -227,6 +255,7 @@ class Meter {
   int processors_ = 0;  // a piece is as large as the part of the GPU that the program sees
   unsigned blocks_ = 0;
   uint32_t rounds_ = 0, count_ = 0, batch_ = 1;
+  std::vector<Gpu> gpus_;  // the last is the first of the program's; below is the one in use
   CUdeviceptr data_ = 0;
   CUstream stream_ = nullptr;
   CUfunction function_ = nullptr;

@@ -24,7 +24,7 @@ import shares  # noqa: E402
 
 WORK = {"tiny": "5 us kernels", "medium": "500 us kernels", "long": "50 ms kernels", "graph": "graphs of 100 x 5 us",
         "memory": "500 us, memory-bound", "sync": "300 us, each waited for",
-        "pause": "300 us, each waited for, 2 ms apart"}
+        "pause": "300 us, each waited for, 2 ms apart", "both": "500 us kernels, on two GPUs in turn"}
 NEIGHBOURS = {"good": "works on", "fault": "writes to an illegal address", "assert": "fails an assertion",
               "trap": "traps", "SIGKILL": "is killed", "hang": "runs an endless kernel",
               "launches": "launches without end and never waits",

@@ -55,6 +55,12 @@ COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
 STEPS = "packed-steps"
 STEP_CASES = [(f"{count} x 1/{count}, {kind}, packed", tenants(kind, *[f"1/{count}"] * count))
               for kind, count in (("medium", 2), ("medium", 4), ("memory", 2), ("memory", 4), ("medium", 10))]
+TWO_GPUS = "two-gpus"
+BOTH = Tenant(F("1/2"), "both", ("-n", "2"))
+TWO_GPU_CASES = [("two GPUs: 2 x 1/2 of both", [BOTH, BOTH]),
+                 ("two GPUs: 1/2 of both, 1/2 of each", [BOTH, *tenants("medium", "1/2", "1/2")]),
+                 ("two GPUs: 1/4 of both, 3/4 of each",
+                  [BOTH._replace(share=F("1/4")), *tenants("medium", "3/4", "3/4")])]
 MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
          "neither": ["--turns", "off", "--hardware-slices", "off"]}
 
@@ -175,10 +181,11 @@ def measure(whole, seconds, words=()):
     chosen = [case for case in CASES if is_wanted(case[0])]
     packed = [case for case in CASES if case[0] in PACKED and is_wanted("packed")]
     steps = STEP_CASES if STEPS in words else []
-    kinds = {tenant.kind for _, who in chosen + packed + steps for tenant in who}
+    several = TWO_GPU_CASES if TWO_GPUS in words else []
+    kinds = {tenant.kind for _, who in chosen + packed + steps + several for tenant in who}
     kinds |= {"medium"} if is_wanted("kill") or is_wanted("modes") else set()
     if kinds:
-        m.measure_alone(server, None if not words else [kind for kind in KINDS if kind in kinds])
+        m.measure_alone(server, None if not words else [kind for kind in [*KINDS, "both"] if kind in kinds])
     packed_of = lambda who: [tenant._replace(options=("--packed",)) for tenant in who]
     parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
     parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),
@@ -192,6 +199,8 @@ def measure(whole, seconds, words=()):
         server, name, packed_of(who), "packed", max(2.0, seconds / 2))) for name, who in packed]
     parts += [(STEPS, 10, lambda name=name, who=who: m.measure_case(server, name, packed_of(who), "packed", 2.5))
               for name, who in steps]
+    parts += [(TWO_GPUS, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who))
+              for name, who in several]
     for name, needed_s, part in parts:
         if not is_wanted(name):
             continue

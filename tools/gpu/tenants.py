@@ -125,7 +125,7 @@ class Tenants:
         self.number += 1
         if server:
             share = f"{int(tenant.share * 1_000_000) / 1_000_000:.6f}"
-            argv = [str(self.whole.binaries / "bin/tendril"), "run", "-s", server.address(), "-n", "1", "-p", share,
+            argv = [str(self.whole.binaries / "bin/tendril"), "run", "-s", server.address(), "-p", share,
                     *tenant.options, "--timeout", "20000", "--", *argv]
         return Process(argv, self.environment(server is not None) | (environment or {}),
                        self.logs / f"{self.number:03}-{tenant.kind}.err")

@@ -37,6 +37,8 @@ constexpr uint64_t kUncertaintyNs = 20'000;
 constexpr uint64_t kStalledNs = 20'000'000, kStalledPastTurnNs = 1'000'000'000;
 constexpr uint64_t kNapMaxNs = 100'000;
 constexpr uint64_t kLaunchMaxNs = 500'000;  // of code that is there
+// So long after it was said that none is wanted too, tendrild gives no turn unasked.
+constexpr uint64_t kMayComeNs = 10'000'000;
 
 wire::TurnPage nobody_divides;
 
@@ -124,6 +126,10 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
   piece_comes(slice, now_ns);
   bool alive = true;
   for (;; now_ns = base::now_ns()) {
+    if (holds(slice))
+      blocked_since_ns_ = 0;
+    else if (blocked_since_ns_ == 0)
+      blocked_since_ns_ = now_ns;
     for (Slice& each : slices_) look_at(each, true, now_ns);
     if (open(slot)) break;
     const bool held = holds(slice);
@@ -141,13 +147,14 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
       sleep_until_turn(slice, now_ns);
   }
   slice.waiting = false;
+  blocked_since_ns_ = 0;
   find_pace();
   return alive;
 }
 
 void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
   if (slice.asked_ns == 0 || now_ns - slice.asked_ns > kAskAgainNs) {
-    slice.part->wants.store(1, std::memory_order_release);
+    slice.part->wants.store(wire::kWantsTurn, std::memory_order_release);
     slice.asked_ns = now_ns;
     ring();
   }
@@ -354,6 +361,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
     slice.turn = turn;
     slice.asked_ns = 0;
     slice.idle_since_ns = now_ns;
+    slice.pieces_before = slice.pieces;
   }
   take_hardware_slice(slice);
   reap(slice, now_ns);
@@ -369,6 +377,9 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   }
   tell(slice, now_ns);
   if (slice.batches != 0) return;
+  // The next piece for it may be right behind the one that waits.
+  if (blocked_since_ns_ != 0 && now_ns - blocked_since_ns_ < slice.part->await_ns.load(std::memory_order_relaxed))
+    slice.idle_since_ns = now_ns;
   if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice))) give_up(slice);
 }
 
@@ -387,11 +398,32 @@ void Gate::tell(Slice& slice, uint64_t now_ns) {
   slice.part->queued_ns.store(slice.queued_ns, std::memory_order_relaxed);
 }
 
+// A piece waits for another slice: more for this one is likely behind it, unless this turn was there and nothing came.
+uint32_t Gate::wants_after(const Slice& slice) const {
+  if (slice.waiting) return wire::kWantsTurn;
+  const bool waits = std::any_of(slices_.begin(), slices_.end(), [](const Slice& each) { return each.waiting; });
+  const bool came = slice.pieces != slice.pieces_before || blocked_since_ns_ != 0;
+  return waits && came ? wire::kWantsTurnToo : wire::kWantsNothing;
+}
+
+// Nothing waits and no turn is held, so nobody will look whether one has come.
+void Gate::forget_other_wants() {
+  for (const Slice& slice : slices_) {
+    if (slice.waiting || holds(slice)) return;
+  }
+  for (Slice& slice : slices_) {
+    if (slice.part->wants.load(std::memory_order_relaxed) != wire::kWantsTurnToo) continue;
+    slice.part->wants.store(wire::kWantsNothing, std::memory_order_release);
+    may_come_until_ns_ = base::now_ns() + kMayComeNs;
+  }
+}
+
 void Gate::give_up(Slice& slice) {
   excuse_absence(slice, base::now_ns());
-  slice.part->wants.store(slice.waiting ? 1 : 0, std::memory_order_relaxed);
+  slice.part->wants.store(wants_after(slice), std::memory_order_relaxed);
   slice.asked_ns = slice.waiting ? base::now_ns() : 0;
   slice.given_up = slice.turn;
+  forget_other_wants();
   slice.part->drained.store(slice.turn, std::memory_order_release);
   ring();
   if (slice.queues.size() > kIdleQueuesMax) slice.queues.clear();
@@ -404,6 +436,12 @@ void Gate::ring() {
 
 void Gate::find_pace() {
   pace_ = Pace::kNever;
+  if (may_come_until_ns_ != 0) {
+    if (base::now_ns() < may_come_until_ns_)
+      pace_ = Pace::kSometimes;
+    else
+      may_come_until_ns_ = 0;
+  }
   for (Slice& slice : slices_) {
     if (!holds(slice)) continue;
     const bool endless = until_of(*slice.part) == kTurnWithoutEnd;

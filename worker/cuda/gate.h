@@ -102,6 +102,7 @@ class Gate {
     uint32_t batches = 0;        // markers, and queues with unmarked work
     uint64_t unfinished_ns = 0;  // estimated
     uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
+    uint64_t pieces_before = 0;  // this turn
     uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
     uint64_t done_ns = 0;          // when all was last seen to be over; 0: since then a piece has come
     uint64_t usual_gap_ns = 0;     // from then to the next piece
@@ -132,7 +133,9 @@ class Gate {
   void take_hardware_slice(Slice& slice);
   static void piece_comes(Slice& slice, uint64_t now_ns);
   static uint64_t linger_ns(const Slice& slice);
+  uint32_t wants_after(const Slice& slice) const;
   void give_up(Slice& slice);
+  void forget_other_wants();
   void tell(Slice& slice, uint64_t now_ns);
   void ring();
   void find_pace();
@@ -143,6 +146,9 @@ class Gate {
   WorkEstimates estimates_;
   std::vector<Slice> slices_;
   Slice* launching_ = nullptr;  // whose first piece, with nothing before it, is being given to the driver
+  // The piece that waits is for a slice without a turn: since when; 0: it is not so. Other slices' turns may come unasked meanwhile, and a
+  // little later (kWantsTurnToo).
+  uint64_t blocked_since_ns_ = 0, may_come_until_ns_ = 0;
   Pace pace_ = Pace::kNever;
   uint32_t calls_since_look_ = 0;
 };

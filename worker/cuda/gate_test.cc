@@ -470,6 +470,43 @@ TEST_F(GateTest, WhileOneSliceWaitsAnotherGivesItsTurnBack) {
   arbiter.join();
 }
 
+// tendrild has said that the turn for which the piece waits comes soon: this one is kept so long, and wanted again with that one.
+TEST_F(GateTest, WhileOneSliceWaitsAnotherIsKeptAWhileAndWantsItsTurnToo) {
+  part(1).regime = wire::TurnRegime::kTurns;
+  part(1).await_ns = 40 * kMs;
+  grant(wire::kTurnWithoutEnd, 1);
+  EXPECT_TRUE(gate_.pass(1, kContext, stream_of(9), work_kind(1, 1)));
+  gpu_.run(stream_of(9), kMs);
+  const uint64_t begun_ns = base::now_ns();
+  uint64_t given_up_ns = 0;
+  std::thread arbiter([&] {
+    while (part(1).drained.load() != 1) usleep(100);
+    given_up_ns = base::now_ns();
+    EXPECT_EQ(part(1).wants.load(), wire::kWantsTurnToo);
+    grant(base::now_ns() + 100 * kMs, 0);
+  });
+  EXPECT_TRUE(pass(1, kMs));
+  arbiter.join();
+  EXPECT_GE(given_up_ns - begun_ns, 40 * kMs);
+  EXPECT_EQ(part(1).wants.load(), wire::kWantsTurnToo);
+  // Nobody would see such a turn once the executor sleeps.
+  idle_until([&] { return drained(); });
+  EXPECT_EQ(part(1).wants.load(), wire::kWantsNothing);
+  EXPECT_EQ(gate_.pace(), Gate::Pace::kSometimes);
+  idle_until([&] { return gate_.pace() == Gate::Pace::kNever; });
+}
+
+TEST_F(GateTest, ATurnForWhichNothingCameIsNotWantedToo) {
+  part(1).regime = wire::TurnRegime::kTurns;
+  grant(wire::kTurnWithoutEnd, 0);
+  grant(base::now_ns() + 1000 * kMs, 1);
+  pass(1, 30 * kMs);
+  pass(1, 30 * kMs);  // waits, with a turn
+  pass(1, 30 * kMs);
+  EXPECT_EQ(part(1).drained.load(), 1u);
+  EXPECT_EQ(part(1).wants.load(), wire::kWantsNothing);
+}
+
 TEST_F(GateTest, HardwareSlicesFollowThePage) {
   part(1).hardware_slice_us = 700;
   gate_.has_context(1);
