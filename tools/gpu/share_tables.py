@@ -202,8 +202,10 @@ def merged(runs):
         cases = [case | own for case in held.get("cases", [])]
         again = {(case["case"], case["mode"]) for case in cases}
         out["cases"] = [case for case in out["cases"] if (case["case"], case["mode"]) not in again] + cases
-        for name in ("alone", "priority", "neighbours", "attach", "torch", "resnet"):
+        for name in ("priority", "neighbours", "attach", "torch", "resnet"):
             out[name] = out.get(name, {}) | held.get(name, {})
+        known = out.setdefault("alone", {})  # where only natively was measured again, a whole row stays
+        known.update({kind: rates for kind, rates in own["alone"].items() if len(rates) >= len(known.get(kind, []))})
     return out
 
 

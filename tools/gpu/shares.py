@@ -53,8 +53,9 @@ PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
 # What the service's pairs of processors leave unused, or give twice: only when asked for by this name.
 STEPS = "packed-steps"
-STEP_CASES = [(f"{count} x 1/{count}, {kind}, packed", tenants(kind, *[f"1/{count}"] * count))
-              for kind, count in (("medium", 2), ("medium", 4), ("memory", 2), ("memory", 4), ("medium", 10))]
+STEP_CASES = [(name, tenants(kind, *[f"1/{count}"] * count)) for name, kind, count in (
+    ("1/2 1/2", "medium", 2), ("4 x 1/4", "medium", 4), ("10 x 1/10", "medium", 10),
+    ("1/2 1/2, memory-bound", "memory", 2), ("4 x 1/4, memory-bound", "memory", 4))]
 TWO_GPUS = "two-gpus"
 BOTH = Tenant(F("1/2"), "both", ("-n", "2"))
 TWO_GPU_CASES = [("two GPUs: 2 x 1/2 of both", [BOTH, BOTH]),
