@@ -115,6 +115,12 @@ for _ in range(3):
     address = c_uint64()
     must(%s)
     assert not FIRST <= address.value < FIRST + SIZE, hex(address.value)
+# What it has there itself can still be shared with the GPU.
+inside = libc.mmap(FIRST + (1 << 30), MIB, 3, 0x4032, -1, 0)  # readable, writable; at that very place
+assert inside == FIRST + (1 << 30), inside
+must(cuda.cuMemHostRegister_v2(c_void_p(inside), c_size_t(MIB), 2))
+must(cuda.cuMemHostGetDevicePointer_v2(byref(address), c_void_p(inside), 0))
+must(cuda.cuMemHostUnregister(c_void_p(inside)))
 """
 
 

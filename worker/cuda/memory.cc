@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers of api/cuda/memory.spec: allocation under the quota, copies through pinned staging, memsets.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -145,7 +143,7 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
 
 // A driver looks for addresses in this process' own space, so what is mapped here it does not give out. Pieces that have
 // something in them are left alone. It costs no memory; a client that asks for much makes addresses scarce for itself.
-CUresult handle(Executor&, const wire::cuda::memory_avoid_request& m) {
+CUresult handle(Executor& w, const wire::cuda::memory_avoid_request& m) {
   constexpr uint64_t kBlock = 2u << 20, kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
   static uint32_t left = 4096;  // of mappings, which a process has some 65,000 of
   static uint64_t bytes_left = uint64_t{1} << 40;  // of 128 TiB
@@ -161,11 +159,7 @@ CUresult handle(Executor&, const wire::cuda::memory_avoid_request& m) {
     pieces.pop_back();
     if (piece.first >= piece.end) continue;
     --left;
-    void* const wanted = reinterpret_cast<void*>(piece.first);
-    void* const got = mmap(wanted, piece.end - piece.first, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (got == wanted) continue;
-    if (got != MAP_FAILED) munmap(got, piece.end - piece.first);
+    if (w.mirrors().occupy(piece.first, piece.end - piece.first)) continue;
     const uint64_t middle = (piece.first + (piece.end - piece.first) / 2) & ~(kBlock - 1);
     if (middle == piece.first) continue;
     pieces.push_back({piece.first, middle});

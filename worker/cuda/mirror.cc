@@ -58,7 +58,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   if (bytes == 0 || end <= first || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
-  unmap_left(first, end);
+  make_way(first, end);
   // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -149,7 +149,7 @@ uint64_t Mirrors::address_of(uint64_t place) const {
 
 CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
   if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  unmap_left(base, base + bytes);
+  make_way(base, base + bytes);
   if (!window_.map(base, bytes)) return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
                                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
@@ -208,28 +208,39 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     left_[mirror.mapped] = mirror.mapped_bytes;
     uint64_t left_bytes = 0;
     for (const auto& [begin, bytes] : left_) left_bytes += bytes;
-    if (!mirror.in_graph || left_bytes > kLeftMax) unmap_left(mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+    if (!mirror.in_graph || left_bytes > kLeftMax) unmap(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
 }
 
-void Mirrors::unmap_left(uint64_t first, uint64_t end) {
-  const std::map<uint64_t, uint64_t> before = std::move(left_);
-  left_.clear();
-  for (const auto& [begin, bytes] : before) {
+void Mirrors::unmap(Places* places, uint64_t first, uint64_t end) {
+  auto it = places->upper_bound(first);
+  if (it != places->begin()) --it;
+  while (it != places->end() && it->first < end) {
+    const auto [begin, bytes] = *it;
     const uint64_t from = std::max(first, begin), to = std::min(end, begin + bytes);
     if (from >= to) {
-      left_[begin] = bytes;
+      ++it;
       continue;
     }
     munmap(reinterpret_cast<void*>(from), to - from);
-    if (begin < from) left_[begin] = from - begin;
-    if (to < begin + bytes) left_[to] = begin + bytes - to;
+    it = places->erase(it);
+    if (begin < from) (*places)[begin] = from - begin;
+    if (to < begin + bytes) (*places)[to] = begin + bytes - to;
   }
+}
+
+bool Mirrors::occupy(uint64_t first, uint64_t bytes) {
+  void* const wanted = reinterpret_cast<void*>(first);
+  void* const got =
+      mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
+  if (got == wanted) occupied_[first] = bytes;
+  return got == wanted;
 }
 
 void Mirrors::destroy_all(gpu::Driver* driver) {
   while (!all_.empty()) destroy(driver, all_.begin()->first);
-  unmap_left(0, UINT64_MAX);
+  make_way(0, UINT64_MAX);
   for (const auto& [number, part] : parts_) munmap(part, kPart);
   parts_.clear();
 }

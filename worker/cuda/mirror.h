@@ -45,6 +45,9 @@ class Mirrors {
   // A mirror that graphs name stays mapped, as their nodes keep its address, until another one takes its place.
   void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
+  // Maps nothing there, so that the driver does not give these addresses out; a mirror may come there all the same. False: something is
+  // there already.
+  bool occupy(uint64_t first, uint64_t bytes);
   Mirror* find(uint64_t address);
   // The client wrote these bytes; the GPU's own words beside them stay. Any thread.
   CUresult push(uint64_t address, const wire::Bytes& data);
@@ -79,7 +82,12 @@ class Mirrors {
   static constexpr uint64_t kPart = uint64_t{1} << 40;
   static constexpr size_t kPartsMax = 16;
   uint8_t* part_of(uint64_t base, uint64_t bytes);
-  void unmap_left(uint64_t first, uint64_t end);
+  using Places = std::map<uint64_t, uint64_t>;  // first byte, bytes
+  static void unmap(Places* places, uint64_t first, uint64_t end);
+  void make_way(uint64_t first, uint64_t end) {
+    unmap(&left_, first, end);
+    unmap(&occupied_, first, end);
+  }
 
   void put(uint64_t base, const Mirror& mirror) {
     std::lock_guard<std::mutex> hold(mutex_);
@@ -96,7 +104,8 @@ class Mirrors {
   uint64_t both_ = 0;  // for the next fetch
   std::map<uint64_t, Mirror> all_;
   std::map<uint64_t, uint8_t*> parts_;  // by number; reserved addresses, memory where there are mirrors
-  std::map<uint64_t, uint64_t> left_;   // pages of destroyed mirrors that graphs named: first byte, bytes
+  Places left_;      // pages of destroyed mirrors that graphs named
+  Places occupied_;
   uint64_t total_ = 0;
 };
 
