@@ -279,12 +279,17 @@ TEST_F(GateTest, WhoseNextPieceUsuallyComesLateDoesNotLinger) {
 TEST_F(GateTest, WhoseNextPieceUsuallyComesSoonKeepsItsTurn) {
   part().linger_ns = 500 * kMs;
   grant(base::now_ns() + 60'000 * kMs);
+  uint32_t late = 0;  // on a busy machine this thread is not let run at times, and then comes late itself
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(pass(1, kMs / 2));
     const uint64_t next_ns = base::now_ns() + gpu_.unfinished_ns(stream_of(1)) + 2 * kMs;
     idle_until([&] { return base::now_ns() >= next_ns; });
+    if (!drained()) continue;
+    ASSERT_GT(base::now_ns(), next_ns + 2 * kMs);
+    ASSERT_LT(++late, 5u);
+    grant(base::now_ns() + 60'000 * kMs);
   }
-  EXPECT_EQ(part().turn.load(), 1u);
+  EXPECT_EQ(part().turn.load(), 1 + late);
   EXPECT_FALSE(drained());
   idle_until([&] { return drained(); });
 }
