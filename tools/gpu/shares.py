@@ -59,7 +59,8 @@ STEP_CASES = [(name, tenants(kind, *[f"1/{count}"] * count)) for name, kind, cou
 TWO_GPUS = "two-gpus"
 BOTH = Tenant(F("1/2"), "both", ("-n", "2"))
 TWO_GPU_CASES = [("two GPUs: 2 x 1/2 of both", [BOTH, BOTH]),
-                 ("two GPUs: 1/2 of both, 1/2 of each", [BOTH, *tenants("medium", "1/2", "1/2")]),
+                 ("two GPUs: 9/20 of both, 11/20 of each",
+                  [BOTH._replace(share=F("9/20")), *tenants("medium", "11/20", "11/20")]),
                  ("two GPUs: 1/4 of both, 3/4 of each",
                   [BOTH._replace(share=F("1/4")), *tenants("medium", "3/4", "3/4")])]
 MODES = {"turns only": ["--hardware-slices", "off"], "hardware slices only": ["--turns", "off"],
