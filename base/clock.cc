@@ -6,6 +6,8 @@
 
 #include <atomic>
 
+#include "base/text.h"
+
 namespace tendril::base {
 
 unsigned usable_cpus() {
@@ -19,6 +21,12 @@ unsigned usable_cpus() {
   if (cpus == 0) cpus = 1;
   known.store(cpus, std::memory_order_relaxed);
   return cpus;
+}
+
+uint32_t wait_spin_us() {
+  constexpr unsigned kMany = 8;
+  if (usable_cpus() == 1) return 0;
+  return env_u32("TENDRIL_WAIT_SPIN_US", usable_cpus() >= kMany ? 50'000 : 1'000);
 }
 
 }  // namespace tendril::base

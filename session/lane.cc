@@ -42,7 +42,7 @@ LaneImpl::LaneImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<
   snprintf(kind_, sizeof kind_, "%s", command_->kind());
   if (base::usable_cpus() > 1) {
     sender_spin_us_ = base::env_u32("TENDRIL_SPIN_US", 50);
-    wait_spin_us_ = base::env_u32("TENDRIL_WAIT_SPIN_US", 1000);
+    wait_spin_us_ = base::wait_spin_us();
   }
   direct_ = command_->ring();
   if (direct_ == nullptr) {

@@ -204,6 +204,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
     }
     if (!may_lead) pump();
   }
+  wake_sender();  // who has waited calls again soon; a long wait has sent it to sleep
   waiting_.fetch_sub(1, std::memory_order_relaxed);
 }
 

@@ -29,6 +29,7 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
+constexpr uint32_t kSpinAfterWaitUs = 300;  // a program in Python takes some 100 us from a wait to its next call
 
 bool changes_mirrors(uint16_t opcode) {
   using wire::cuda::Op;
@@ -124,11 +125,12 @@ int Executor::run() {
 }
 
 // How long to look for the next call.
-transport::Wait Executor::patience(bool polling) const {
+transport::Wait Executor::patience(bool polling) {
   if (polling) return {0, 0};
+  const uint32_t spin_us = waiters_->some_ended() && gate_.pace() == Gate::Pace::kNever ? kSpinAfterWaitUs : kSpinUs;
   int32_t timeout_ms = kept_memory_->look_again_ms();
   if (gate_.pace() != Gate::Pace::kNever) timeout_ms = kGateLookMs;  // what has come need not be a call
-  return {kSpinUs, timeout_ms};
+  return {spin_us, timeout_ms};
 }
 
 bool Executor::ask_whether_captures(CUstream stream) {

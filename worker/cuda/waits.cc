@@ -14,7 +14,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint32_t kPollUs = 1000;  // then a thread takes over; that and its sleep cost some 20 us
+constexpr uint64_t kPollInTurnsNs = 1'000'000;  // of a shared GPU, whose other tenants need processors
 constexpr uint64_t kCloseLookNs = 200'000;
 constexpr size_t kDeliveriesMax = 4096;
 constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a delivery is there
@@ -23,7 +23,7 @@ constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a d
 
 Waiters::Waiters(Executor* executor)
     : executor_(executor),
-      poll_ns_(uint64_t{base::env_u32("TENDRIL_WAIT_SPIN_US", kPollUs)} * 1000),
+      poll_ns_(uint64_t{base::wait_spin_us()} * 1000),
       staging_(&executor->driver()) {}
 
 Waiters::~Waiters() {
@@ -131,12 +131,14 @@ void Waiters::deliver_from_callback() {
 
 void Waiters::poll() {
   const uint64_t now = base::now_ns();
+  const bool alone = executor_->gate().pace() == Gate::Pace::kNever;
+  const uint64_t most_ns = alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->use(polled_[i].driver_context);
     const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
-    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > poll_ns_);
+    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
@@ -146,6 +148,7 @@ void Waiters::poll() {
     polled_.pop_back();
     if (!late) {
       complete(wait, result, true);
+      ended_ = true;
       continue;
     }
     hand_over(wait);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "worker/cuda/executor.h"
@@ -63,6 +64,8 @@ class Waiters {
 
   void add(const Wait& wait);
   bool polling() const { return !polled_.empty(); }
+  // Has a polled wait ended since this was asked last? Who waited calls again soon.
+  bool some_ended() { return std::exchange(ended_, false); }
   // One look at every polled wait. Executor thread.
   void poll();
   // `stream` is about to be destroyed. Executor thread.
@@ -107,6 +110,7 @@ class Waiters {
 
   Executor* executor_;
   const uint64_t poll_ns_;
+  bool ended_ = false;
   Staging staging_;
   std::vector<Wait> polled_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
