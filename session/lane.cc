@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@ using base::Status;
 namespace {
 constexpr int kLastWordsMs = 100;
 constexpr uint64_t kCompanyNs = 1000;
+constexpr uint64_t kNearNs = 8000;  // more than a runtime needs between a copy and a wait
 std::atomic<uint64_t> g_lane_ids{1};
 thread_local bool t_exempt = false;
 }  // namespace
@@ -262,10 +264,25 @@ bool LaneImpl::flush_until(int timeout_ms) {
   return true;
 }
 
+void LaneImpl::wait_is_near() {
+  if (direct_ != nullptr || sender_spin_us_ == 0) return;
+  company_until_ns_.store(base::now_ns() + kNearNs, std::memory_order_relaxed);
+}
+
+// A wait often follows and would send what is pending itself, together with its own call: one message in place of two.
+void LaneImpl::await_company(uint64_t until_ns) {
+  while (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_acquire) && !lost_.load()) {
+    const uint64_t until = std::max(until_ns, company_until_ns_.load(std::memory_order_relaxed));
+    if (until == 0 || base::now_ns() >= until) return;
+    base::cpu_pause();
+  }
+}
+
 void LaneImpl::sender_main(void* self) {
   auto* lane = static_cast<LaneImpl*>(self);
   while (!lane->lost_.load(std::memory_order_acquire)) {
     if (lane->head_.load(std::memory_order_acquire) != lane->tail_.load(std::memory_order_acquire)) {
+      lane->await_company(0);
       if (!lane->send_pending(kPumpMs)) lane->pump();
       continue;
     }
@@ -278,9 +295,7 @@ void LaneImpl::sender_main(void* self) {
       for (int i = 0; i < 16; ++i) base::cpu_pause();
     }
     if (!idle()) {
-      // A wait often follows at once and would send the call itself, together with its own: one message in place of two.
-      const uint64_t until = base::now_ns() + kCompanyNs;
-      while (!idle() && base::now_ns() < until) base::cpu_pause();
+      if (lane->sender_spin_us_ != 0) lane->await_company(base::now_ns() + kCompanyNs);
       continue;
     }
     lane->sender_asleep_.store(1, std::memory_order_seq_cst);

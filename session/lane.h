@@ -58,6 +58,9 @@ class Lane {
   // may stay here until wait, flush or send_bulk: whoever asks for a reply is about to wait for it. Every reply id must be waited for.
   virtual uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) = 0;
   virtual void commit() = 0;
+  // A wait follows the next call soon, as after a copy to the client: for some microseconds that call is left to it, so that both are one
+  // message.
+  virtual void wait_is_near() = 0;
 
   // Beyond wire::kCallsAheadMax calls that the worker has not run, begin waits for it. Not so for the receiving thread and, from here on,
   // for this one: what it sends may be what the worker is waiting for.

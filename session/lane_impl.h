@@ -84,6 +84,7 @@ class LaneImpl final : public Lane {
 
   uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) override;
   void commit() override;
+  void wait_is_near() override;
   uint32_t new_reply_id() override;
   void expect_bytes(uint32_t reply_id, void* into, uint32_t bytes) override;
   Reply wait(uint32_t reply_id) override;
@@ -113,6 +114,7 @@ class LaneImpl final : public Lane {
   void lose(const base::Status& why, bool quiet);
   void lose_after_last_words(const base::Status& why);
   void wake_sender();
+  void await_company(uint64_t until_ns);
   static void sender_main(void* self);
 
   // lane_receive.cc
@@ -180,6 +182,7 @@ class LaneImpl final : public Lane {
   std::atomic<uint64_t> wrap_at_{0};
   alignas(64) std::atomic<uint64_t> tail_{0};
   std::atomic<uint32_t> sender_asleep_{0};
+  std::atomic<uint64_t> company_until_ns_{0};
   alignas(64) std::atomic<uint64_t> head_{0};
   base::Lock send_lock_;
   base::Thread sender_;

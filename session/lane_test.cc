@@ -145,6 +145,17 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
   }
 }
 
+TEST_P(LaneTest, ACallIsSentWhenTheWaitThatWasNearDoesNotCome) {
+  TestSession s(GetParam(), 0);
+  for (uint64_t i = 0; i < 20; ++i) {
+    s.lane->wait_is_near();
+    s.post(kCount, &i, sizeof i);
+    while (s.counted.load() != i + 1) usleep(10);
+    s.lane->wait_is_near();
+    EXPECT_FALSE(s.call(kEcho, "").lost);
+  }
+}
+
 TEST_P(LaneTest, ExpectedBytesGoStraightToTheirPlace) {
   TestSession s(GetParam(), 0);
   const auto ask = [&](const std::vector<uint8_t>& body, std::vector<uint8_t>* target, size_t bytes) {

@@ -372,6 +372,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
       tally_bytes(bytes);
     }
     remember_read({on.stream, c, m.host, bytes});
+    lane->wait_is_near();
     TENDRIL_TRY(c->session->enqueue(c, m));
     return judge(c, source, source);
   }
