@@ -149,6 +149,11 @@ class Executor {
   bool capturing() const { return captures_ != 0; }
   // Is what is given to `stream` captured, and not run?
   bool captures(CUstream stream) { return captures_ != 0 && ask_whether_captures(stream); }
+  // Before a host function is given to `stream`.
+  void pass_host_function(CUstream stream) {
+    if (!gate_.open(slot()) && current_ != nullptr && !captures(stream))
+      gate_.host_function(slot(), current_->context, stream);
+  }
   // Before a piece of work for the GPU's processors (not a copy from or to the host) is given to `stream`, in the call's context: waits
   // where the GPU's time is divided. `what` and `size` tell how long it will take: pieces that have both in common are alike. False: the
   // session is over.

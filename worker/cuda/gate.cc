@@ -238,13 +238,14 @@ void Gate::mark(Slice& slice, Queue& queue) {
   if (queue.work.pieces() == 0) return;
   const CUevent event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {
-    queue.markers.push_back({event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns});
+    queue.markers.push_back(
+        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, !queue.behind_program});
   } else {
     batch_ends(slice, queue.estimated_ns, base::now_ns());
   }
   queue.work.clear();
   queue.estimated_ns = 0;
-  queue.mark_next = false;
+  queue.mark_next = queue.behind_program = false;
 }
 
 void Gate::mark_all(Slice& slice) {
@@ -261,6 +262,14 @@ void Gate::stream_ends(CUstream stream) {
       if (queue.stream == stream) mark(slice, queue);
     }
   }
+}
+
+void Gate::host_function(uint32_t slot, CUcontext context, CUstream stream) {
+  if (slot >= slices_.size() || open(slot)) return;
+  Slice& slice = slices_[slot];
+  Queue& queue = slice.queues[queue_of(slice, context, stream)];
+  mark(slice, queue);
+  queue.behind_program = true;
 }
 
 void Gate::forget_context(CUcontext context) {
@@ -311,7 +320,7 @@ void Gate::reap(Slice& slice, uint64_t now_ns) {
       next.undone_at_ns = now_ns;
       // It takes longer than thought, and so may what is behind it: the window fills.
       const uint64_t runs_ns = now_ns - std::max(next.begun_ns, queue.done_before_ns);
-      if (runs_ns > next.estimated_ns) {
+      if (next.timed && runs_ns > next.estimated_ns) {
         slice.unfinished_ns += runs_ns - next.estimated_ns;
         next.estimated_ns = runs_ns;
       }
@@ -330,7 +339,7 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const uint64_t last_begin_ns = std::max(marker.begun_ns, queue.done_before_ns);
   const uint64_t most_ns = now_ns - first_begin_ns;
   const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
-  estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
+  if (marker.timed) estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
   queue.done_after_ns = after_ns;
   queue.done_before_ns = now_ns;
   host_->give_back(queue.owner, marker.event);

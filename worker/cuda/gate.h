@@ -71,6 +71,9 @@ class Gate {
   // Some stream is about to capture: its work cannot be marked any more then.
   void mark_everything();
   void stream_ends(CUstream stream);
+  // A host function is about to be given to `stream`. What is there already is marked in front of it; how long what comes behind it takes
+  // is the program's doing and tells nothing of the GPU.
+  void host_function(uint32_t slot, CUcontext context, CUstream stream);
   // The context is gone and its events with it.
   void forget_context(CUcontext context);
 
@@ -83,6 +86,7 @@ class Gate {
     uint64_t begun_ns;      // when the first of it was submitted
     uint64_t estimated_ns;  // grows when it takes longer
     uint64_t undone_at_ns;  // when it was last seen not to be over
+    bool timed;             // false: its end tells nothing of how long it took
   };
   // A stream, and its work that is not known to be over.
   struct Queue {
@@ -91,6 +95,7 @@ class Gate {
     WorkEstimates::Batch work;  // not marked yet
     uint64_t begun_ns = 0, estimated_ns = 0;
     bool mark_next = false;
+    bool behind_program = false;  // the unmarked work is, or will be
     std::deque<Marker> markers;
     uint64_t done_after_ns = 0, done_before_ns = 0;  // the last marker was reached between these
     bool idle() const { return work.pieces() == 0 && markers.empty(); }

@@ -443,6 +443,44 @@ TEST_F(GateTest, AStreamThatEndsIsMarkedBefore) {
   EXPECT_EQ(gpu_.marks, 1u);
 }
 
+// The program may take its time in a host function: what was there before is over all the same, and the turn with it.
+TEST_F(GateTest, WorkBeforeAHostFunctionEndsBeforeIt) {
+  const uint64_t begun_ns = base::now_ns();
+  grant(begun_ns + 5 * kMs);
+  EXPECT_TRUE(pass(1, 100 * kUs));
+  gate_.host_function(0, kContext, stream_of(1));
+  gpu_.run(stream_of(1), 1000 * kMs);
+  idle_until([&] { return drained(); });
+  EXPECT_LT(base::now_ns() - begun_ns, 500 * kMs);
+}
+
+TEST_F(GateTest, WhatWaitsForAHostFunctionTellsNothingOfItsTime) {
+  part().linger_ns = 10'000 * kMs;
+  grant(wire::kTurnWithoutEnd);
+  const auto none_is_marked = [&] { return gpu_.events() == 0 && gpu_.unfinished_ns(stream_of(1)) == 0; };
+  const auto at_once = [&] {
+    int pieces = 0;
+    while (pieces < 3 && gate_.pass_at_once(0, kContext, stream_of(1), work_kind(9, 1))) ++pieces;
+    gate_.look(true);
+    idle_until(none_is_marked);
+    return pieces;
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(pass(1, 50 * kUs, 9));
+    gate_.look(true);
+    idle_until(none_is_marked);
+  }
+  const int before = at_once();
+  for (int i = 0; i < 3; ++i) {
+    gate_.host_function(0, kContext, stream_of(1));
+    gpu_.run(stream_of(1), 30 * kMs);
+    EXPECT_TRUE(pass(1, 50 * kUs, 9));
+    gate_.look(true);
+    idle_until(none_is_marked);
+  }
+  EXPECT_GE(at_once(), before) << "each is thought to take longer";
+}
+
 TEST_F(GateTest, TheEndOfTheSessionEndsTheWait) {
   gpu_.on_serve = [&] { gpu_.over = true; };
   EXPECT_FALSE(pass(1, kMs));

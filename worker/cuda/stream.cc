@@ -55,6 +55,7 @@ CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
+  w.pass_host_function(stream);
   return w.callbacks().launch(&w.driver(), stream, m.token, m.persistent != 0);
 }
 
