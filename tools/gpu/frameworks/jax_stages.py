@@ -171,7 +171,8 @@ def training_loop():
 def transformer():
     """Layers in a scan and products of libraries: XLA makes graphs of it, with graphs as nodes."""
     step = jax_workloads.transformer_train(2, 64)
-    return [round(step(), 4) for _ in range(4)]
+    # The gradient of the words is added up in any order: the fourth loss was 6.1368 to 6.1382 in three native runs.
+    return [round(step(), 2) for _ in range(4)]
 
 
 def donated():
