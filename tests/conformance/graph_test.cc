@@ -343,6 +343,24 @@ TEST_F(GraphTest, MovedChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5080));
 }
 
+// However often a node was changed before, a change that cannot be is refused by the very call, and changes nothing.
+TEST_F(GraphTest, AnImpossibleChangeIsToldAtOnce) {
+  Buffer data(1024);
+  OK(cuMemsetD32_v2(data, 1, 256));
+  CUgraphNode node = add_affine(data, 1, 0);
+  instantiate();
+  for (uint32_t addend = 1; addend <= 3; addend++) {
+    AffineNode change(data, 1, addend, 256);
+    OK(cuGraphExecKernelNodeSetParams_v2(exec_, node, &change.params));
+    run();
+  }
+  AffineNode impossible(data, 1, 100, 256);
+  impossible.params.blockDimX = 1u << 20;
+  INVALID(cuGraphExecKernelNodeSetParams_v2(exec_, node, &impossible.params));
+  run();
+  EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 1 + 1 + 2 + 3 + 3));
+}
+
 TEST_F(GraphTest, EventNodes) {
   Event event;
   CUgraphNode record = nullptr, wait = nullptr;
