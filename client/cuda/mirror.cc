@@ -24,6 +24,7 @@ std::atomic<uint32_t> g_written_mirrors{0};
 namespace {
 
 constexpr uint64_t kRun = 32u << 10;  // bytes per push
+constexpr uint64_t kWord = 8;         // what a GPU sees whole
 constexpr uint32_t kWritten = kMirrorKernels | kMirrorGraphWrites;
 
 struct Mirror {
@@ -258,6 +259,43 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
     ++it;
   }
   if (dropped) count(*set);
+  pthread_mutex_unlock(&set->mutex);
+}
+
+namespace {
+
+// The words from `at` on that differ from the shadow, two at most; `offset` is the last one's.
+unsigned changed_words(const Mirror& m, uint64_t at, uint64_t bytes, uint64_t* offset) {
+  unsigned found = 0;
+  for (const uint64_t end = at + bytes; at < end && found < 2; at += kWord) {
+    const uint64_t size = end - at < kWord ? end - at : kWord;
+    if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, size) == 0) continue;
+    *offset = at;
+    ++found;
+  }
+  return found;
+}
+
+}  // namespace
+
+void mirror_push_word(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  const Mirror* where = nullptr;
+  uint64_t offset = 0;
+  unsigned found = 0;
+  pthread_mutex_lock(&set->mutex);
+  for (const auto& entry : set->all) {
+    const Mirror& m = entry.second;
+    // Words are those of addresses: what begins or ends elsewhere is not looked at.
+    if (m.session != session || (m.uses & kMirrorKernels) == 0 || m.base % kWord != 0) continue;
+    for (uint64_t at = 0; at < m.bytes && found < 2; at += kRun) {
+      const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
+      if (memcmp(reinterpret_cast<const void*>(m.base + at), m.shadow + at, bytes) == 0) continue;
+      found += changed_words(m, at, bytes, &offset);
+      where = &m;
+    }
+  }
+  if (found == 1) push_run(*where, context, offset, where->bytes - offset < kWord ? where->bytes - offset : kWord);
   pthread_mutex_unlock(&set->mutex);
 }
 

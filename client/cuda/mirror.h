@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends
 // of copies in graphs). The worker keeps a copy at the same address; what the program wrote is
-// pushed before work that may read it and before waits, what the GPU wrote is fetched after waits. While nothing is
+// pushed before work that may read it, a single word before waits too; what the GPU wrote is fetched after waits. While nothing is
 // mirrored every hook here costs one load.
 #pragma once
 
@@ -48,9 +48,12 @@ inline void mirror_before_graph(Session* session, Context* context) {
                        g_graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
-// Before a question or a wait: a kernel may poll for what the program has written since. The worker takes it while the
-// kernel runs.
-inline void mirror_before_wait(Session* session, Context* context) { mirror_before_work(session, context); }
+// Before a question or a wait: a kernel may poll for the word that the program has written since, and gets it while it runs. Of several
+// words none goes before the next work does: the kernel would see them in another order than they were written in.
+void mirror_push_word(Session* session, Context* context);
+inline void mirror_before_wait(Session* session, Context* context) {
+  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_push_word(session, context);
+}
 inline void mirror_after_wait(Session* session, Context* context) {
   if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))
     mirror_fetch_told(session, context);

@@ -207,13 +207,35 @@ TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
                           return seen;
                         }};
   volatile uint32_t* word = host.words();
+  constexpr uint32_t kWhole = 0x01020304;  // no part of which is seen alone
   for (uint32_t way = 0; way < std::size(waits); way++) {
     *word = 0;
     OK(launch(basic("await_word"), {1}, {1}, 0, stream, host.device_address(), CUdeviceptr{out}, kTries));
     OK(cuEventRecord(over, stream));
-    *word = way + 1;
+    *word = kWhole + way;
     OK(waits[way]());
-    EXPECT_EQ(read_words(out, 1)[0], way + 1);
+    EXPECT_EQ(read_words(out, 1)[0], kWhole + way);
+  }
+}
+
+// Who sees the word that was written last sees what was written before it. Over a network it is not seen at all.
+TEST_F(HostMemoryTest, KernelThatPollsSeesNoWordBeforeAnEarlierOne) {
+  REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+  constexpr uint32_t kTries = 100'000, kFar = (4u << 20) / 4 - 1;
+  Pinned host(4u << 20, CU_MEMHOSTALLOC_DEVICEMAP);
+  Buffer out(4096);
+  Stream stream;
+  volatile uint32_t* words = host.words();
+  for (uint32_t round = 1; round <= 5; round++) {
+    words[0] = 0;
+    words[kFar] = 0;
+    OK(launch(basic("await_and_read"), {1}, {1}, 0, stream, host.device_address(), host.device_address() + kFar * 4,
+              CUdeviceptr{out}, kTries));
+    words[kFar] = round;
+    words[0] = 1;
+    OK(cuStreamSynchronize(stream));
+    const std::vector<uint32_t> seen = read_words(out, 2);
+    EXPECT_TRUE(seen[0] == 0 || seen[1] == round) << "the flag came, and " << seen[1];
   }
 }
 

@@ -25,6 +25,31 @@ uint64_t total_max() {
 constexpr uint64_t kLeftMax = uint64_t{1} << 30;    // of destroyed mirrors that graphs may name
 constexpr uint64_t kReplyMax = 512u << 10;
 
+template <typename Word>
+void store(uint8_t* to, const uint8_t* from) {
+  Word value;
+  std::memcpy(&value, from, sizeof value);
+  __atomic_store_n(reinterpret_cast<Word*>(to), value, __ATOMIC_RELEASE);
+}
+
+// The bytes that differ, as few as an aligned store can hold: a kernel that polls the word sees no half of it, and what the GPU writes
+// beside it meanwhile stays. `size` is 8, or less at the ends of a range.
+void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size) {
+  uint64_t first = 0, last = size;
+  while (first < size && memory[first] == word[first]) ++first;
+  while (last > first && memory[last - 1] == word[last - 1]) --last;
+  if (first == last) return;
+  uint64_t width = 1;
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  while (((begin + first) & ~(width - 1)) + width < begin + last) width *= 2;
+  const uint64_t at = ((begin + first) & ~(width - 1)) - begin;
+  if (at >= size || width > size - at) std::memcpy(memory + first, word + first, last - first);
+  else if (width == 8) store<uint64_t>(memory + at, word + at);
+  else if (width == 4) store<uint32_t>(memory + at, word + at);
+  else if (width == 2) store<uint16_t>(memory + at, word + at);
+  else store<uint8_t>(memory + at, word + at);
+}
+
 // Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in this process and cannot be read.
 bool is_reserved(uint64_t address) {
   static const int file = memfd_create("tendril-probe", MFD_CLOEXEC);
@@ -266,15 +291,20 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
     return CUDA_ERROR_INVALID_VALUE;
   uint8_t* memory = mirror->memory + (address - mirror->base);
   uint8_t* shadow = mirror->shadow + (address - mirror->base);
-  for (uint64_t i = 0; i < data.count; ++i) {
-    if (data[i] == shadow[i]) continue;
-    if (memory[i] != shadow[i] && memory[i] != data[i]) {
-      // The GPU has written it since the last fetch: its value stays.
-      both_ = address + i;
-      continue;
+  for (uint64_t i = 0, size = 0; i < data.count; i += size) {
+    size = std::min(data.count - i, sizeof(uint64_t) - (address + i) % sizeof(uint64_t));
+    if (std::memcmp(&data[i], shadow + i, size) == 0) continue;
+    alignas(8) uint8_t word[sizeof(uint64_t)];
+    std::memcpy(word, memory + i, size);
+    for (uint64_t b = 0; b < size; ++b) {
+      if (data[i + b] == shadow[i + b]) continue;
+      if (word[b] != shadow[i + b] && word[b] != data[i + b]) {
+        both_ = address + i + b;  // the GPU has written it since the last fetch: its value stays
+        continue;
+      }
+      word[b] = shadow[i + b] = data[i + b];
     }
-    memory[i] = data[i];
-    shadow[i] = data[i];
+    store_at_once(memory + i, word, size);
   }
   return CUDA_SUCCESS;
 }

@@ -33,6 +33,14 @@ KERNEL await_word(const uint32* word, uint32* out, uint32 tries) {
   *out = seen;
 }
 
+// The same, and what lies elsewhere once it came.
+KERNEL await_and_read(const uint32* word, const uint32* data, uint32* out, uint32 tries) {
+  uint32 seen = 0;
+  while (seen == 0 && tries-- != 0) seen = *(const volatile uint32*)word;
+  out[0] = seen;
+  out[1] = *(const volatile uint32*)data;
+}
+
 // Not commutative, so that a chain of launches reveals their order.
 KERNEL affine(uint32* data, uint32 factor, uint32 addend, uint32 n) {
   uint32 i = global_x();
