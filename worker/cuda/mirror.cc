@@ -32,13 +32,9 @@ void store(uint8_t* to, const uint8_t* from) {
   __atomic_store_n(reinterpret_cast<Word*>(to), value, __ATOMIC_RELEASE);
 }
 
-// The bytes that differ, as few as an aligned store can hold: a kernel that polls the word sees no half of it, and what the GPU writes
-// beside it meanwhile stays. `size` is 8, or less at the ends of a range.
-void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size) {
-  uint64_t first = 0, last = size;
-  while (first < size && memory[first] == word[first]) ++first;
-  while (last > first && memory[last - 1] == word[last - 1]) --last;
-  if (first == last) return;
+// Bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range), with as few around them as an aligned store holds: a
+// kernel that polls them sees no half, and what the GPU writes beside them meanwhile stays.
+void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t first, uint64_t last) {
   uint64_t width = 1;
   const auto begin = reinterpret_cast<uint64_t>(memory);
   while (((begin + first) & ~(width - 1)) + width < begin + last) width *= 2;
@@ -296,6 +292,7 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
     if (std::memcmp(&data[i], shadow + i, size) == 0) continue;
     alignas(8) uint8_t word[sizeof(uint64_t)];
     std::memcpy(word, memory + i, size);
+    uint64_t first = size, last = 0;
     for (uint64_t b = 0; b < size; ++b) {
       if (data[i + b] == shadow[i + b]) continue;
       if (word[b] != shadow[i + b] && word[b] != data[i + b]) {
@@ -303,8 +300,10 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
         continue;
       }
       word[b] = shadow[i + b] = data[i + b];
+      first = std::min(first, b);
+      last = b + 1;
     }
-    store_at_once(memory + i, word, size);
+    if (first < last) store_at_once(memory + i, word, size, first, last);
   }
   return CUDA_SUCCESS;
 }
