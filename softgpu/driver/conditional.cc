@@ -3,6 +3,7 @@
 
 #include "softgpu/driver/conditional.h"
 
+#include "softgpu/driver/config.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph_params.h"
 
@@ -72,9 +73,11 @@ CUresult ConditionalWork::run(Context& context) {
         run_graph(context, *bodies[1]);
       break;
     case CU_GRAPH_COND_TYPE_WHILE:
-      while (condition->value.load() != 0 && !*context.cancel() &&
-             context.error() == CUDA_SUCCESS)
+      for (StepBound bound; condition->value.load() != 0 && !*context.cancel() &&
+                            context.error() == CUDA_SUCCESS;) {
+        if (!bound.again()) return CUDA_ERROR_LAUNCH_TIMEOUT;
         run_graph(context, *bodies[0]);
+      }
       break;
     case CU_GRAPH_COND_TYPE_SWITCH:
       if (value < bodies.size()) run_graph(context, *bodies[value]);

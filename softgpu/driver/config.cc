@@ -79,6 +79,13 @@ CUresult injected_fault(const char* name) {
   return CUDA_SUCCESS;
 }
 
+bool StepBound::again() {
+  constexpr uint64_t kTurnSteps = 100;  // of a loop that looks, sleeps or launches; only its order matters
+  used_ += kTurnSteps;
+  const uint64_t budget = faults().step_budget;
+  return budget == 0 || used_ <= budget;
+}
+
 bool flips_this_copy() {
   Loaded& now = loaded();
   return now.faults.flip_copy != 0 && now.copies.fetch_add(1) + 1 == now.faults.flip_copy;

@@ -125,6 +125,33 @@ TEST_F(Fault, AKernelThatNeverEndsTimesOutWhereThereIsALimit) {
   EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, cuCtxSynchronize());
 }
 
+TEST_F(Fault, AValueThatNeverComesTimesOutWhereThereIsALimit) {
+  knobs("steps = 1000");
+  OK(cuMemsetD32_v2(memory_, 0, 1));
+  OK(cuStreamWaitValue32_v2(nullptr, memory_, 7, CU_STREAM_WAIT_VALUE_EQ));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, cuCtxSynchronize());
+}
+
+TEST_F(Fault, AGraphThatRepeatsItselfTimesOutWhereThereIsALimit) {
+  knobs("steps = 1000");
+  CUgraph graph = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  CUgraphNodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  params.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
+  params.conditional.size = 1;
+  params.conditional.ctx = context_;
+  OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, context_, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddNode_v2(&node, graph, nullptr, nullptr, 0, &params));
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, nullptr));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_TIMEOUT, cuCtxSynchronize());
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+}
+
 TEST_F(Fault, WorkIsLateByAtMostTheDelay) {
   knobs("delay_us = 50000; seed = 3");
   const double ten = seconds_of([&] {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "softgpu/driver/conditional.h"
+#include "softgpu/driver/config.h"
 
 namespace tendril::softgpu {
 namespace {
@@ -67,7 +68,9 @@ void GraphRun::run_works(Context& context, const GraphLaunch& launch) {
 
 void GraphRun::run(Context& context, const GraphLaunch& launch, unsigned depth) {
   std::deque<GraphLaunch> waiting = {launch};
+  StepBound bound;
   while (!waiting.empty() && context.error() == CUDA_SUCCESS && !context.cancelled()) {
+    if (!bound.again()) return context.fail(CUDA_ERROR_LAUNCH_TIMEOUT);
     const GraphLaunch next = std::move(waiting.front());
     waiting.pop_front();
     GraphRun one(depth);

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "softgpu/driver/clock.h"
+#include "softgpu/driver/config.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/graph.h"
 #include "softgpu/driver/memory_map.h"
@@ -55,7 +56,9 @@ bool value_matches(uint64_t have, uint64_t want, unsigned flags, bool wide) {
 }
 
 CUresult wait_value(Context& context, uint64_t address, uint64_t want, unsigned flags, bool wide) {
+  StepBound bound;
   for (unsigned turn = 0; !*context.cancel(); ++turn) {
+    if (!bound.again()) return CUDA_ERROR_LAUNCH_TIMEOUT;
     {
       std::shared_lock running(MemoryMap::instance().execution());
       const uint8_t* at = MemoryMap::instance().resolve(address, wide ? 8 : 4);

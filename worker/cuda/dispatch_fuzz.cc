@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -75,7 +76,7 @@ CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
     uint32_t type = 0;
     if (g_executor->mirrors().address_of(address) != address) continue;  // the copy of a client's pageable memory
     if (g_driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS) continue;
-    if (pwrite(g_memory_file, reinterpret_cast<const void*>(address), 1, 0) == 1) abort();
+    if (syscall(SYS_pwrite64, g_memory_file, address, 1, 0) == 1) abort();
     return CUDA_ERROR_INVALID_VALUE;
   }
   return g_copy(destination, source, bytes, stream);
