@@ -25,6 +25,7 @@ import build
 import catalog
 import compare
 import network
+import parts
 import report
 import shares
 import sides as side_room
@@ -39,6 +40,7 @@ def options():
     everything = ",".join(catalog.GROUPS)
     parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
                         help="groups, comma separated: " + everything + " (shares, speed and network only when named)")
+    parser.add_argument("--part", choices=parts.PARTS, help="the options of one part of everything (parts.py)")
     parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
     parser.add_argument("--except", dest="but", default="", help="and none whose name holds one of these")
     parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
@@ -54,7 +56,7 @@ def options():
     parser.add_argument("--serve", default="", help="more options for tendril serve, space separated")
     parser.add_argument("--share-seconds", type=float, default=6, help="of each measurement of the group shares")
     parser.add_argument("--native-build", action="store_true", help="build with nvcc here even what was carried")
-    out = parser.parse_args()
+    out = parser.parse_args(parts.arguments(sys.argv[1:]))
     out.only = [group for group in catalog.GROUPS if group in out.only.split(",")]
     out.sides = [side for side in report.SIDES if side in out.sides.split(",")]
     return out
