@@ -68,8 +68,8 @@ run_ctest() {
 
 # Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs, with its corpus if the repository
 # has one.
-run_fuzzers() { # SECONDS
-  local seconds=$1 targets=() target
+run_fuzzers() { # SECONDS SEED (0: another one each time)
+  local seconds=$1 seed=$2 targets=() target
   configure fuzz || return 0
   local programs='s/^([^ :]*_fuzz): CXX_EXECUTABLE_LINKER.*/\1/p'
   mapfile -t targets < <(ninja -C "$root/build/fuzz" -t targets all | sed -nE "$programs" | sort -u)
@@ -83,18 +83,18 @@ run_fuzzers() { # SECONDS
   for target in "${targets[@]}"; do
     [ -x "$root/build/fuzz/$target" ] || continue # an alias of one that was seen
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-    run_fuzzer "$target" "$seconds" &
+    run_fuzzer "$target" "$seconds" "$seed" &
   done
   wait
 }
 
-run_fuzzer() { # TARGET SECONDS
+run_fuzzer() { # TARGET SECONDS SEED
   local name corpus status=0
   name=$(basename "$1")
   mkdir -p "$root/build/fuzz/corpus/$name"
   corpus=("$root/build/fuzz/corpus/$name")
   [ ! -d "$root/tests/corpus/$name" ] || corpus+=("$root/tests/corpus/$name")
-  logged "fuzz-$name" "$root/build/fuzz/$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 \
+  logged "fuzz-$name" "$root/build/fuzz/$1" -max_total_time="$2" -seed="$3" -timeout=10 -rss_limit_mb=2048 \
     -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
   if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
 }
