@@ -11,7 +11,7 @@ bool ChangeShape::operator==(const ChangeShape& other) const {
 }
 
 bool ExecChanges::taken(uint64_t node, const ChangeShape& shape) {
-  if (shape.count == 0) return false;
+  if (!shape.is_whole()) return false;
   pthread_mutex_lock(&mutex_);
   const auto known = shapes_.find(node);
   const bool same = known != shapes_.end() && known->second == shape;
@@ -21,7 +21,7 @@ bool ExecChanges::taken(uint64_t node, const ChangeShape& shape) {
 
 void ExecChanges::note(uint64_t node, const ChangeShape& shape, bool was_taken) {
   pthread_mutex_lock(&mutex_);
-  if (was_taken && shape.count != 0)
+  if (was_taken && shape.is_whole())
     shapes_[node] = shape;
   else
     shapes_.erase(node);

@@ -15,9 +15,14 @@ namespace tendril::client::cuda {
 struct ChangeShape {
   static constexpr unsigned kWords = 16;
   uint64_t words[kWords] = {};
-  unsigned count = 0;  // 0: not to be judged from here
+  unsigned count = 0;  // of all that were added
 
-  void add(uint64_t word) { words[count++ % kWords] = word; }
+  void add(uint64_t word) {
+    if (count < kWords) words[count] = word;
+    ++count;
+  }
+  // Nothing was added, or more than there is room for: nobody here knows what the driver would say.
+  bool is_whole() const { return count != 0 && count <= kWords; }
   bool operator==(const ChangeShape& other) const;
 };
 

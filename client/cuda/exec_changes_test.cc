@@ -42,6 +42,14 @@ TEST(ExecChanges, WhatIsNotJudgedHereIsNeverTaken) {
   EXPECT_FALSE(changes.taken(1, shape(7, 256)));
 }
 
+TEST(ExecChanges, AShapeThatIsTooLongIsNeverTaken) {
+  ChangeShape longer;
+  for (unsigned i = 0; i <= ChangeShape::kWords; ++i) longer.add(0);
+  ExecChanges changes;
+  changes.note(1, longer, true);
+  EXPECT_FALSE(changes.taken(1, longer));
+}
+
 TEST(ExecChanges, AnotherInstanceKnowsNothing) {
   ExecChanges changes;
   changes.note(1, shape(7, 256), true);
