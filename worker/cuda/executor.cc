@@ -90,6 +90,7 @@ int Executor::run() {
       continue;
     }
     base::Result<session::Call> call = service_->next(patience(polling));
+    if (!polling) waiters_->note_ended();
     if (!call.ok()) {
       if (call.status().code() == base::Code::kTimeout) {
         if (polling) waiters_->poll();
@@ -125,7 +126,7 @@ int Executor::run() {
 }
 
 // How long to look for the next call.
-transport::Wait Executor::patience(bool polling) {
+transport::Wait Executor::patience(bool polling) const {
   if (polling) return {0, 0};
   const uint32_t spin_us = waiters_->some_ended() && gate_.pace() == Gate::Pace::kNever ? kSpinAfterWaitUs : kSpinUs;
   int32_t timeout_ms = kept_memory_->look_again_ms();

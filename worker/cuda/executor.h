@@ -186,7 +186,7 @@ class Executor {
   void note_touched(CUstream stream);
   bool ask_whether_captures(CUstream stream);
   bool wait_at_gate(CUstream stream, uint64_t what, uint64_t size);
-  transport::Wait patience(bool polling);
+  transport::Wait patience(bool polling) const;
   void send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes);
   uint8_t* reply_buffer(uint64_t bytes);
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "worker/cuda/executor.h"
@@ -64,8 +63,9 @@ class Waiters {
 
   void add(const Wait& wait);
   bool polling() const { return !polled_.empty(); }
-  // Has a polled wait ended since this was asked last? Who waited calls again soon.
-  bool some_ended() { return std::exchange(ended_, false); }
+  // Has a polled wait ended, which nobody has taken note of since? Who waited calls again soon.
+  bool some_ended() const { return ended_; }
+  void note_ended() { ended_ = false; }
   // One look at every polled wait. Executor thread.
   void poll();
   // `stream` is about to be destroyed. Executor thread.
