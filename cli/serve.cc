@@ -64,8 +64,8 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.packed_control = options.packed_control;
   out.connections_max = options.connections_max;
   out.metrics = options.metrics;
-  out.arbiter.hardware_slices = options.hardware_slices != "off";
-  out.arbiter.turns = options.turns != "off";
+  out.sharing.hardware_slices = options.hardware_slices != "off";
+  out.sharing.turns = options.turns != "off";
   out.schema_digest = schema_digest();
   out.product_version = version_text();
   base::Status read = read_size(options.context_memory, &out.context_bytes);

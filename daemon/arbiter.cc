@@ -13,10 +13,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "base/clock.h"
-#include "wire/assignment.h"
 
 namespace tendril::daemon {
 namespace {
@@ -24,42 +21,8 @@ namespace {
 using base::Code;
 using base::Status;
 
-// How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that comes while a
-// turn has no end. More of it only where no neighbour has come for a while.
-constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
-constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
-// A program that waits for its work has its answer, and the next piece on the way, in less than that.
-constexpr uint64_t kLingerNs = 1'000'000;
-// A lease's turns on several GPUs begin together as far as can be: those who have them are told so long before the first one begins, and
-// that one's worker does not give it up for so long while it waits for the next one.
-constexpr uint64_t kAnnounceNs = 1'000'000, kAwaitNs = 20'000'000;
-// The slices of the hardware: long enough that switching costs little, in the proportion of the shares
-// where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they should).
-constexpr uint64_t kHardwareWholeUs = 40'000;
-constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
-// While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
-// short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
-constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
-// From the end of a turn until its work is done, mostly: what is submitted is over soon after.
-constexpr uint64_t kSpinNs = 400'000;
+constexpr uint64_t kSpinNs = 400'000;  // at most as long as a bell is expected
 constexpr uint64_t kTimerKey = 0, kStopKey = UINT64_MAX;  // others are sessions' ids
-
-// The whole GPU is its, or the vendor's service limits its part of the processors.
-bool has_no_turns(const wire::SliceGrant& slice) { return slice.packed || slice.share_millionths >= 1'000'000; }
-
-uint32_t hardware_slice_us(uint32_t share_millionths) {
-  const uint64_t part = kHardwareWholeUs * share_millionths / 1'000'000;
-  return static_cast<uint32_t>(std::clamp(part, kHardwareMinUs, kHardwareMaxUs));
-}
-
-// Of the overdue one, and of who has its turn meanwhile.
-uint32_t slice_beside_us(uint64_t share_millionths) {
-  return static_cast<uint32_t>(std::max(kBesideUs * share_millionths / 1'000'000, kBesideMinUs));
-}
-uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
-  return std::max(2 * kBesideUs * (1'000'000 - std::min<uint64_t>(overdue_millionths, 1'000'000)) / 1'000'000,
-                  kHardwareMinUs);
-}
 
 // Whoever sleeps on this turn's number looks again at everything. Not private: it is another process.
 void wake(wire::TurnPart* page) {
@@ -68,7 +31,9 @@ void wake(wire::TurnPart* page) {
 
 }  // namespace
 
-base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const ArbiterOptions& options) {
+Arbiter::Arbiter(const SharingOptions& options) : turns_(options, wake) {}
+
+base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const SharingOptions& options) {
   std::unique_ptr<Arbiter> arbiter(new Arbiter(options));
   arbiter->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   arbiter->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -100,6 +65,7 @@ void Arbiter::run() {
   // While it is late the GPU stands still. Not everybody may ask for this; it works without.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), -10);
   base::Spin spin(kSpinNs / 1000);
+  std::vector<uint64_t> rang;
   for (;;) {
     epoll_event events[64];
     const bool soon = base::now_ns() < spin_until_ns_ && base::usable_cpus() > 1;
@@ -110,41 +76,27 @@ void Arbiter::run() {
       continue;
     }
     spin.reset();
+    rang.clear();
     std::lock_guard<std::mutex> hold(mutex_);
-    const uint64_t now_ns = base::now_ns();
-    bool all = false;
-    std::vector<Gpu*> concerned;
     for (int i = 0; i < count; ++i) {
       const uint64_t key = events[i].data.u64;
       if (key == kStopKey) return;
-      if (key == kTimerKey) {
-        uint64_t ignored;
-        if (::read(timer_.get(), &ignored, sizeof ignored) <= 0) continue;  // it was set anew meanwhile
-        armed_ns_ = TurnPolicy::kNever;
-        all = true;
+      if (key != kTimerKey) {
+        rang.push_back(key);
         continue;
       }
-      const auto found = sessions_.find(key);
-      if (found == sessions_.end()) continue;
-      Lease* const lease = leases_[found->second->lease_id].get();
-      for (Tenant& tenant : lease->tenants) {
-        if (tenant.free) continue;
-        read(now_ns, lease, &tenant);
-        Gpu* const on = &gpu(tenant.gpu_index);
-        if (std::find(concerned.begin(), concerned.end(), on) == concerned.end()) concerned.push_back(on);
-      }
+      uint64_t ignored;
+      if (::read(timer_.get(), &ignored, sizeof ignored) > 0) armed_ns_ = TurnPolicy::kNever;
     }
-    if (all) {
-      settle_all(now_ns);
-    } else {
-      for (Gpu* const on : concerned) settle(now_ns, on);
-      settle_rest(now_ns);
-    }
+    turns_.hear(base::now_ns(), rang);
+    follow();
   }
 }
 
-// Absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us longer than asked.
-void Arbiter::arm(uint64_t at_ns) {
+// The timer is absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us longer than asked.
+void Arbiter::follow() {
+  spin_until_ns_ = turns_.listen_until_ns();
+  const uint64_t at_ns = turns_.look_again_ns();
   if (at_ns >= armed_ns_) return;  // it will be looked at before, and armed again then
   armed_ns_ = at_ns;
   itimerspec when = {};
@@ -153,127 +105,21 @@ void Arbiter::arm(uint64_t at_ns) {
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-Arbiter::Gpu& Arbiter::gpu(uint32_t index) {
-  std::unique_ptr<Gpu>& found = gpus_[index];
-  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules);
-  return *found;
-}
-
-TurnTerms Arbiter::policy_terms(const Lease& lease, const Tenant& tenant) const {
-  return {tenant.share_millionths, lease.terms.policy == wire::SharePolicy::kCap, lease.terms.priority};
-}
-
-void Arbiter::enlist(uint64_t now_ns, Lease* lease, Tenant* tenant) {
-  Gpu& on = gpu(tenant->gpu_index);
-  on.policy.add(now_ns, tenant->id, policy_terms(*lease, *tenant));
-  on.tenants[tenant->id] = {lease, tenant};
-  tenant->history = UseHistory();
-  tenant->history.record(now_ns, tenant->used_before_ns);
-}
-
-void Arbiter::discharge(uint64_t now_ns, Tenant* tenant) {
-  Gpu& on = gpu(tenant->gpu_index);
-  const TurnPolicy::Use use = on.policy.use(now_ns, tenant->id);
-  tenant->used_before_ns += use.used_ns;
-  tenant->waited_before_ns += use.waited_ns;
-  tenant->holding = tenant->wanting = false;
-  on.retired_used_ns += use.used_ns;
-  on.policy.remove(now_ns, tenant->id);
-  on.tenants.erase(tenant->id);
-}
-
-void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
-                   const wire::LeaseTerms& terms) {
+void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const uint64_t now_ns = base::now_ns();
-  auto lease = std::make_unique<Lease>();
-  lease->terms = terms;
-  lease->began_ns = now_ns;
-  lease->tenants.resize(slices.size());
-  for (uint32_t slice = 0; slice < slices.size(); ++slice) {
-    Tenant& tenant = lease->tenants[slice];
-    tenant.id = lease_id * wire::kSlicesMax + slice;
-    tenant.slice = slice;
-    tenant.gpu_index = slices[slice].gpu_index;
-    tenant.share_millionths = slices[slice].share_millionths;
-    tenant.whole = has_no_turns(slices[slice]);
-    tenant.free = tenant.whole || !options_.turns;
-    tenant.hardware_slice_us = usual_slice_us(tenant);
-    if (!tenant.free) enlist(now_ns, lease.get(), &tenant);
-  }
-  leases_[lease_id] = std::move(lease);
+  turns_.open(base::now_ns(), lease_id, slices, terms);
 }
 
-uint32_t Arbiter::usual_slice_us(const Tenant& tenant) const {
-  return options_.hardware_slices && !tenant.whole ? hardware_slice_us(tenant.share_millionths) : 0;
-}
-
-// What a worker is told of its slice.
-void Arbiter::describe(const Tenant& tenant, Part* part) const {
-  wire::TurnPart* const page = part->page;
-  page->share_millionths.store(tenant.share_millionths, std::memory_order_relaxed);
-  page->hardware_slice_us.store(tenant.hardware_slice_us, std::memory_order_relaxed);
-  page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
-  page->window_ns.store(kWindowNs, std::memory_order_relaxed);
-  page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns, std::memory_order_release);
-}
-
-// A new turn number, so that whoever is about to sleep does not.
-void Arbiter::liberate(const Tenant& tenant, Part* part) const {
-  describe(tenant, part);
-  part->held = false;
-  part->page->until_ns.store(wire::kTurnWithoutEnd, std::memory_order_relaxed);
-  if (++part->turn == 0) ++part->turn;
-  part->page->turn.store(part->turn, std::memory_order_release);
-  wake(part->page);
-}
-
-void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
-                     const wire::LeaseTerms& terms) {
+void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = leases_.find(lease_id);
-  if (found == leases_.end()) return;
-  Lease* const lease = found->second.get();
-  const uint64_t now_ns = base::now_ns();
-  lease->terms = terms;
-  for (Tenant& tenant : lease->tenants) {
-    const bool was_free = tenant.free;
-    tenant.share_millionths = slices[tenant.slice].share_millionths;
-    tenant.whole = has_no_turns(slices[tenant.slice]);
-    tenant.free = tenant.whole || !options_.turns;
-    tenant.hardware_slice_us = usual_slice_us(tenant);
-    if (!was_free && tenant.free) {
-      discharge(now_ns, &tenant);
-    } else if (was_free && !tenant.free) {
-      enlist(now_ns, lease, &tenant);
-    } else if (!tenant.free) {
-      gpu(tenant.gpu_index).policy.change(now_ns, tenant.id, policy_terms(*lease, tenant));
-    }
-    for (Session* const session : lease->sessions) {
-      Part& part = session->parts[tenant.slice];
-      if (tenant.free) {
-        if (!was_free) liberate(tenant, &part);
-        continue;
-      }
-      // What was the whole GPU's holds no turn now: it must ask.
-      if (was_free) part.page->until_ns.store(now_ns, std::memory_order_relaxed);
-      describe(tenant, &part);
-      wake(part.page);
-    }
-  }
-  settle_all(now_ns);
+  turns_.change(base::now_ns(), lease_id, slices, terms);
+  follow();
 }
 
 void Arbiter::close(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = leases_.find(lease_id);
-  if (found == leases_.end()) return;
-  const uint64_t now_ns = base::now_ns();
-  for (Tenant& tenant : found->second->tenants) {
-    if (!tenant.free) discharge(now_ns, &tenant);
-  }
-  leases_.erase(found);
-  settle_all(now_ns);
+  turns_.close(base::now_ns(), lease_id);
+  follow();
 }
 
 base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id) {
@@ -282,378 +128,46 @@ base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id
   // A bell of its own: who holds one could also silence it.
   base::Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid()) return base::errno_status(Code::kExhausted, "cannot make a worker's bell", errno);
-  auto session = std::make_unique<Session>(page.take(), std::move(bell));
-  session->lease_id = lease_id;
+  auto place = std::make_unique<Place>(page.take(), std::move(bell));
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = leases_.find(lease_id);
-  if (found == leases_.end())
-    return Status(Code::kClosed, "the lease ended while the session was being set up");
-  Lease* const lease = found->second.get();
-  session->parts.resize(lease->tenants.size());
-  for (const Tenant& tenant : lease->tenants) {
-    Part& part = session->parts[tenant.slice];
-    part.page = &session->page->slices[tenant.slice];
-    describe(tenant, &part);
-  }
+  if (!turns_.has_lease(lease_id)) return Status(Code::kClosed, "the lease ended while the session was being set up");
   // By edges: every ring wakes, and nobody needs to read it.
-  const Status watched = watch(session->bell.get(), session_id, EPOLLIN | EPOLLET);
+  const Status watched = watch(place->bell.get(), session_id, EPOLLIN | EPOLLET);
   if (!watched.ok()) return watched;
-  const Seat seat = {session->page.fd(), session->bell.get()};
-  lease->sessions.push_back(session.get());
-  sessions_[session_id] = std::move(session);
+  const Seat seat = {place->page.fd(), place->bell.get()};
+  turns_.join(session_id, lease_id, place->page.get());
+  places_[session_id] = std::move(place);
   return seat;
 }
 
 void Arbiter::leave(uint64_t session_id) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = sessions_.find(session_id);
-  if (found == sessions_.end()) return;
-  const uint64_t now_ns = base::now_ns();
+  const auto found = places_.find(session_id);
+  if (found == places_.end()) return;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, found->second->bell.get(), nullptr);
-  const auto lease = leases_.find(found->second->lease_id);
-  if (lease != leases_.end()) {
-    auto& sessions = lease->second->sessions;
-    sessions.erase(std::remove(sessions.begin(), sessions.end(), found->second.get()), sessions.end());
-    for (Tenant& tenant : lease->second->tenants) {
-      if (!tenant.free) read(now_ns, lease->second.get(), &tenant);
-    }
-  }
-  sessions_.erase(found);
-  settle_all(now_ns);
-}
-
-// Of the turn that is over. With several workers another one's work may have run meanwhile.
-uint64_t Arbiter::newly_stalled_ns(const Lease& lease, const Tenant& tenant) {
-  uint64_t sum_ns = 0;
-  for (Session* const session : lease.sessions) {
-    Part& part = session->parts[tenant.slice];
-    const uint64_t said_ns = part.page->stalled_ns.load(std::memory_order_relaxed);
-    sum_ns += said_ns - std::min(said_ns, part.stalled_ns);
-    part.stalled_ns = said_ns;
-  }
-  return lease.sessions.size() == 1 ? sum_ns : 0;
-}
-
-// Without a turn of its own elsewhere a session that wants this one too has nothing to do with it: it waits there, or has gone to sleep.
-bool Arbiter::asks(const Session& session, const Tenant& tenant) {
-  const uint32_t wants = session.parts[tenant.slice].page->wants.load(std::memory_order_acquire);
-  if (wants != wire::kWantsTurnToo) return wants != wire::kWantsNothing;
-  if (!tenant.claims) return false;
-  for (size_t slice = 0; slice < session.parts.size(); ++slice) {
-    const Part& part = session.parts[slice];
-    const bool waits = part.page->wants.load(std::memory_order_relaxed) == wire::kWantsTurn;
-    if (slice != tenant.slice && (part.held || waits)) return true;
-  }
-  return false;
-}
-
-// What the workers of one tenant say: who has given its turn up, who wants one.
-void Arbiter::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
-  bool wants = false, held = false;
-  for (Session* const session : lease->sessions) {
-    Part& part = session->parts[tenant->slice];
-    if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn) part.held = false;
-    const bool asks = Arbiter::asks(*session, *tenant);
-    // One that comes while the others have their turn joins them.
-    if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
-    wants |= asks;
-    held |= part.held;
-  }
-  TurnPolicy& policy = gpu(tenant->gpu_index).policy;
-  if (tenant->holding && !held) {
-    tenant->holding = false;
-    policy.drained(now_ns, tenant->id, newly_stalled_ns(*lease, *tenant));
-  }
-  if (wants || tenant->wanting) tenant->wanted_ns = now_ns;
-  tenant->wanting = wants;
-  policy.set_wanting(now_ns, tenant->id, wants);
-}
-
-uint64_t Arbiter::window_for(uint64_t now_ns, const Gpu& on, const Tenant& tenant) {
-  const int32_t priority = on.tenants.at(tenant.id).first->terms.priority;
-  uint64_t window_ns = tenant.until_ns == TurnPolicy::kNever ? kWindowAloneNs : kWindowNs;
-  for (const auto& [id, entry] : on.tenants) {
-    const auto& [lease, other] = entry;
-    const bool of_late = other->wanted_ns != 0 && now_ns - other->wanted_ns < kAloneAfterNs;
-    if (other == &tenant || !(other->wanting || of_late)) continue;
-    window_ns = std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
-  }
-  if (on.overdue_millionths == 0) return window_ns;
-  return std::max(window_ns, 2000 * slice_of_turn_us(on.overdue_millionths));
-}
-
-void Arbiter::give(const Tenant& tenant, Part* part) {
-  wire::TurnPart* const page = part->page;
-  static_assert(TurnPolicy::kNever == wire::kTurnWithoutEnd);
-  page->until_ns.store(tenant.until_ns, std::memory_order_relaxed);
-  page->window_ns.store(tenant.window_ns, std::memory_order_relaxed);
-  if (!part->held) {
-    part->held = true;
-    if (++part->turn == 0) ++part->turn;
-    page->turn.store(part->turn, std::memory_order_release);
-  }
-  wake(page);
-}
-
-// False: nobody of the tenant wants the turn any more.
-bool Arbiter::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) {
-  tenant->until_ns = turn.until_ns;
-  tenant->window_ns = window_for(now_ns, gpu(tenant->gpu_index), *tenant);
-  bool held = false;
-  for (Session* const session : lease->sessions) {
-    Part& part = session->parts[tenant->slice];
-    if (turn.begins) part.page->await_ns.store(0, std::memory_order_relaxed);
-    if (part.held || asks(*session, *tenant)) give(*tenant, &part);
-    held |= part.held;
-  }
-  tenant->holding = held;
-  if (turn.begins) tenant->claims = false;
-  return held;
-}
-
-// Of a turn without end: it may turn out that nobody comes any more.
-void Arbiter::fit_windows(uint64_t now_ns, Gpu* on) {
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
-    if (!tenant->holding || tenant->until_ns != TurnPolicy::kNever) continue;
-    const uint64_t window_ns = window_for(now_ns, *on, *tenant);
-    if (window_ns != kWindowAloneNs && on->overdue_millionths == 0) arm(now_ns + kAloneAfterNs);
-    if (window_ns == tenant->window_ns) continue;
-    tenant->window_ns = window_ns;
-    for (Session* const session : lease->sessions) {
-      if (session->parts[tenant->slice].held) give(*tenant, &session->parts[tenant->slice]);
-    }
-  }
-}
-
-// They follow who is overdue. The workers see to it when they next look at their pages.
-void Arbiter::fit_hardware_slices(Gpu* on) {
-  uint64_t overdue_millionths = 0;
-  for (const auto& [id, entry] : on->tenants) {
-    if (on->policy.is_overdue(id)) overdue_millionths += entry.second->share_millionths;
-  }
-  if (overdue_millionths == 0 && on->overdue_millionths == 0) return;
-  on->overdue_millionths = overdue_millionths;
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
-    uint32_t us = usual_slice_us(*tenant);
-    if (us != 0 && on->policy.is_overdue(id))
-      us = slice_beside_us(tenant->share_millionths);
-    else if (us != 0 && on->overdue_millionths != 0)
-      us = static_cast<uint32_t>(slice_of_turn_us(on->overdue_millionths));
-    if (us == tenant->hardware_slice_us) continue;
-    tenant->hardware_slice_us = us;
-    for (Session* const session : lease->sessions)
-      session->parts[tenant->slice].page->hardware_slice_us.store(us, std::memory_order_relaxed);
-  }
-}
-
-// When a turn ends for somebody else's sake, the next one is about to begin: the worker that will have it is woken
-// before, and this thread does not sleep until then. Each saves a wake-up of the time that the GPU is idle.
-void Arbiter::prepare(uint64_t now_ns, Gpu* on) {
-  const TurnPolicy::Ending ending = on->policy.ending();
-  if (ending.until_ns == TurnPolicy::kNever || ending.until_ns == on->prepared_ns) return;
-  const auto& [lease, tenant] = on->tenants.at(ending.next);
-  if (now_ns < ending.until_ns) {
-    const uint64_t announce_ns = ending.until_ns - std::min(ending.until_ns, kAnnounceNs);
-    if (lease->tenants.size() == 1 || ending.until_ns == on->announced_ns) return arm(ending.until_ns);
-    if (now_ns < announce_ns) return arm(announce_ns);
-    on->announced_ns = ending.until_ns;
-    claim_others(now_ns, lease, *tenant, false);
-    return arm(ending.until_ns);
-  }
-  on->prepared_ns = ending.until_ns;
-  spin_until_ns_ = std::max(spin_until_ns_.load(), now_ns + kSpinNs);
-  cut_others(now_ns, on);
-  claim_others(now_ns, lease, *tenant, true);
-  for (Session* const session : lease->sessions) {
-    const Part& part = session->parts[tenant->slice];
-    if (!part.held && part.page->wants.load(std::memory_order_relaxed) != 0) wake(part.page);
-  }
-}
-
-// The first of the GPUs on which the lease has a turn that is not over.
-uint32_t Arbiter::lowest_held(uint64_t now_ns, const Lease& lease) {
-  uint32_t lowest = UINT32_MAX;
-  for (const Tenant& tenant : lease.tenants) {
-    if (tenant.holding && tenant.until_ns > now_ns) lowest = std::min(lowest, tenant.gpu_index);
-  }
-  return lowest;
-}
-
-// Of two leases that have one GPU each and want the other's, the one with the lower GPU gets both.
-bool Arbiter::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, uint32_t lowest) {
-  for (const auto& [id, entry] : on.tenants) {
-    const auto& [other, holder] = entry;
-    if (other == &lease || other->tenants.size() == 1 || !holder->holding || holder->until_ns <= now_ns) continue;
-    if (lowest_held(now_ns, *other) < lowest) return false;
-  }
-  return true;
-}
-
-// `first` of the lease has a turn, or is next: the other GPUs that it wants are to be its at the same time.
-void Arbiter::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut) {
-  if (lease->tenants.size() == 1) return;
-  const uint32_t lowest = std::min(first.gpu_index, lowest_held(now_ns, *lease));
-  bool awaits = false;
-  for (Tenant& other : lease->tenants) {
-    if (other.free || other.holding || other.slice == first.slice) continue;
-    Gpu& on = gpu(other.gpu_index);
-    if (!yields_to(now_ns, on, *lease, lowest)) continue;
-    other.claims = true;
-    other.claims_with = first.slice;
-    read(now_ns, lease, &other);
-    if (!other.wanting) other.claims = false;
-    if (!other.claims) continue;
-    const auto of_several = [](const auto& entry) {
-      return entry.second.second->holding && entry.second.first->tenants.size() > 1;
-    };
-    const bool at_once = std::any_of(on.tenants.begin(), on.tenants.end(), of_several);
-    const TurnPolicy::Cut how = at_once ? TurnPolicy::Cut::kNow : TurnPolicy::Cut::kSoon;
-    on.unsettled = true;
-    awaits |= on.policy.claim(now_ns, other.id, cut ? how : TurnPolicy::Cut::kNone);
-  }
-  if (!awaits) return;
-  for (Session* const session : lease->sessions) {
-    for (Part& part : session->parts) {
-      if (part.held) part.page->await_ns.store(kAwaitNs, std::memory_order_relaxed);
-    }
-  }
-}
-
-// A turn has ended for somebody else's sake. On the other GPUs of its lease the calls will soon stop: so do its turns, where others wait.
-void Arbiter::cut_others(uint64_t now_ns, Gpu* ended) {
-  for (const auto& [id, entry] : ended->tenants) {
-    const auto& [lease, holder] = entry;
-    if (!holder->holding || lease->tenants.size() == 1) continue;
-    for (Tenant& other : lease->tenants) {
-      if (&other == holder || other.free || !other.holding) continue;
-      gpu(other.gpu_index).policy.cut(now_ns, other.id);
-      gpu(other.gpu_index).unsettled = true;
-    }
-  }
-}
-
-void Arbiter::lapse_claims(uint64_t now_ns, Gpu* on) {
-  for (const auto& [id, entry] : on->tenants) {
-    const auto& [lease, tenant] = entry;
-    if (!tenant->claims) continue;
-    const Tenant& with = lease->tenants[tenant->claims_with];
-    const TurnPolicy::Ending ending = gpu(with.gpu_index).policy.ending();
-    if (with.holding || (ending.until_ns != TurnPolicy::kNever && ending.next == with.id)) continue;
-    tenant->claims = false;
-    on->policy.disclaim(id);
-    read(now_ns, lease, tenant);
-  }
-}
-
-void Arbiter::settle(uint64_t now_ns, Gpu* on) {
-  on->unsettled = false;
-  lapse_claims(now_ns, on);
-  for (bool again = true; again;) {
-    again = false;
-    const std::vector<TurnPolicy::Turn> turns = on->policy.decide(now_ns);
-    fit_hardware_slices(on);
-    for (const TurnPolicy::Turn& turn : turns) {
-      const auto& [lease, tenant] = on->tenants.at(turn.tenant);
-      on->turns += turn.begins;
-      if (turn.begins) spin_until_ns_ = 0;  // what was waited for has come
-      if (apply(now_ns, turn, lease, tenant)) {
-        if (turn.begins) claim_others(now_ns, lease, *tenant, true);
-        continue;
-      }
-      // It ends at once, and the tenant does not want until it rings.
-      on->policy.drained(now_ns, turn.tenant);
-      on->policy.set_wanting(now_ns, turn.tenant, false);
-      tenant->wanting = false;
-      again = true;
-    }
-  }
-  fit_windows(now_ns, on);
-  for (const auto& [id, entry] : on->tenants) {
-    Tenant* const tenant = entry.second;
-    tenant->history.record(now_ns, tenant->used_before_ns + on->policy.use(now_ns, id).used_ns);
-  }
-  prepare(now_ns, on);
-  arm(on->policy.look_again_ns());
-}
-
-void Arbiter::settle_all(uint64_t now_ns) {
-  for (auto& [index, on] : gpus_) settle(now_ns, on.get());
-  settle_rest(now_ns);
-}
-
-// What one GPU's turns have to do with another's is soon said; should it not be, it goes on in a while.
-void Arbiter::settle_rest(uint64_t now_ns) {
-  for (size_t rounds = 4; rounds != 0; --rounds) {
-    bool any = false;
-    for (auto& [index, on] : gpus_) {
-      if (!on->unsettled) continue;
-      any = true;
-      settle(now_ns, on.get());
-    }
-    if (!any) return;
-  }
-  arm(now_ns + kWindowNs);
+  turns_.leave(base::now_ns(), session_id);
+  places_.erase(found);
+  follow();
 }
 
 std::vector<wire::SliceUse> Arbiter::use_of(uint64_t lease_id) {
   std::lock_guard<std::mutex> hold(mutex_);
-  std::vector<wire::SliceUse> uses;
-  const auto found = leases_.find(lease_id);
-  if (found == leases_.end()) return uses;
-  const uint64_t now_ns = base::now_ns();
-  for (const Tenant& tenant : found->second->tenants) {
-    wire::SliceUse use;
-    use.age_ns = now_ns - found->second->began_ns;
-    use.used_ns = tenant.used_before_ns;
-    use.waited_ns = tenant.waited_before_ns;
-    if (!tenant.free) {
-      const TurnPolicy::Use now = gpu(tenant.gpu_index).policy.use(now_ns, tenant.id);
-      use.measured = true;
-      use.used_ns += now.used_ns;
-      use.waited_ns += now.waited_ns;
-      use.recent_millionths = tenant.history.recent_millionths(now_ns, use.used_ns);
-    }
-    uses.push_back(use);
-  }
-  return uses;
+  return turns_.use_of(base::now_ns(), lease_id);
 }
 
 void Arbiter::describe(uint64_t session_id, wire::SessionRecord* record) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = sessions_.find(session_id);
-  if (found == sessions_.end()) return;
-  const auto read = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
-  const wire::SessionCounts& counts = found->second->page->counts;
-  record->calls = read(counts.calls);
-  record->launches = read(counts.launches);
-  record->replies = read(counts.replies);
-  record->bytes_in = read(counts.lane_bytes_in) + read(counts.bulk_bytes_in);
-  record->bytes_out = read(counts.lane_bytes_out) + read(counts.bulk_bytes_out);
-  record->awaited_ns = read(counts.awaited_ns);
-  const auto lease = leases_.find(found->second->lease_id);
-  if (lease == leases_.end()) return;
-  for (const Tenant& tenant : lease->second->tenants) {
-    record->measured |= !tenant.free;
-    record->gpu_ns += read(found->second->parts[tenant.slice].page->busy_ns);
-  }
+  turns_.describe(session_id, record);
 }
 
 uint64_t Arbiter::used_ns(uint32_t gpu_index) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = gpus_.find(gpu_index);
-  if (found == gpus_.end()) return 0;
-  const uint64_t now_ns = base::now_ns();
-  uint64_t sum_ns = found->second->retired_used_ns;
-  for (const auto& [id, entry] : found->second->tenants) sum_ns += found->second->policy.use(now_ns, id).used_ns;
-  return sum_ns;
+  return turns_.used_ns(base::now_ns(), gpu_index);
 }
 
 uint64_t Arbiter::turns_given(uint32_t gpu_index) {
   std::lock_guard<std::mutex> hold(mutex_);
-  const auto found = gpus_.find(gpu_index);
-  return found == gpus_.end() ? 0 : found->second->turns;
+  return turns_.turns_given(gpu_index);
 }
 
 }  // namespace tendril::daemon

@@ -107,7 +107,7 @@ class Worker {
 };
 
 std::unique_ptr<Arbiter> make(uint64_t grace_ns = 10 * kSecond, bool hardware_slices = true) {
-  ArbiterOptions options;
+  SharingOptions options;
   options.rules.grace_ns = grace_ns;  // this machine may be slow
   options.hardware_slices = hardware_slices;
   auto arbiter = Arbiter::start(options);

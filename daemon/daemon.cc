@@ -227,7 +227,7 @@ Status DaemonImpl::prepare() {
   if (!options_.packed_control.empty()) packed.control = options_.packed_control;
   packed.user = pool_->packed_user();
   packed_ = std::make_unique<PackedServers>(loop_.get(), packed);
-  auto arbiter = Arbiter::start(options_.arbiter);
+  auto arbiter = Arbiter::start(options_.sharing);
   if (!arbiter.ok()) return arbiter.status();
   arbiter_ = arbiter.take();
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),

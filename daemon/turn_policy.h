@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may use a GPU next, and until when: the arithmetic behind turns (docs/decisions/0012-turns.md),
-// one object per GPU. Pure: no clock, lock or I/O; daemon/arbiter.h calls it under its lock with the
+// one object per GPU. Pure: no clock, lock or I/O; daemon/lease_turns.h calls it with the
 // time, which never runs backwards, and tells the workers what it decided. Every tenant has a virtual
 // time, what it used divided by its share. The tenants that compete have a level, their mean weighted by
 // share. Who is not ahead of the level may go; among these the higher class first, then the one whose

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules by which leases have their turns on this server's GPUs: what each worker's page says, which GPU's turn policy decides what, and
+// what the turns of one lease on several GPUs have to do with each other (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is
+// one tenant of its GPU, whatever number of sessions are on it: they have their turns together. Pure but for the pages, which it reads and
+// writes: no clock, lock or file. daemon/arbiter.h calls it under its lock with the time, which never runs backwards; tests on simulated
+// time do too. A page's other end is a stranger: what it writes there may cost time here, and never others their turns.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "daemon/turn_policy.h"
+#include "daemon/use_history.h"
+#include "wire/control.h"
+#include "wire/turn_page.h"
+
+namespace tendril::daemon {
+
+struct SharingOptions {
+  TurnRules rules;
+  // Workers set the GPU's own time slices by their shares: they divide what turns cannot.
+  bool hardware_slices = true;
+  // Off: nobody has turns, to see what the hardware does alone.
+  bool turns = true;
+};
+
+class LeaseTurns {
+ public:
+  // Whoever sleeps on this part's turn is to look again at everything.
+  using Wake = void (*)(wire::TurnPart* part);
+  LeaseTurns(const SharingOptions& options, Wake wake) : options_(options), wake_(wake) {}
+
+  // A lease's slices become tenants, and its later terms theirs.
+  void open(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+            const wire::LeaseTerms& terms);
+  void change(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+              const wire::LeaseTerms& terms);
+  // Its sessions have left before.
+  void close(uint64_t now_ns, uint64_t lease_id);
+
+  bool has_lease(uint64_t lease_id) const { return leases_.count(lease_id) != 0; }
+  // A session of a lease that there is. The page stays until `leave`.
+  void join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* page);
+  // The worker is gone, and with it what it held.
+  void leave(uint64_t now_ns, uint64_t session_id);
+
+  // The workers of these sessions have rung; and what the time has brought. Also to be called, with none, at look_again_ns().
+  void hear(uint64_t now_ns, const std::vector<uint64_t>& sessions);
+  uint64_t look_again_ns() const { return look_again_ns_; }
+  // Until then a bell is likely to ring at any moment, and a GPU stands still when it is heard late.
+  uint64_t listen_until_ns() const { return listen_until_ns_; }
+
+  std::vector<wire::SliceUse> use_of(uint64_t now_ns, uint64_t lease_id);  // by slice
+  // Adds what the session's worker says that it has done.
+  void describe(uint64_t session_id, wire::SessionRecord* record) const;
+  // In turns, by all leases that ever were.
+  uint64_t used_ns(uint64_t now_ns, uint32_t gpu_index);
+  uint64_t turns_given(uint32_t gpu_index) const;
+
+ private:
+  struct Part {  // of a session, on one slice
+    wire::TurnPart* page = nullptr;
+    uint32_t turn = 0;
+    bool held = false;
+    uint64_t stalled_ns = 0;  // as its page said last
+  };
+  struct Session {
+    wire::TurnPage* page = nullptr;
+    uint64_t lease_id = 0;
+    std::vector<Part> parts;  // by slice
+  };
+  struct Tenant {
+    TurnPolicy::Tenant id = 0;
+    uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
+    bool whole = false;  // the whole GPU is its, or something else limits it
+    bool free = false;   // has no turns
+    bool holding = false, wanting = false;
+    bool claims = false;  // for another one of its lease, `claims_with`, that has its turn or is next
+    uint32_t claims_with = 0;
+    uint64_t until_ns = 0, window_ns = 0;
+    uint32_t hardware_slice_us = 0;
+    uint64_t wanted_ns = 0;  // when it last did
+    UseHistory history;
+    uint64_t used_before_ns = 0, waited_before_ns = 0;  // when it last became free
+  };
+  struct Lease {
+    wire::LeaseTerms terms;
+    uint64_t began_ns = 0;
+    std::vector<Tenant> tenants;  // by slice
+    std::vector<Session*> sessions;
+  };
+  struct Gpu {
+    explicit Gpu(const TurnRules& rules) : policy(rules) {}
+    TurnPolicy policy;
+    std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
+    uint64_t retired_used_ns = 0, turns = 0;
+    uint64_t announced_ns = 0, prepared_ns = 0;  // the end of a turn for which that has been done
+    bool unsettled = false;                       // something was claimed or cut here from another GPU
+    uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
+  };
+
+  void look_again_at(uint64_t at_ns) { look_again_ns_ = at_ns < look_again_ns_ ? at_ns : look_again_ns_; }
+  Gpu& gpu(uint32_t index);
+  TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
+  void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  void discharge(uint64_t now_ns, Tenant* tenant);
+  uint32_t usual_slice_us(const Tenant& tenant) const;
+  void describe(const Tenant& tenant, Part* part) const;
+  void liberate(const Tenant& tenant, Part* part) const;
+  void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
+  static bool asks(const Session& session, const Tenant& tenant);
+  static uint64_t newly_stalled_ns(const Lease& lease, const Tenant& tenant);
+  bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
+  void give(const Tenant& tenant, Part* part);
+  static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
+  void fit_windows(uint64_t now_ns, Gpu* gpu);
+  void fit_hardware_slices(Gpu* gpu);
+  void prepare(uint64_t now_ns, Gpu* gpu);
+  static uint32_t lowest_held(uint64_t now_ns, const Lease& lease);
+  static bool yields_to(uint64_t now_ns, const Gpu& gpu, const Lease& lease, uint32_t lowest);
+  void claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut);
+  void cut_others(uint64_t now_ns, Gpu* gpu);
+  void lapse_claims(uint64_t now_ns, Gpu* gpu);
+  void settle(uint64_t now_ns, Gpu* gpu);
+  void settle_all(uint64_t now_ns);
+  void settle_rest(uint64_t now_ns);
+
+  const SharingOptions options_;
+  const Wake wake_;
+  std::map<uint32_t, std::unique_ptr<Gpu>> gpus_;
+  std::map<uint64_t, std::unique_ptr<Lease>> leases_;
+  std::map<uint64_t, std::unique_ptr<Session>> sessions_;
+  uint64_t look_again_ns_ = TurnPolicy::kNever;
+  uint64_t listen_until_ns_ = 0;
+};
+
+}  // namespace tendril::daemon
