@@ -10,6 +10,8 @@ import pathlib
 import re
 import subprocess
 
+import parcels
+
 GROUPS = ["conformance", "programs", "runtime", "runtimes", "libraries", "errors", "torch", "triton", "cupy", "jax",
           "onnx", "transformers", "nvml", "samples", "two", "bench",
           "shares", "speed", "network"]
@@ -101,7 +103,7 @@ def framework_programs():
     script("jax", "jax_stages", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | fixed)
     script("jax", "jax_stages", "product/", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
     script("jax", "jax_stages", "preallocate", limit_s=120, alone=True)
-    script("onnx", "onnx_models", limit_s=120)
+    script("onnx", "onnx_models", limit_s=150, env=parcels.environment())
     script("transformers", "gpt2_generate")
     script("transformers", "transformers_models", limit_s=150)
     script("nvml", "nvml_users")

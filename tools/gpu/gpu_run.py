@@ -25,6 +25,7 @@ import build
 import catalog
 import compare
 import network
+import parcels
 import parts
 import report
 import shares
@@ -322,10 +323,8 @@ def versions():
              "nvidia-ml-py")
     found = {"python": platform.python_version()}
     for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            pass
+        for package in importlib.metadata.distributions(name=name, path=[str(parcels.SITE), *sys.path]):
+            found.setdefault(name, package.version)
     try:
         nvcc = f"{build.toolkit()}/bin/nvcc"
         told = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=30)

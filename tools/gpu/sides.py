@@ -172,7 +172,7 @@ class Side:
     def environment_for(self, extra, stats):
         env = {k: v for k, v in self.environment.items() if not k.startswith("TENDRIL_")}
         for name, value in extra.items():
-            if name == "LD_LIBRARY_PATH" and env.get(name):
+            if name in ("LD_LIBRARY_PATH", "PYTHONPATH") and env.get(name):
                 value = env[name] + ":" + value
             env[name] = value.replace("{side}", str(self.work))
         if self.servers:

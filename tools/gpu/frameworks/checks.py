@@ -93,6 +93,7 @@ def error_line(error):
     text = (str(error).strip().splitlines() or [""])[0]
     if "out of memory" in text:  # goes on with how much is free and who holds what
         text = text.split(". GPU")[0]
+    text = re.sub(r"^.*\[with [^]]*\] *", "", text)  # whole names of C++ functions, before what ONNX Runtime has to say
     text = re.sub(r"0x[0-9a-fA-F]+", "0x?", text)
     return f"{type(error).__name__}: {re.sub(r'(/[^/ ]+)+/', '', text)[:200]}"
 
