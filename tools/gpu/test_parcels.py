@@ -8,6 +8,7 @@ import unittest
 import zipfile
 
 import parcels
+import sides
 
 LIBRARY = os.urandom(50_000)  # does not compress: several pieces of PIECE bytes
 PIECE = 16 << 10
@@ -73,6 +74,12 @@ class Parcels(unittest.TestCase):
         with self.assertRaises(Exception):
             self.travel(4)
         self.assertFalse(self.site.exists())
+
+    def test_goes_behind_the_callers_own_path(self):
+        side = lambda own: sides.Side("native", self.folder, self.folder / "logs", own)
+        given = {"PYTHONPATH": "/there/site"}
+        self.assertEqual(side({"PYTHONPATH": "/own"}).environment_for(given, None)["PYTHONPATH"], "/own:/there/site")
+        self.assertEqual(side({}).environment_for(given, None), given)
 
     def test_nothing_came(self):
         self.assertIn("nothing has come", parcels.collect(self.came, self.site)[0])

@@ -29,9 +29,10 @@ runtime.set_default_logger_severity(4)  # what fails is an exception, and here a
 REPEATABLE = {} if ON_CPU else {"cudnn_conv_algo_search": "HEURISTIC"}
 
 
-def session(model, provider=PROVIDER, profile="", **options):
+def session(model, provider=PROVIDER, profile="", shared_memory=False, **options):
     settings = runtime.SessionOptions()
     settings.log_severity_level = 4
+    settings.add_session_config_entry("session.use_env_allocators", str(int(shared_memory)))
     if provider != "CPUExecutionProvider":
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if profile:
@@ -337,6 +338,19 @@ def wrong_device():
         return "NOT REFUSED", session(graphs.perceptron(), device_id=64).get_providers()
     except Exception as error:
         return checks.error_line(error)
+
+
+@check
+def shared_arena():
+    """One arena of the process for two sessions, by turns; the last check, since what it registers stays the process's own."""
+    name = "Cpu" if ON_CPU else "Cuda"
+    memory = runtime.OrtMemoryInfo(name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
+    unset = {"initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1, "arena_extend_strategy": 1}
+    limits = runtime.capi.onnxruntime_pybind11_state.OrtArenaCfg(unset | {"max_mem": 256 * MIB})
+    runtime.create_and_register_allocator_v2(PROVIDER, memory, {}, limits)
+    models = [graphs.attention(), graphs.convolutions()]
+    ready = [session(made, shared_memory=True) for made in models]
+    return [one.run(None, stepped(made, step)) for step in range(3) for one, made in zip(ready, models)]
 
 
 need_provider()
