@@ -346,7 +346,7 @@ def shared_arena():
     name = "Cpu" if ON_CPU else "Cuda"
     memory = runtime.OrtMemoryInfo(name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
     unset = {"initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1, "arena_extend_strategy": 1}
-    limits = runtime.capi.onnxruntime_pybind11_state.OrtArenaCfg(unset | {"max_mem": 256 * MIB})
+    limits = runtime.capi.onnxruntime_pybind11_state.OrtArenaCfg(unset | {"max_mem": 1024 * MIB})
     runtime.create_and_register_allocator_v2(PROVIDER, memory, {}, limits)
     models = [graphs.attention(), graphs.convolutions()]
     ready = [session(made, shared_memory=True) for made in models]
