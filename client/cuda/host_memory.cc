@@ -126,6 +126,12 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
   return CUDA_SUCCESS;
 }
 
+Context* owner_of(void* p) {
+  Range range;
+  const bool known = process() != nullptr && process()->ranges.find(reinterpret_cast<uint64_t>(p), &range);
+  return known ? range.context : nullptr;
+}
+
 CUresult host_range(void* p, Range* range) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host())
@@ -172,8 +178,8 @@ CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 
 CUresult cuMemFreeHost(void* p) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
   Range range;
+  TENDRIL_TRY(require_context_of(owner_of(p), &c));
   TENDRIL_TRY(host_range(p, &range));
   if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p))
     return CUDA_ERROR_INVALID_VALUE;
@@ -212,7 +218,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
 
 CUresult cuMemHostUnregister(void* p) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_context_of(owner_of(p), &c));
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) || range.kind != RangeKind::kRegistered ||

@@ -175,10 +175,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  if (dptr == 0) return CUDA_SUCCESS;
   Range range;
-  if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool known = process() != nullptr && process()->ranges.find(dptr, &range);
+  TENDRIL_TRY(require_context_of(known ? range.context : nullptr, &c));
+  if (dptr == 0) return CUDA_SUCCESS;
+  if (!known || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (range.variable) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind == RangeKind::kManaged) return free_managed(range);
   if (range.kind == RangeKind::kGraph) {  // the next launch of its graph allocates it again

@@ -125,6 +125,12 @@ CUresult require_context(Context** out) {
   return use_context(context, out);
 }
 
+CUresult require_context_of(Context* owner, Context** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (current_context() != nullptr) return require_context(out);
+  return owner != nullptr ? use_context(owner, out) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 CUresult use_context(Context* context, Context** out) {
   if (__builtin_expect(context->active.load(std::memory_order_relaxed) == 0, 0))
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;

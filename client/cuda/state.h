@@ -243,6 +243,8 @@ inline Context* current_context() {
 // The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not
 // initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
+// The same for what ends something that `owner` has (null: nobody does): without a current context that one is asked.
+CUresult require_context_of(Context* owner, Context** out);
 // The same of a context that is named.
 CUresult use_context(Context* context, Context** out);
 

@@ -89,9 +89,9 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
   const uint64_t value = handle_value(hStream);
-  Stream* s = value > 2 ? process()->streams.find(Kind::kStream, value) : nullptr;
+  Stream* s = value > 2 && process() != nullptr ? process()->streams.find(Kind::kStream, value) : nullptr;
+  TENDRIL_TRY(require_context_of(s != nullptr ? s->context : nullptr, &c));
   if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   wire::cuda::stream_destroy_request m;
   m.stream = s->wire_id;

@@ -89,8 +89,9 @@ SOFT(cuArray3DCreate)(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1* p) {
 }
 
 SOFT(cuArrayDestroy)(CUarray hArray) {
-  SOFT_CONTEXT(context);
-  if (arrays().get(hArray)) context->synchronise();  // work may still use it
+  const ArrayPtr array = arrays().get(hArray);
+  SOFT_CONTEXT_OF(array ? array->context : nullptr, context);
+  if (array) context->synchronise();  // work may still use it
   return arrays().remove(hArray) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 

@@ -77,6 +77,14 @@ CUresult usable_context(ContextPtr* out) {
   return (*out)->error();
 }
 
+CUresult usable_context_of(CUcontext owner, ContextPtr* out) {
+  auto& stack = context_stack();
+  const bool any = !stack.empty() && stack.back() != nullptr;
+  if (any || owner == nullptr) return usable_context(out);
+  const CurrentScope scope(owner);
+  return usable_context(out);
+}
+
 void Context::fail(CUresult code) {
   int none = CUDA_SUCCESS;
   // Before the error shows: from then on calls answer it without coming to where text is shown.

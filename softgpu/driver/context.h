@@ -94,6 +94,8 @@ ContextPtr make_context(int device, unsigned flags, CUcontext handle);
 // also reports the sticky error, as nearly every call must; `bare` is for the few that work on a
 // failed context.
 CUresult usable_context(ContextPtr* out);
+// The same for what ends something of `owner`: without a current context that one is asked.
+CUresult usable_context_of(CUcontext owner, ContextPtr* out);
 CUresult bare_context(ContextPtr* out);
 std::vector<CUcontext>& context_stack();
 
@@ -110,3 +112,6 @@ class CurrentScope {
 #define SOFT_CONTEXT(name)             \
   ::tendril::softgpu::ContextPtr name; \
   if (CUresult bad = usable_context(&name); bad != CUDA_SUCCESS) return bad
+#define SOFT_CONTEXT_OF(owner, name)   \
+  ::tendril::softgpu::ContextPtr name; \
+  if (CUresult bad = usable_context_of(owner, &name); bad != CUDA_SUCCESS) return bad

@@ -69,11 +69,11 @@ SOFT(cuMemAllocPitch_v2)
 }
 
 SOFT(cuMemFree_v2)(CUdeviceptr dptr) {
-  SOFT_CONTEXT(context);
+  auto found = map().find(dptr);
+  SOFT_CONTEXT_OF(found ? found->context : nullptr, context);
   if (dptr == 0) return CUDA_SUCCESS;
   if (CUresult bad = refuse_during_capture()) return bad;
   if (auto answer = free_graph_memory(dptr)) return *answer;
-  auto found = map().find(dptr);
   if (found && found->base == dptr && found->kind == MemoryKind::kImported &&
       found->pool != nullptr) {
     quiesce(*found);
@@ -117,9 +117,9 @@ SOFT(cuMemAllocHost_v2)(void** pp, size_t bytesize) { return host_alloc(pp, byte
 SOFT(cuMemAllocHost)(void** pp, unsigned int bytesize) { return host_alloc(pp, bytesize, 0); }
 
 SOFT(cuMemFreeHost)(void* p) {
-  SOFT_CONTEXT(context);
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto found = map().find(reinterpret_cast<uint64_t>(p));
+  SOFT_CONTEXT_OF(found ? found->context : nullptr, context);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!found || found->kind != MemoryKind::kHost || found->base != reinterpret_cast<uint64_t>(p))
     return CUDA_ERROR_INVALID_VALUE;
   quiesce(*found);
@@ -145,8 +145,8 @@ SOFT(cuMemHostRegister)(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 SOFT(cuMemHostUnregister)(void* p) {
-  SOFT_CONTEXT(context);
   auto found = map().find(reinterpret_cast<uint64_t>(p));
+  SOFT_CONTEXT_OF(found ? found->context : nullptr, context);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!found || found->kind != MemoryKind::kRegistered ||
       found->base != reinterpret_cast<uint64_t>(p))

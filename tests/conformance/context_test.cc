@@ -239,6 +239,40 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
   OK(cuLinkDestroy(link));
 }
 
+// Garbage collectors end things on threads without a context. Of those that accept two codes it was not measured.
+TEST_F(ContextTest, WhatEndsNeedsNoCurrentContext) {
+  CUdeviceptr memory = 0, managed = 0;
+  void* host = nullptr;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUmodule module = nullptr;
+  CUarray array = nullptr;
+  alignas(4096) static uint8_t page[4096];
+  const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
+  MUST(cuMemAlloc_v2(&memory, 4096));
+  MUST(cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+  MUST(cuMemAllocHost_v2(&host, 4096));
+  MUST(cuMemHostRegister_v2(page, 4096, 0));
+  MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  MUST(cuEventCreate(&event, 0));
+  MUST(cuModuleLoadData(&module, basic_ptx()));
+  MUST(cuArrayCreate_v2(&array, &shape));
+  MUST(cuMemsetD8Async(memory, 1, 4096, stream));
+  CUcontext popped = nullptr;
+  MUST(cuCtxPopCurrent_v2(&popped));
+  OK(cuEventDestroy_v2(event));
+  OK(cuMemFree_v2(memory));
+  OK(cuMemHostUnregister(page));
+  EXPECT_CU(cuMemFree_v2(managed), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuMemFreeHost(host), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamDestroy_v2(stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleUnload(module), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuArrayDestroy(array), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuCtxSetCurrent(context_));
+  INVALID(cuMemFree_v2(memory));
+  EXPECT_CU(cuMemHostUnregister(page), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
 TEST_F(ContextTest, GetCurrentNull) { INVALID(cuCtxGetCurrent(nullptr)); }
 
 TEST_F(ContextTest, PushNull) {
