@@ -524,5 +524,49 @@ PROCESS_TEST(ContextProcess, PrimaryReset) {
   OK(cuMemFree_v2(pointer));
 }
 
+// Makes something of everything in the current context, has it work, and leaves it there.
+void leave_things_behind() {
+  const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
+  CUdeviceptr memory = 0;
+  CUarray array = nullptr;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  OK(cuMemAlloc_v2(&memory, 4096));
+  OK(cuArrayCreate_v2(&array, &shape));
+  OK(cuModuleLoadData(&module, basic_ptx()));
+  OK(cuModuleGetFunction(&function, module, "fill"));
+  for (uint32_t i = 0; i < 4; ++i) {
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, 0));
+    OK(launch(function, {1}, {32}, 0, stream, memory, i, 32u));
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamWaitEvent(CU_STREAM_PER_THREAD, event, 0));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    uint32_t words[32] = {};
+    OK(cuMemcpyDtoH_v2(words, memory, sizeof words));
+    EXPECT_EQ(words[31], i);
+  }
+}
+
+PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
+  attach();
+  for (int round = 0; round < 3; ++round) {
+    leave_things_behind();
+    OK(cuDevicePrimaryCtxReset_v2(device()));
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain(&again, device()));
+    OK(cuCtxSetCurrent(again));
+  }
+  for (int round = 0; round < 3; ++round) {
+    CUcontext made = nullptr;
+    OK(cuCtxCreate_v2(&made, 0, device()));
+    leave_things_behind();
+    OK(cuCtxDestroy_v2(made));
+  }
+  leave_things_behind();
+}
+
 }  // namespace
 }  // namespace tendril::conformance

@@ -26,6 +26,9 @@ bool Objects::has_reverse(Kind kind) {
   }
 }
 
+// What ends with its context, for which nobody names it.
+static bool ends_unnamed(Kind kind) { return kind == Kind::kStream || kind == Kind::kEvent; }
+
 bool Objects::bind(Kind kind, uint64_t id, void* object) {
   if (api::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount || object == nullptr) return false;
   Table& table = tables_[static_cast<int>(kind)];
@@ -33,6 +36,7 @@ bool Objects::bind(Kind kind, uint64_t id, void* object) {
   if (index == 0 || index >= api::kIndexMax) return false;  // ids with kWorkerBit are ours to give
   if (index >= table.slots.size()) table.slots.resize(index + 1 + index / 2);
   Slot& slot = table.slots[index];
+  if (slot.id != 0 && ends_unnamed(kind) && slot.id != id) unbind(kind, slot.id);
   if (slot.id != 0) return false;
   slot = {id, object};
   if (has_reverse(kind)) table.reverse[object] = id;
