@@ -300,13 +300,16 @@ void Gate::piece_comes(Slice& slice, uint64_t now_ns) {
   const uint64_t gap_ns = std::min(now_ns - slice.done_ns, most_ns);
   slice.usual_gap_ns = slice.usual_gap_ns == 0 ? gap_ns : (7 * slice.usual_gap_ns + gap_ns) / 8;
   slice.done_ns = 0;
+  slice.awake = true;
 }
 
-// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is likely to come in that time.
+// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is likely to come in that time. A program
+// that waited for the turn may have gone to sleep: its first piece has to wake it, and then the next is late this once.
 uint64_t Gate::linger_ns(const Slice& slice) {
   const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
   if (until_of(*slice.part) == kTurnWithoutEnd || slice.usual_gap_ns == 0) return most_ns;
-  return slice.usual_gap_ns < most_ns ? std::min(most_ns, 3 * slice.usual_gap_ns + kLingerLeastNs) : kLingerLeastNs;
+  if (slice.usual_gap_ns >= most_ns) return kLingerLeastNs;
+  return slice.awake ? std::min(most_ns, 3 * slice.usual_gap_ns + kLingerLeastNs) : most_ns;
 }
 
 void Gate::reap(Slice& slice, uint64_t now_ns) {
@@ -371,6 +374,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
     slice.asked_ns = 0;
     slice.idle_since_ns = now_ns;
     slice.pieces_before = slice.pieces;
+    slice.awake = false;
   }
   take_hardware_slice(slice);
   reap(slice, now_ns);

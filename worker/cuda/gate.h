@@ -111,6 +111,7 @@ class Gate {
     uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
     uint64_t done_ns = 0;          // when all was last seen to be over; 0: since then a piece has come
     uint64_t usual_gap_ns = 0;     // from then to the next piece
+    bool awake = false;            // in this turn a piece has come after a gap
     uint64_t progress_ns = 0;      // when something was last seen to begin or end
     uint32_t turn = 0;             // the last one seen
     uint32_t given_up = 0;         // the last one given up

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// See shared_server.h.
+#include "tests/simulation/shared_server.h"
+
+#include <unistd.h>
+
+namespace tendril::simulation {
+namespace {
+
+constexpr int kFirstBell = 1'000'000;
+SharedServer* the_server = nullptr;
+
+CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
+
+}  // namespace
+
+uint64_t SimulatedGpu::mark(size_t tenant, uint64_t stream) {
+  const uint64_t event = ++events_;
+  pending_.insert(event);
+  add(tenant, stream, {Item::kMarker, 0, order_++, event});
+  return event;
+}
+
+void SimulatedGpu::add(size_t tenant, uint64_t stream, const Item& item) {
+  streams_[{tenant, stream}].items.push_back(item);
+  go_on();
+}
+
+void SimulatedGpu::go_on() {
+  const Key* first = nullptr;
+  uint64_t first_order = UINT64_MAX;
+  for (auto& [key, stream] : streams_) {
+    while (!stream.runs && !stream.items.empty()) {
+      const Item& item = stream.items.front();
+      if (item.kind == Item::kKernel) {
+        if (item.order < first_order) first = &key;
+        first_order = std::min(first_order, item.order);
+        break;
+      }
+      if (item.kind == Item::kHost) {
+        stream.runs = true;
+        time_.at(time_.now_ns() + item.ns, [this, k = key] { ends(k); });
+        break;
+      }
+      pending_.erase(item.event);
+      stream.items.pop_front();
+    }
+  }
+  if (busy_ || first == nullptr) return;
+  busy_ = true;
+  Stream& stream = streams_[*first];
+  stream.runs = true;
+  const uint64_t begins_ns = time_.now_ns() + (last_ == first->first ? 0 : kSwitchNs);
+  last_ = first->first;
+  time_.at(begins_ns + stream.items.front().ns, [this, k = *first] { ends(k); });
+}
+
+void SimulatedGpu::ends(const Key& key) {
+  Stream& stream = streams_[key];
+  const Item item = stream.items.front();
+  stream.items.pop_front();
+  stream.runs = false;
+  if (item.kind == Item::kKernel) {
+    busy_ = false;
+    had_ns_[key.first] += item.ns;
+  }
+  go_on();
+}
+
+SimulatedWorker::SimulatedWorker(SharedServer* server, size_t number, std::vector<uint32_t> gpus)
+    : server_(*server),
+      number_(number),
+      gpus_(std::move(gpus)),
+      gate_(this, {page_.get(), kFirstBell + static_cast<int>(number)}, static_cast<uint32_t>(gpus_.size())) {}
+
+SimulatedGpu& SimulatedWorker::gpu(uint32_t slice) { return server_.gpu(gpus_[slice]); }
+
+void SimulatedWorker::launch(uint64_t usual_ns, uint64_t stream, uint32_t slice, uint64_t ns) {
+  gate_.pass(slice, context(slice), stream_of(stream), worker::cuda::work_kind(usual_ns, 1));
+  server_.time().spend(kCallNs);
+  gpu(slice).kernel(number_, stream, ns);
+  ++pieces_;
+  gate_.look_between_calls();
+}
+
+void SimulatedWorker::call_back(uint64_t ns, uint64_t stream, uint32_t slice) {
+  gate_.host_function(slice, context(slice), stream_of(stream));
+  server_.time().spend(kCallNs);
+  gpu(slice).host_function(number_, stream, ns);
+  gate_.look_between_calls();
+}
+
+// As Executor::run polls a wait.
+void SimulatedWorker::wait(uint64_t stream, uint32_t slice) {
+  server_.time().spend(kCallNs);
+  const uint64_t event = gpu(slice).mark(number_, stream);
+  while (!gpu(slice).reached(event)) {
+    server_.time().spend(kLookNs);
+    if (gate_.pace() != worker::cuda::Gate::Pace::kNever) gate_.look(false);
+  }
+}
+
+// As it looks for the next call.
+void SimulatedWorker::compute(uint64_t ns) {
+  using Pace = worker::cuda::Gate::Pace;
+  SimulatedTime& time = server_.time();
+  const uint64_t until_ns = time.now_ns() + ns;
+  while (time.now_ns() < until_ns) {
+    const Pace pace = gate_.pace();
+    if (pace == Pace::kAtOnce) {
+      gate_.look(false);
+      gate_.rest();
+      continue;
+    }
+    const uint64_t left_ns = until_ns - time.now_ns();
+    time.spend(pace == Pace::kNever ? left_ns : std::min(left_ns, kMs));
+    if (pace != Pace::kNever && time.now_ns() < until_ns) gate_.look(true);
+  }
+}
+
+CUevent SimulatedWorker::mark(CUcontext context, CUstream stream) {
+  server_.time().spend(kMarkNs);
+  const auto slice = static_cast<uint32_t>(reinterpret_cast<uint64_t>(context) - 1);
+  return reinterpret_cast<CUevent>(gpu(slice).mark(number_, reinterpret_cast<uint64_t>(stream)) * kFirstBell + slice);
+}
+
+bool SimulatedWorker::reached(CUevent event) {
+  server_.time().spend(kLookNs);
+  const auto number = reinterpret_cast<uint64_t>(event);
+  return gpu(static_cast<uint32_t>(number % kFirstBell)).reached(number / kFirstBell);
+}
+
+bool SimulatedWorker::serve() {
+  server_.time().spend(kServeNs);
+  return true;
+}
+
+SharedServer::SharedServer(size_t gpus)
+    : turns_({}, [](wire::TurnPart* part) { the_server->time_.wake(&part->turn); }) {
+  the_server = this;
+  for (size_t i = 0; i < gpus; ++i) gpus_.push_back(std::make_unique<SimulatedGpu>(&time_));
+}
+
+SimulatedWorker& SharedServer::add(double share, const Program& program, const std::vector<uint32_t>& gpus,
+                                   const wire::LeaseTerms& terms) {
+  const size_t number = workers_.size();
+  std::vector<wire::SliceGrant> slices(gpus.size());
+  for (size_t slice = 0; slice < gpus.size(); ++slice) {
+    slices[slice].gpu_index = gpus[slice];
+    slices[slice].share_millionths = static_cast<uint32_t>(share * 1e6);
+  }
+  SimulatedWorker& worker = *workers_.emplace_back(std::make_unique<SimulatedWorker>(this, number, gpus));
+  turns_.open(time_.now_ns(), number, slices, terms);
+  turns_.join(number, number, worker.page());
+  time_.start([&worker, program] {
+    for (;;) program(worker);
+  });
+  return worker;
+}
+
+void SharedServer::ring(size_t number) {
+  rang_.push_back(number);
+  if (rang_.size() != 1) return;
+  const bool listens = time_.now_ns() < turns_.listen_until_ns();
+  time_.at(time_.now_ns() + (listens ? kBellHeardNs : kBellNs), [this] { hear(); });
+}
+
+void SharedServer::hear() {
+  const std::vector<uint64_t> rang = std::move(rang_);
+  rang_.clear();
+  turns_.hear(time_.now_ns(), rang);
+  const uint64_t at_ns = turns_.look_again_ns();
+  if (at_ns == daemon::TurnPolicy::kNever || at_ns >= timer_ns_) return;
+  timer_ns_ = at_ns;
+  time_.at(at_ns, [this, at_ns] {
+    if (timer_ns_ != at_ns) return;
+    timer_ns_ = UINT64_MAX;
+    hear();
+  });
+}
+
+}  // namespace tendril::simulation
+
+extern "C" {
+
+ssize_t __real_write(int fd, const void* data, size_t bytes);
+
+// A bell of a worker's, or a file.
+ssize_t __wrap_write(int fd, const void* data, size_t bytes) {
+  using namespace tendril::simulation;
+  if (fd < kFirstBell) return __real_write(fd, data, bytes);
+  the_server->ring(static_cast<size_t>(fd - kFirstBell));
+  return static_cast<ssize_t>(bytes);
+}
+
+}  // extern "C"

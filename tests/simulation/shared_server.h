@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// A server whose GPUs are shared, on simulated time: tendrild's rules (daemon/lease_turns.h) and workers' gates (worker/cuda/gate.h)
+// as they are, with pages between them; GPUs that are queues of known length; and an executor's loop and programs that are a few lines
+// each. For tests, which say what programs do and ask what they got.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "daemon/lease_turns.h"
+#include "tests/simulation/simulated_time.h"
+#include "wire/turn_page.h"
+#include "worker/cuda/gate.h"
+
+namespace tendril::simulation {
+
+// Streams run their work in order, and a GPU one kernel at a time, those of one tenant after those of another.
+class SimulatedGpu {
+ public:
+  static constexpr uint64_t kSwitchNs = 100 * kUs;  // from one tenant's kernel to another's
+  explicit SimulatedGpu(SimulatedTime* time) : time_(*time) {}
+
+  void kernel(size_t tenant, uint64_t stream, uint64_t ns) { add(tenant, stream, {Item::kKernel, ns, order_++, 0}); }
+  void host_function(size_t tenant, uint64_t stream, uint64_t ns) {
+    add(tenant, stream, {Item::kHost, ns, order_++, 0});
+  }
+  uint64_t mark(size_t tenant, uint64_t stream);
+  bool reached(uint64_t event) const { return pending_.count(event) == 0; }
+  uint64_t had_ns(size_t tenant) { return had_ns_[tenant]; }
+
+ private:
+  struct Item {
+    enum Kind { kKernel, kHost, kMarker } kind;
+    uint64_t ns, order, event;
+  };
+  struct Stream {
+    std::deque<Item> items;
+    bool runs = false;  // its first item does
+  };
+  using Key = std::pair<size_t, uint64_t>;
+  void add(size_t tenant, uint64_t stream, const Item& item);
+  void go_on();
+  void ends(const Key& key);
+
+  SimulatedTime& time_;
+  std::map<Key, Stream> streams_;
+  std::set<uint64_t> pending_;
+  std::map<size_t, uint64_t> had_ns_;
+  uint64_t order_ = 0, events_ = 0;
+  size_t last_ = SIZE_MAX;
+  bool busy_ = false;
+};
+
+class SharedServer;
+
+// A session: its program says what comes next, in a fiber, and its executor does it.
+class SimulatedWorker final : public worker::cuda::GateHost {
+ public:
+  static constexpr uint64_t kCallNs = 2'000, kMarkNs = 1'500, kLookNs = 700, kServeNs = 500;
+  SimulatedWorker(SharedServer* server, size_t number, std::vector<uint32_t> gpus);
+
+  // What a program does. Each takes as long as it does there.
+  void launch(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0) { launch(ns, stream, slice, ns); }
+  void launch(uint64_t usual_ns, uint64_t stream, uint32_t slice, uint64_t this_time_ns);
+  void call_back(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0);
+  void wait(uint64_t stream = 1, uint32_t slice = 0);
+  void compute(uint64_t ns);  // without a call
+  uint64_t pieces() const { return pieces_; }
+  wire::TurnPage* page() { return page_.get(); }
+
+  CUcontext owner(CUcontext current, CUstream) override { return current; }
+  CUevent mark(CUcontext context, CUstream stream) override;
+  bool reached(CUevent event) override;
+  void give_back(CUcontext, CUevent) override {}
+  bool serve() override;
+  bool busy() override { return false; }
+  void set_hardware_slice(uint32_t, uint32_t) override {}
+
+ private:
+  SimulatedGpu& gpu(uint32_t slice);
+  void take_call_at(uint64_t at_ns);
+  CUcontext context(uint32_t slice) const { return reinterpret_cast<CUcontext>(uint64_t{slice} + 1); }
+
+  SharedServer& server_;
+  const size_t number_;
+  const std::vector<uint32_t> gpus_;
+  std::unique_ptr<wire::TurnPage> page_ = std::make_unique<wire::TurnPage>();
+  worker::cuda::Gate gate_;
+  uint64_t pieces_ = 0;
+};
+
+class SharedServer {
+ public:
+  static constexpr uint64_t kBellNs = 30'000, kBellHeardNs = 3'000;  // asleep, and listening
+  explicit SharedServer(size_t gpus = 1);
+
+  using Program = std::function<void(SimulatedWorker&)>;
+  // Does it over and over. A lease with `share` of each of these GPUs, and one session.
+  SimulatedWorker& add(double share, const Program& program, const std::vector<uint32_t>& gpus = {0},
+                       const wire::LeaseTerms& terms = {});
+  void run(uint64_t ns) { time_.run(time_.now_ns() + ns); }
+
+  SimulatedTime& time() { return time_; }
+  SimulatedGpu& gpu(uint32_t index) { return *gpus_[index]; }
+  daemon::LeaseTurns& turns() { return turns_; }
+  void ring(size_t number);
+
+ private:
+  void hear();
+
+  SimulatedTime time_;
+  daemon::LeaseTurns turns_;
+  std::vector<std::unique_ptr<SimulatedGpu>> gpus_;
+  std::vector<std::unique_ptr<SimulatedWorker>> workers_;
+  std::vector<uint64_t> rang_;
+  uint64_t timer_ns_ = UINT64_MAX;
+};
+
+}  // namespace tendril::simulation

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tenants of shared GPUs get, on simulated time: tendrild's rules and workers' gates are the product's own, the GPUs, executors and
+// programs between them those of shared_server.h.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "tests/simulation/shared_server.h"
+
+namespace tendril::simulation {
+namespace {
+
+struct Tenant {
+  double share;
+  SharedServer::Program program;
+};
+
+// Always has more work queued.
+SharedServer::Program backlog(uint64_t piece_ns) {
+  return [piece_ns](SimulatedWorker& worker) { worker.launch(piece_ns); };
+}
+
+// Waits for each piece, and comes with the next so much later. After a long wait it is asleep, and later by what it takes to wake it.
+SharedServer::Program waits(uint64_t piece_ns, uint64_t gap_ns, uint64_t waking_ns = 0) {
+  return [=](SimulatedWorker& worker) {
+    const uint64_t begun_ns = base::now_ns();
+    worker.launch(piece_ns);
+    worker.wait();
+    const bool asleep = base::now_ns() - begun_ns > kMs + piece_ns;
+    worker.compute(gap_ns + (asleep ? waking_ns : 0));
+  };
+}
+
+constexpr uint64_t kSettling = kSecond;
+
+double pieces_per_second(SharedServer* server, const SimulatedWorker& worker, uint64_t ns) {
+  const uint64_t before = worker.pieces();
+  server->run(ns);
+  return static_cast<double>(worker.pieces() - before) * 1e9 / static_cast<double>(ns);
+}
+
+double alone(const SharedServer::Program& program) {
+  SharedServer server;
+  const SimulatedWorker& worker = server.add(0.5, program);
+  server.run(kSettling);
+  return pieces_per_second(&server, worker, 2 * kSecond);
+}
+
+// Of what each does alone.
+std::vector<double> delivered(const std::vector<Tenant>& tenants, uint64_t ns = 5 * kSecond) {
+  SharedServer server;
+  std::vector<SimulatedWorker*> workers;
+  for (const Tenant& tenant : tenants) workers.push_back(&server.add(tenant.share, tenant.program));
+  server.run(kSettling);
+  std::vector<uint64_t> before;
+  for (const SimulatedWorker* worker : workers) before.push_back(worker->pieces());
+  server.run(ns);
+  std::vector<double> parts;
+  for (size_t i = 0; i < workers.size(); ++i) {
+    const double pieces = static_cast<double>(workers[i]->pieces() - before[i]);
+    parts.push_back(pieces * 1e9 / static_cast<double>(ns) / alone(tenants[i].program));
+  }
+  return parts;
+}
+
+void expect_shares(const std::vector<Tenant>& tenants, double least_below = 0.01) {
+  const std::vector<double> parts = delivered(tenants);
+  for (size_t i = 0; i < tenants.size(); ++i) EXPECT_GE(parts[i], tenants[i].share - least_below) << "tenant " << i;
+}
+
+TEST(Turns, TenantsWithABacklogGetTheirShares) {
+  for (const uint64_t piece_ns : {5 * kUs, 500 * kUs, 5 * kMs}) {
+    SCOPED_TRACE(piece_ns);
+    expect_shares({{0.5, backlog(piece_ns)}, {0.5, backlog(piece_ns)}});
+    expect_shares({{0.1, backlog(piece_ns)}, {0.9, backlog(piece_ns)}});
+    expect_shares({{0.25, backlog(piece_ns)}, {0.25, backlog(500 * kUs)}, {0.5, backlog(kMs)}});
+  }
+}
+
+TEST(Turns, AProgramThatWaitsForEachPieceGetsItsShare) {
+  for (const uint64_t gap_ns : {20 * kUs, 50 * kUs, 100 * kUs, 300 * kUs}) {
+    SCOPED_TRACE(gap_ns);
+    const SharedServer::Program program = waits(300 * kUs, gap_ns);
+    expect_shares({{0.5, program}, {0.5, backlog(500 * kUs)}});
+    expect_shares({{1. / 3, program}, {1. / 3, backlog(500 * kUs)}, {1. / 3, backlog(5 * kMs)}});
+    expect_shares({{0.1, program}, {0.9, backlog(500 * kUs)}});
+    expect_shares({{0.5, program}, {0.5, program}});
+  }
+}
+
+// It has waited for its turn for longer than anybody spins, so the first answer of a turn must wake it, and the GPU waits for that: this
+// time once in a turn is what is lost, and not the turn.
+TEST(Turns, AProgramThatFallsAsleepBetweenItsTurnsKeepsThem) {
+  for (const uint64_t waking_ns : {100 * kUs, 200 * kUs, 400 * kUs}) {
+    SCOPED_TRACE(waking_ns);
+    const SharedServer::Program program = waits(300 * kUs, 50 * kUs, waking_ns);
+    const double lost = static_cast<double>(waking_ns) / 24e6;  // a turn has 12 ms or more
+    expect_shares({{0.5, program}, {0.5, backlog(500 * kUs)}}, 0.005 + lost);
+    expect_shares({{1. / 3, program}, {1. / 3, backlog(500 * kUs)}, {1. / 3, backlog(500 * kUs)}}, 0.005 + lost);
+  }
+}
+
+// ---- Leases with several GPUs: a program whose calls go in one order works on one GPU only while it is not stopped at another ----
+
+class SeveralGpus : public testing::TestWithParam<uint64_t> {
+ protected:
+  // Always has more pieces, for its slices in turn.
+  void add(double share, uint64_t piece_ns, const std::vector<uint32_t>& gpus) {
+    const auto random = std::make_shared<std::mt19937>(1);
+    const auto next = std::make_shared<size_t>(0);
+    server_.add(share, [=, slices = gpus.size()](SimulatedWorker& worker) {
+      worker.launch(piece_ns, 1, static_cast<uint32_t>((*next)++ % slices), piece_ns * (80 + (*random)() % 41) / 100);
+    }, gpus);
+    before_.push_back({});
+  }
+  void run() {
+    server_.run(kSettling);
+    for (size_t tenant = 0; tenant < before_.size(); ++tenant) {
+      for (const uint32_t gpu : {0, 1}) before_[tenant][gpu] = server_.gpu(gpu).had_ns(tenant);
+    }
+    server_.run(kMeasured);
+  }
+  double delivered(size_t tenant, uint32_t gpu) {
+    return static_cast<double>(server_.gpu(gpu).had_ns(tenant) - before_[tenant][gpu]) / kMeasured;
+  }
+  double unused(uint32_t gpu) {
+    double sum = 0;
+    for (size_t tenant = 0; tenant < before_.size(); ++tenant) sum += delivered(tenant, gpu);
+    return 1 - sum;
+  }
+
+ private:
+  static constexpr uint64_t kMeasured = 5 * kSecond;
+  SharedServer server_{2};
+  std::vector<std::array<uint64_t, 2>> before_;
+};
+
+TEST_P(SeveralGpus, TwoLeasesOfTwo) {
+  add(0.5, GetParam(), {0, 1});
+  add(0.5, GetParam(), {1, 0});
+  run();
+  for (const uint32_t gpu : {0, 1}) {
+    for (const size_t tenant : {0, 1}) EXPECT_NEAR(delivered(tenant, gpu), 0.5, 0.035);
+  }
+}
+
+TEST_P(SeveralGpus, TwoUnequalLeasesOfTwo) {
+  add(0.25, GetParam(), {0, 1});
+  add(0.75, GetParam(), {0, 1});
+  run();
+  for (const uint32_t gpu : {0, 1}) {
+    EXPECT_NEAR(delivered(0, gpu), 0.25, 0.025);
+    EXPECT_NEAR(delivered(1, gpu), 0.75, 0.05);
+  }
+}
+
+TEST_P(SeveralGpus, ThreeLeasesOfTwo) {
+  for (const std::vector<uint32_t>& gpus : {std::vector<uint32_t>{0, 1}, {1, 0}, {0, 1}}) add(1. / 3, GetParam(), gpus);
+  run();
+  for (const size_t tenant : {0, 1, 2}) EXPECT_NEAR(delivered(tenant, 0), 1. / 3, 0.025);
+  EXPECT_LE(unused(0), 0.04);
+}
+
+// Beside tenants that are always ready it has the GPUs it works on at the same time. By chance: 0.35 to 0.44.
+TEST_P(SeveralGpus, ALeaseOfTwoBesideTenantsOfOne) {
+  add(0.5, GetParam(), {0, 1});
+  add(0.5, 500 * kUs, {0});
+  add(0.5, 500 * kUs, {1});
+  run();
+  // So long that the gate lets one at a time pass: each GPU waits for the other's.
+  const bool goes_singly = GetParam() == 5 * kMs;
+  for (const uint32_t gpu : {0, 1}) {
+    EXPECT_GE(delivered(0, gpu), goes_singly ? 0.44 : 0.475);
+    EXPECT_NEAR(delivered(1 + gpu, gpu), 0.5, 0.04);
+    EXPECT_LE(unused(gpu), 0.04);
+  }
+}
+
+TEST_P(SeveralGpus, ASmallLeaseOfTwoAmongManyOfOne) {
+  add(0.1, GetParam(), {0, 1});
+  for (uint32_t i = 0; i < 6; ++i) add(0.3, 500 * kUs, {i % 2});
+  run();
+  EXPECT_GE(delivered(0, 0), 0.07);  // by chance: 0.05
+  for (uint32_t i = 0; i < 6; ++i) EXPECT_NEAR(delivered(1 + i, i % 2), 0.3, 0.025);
+}
+
+// Where nobody else wants the other GPU nothing is lost on either.
+TEST_P(SeveralGpus, ALeaseOfTwoOfWhichOneIsContended) {
+  add(0.5, GetParam(), {0, 1});
+  add(0.5, 500 * kUs, {1});
+  run();
+  EXPECT_NEAR(delivered(0, 1), 0.5, 0.025);
+  EXPECT_NEAR(delivered(1, 1), 0.5, 0.025);
+}
+
+INSTANTIATE_TEST_SUITE_P(Pieces, SeveralGpus, testing::Values(100 * kUs, kMs, 5 * kMs),
+                         [](const auto& param) { return std::to_string(param.param / kUs) + "us"; });
+
+}  // namespace
+}  // namespace tendril::simulation
