@@ -31,8 +31,8 @@ CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descripto
 
 CUresult destroy(Kind kind, uint64_t handle) {
   Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  Object* object = find_object(kind, handle);
+  Object* object = process() != nullptr ? find_object(kind, handle) : nullptr;
+  TENDRIL_TRY(require_context_of(object != nullptr ? object->context : nullptr, &c));
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(check_unsafe_call());
   wire::cuda::array_destroy_request m;

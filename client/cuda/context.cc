@@ -90,6 +90,10 @@ void sweep_context(Context* context) {
   p->events.for_each([&](Event* e) {
     if (e->context == context) p->events.destroy(e);
   });
+  for (const Kind kind : {Kind::kArray, Kind::kMipmap})
+    p->others[static_cast<int>(kind)].for_each([&](Object* object) {
+      if (object->context == context) destroy_object(kind, object);
+    });
   pthread_mutex_lock(&context->mutex);
   context->thread_streams.clear();
   pthread_mutex_unlock(&context->mutex);

@@ -156,8 +156,8 @@ SOFT(cuMipmappedArrayCreate)
 }
 
 SOFT(cuMipmappedArrayDestroy)(CUmipmappedArray hMipmappedArray) {
-  SOFT_CONTEXT(context);
   MipmappedArrayPtr mipmap = mipmaps().get(hMipmappedArray);
+  SOFT_CONTEXT_OF(mipmap ? mipmap->levels.front()->context : nullptr, context);
   if (!mipmap) return CUDA_ERROR_INVALID_HANDLE;
   context->synchronise();  // work may still use it
   for (const ArrayPtr& level : mipmap->levels) arrays().remove(level->handle);

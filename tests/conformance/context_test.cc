@@ -528,11 +528,14 @@ PROCESS_TEST(ContextProcess, PrimaryReset) {
 void leave_things_behind() {
   const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
   CUdeviceptr memory = 0;
+  const CUDA_ARRAY3D_DESCRIPTOR levels = {4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0};
   CUarray array = nullptr;
+  CUmipmappedArray mipmap = nullptr;
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   OK(cuMemAlloc_v2(&memory, 4096));
   OK(cuArrayCreate_v2(&array, &shape));
+  OK(cuMipmappedArrayCreate(&mipmap, &levels, 2));
   OK(cuModuleLoadData(&module, basic_ptx()));
   OK(cuModuleGetFunction(&function, module, "fill"));
   for (uint32_t i = 0; i < 4; ++i) {

@@ -27,7 +27,9 @@ bool Objects::has_reverse(Kind kind) {
 }
 
 // What ends with its context, for which nobody names it.
-static bool ends_unnamed(Kind kind) { return kind == Kind::kStream || kind == Kind::kEvent; }
+static bool ends_unnamed(Kind kind) {
+  return kind == Kind::kStream || kind == Kind::kEvent || kind == Kind::kArray || kind == Kind::kMipmap;
+}
 
 bool Objects::bind(Kind kind, uint64_t id, void* object) {
   if (api::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount || object == nullptr) return false;
