@@ -310,12 +310,11 @@ CUresult any_node(const Place& p, CUgraphNodeParams* n) {
       const CUDA_MEMSET_NODE_PARAMS params{n->memset.dst,   n->memset.pitch,
                                            n->memset.value, n->memset.elementSize,
                                            n->memset.width, n->memset.height};
-      if (p.exec != nullptr)
-        return cuGraphExecMemsetNodeSetParams(p.exec, p.node, &params, n->memset.ctx);
-      if (p.node != nullptr) return cuGraphMemsetNodeSetParams(p.node, &params);
       CUcontext ctx = n->memset.ctx != nullptr || current_context() == nullptr
                           ? n->memset.ctx
                           : handle_cast<CUcontext>(current_context());
+      if (p.exec != nullptr) return cuGraphExecMemsetNodeSetParams(p.exec, p.node, &params, ctx);
+      if (p.node != nullptr) return cuGraphMemsetNodeSetParams(p.node, &params);
       return cuGraphAddMemsetNode(p.out, p.graph, p.dependencies, p.count, &params, ctx);
     }
     case CU_GRAPH_NODE_TYPE_KERNEL: {

@@ -454,8 +454,9 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel handle) {
 
 CUresult cuKernelGetName(const char** name, CUkernel handle) {
   Function* kernel = nullptr;
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (name == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(kernel_of(handle, &kernel));
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = kernel->name.c_str();
   return CUDA_SUCCESS;
 }

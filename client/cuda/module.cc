@@ -409,7 +409,7 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 
 CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Function* function = function_of(hfunc);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = function->name.c_str();

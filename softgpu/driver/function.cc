@@ -166,7 +166,7 @@ SOFT(cuFuncGetModule)(CUmodule* hmod, CUfunction hfunc) {
 }
 
 SOFT(cuFuncGetName)(const char** name, CUfunction hfunc) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
   if (CUresult bad = named_function(hfunc, &function)) return bad;
   *name = function->info().name.c_str();

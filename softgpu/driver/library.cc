@@ -228,7 +228,7 @@ SOFT(cuKernelGetLibrary)(CUlibrary* pLib, CUkernel handle) {
 SOFT(cuKernelGetName)(const char** name, CUkernel handle) {
   KernelPtr kernel;
   LibraryPtr library;
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = named(handle, &kernel, &library)) return bad;
   *name = info_of(*library, *kernel).name.c_str();
   return CUDA_SUCCESS;

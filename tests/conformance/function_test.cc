@@ -77,6 +77,8 @@ TEST_F(FunctionTest, Name) {
   const char* name = nullptr;
   OK(cuFuncGetName(&name, basic("mixed_params")));
   EXPECT_STREQ(name, "mixed_params");
+  INVALID(cuFuncGetName(&name, nullptr));
+  INVALID(cuFuncGetName(nullptr, basic("mixed_params")));
 }
 
 TEST_F(FunctionTest, ParameterLayout) {

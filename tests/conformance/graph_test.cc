@@ -583,6 +583,29 @@ TEST_F(GraphTest, MemsetNodeGetAndSetParams) {
   EXPECT_EQ(read_words(data, 1)[0], 8u);
 }
 
+// The generic structure may leave the context out, as when the node was added: the current one is meant.
+TEST_F(GraphTest, GenericMemsetNodeWithoutContext) {
+  Buffer data(1024);
+  CUgraphNodeParams params = {};
+  params.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  params.memset.dst = data;
+  params.memset.elementSize = 4;
+  params.memset.width = 256;
+  params.memset.height = 1;
+  params.memset.value = 3;
+  CUgraphNode node = nullptr;
+  OK(cuGraphAddNode_v2(&node, graph_, nullptr, nullptr, 0, &params));
+  params.memset.value = 4;
+  OK(cuGraphNodeSetParams(node, &params));
+  instantiate();
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 4u);
+  params.memset.value = 5;
+  OK(cuGraphExecNodeSetParams(exec_, node, &params));
+  run();
+  EXPECT_EQ(read_words(data, 1)[0], 5u);
+}
+
 TEST_F(GraphTest, MemcpyNodeGetAndSetParams) {
   Buffer a(1024), b(1024), out(1024);
   OK(cuMemsetD32_v2(a, 1, 256));

@@ -89,6 +89,7 @@ TEST_F(LibraryTest, KernelMetadata) {
   size_t offset = 99, bytes = 99;
   OK(cuKernelGetName(&name, kernel("affine")));
   EXPECT_STREQ(name, "affine");
+  INVALID(cuKernelGetName(&name, nullptr));
   OK(cuKernelGetLibrary(&owner, kernel("affine")));
   EXPECT_EQ(owner, library_);
   OK(cuKernelGetParamInfo(kernel("affine"), 1, &offset, &bytes));
