@@ -13,8 +13,8 @@ namespace tendril::worker::cuda {
 
 class Objects {
  public:
-  // False: the id is malformed or taken. The index of a stream, event or array comes again, in another generation, when the client's context
-  // that had it is gone.
+  // False: the id is malformed or taken. The index of a stream, event or array comes again, in another generation, when the client's
+  // context that had it is gone.
   bool bind(api::Kind kind, uint64_t id, void* object);
   void* find(api::Kind kind, uint64_t id) const {  // null: none
     if (kind >= api::Kind::kCount || api::id_kind(id) != kind) return nullptr;
