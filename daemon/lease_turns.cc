@@ -23,6 +23,8 @@ constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
 // While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
 // short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
+// So much is charged at most for work that ran between two turns, whatever a page says.
+constexpr uint64_t kOutsideMaxNs = 100'000'000;
 // From the end of a turn until its work is done, mostly: what is submitted is over soon after.
 constexpr uint64_t kListenNs = 400'000;
 
@@ -204,6 +206,17 @@ uint64_t LeaseTurns::newly_stalled_ns(const Lease& lease, const Tenant& tenant) 
   return lease.sessions.size() == 1 ? sum_ns : 0;
 }
 
+uint64_t LeaseTurns::newly_outside_ns(const Lease& lease, const Tenant& tenant) {
+  uint64_t sum_ns = 0;
+  for (Session* const session : lease.sessions) {
+    Part& part = session->parts[tenant.slice];
+    const uint64_t said_ns = part.page->outside_ns.load(std::memory_order_relaxed);
+    sum_ns += std::min(said_ns - std::min(said_ns, part.outside_ns), kOutsideMaxNs);
+    part.outside_ns = said_ns;
+  }
+  return sum_ns;
+}
+
 // Without a turn of its own elsewhere a session that wants this one too has nothing to do with it: it waits there, or has gone to sleep.
 bool LeaseTurns::asks(const Session& session, const Tenant& tenant) {
   const uint32_t wants = session.parts[tenant.slice].page->wants.load(std::memory_order_acquire);
@@ -232,6 +245,7 @@ void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   TurnPolicy& policy = gpu(tenant->gpu_index).policy;
   if (tenant->holding && !held) {
     tenant->holding = false;
+    policy.charge(now_ns, tenant->id, newly_outside_ns(*lease, *tenant));
     policy.drained(now_ns, tenant->id, newly_stalled_ns(*lease, *tenant));
   }
   if (wants || tenant->wanting) tenant->wanted_ns = now_ns;

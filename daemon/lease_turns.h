@@ -64,7 +64,7 @@ class LeaseTurns {
     wire::TurnPart* page = nullptr;
     uint32_t turn = 0;
     bool held = false;
-    uint64_t stalled_ns = 0;  // as its page said last
+    uint64_t stalled_ns = 0, outside_ns = 0;  // as its page said last
   };
   struct Session {
     wire::TurnPage* page = nullptr;
@@ -112,6 +112,7 @@ class LeaseTurns {
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
   static bool asks(const Session& session, const Tenant& tenant);
   static uint64_t newly_stalled_ns(const Lease& lease, const Tenant& tenant);
+  static uint64_t newly_outside_ns(const Lease& lease, const Tenant& tenant);
   bool apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant);
   void give(const Tenant& tenant, Part* part);
   static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);

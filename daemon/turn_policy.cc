@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tendril::daemon {
 namespace {
@@ -245,6 +246,21 @@ void TurnPolicy::cut(uint64_t now_ns, Tenant tenant) {
   state->cut_ns = std::min(state->cut_ns, now_ns);
 }
 
+void TurnPolicy::charge(uint64_t now_ns, Tenant tenant, uint64_t ns) {
+  advance(now_ns);
+  State* const state = find(tenant);
+  if (state == nullptr || ns == 0) return;
+  State* const other = find(tenant == last_ ? before_last_ : last_);
+  if (other != nullptr && other != state) {
+    ns = std::min(ns, other->used_ns);
+    excuse(other, ns);
+  }
+  state->used_ns += ns;
+  state->virtual_ns += static_cast<double>(ns) / share_of(*state);
+  state->credit_ns -= static_cast<double>(ns);
+  measure_level();
+}
+
 void TurnPolicy::excuse(State* state, uint64_t ns) {
   ns = std::min(ns, state->used_ns);
   state->used_ns -= ns;
@@ -416,6 +432,7 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
     }
   } else if (auto* const next = best(nullptr)) {
     begin(now_ns, &next->second);
+    if (next->first != last_) before_last_ = std::exchange(last_, next->first);
     turns.push_back({next->first, next->second.until_ns, true});
   }
   for (auto& [id, state] : tenants_) {

@@ -48,6 +48,9 @@ class TurnPolicy {
   // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing to do that it is not charged.
   void drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns = 0);
 
+  // It has used so much in another one's turn: most likely the one's that had the GPU before it.
+  void charge(uint64_t now_ns, Tenant tenant, uint64_t ns);
+
   // For a tenant whose lease has another GPU, or is about to: its one order of calls will stop there for want of this one. If it wants
   // this GPU and is not ahead by more than half a quantum, it goes before the others of its class until its turn begins, and the
   // running turn ends. False: it is ahead.
@@ -132,6 +135,7 @@ class TurnPolicy {
 
   const TurnRules rules_;
   std::map<Tenant, State> tenants_;
+  Tenant last_ = 0, before_last_ = 0;  // that had an exclusive turn
   uint64_t now_ns_ = 0;
   uint64_t look_again_ns_ = kNever;
   double level_ = 0;

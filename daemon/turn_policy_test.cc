@@ -439,6 +439,25 @@ TEST(TurnPolicy, WhatIsExcusedIsNeverMoreThanTheTurn) {
   EXPECT_EQ(policy.use(7 * kMs, 1).used_ns, 2 * kMs);
 }
 
+TEST(TurnPolicy, WhatRanInAnothersTurnIsTakenFromIt) {
+  TurnPolicy policy(TurnRules{});
+  for (const uint64_t tenant : {1, 2}) {
+    policy.add(0, tenant, share(0.5));
+    policy.set_wanting(0, tenant, true);
+  }
+  ASSERT_EQ(policy.decide(0)[0].tenant, 1u);
+  policy.drained(4 * kMs, 1);
+  ASSERT_EQ(policy.decide(4 * kMs)[0].tenant, 2u);
+  policy.drained(10 * kMs, 2);
+  ASSERT_EQ(policy.decide(10 * kMs)[0].tenant, 1u);
+  policy.charge(11 * kMs, 1, 2 * kMs);
+  EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 7 * kMs);
+  EXPECT_EQ(policy.use(11 * kMs, 2).used_ns, 4 * kMs);
+  policy.charge(11 * kMs, 1, kSecond);  // no more than there was
+  EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 11 * kMs);
+  EXPECT_EQ(policy.use(11 * kMs, 2).used_ns, 0u);
+}
+
 // Its lease has another GPU now. It goes before who is due, and ends a turn that has lasted a while; but it gets no more than its share.
 TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
   TurnPolicy policy(TurnRules{});
@@ -461,7 +480,9 @@ TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
     policy.cut(at_ns, 3);
     policy.drained(at_ns, 3);
     claims = policy.claim(at_ns, 3, TurnPolicy::Cut::kNow);
-    if (claims) ASSERT_EQ(policy.decide(at_ns)[0].tenant, 3u);
+    if (claims) {
+      ASSERT_EQ(policy.decide(at_ns)[0].tenant, 3u);
+    }
     used_ns = policy.use(at_ns, 3).used_ns;
   }
   EXPECT_FALSE(claims);  // it is ahead by a turn

@@ -8,8 +8,8 @@
 //   2. tendrild stores until_ns and window_ns, then the turn's number, and wakes the futex.
 //   3. The worker submits while the clock is before until_ns, with no more than about window_ns of work unfinished. tendrild
 //      may move until_ns either way while the turn lasts: earlier takes the turn back, later lengthens it.
-//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done, stores
-//      busy_ns, wants and then drained = the turn's number, and rings.
+//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done (but for what waits
+//      for a host function of the program's), stores busy_ns, wants and then drained = the turn's number, and rings.
 //   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses nothing but its exclusiveness:
 //      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
 #pragma once
@@ -50,6 +50,7 @@ struct alignas(64) TurnPart {
   std::atomic<uint64_t> units;             // launches, graphs and other pieces of work submitted so far
   std::atomic<uint64_t> queued_ns;         // time the worker has waited for turns so far
   std::atomic<uint64_t> stalled_ns;        // time in which the driver prepared a launch and the GPU had nothing to do
+  std::atomic<uint64_t> outside_ns;        // of work behind host functions that ran when no turn was held
 };
 
 struct TurnPage {

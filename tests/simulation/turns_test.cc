@@ -3,6 +3,7 @@
 // programs between them those of shared_server.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <random>
@@ -103,6 +104,93 @@ TEST(Turns, AProgramThatFallsAsleepBetweenItsTurnsKeepsThem) {
     expect_shares({{0.5, program}, {0.5, backlog(500 * kUs)}}, 0.005 + lost);
     expect_shares({{1. / 3, program}, {1. / 3, backlog(500 * kUs)}, {1. / 3, backlog(500 * kUs)}}, 0.005 + lost);
   }
+}
+
+// ---- Host functions: what is behind one on its stream cannot run before the program is done with it ----
+
+struct BesideABacklog {
+  double alone, part, neighbour;  // of the GPU
+  uint64_t longest_ns;            // in which the neighbour had nothing
+};
+
+BesideABacklog beside_a_backlog(const SharedServer::Program& program) {
+  BesideABacklog found = {};
+  constexpr uint64_t kMeasured = 4 * kSecond;
+  const auto part_of = [](uint64_t ns) { return static_cast<double>(ns) / kMeasured; };
+  {
+    SharedServer server;
+    server.add(0.5, program);
+    server.run(kSettling);
+    const uint64_t before_ns = server.gpu(0).had_ns(0);
+    server.run(kMeasured);
+    found.alone = part_of(server.gpu(0).had_ns(0) - before_ns);
+  }
+  SharedServer server;
+  server.add(0.5, program);
+  server.add(0.5, backlog(500 * kUs));
+  server.run(kSettling);
+  const uint64_t before_ns = server.gpu(0).had_ns(0), neighbours_ns = server.gpu(0).had_ns(1);
+  uint64_t had_ns = neighbours_ns, without_ns = 0;
+  for (uint64_t ns = 0; ns < kMeasured; ns += 200 * kUs) {
+    server.run(200 * kUs);
+    without_ns = server.gpu(0).had_ns(1) == had_ns ? without_ns + 200 * kUs : 0;
+    had_ns = server.gpu(0).had_ns(1);
+    found.longest_ns = std::max(found.longest_ns, without_ns);
+  }
+  found.part = part_of(server.gpu(0).had_ns(0) - before_ns);
+  found.neighbour = part_of(had_ns - neighbours_ns);
+  return found;
+}
+
+// Its turn is the others' while it is in one, and it gets what it could use of its share all the same.
+TEST(Turns, AProgramInAHostFunctionKeepsNobodyFromTheGpu) {
+  for (const uint64_t host_ns : {5 * kMs, 20 * kMs, 50 * kMs, 200 * kMs}) {
+    SCOPED_TRACE(host_ns);
+    const BesideABacklog found = beside_a_backlog([host_ns](SimulatedWorker& worker) {
+      for (int i = 0; i < 20; ++i) worker.launch(500 * kUs);
+      worker.call_back(host_ns);
+    });
+    EXPECT_GE(found.part, 0.85 * std::min(found.alone, 0.5));
+    EXPECT_GE(found.neighbour, 0.49);
+    EXPECT_GE(found.part + found.neighbour, 0.92);
+    EXPECT_LE(found.longest_ns, 20 * kMs);
+  }
+}
+
+// What ran after its turn, when its host functions were over, is paid for by who had it, and was not the neighbour's.
+TEST(Turns, WhatRunsBehindHostFunctionsIsPaidFor) {
+  for (const uint64_t host_ns : {kMs, 2 * kMs, 10 * kMs}) {
+    SCOPED_TRACE(host_ns);
+    const auto few = [host_ns](SimulatedWorker& worker) {
+      for (int i = 0; i < 2; ++i) worker.launch(500 * kUs);
+      worker.call_back(host_ns);
+    };
+    const BesideABacklog one = beside_a_backlog(few);
+    EXPECT_GE(one.neighbour, 0.49);
+    EXPECT_GE(one.part, 0.45 * one.alone);
+    const auto next = std::make_shared<uint64_t>(0);
+    const BesideABacklog many = beside_a_backlog([=](SimulatedWorker& worker) {
+      const uint64_t stream = 1 + (*next)++ % 16;
+      worker.launch(500 * kUs, stream);
+      worker.call_back(host_ns, stream);
+    });
+    EXPECT_GE(many.neighbour, 0.49);
+    EXPECT_GE(many.part, 0.39);
+  }
+}
+
+// A host function may wait for what the program has yet to submit: one piece at a time passes, and costs the neighbour little.
+TEST(Turns, BehindAHostFunctionWithoutEndPiecesPass) {
+  SharedServer server;
+  const SimulatedWorker& worker = server.add(0.5, [](SimulatedWorker& program) {
+    program.call_back(1000 * kSecond);
+    for (int i = 0; i < 100'000; ++i) program.launch(kMs);
+  });
+  server.add(0.5, backlog(500 * kUs));
+  server.run(kSettling);
+  const uint64_t before_ns = server.gpu(0).had_ns(1);
+  EXPECT_GE(pieces_per_second(&server, worker, 4 * kSecond), 30);
+  EXPECT_GE(static_cast<double>(server.gpu(0).had_ns(1) - before_ns), 0.98 * 4 * kSecond);
 }
 
 // ---- Leases with several GPUs: a program whose calls go in one order works on one GPU only while it is not stopped at another ----

@@ -122,7 +122,8 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
   slice.waiting = true;
   mark_all(slice);
   uint64_t now_ns = base::now_ns(), served_ns = 0;
-  const uint64_t since_ns = now_ns;
+  slice.waiting_since_ns = now_ns;
+  slice.waiting_piece_ns = piece_ns;
   piece_comes(slice, now_ns);
   bool alive = true;
   for (;; now_ns = base::now_ns()) {
@@ -134,22 +135,48 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
     if (open(slot)) break;
     const bool held = holds(slice);
     if (held && may_pass(slice, slice.queues[queue_of(slice, context, stream)], piece_ns)) break;
-    const uint64_t patience_ns = (now_ns < until_of(*slice.part) ? kStalledNs : kStalledPastTurnNs) + 4 * piece_ns;
-    if (held && now_ns - std::max(since_ns, slice.progress_ns) > patience_ns) break;
+    if (held && stalls(slice, now_ns, now_ns < until_of(*slice.part) ? kStalledNs : kStalledPastTurnNs)) break;
     if (!held || now_ns - served_ns >= kServeEveryNs) {
       alive = host_->serve();
       served_ns = now_ns;
       if (!alive) break;
     }
-    if (held)
+    if (held) {
       rest();
-    else
-      sleep_until_turn(slice, now_ns);
+    } else {
+      look_outside(slice, now_ns);
+      if (in_program(slice) && !stalls(slice, now_ns, kStalledNs))
+        nap(kShortSleepNs);  // it has no use of a turn yet
+      else
+        sleep_until_turn(slice, now_ns);
+    }
   }
   slice.waiting = false;
   blocked_since_ns_ = 0;
   find_pace();
   return alive;
+}
+
+// All its unfinished work is behind host functions that the program is in, on streams that cannot go on.
+bool Gate::in_program(const Slice& slice) {
+  const auto may_run = [](const Queue& queue) { return !queue.idle() && !queue.in_program(); };
+  return slice.batches != 0 && std::none_of(slice.queues.begin(), slice.queues.end(), may_run);
+}
+
+bool Gate::stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns) {
+  const uint64_t since_ns = std::max(slice.waiting_since_ns, slice.progress_ns);
+  return slice.waiting && now_ns > since_ns + most_ns + 4 * slice.waiting_piece_ns;
+}
+
+// Without a turn: what was behind host functions when the last one was given up may run, and what it takes is charged with the next. No
+// more than all estimates, which are too high where streams run at once, nor than the time in which it can have run.
+void Gate::look_outside(Slice& slice, uint64_t now_ns) {
+  if (slice.batches == 0 && slice.outside_estimated_ns == 0) return;
+  reap(slice, now_ns);
+  if (slice.batches != 0 && !in_program(slice) && !holds(slice)) return;
+  slice.outside_ns += std::min(slice.outside_estimated_ns, now_ns - slice.outside_since_ns);
+  slice.outside_estimated_ns = 0;
+  slice.outside_since_ns = now_ns;
 }
 
 void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
@@ -159,7 +186,8 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
     ring();
   }
   find_pace();  // of the other slices
-  const uint64_t most_ns = host_->busy() || pace_ == Pace::kAtOnce ? kShortSleepNs : kSleepNs;
+  const bool looks = host_->busy() || pace_ == Pace::kAtOnce || slice.batches != 0;
+  const uint64_t most_ns = looks ? kShortSleepNs : kSleepNs;
   const timespec most{0, static_cast<long>(most_ns)};
   // tendrild wakes this word for a new turn, for whatever else it has changed, and when the turn before this one's should be over: it will
   // come within moments then, and nobody should have to be woken for it.
@@ -217,6 +245,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
   if (launching_ != nullptr) launched();
   ++slice.pieces;
   if (queue.work.pieces() == 0) {
+    if (queue.behind_program) mark_program(queue);
     queue.begun_ns = base::now_ns();
     piece_comes(slice, queue.begun_ns);
     excuse_absence(slice, queue.begun_ns);
@@ -239,7 +268,7 @@ void Gate::mark(Slice& slice, Queue& queue) {
   const CUevent event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {
     queue.markers.push_back(
-        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, !queue.behind_program});
+        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, !queue.behind_program, false});
   } else {
     batch_ends(slice, queue.estimated_ns, base::now_ns());
   }
@@ -250,6 +279,12 @@ void Gate::mark(Slice& slice, Queue& queue) {
 
 void Gate::mark_all(Slice& slice) {
   for (Queue& queue : slice.queues) mark(slice, queue);
+}
+
+// Without one the work behind seems to take as long as the host function.
+void Gate::mark_program(Queue& queue) {
+  const CUevent event = host_->mark(queue.owner, queue.stream);
+  if (event != nullptr) queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, false, true});
 }
 
 void Gate::mark_everything() {
@@ -277,7 +312,9 @@ void Gate::forget_context(CUcontext context) {
   for (Slice& slice : slices_) {
     for (Queue& queue : slice.queues) {
       if (queue.owner != context) continue;
-      for (const Marker& marker : queue.markers) batch_ends(slice, marker.estimated_ns, now_ns);
+      for (const Marker& marker : queue.markers) {
+        if (!marker.of_program) batch_ends(slice, marker.estimated_ns, now_ns);
+      }
       if (queue.work.pieces() != 0) batch_ends(slice, queue.estimated_ns, now_ns);
     }
     const auto gone = [context](const Queue& queue) { return queue.owner == context; };
@@ -288,8 +325,10 @@ void Gate::forget_context(CUcontext context) {
 void Gate::batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns) {
   slice.unfinished_ns -= estimated_ns;
   slice.progress_ns = now_ns;
+  const bool outside = slice.turn == slice.given_up;
+  if (outside) slice.outside_estimated_ns += estimated_ns;
   if (--slice.batches != 0) return;
-  slice.busy_ns += now_ns - slice.busy_since_ns;
+  slice.busy_ns += outside ? 0 : now_ns - slice.busy_since_ns;
   slice.idle_since_ns = now_ns;
   slice.done_ns = slice.waiting ? 0 : now_ns;
 }
@@ -346,7 +385,9 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   queue.done_after_ns = after_ns;
   queue.done_before_ns = now_ns;
   host_->give_back(queue.owner, marker.event);
-  batch_ends(slice, marker.estimated_ns, now_ns);
+  slice.progress_ns = now_ns;
+  slice.program_since_ns = 0;
+  if (!marker.of_program) batch_ends(slice, marker.estimated_ns, now_ns);
 }
 
 void Gate::look(bool quiet) {
@@ -361,7 +402,7 @@ void Gate::before_a_long_call() {
   look(true);
   for (Slice& slice : slices_) {
     const bool seen = slice.turn == slice.part->turn.load(std::memory_order_relaxed);
-    if (holds(slice) && seen && slice.batches == 0) give_up(slice);
+    if (holds(slice) && seen && slice.batches == 0) give_up(slice, base::now_ns());
   }
   find_pace();
 }
@@ -370,6 +411,8 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   const uint32_t turn = slice.part->turn.load(std::memory_order_acquire);
   if (turn == slice.given_up) return;
   if (turn != slice.turn) {
+    look_outside(slice, now_ns);  // what is over now was so before the turn
+    slice.busy_since_ns = now_ns;
     slice.turn = turn;
     slice.asked_ns = 0;
     slice.idle_since_ns = now_ns;
@@ -389,11 +432,17 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
     reap(slice, now_ns);
   }
   tell(slice, now_ns);
+  if (in_program(slice)) {
+    if (slice.program_since_ns == 0) slice.program_since_ns = now_ns;
+    const bool long_since = now_ns - slice.program_since_ns >= slice.part->linger_ns.load(std::memory_order_relaxed);
+    const bool needless = over || (until_of(*slice.part) != kTurnWithoutEnd && long_since);
+    if (needless && !stalls(slice, now_ns, over ? kStalledPastTurnNs : kStalledNs)) give_up(slice, now_ns);
+  }
   if (slice.batches != 0) return;
   // The next piece for it may be right behind the one that waits.
   if (blocked_since_ns_ != 0 && now_ns - blocked_since_ns_ < slice.part->await_ns.load(std::memory_order_relaxed))
     slice.idle_since_ns = now_ns;
-  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice))) give_up(slice);
+  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice))) give_up(slice, now_ns);
 }
 
 // It may change while the session lives; the page says so, and nobody calls.
@@ -413,6 +462,7 @@ void Gate::tell(Slice& slice, uint64_t now_ns) {
 
 // A piece waits for another slice: more for this one is likely behind it, unless this turn was there and nothing came.
 uint32_t Gate::wants_after(const Slice& slice) const {
+  if (slice.waiting && in_program(slice)) return wire::kWantsNothing;  // until it can go on
   if (slice.waiting) return wire::kWantsTurn;
   const bool waits = std::any_of(slices_.begin(), slices_.end(), [](const Slice& each) { return each.waiting; });
   const bool came = slice.pieces != slice.pieces_before || blocked_since_ns_ != 0;
@@ -431,15 +481,19 @@ void Gate::forget_other_wants() {
   }
 }
 
-void Gate::give_up(Slice& slice) {
-  excuse_absence(slice, base::now_ns());
-  slice.part->wants.store(wants_after(slice), std::memory_order_relaxed);
-  slice.asked_ns = slice.waiting ? base::now_ns() : 0;
+void Gate::give_up(Slice& slice, uint64_t now_ns) {
+  excuse_absence(slice, now_ns);
+  if (slice.batches != 0) slice.busy_ns += now_ns - slice.busy_since_ns;
+  slice.outside_since_ns = now_ns;
+  slice.part->outside_ns.store(slice.outside_ns, std::memory_order_relaxed);
+  const uint32_t wants = wants_after(slice);
+  slice.part->wants.store(wants, std::memory_order_relaxed);
+  slice.asked_ns = wants == wire::kWantsTurn ? now_ns : 0;
   slice.given_up = slice.turn;
   forget_other_wants();
   slice.part->drained.store(slice.turn, std::memory_order_release);
   ring();
-  if (slice.queues.size() > kIdleQueuesMax) slice.queues.clear();
+  if (slice.queues.size() > kIdleQueuesMax && slice.batches == 0) slice.queues.clear();
 }
 
 void Gate::ring() {

@@ -71,8 +71,8 @@ class Gate {
   // Some stream is about to capture: its work cannot be marked any more then.
   void mark_everything();
   void stream_ends(CUstream stream);
-  // A host function is about to be given to `stream`. What is there already is marked in front of it; how long what comes behind it takes
-  // is the program's doing and tells nothing of the GPU.
+  // A host function is about to be given to `stream`. What is there already is marked in front of it, and its end behind it: how long that
+  // takes is the program's doing and tells nothing of the GPU, and while nothing else of the slice can run its turn is the others'.
   void host_function(uint32_t slot, CUcontext context, CUstream stream);
   // The context is gone and its events with it.
   void forget_context(CUcontext context);
@@ -87,6 +87,7 @@ class Gate {
     uint64_t estimated_ns;  // grows when it takes longer
     uint64_t undone_at_ns;  // when it was last seen not to be over
     bool timed;             // false: its end tells nothing of how long it took
+    bool of_program;        // behind a host function, and without work
   };
   // A stream, and its work that is not known to be over.
   struct Queue {
@@ -99,6 +100,7 @@ class Gate {
     std::deque<Marker> markers;
     uint64_t done_after_ns = 0, done_before_ns = 0;  // the last marker was reached between these
     bool idle() const { return work.pieces() == 0 && markers.empty(); }
+    bool in_program() const { return !markers.empty() && markers.front().of_program; }
   };
   struct Slice {
     wire::TurnPart* part = nullptr;
@@ -118,6 +120,10 @@ class Gate {
     uint32_t hardware_slice_us = 0;
     uint64_t asked_ns = 0;         // when the arbiter was last told that this slice wants a turn; 0: it need not be
     bool waiting = false;          // a piece is
+    uint64_t waiting_since_ns = 0, waiting_piece_ns = 0;
+    uint64_t program_since_ns = 0; // when all that is unfinished was first seen to wait for host functions
+    // Of work that ran when no turn was held: in all; and since `outside_since_ns`, as estimated.
+    uint64_t outside_ns = 0, outside_since_ns = 0, outside_estimated_ns = 0;
   };
 
   static bool holds(const Slice& slice) {
@@ -126,12 +132,16 @@ class Gate {
   bool may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const;
   bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
   void sleep_until_turn(Slice& slice, uint64_t now_ns);
+  static bool in_program(const Slice& slice);
+  static bool stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns);
+  void look_outside(Slice& slice, uint64_t now_ns);
   size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
   void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
   void launched();
   static void excuse_absence(Slice& slice, uint64_t now_ns);
   void mark(Slice& slice, Queue& queue);
   void mark_all(Slice& slice);
+  void mark_program(Queue& queue);
   void reap(Slice& slice, uint64_t now_ns);
   void reached(Slice& slice, Queue& queue, uint64_t now_ns);
   void batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns);
@@ -140,7 +150,7 @@ class Gate {
   static void piece_comes(Slice& slice, uint64_t now_ns);
   static uint64_t linger_ns(const Slice& slice);
   uint32_t wants_after(const Slice& slice) const;
-  void give_up(Slice& slice);
+  void give_up(Slice& slice, uint64_t now_ns);
   void forget_other_wants();
   void tell(Slice& slice, uint64_t now_ns);
   void ring();
