@@ -236,7 +236,8 @@ must(cuda.cuStreamSynchronize(stream))
 
     def test_bench_measures_every_side_and_compares(self):
         with Server(gpus=2) as server:
-            status, out, err = tendril("bench", "--quick", "--json", "--native", str(harness.DRIVER), server=server)
+            status, out, err = tendril("bench", "--quick", "--json", "--native", str(harness.DRIVER), server=server,
+                                       timeout=240)  # 50 s under the thread sanitizer
             self.assertEqual(status, 0, err)
             report = json.loads(out)
             sides = report["sides"]
