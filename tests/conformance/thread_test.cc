@@ -134,6 +134,125 @@ TEST_F(ThreadTest, ConcurrentCopies) {
       0);
 }
 
+// What one thread has of its own to do everything with: a stream, an instantiated graph of one kernel, memory of every kind. All calls
+// of a round but the waits may be answered before the GPU has seen them.
+class Everything {
+ public:
+  static constexpr uint32_t kWords = 50'000, kMapped = 256;
+
+  Everything(CUfunction affine, uint32_t seed) : affine_(affine), seed_(seed), source_(kWords) {}
+  ~Everything() {
+    if (exec_) cuGraphExecDestroy(exec_);
+    if (graph_) cuGraphDestroy(graph_);
+    if (event_) cuEventDestroy_v2(event_);
+    if (stream_) cuStreamDestroy_v2(stream_);
+    if (mapped_) cuMemFreeHost(mapped_);
+    if (back_) cuMemFreeHost(back_);
+    if (data_) cuMemFree_v2(data_);
+  }
+  Everything(const Everything&) = delete;
+
+  bool make() {
+    return !cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) && !cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING) &&
+           !cuMemAlloc_v2(&data_, kWords * 4) && !host(&mapped_, kMapped) && !host(&back_, kWords) &&
+           !cuMemHostGetDevicePointer_v2(&mapped_gpu_, mapped_, 0) && !cuGraphCreate(&graph_, 0) &&
+           !change(0) && !cuGraphInstantiateWithFlags(&exec_, graph_, 0);
+  }
+  bool round(uint32_t number) {
+    const uint32_t base = seed_ * 1000 + number;
+    for (uint32_t i = 0; i < kWords; i++) source_[i] = base + i;
+    for (uint32_t i = 0; i < kMapped; i++) mapped_[i] = base + i;
+    if (cuMemcpyHtoDAsync_v2(data_, source_.data(), kWords * 4, stream_) || change(number) ||
+        cuGraphLaunch(exec_, stream_) ||
+        launch(affine_, {1}, {kMapped}, 0, stream_, mapped_gpu_, 2u, seed_, kMapped) ||
+        cuEventRecord(event_, stream_) || cuMemcpyDtoHAsync_v2(back_, data_, kWords * 4, stream_))
+      return false;
+    if (number % 2 && cuEventSynchronize(event_)) return false;
+    if (number % 2 && !is(mapped_, kMapped, base, 2, seed_)) return false;
+    if (number % 3 == 0 ? cuCtxSynchronize() : cuStreamSynchronize(stream_)) return false;
+    return is(mapped_, kMapped, base, 2, seed_) && is(back_, kWords, base, 3, number);
+  }
+
+ private:
+  static CUresult host(uint32_t** memory, uint32_t words) {
+    return cuMemHostAlloc(reinterpret_cast<void**>(memory), words * 4, CU_MEMHOSTALLOC_DEVICEMAP);
+  }
+  static bool is(const uint32_t* words, uint32_t count, uint32_t base, uint32_t factor, uint32_t addend) {
+    for (uint32_t i = 0; i < count; i++)
+      if (words[i] != (base + i) * factor + addend) return false;
+    return true;
+  }
+  CUresult change(uint32_t addend) {
+    uint32_t factor = 3, n = kWords;
+    void* parameters[] = {&data_, &factor, &addend, &n};
+    CUDA_KERNEL_NODE_PARAMS node = {};
+    node.func = affine_;
+    node.gridDimX = (kWords + 255) / 256;
+    node.blockDimX = 256;
+    node.gridDimY = node.gridDimZ = node.blockDimY = node.blockDimZ = 1;
+    node.kernelParams = parameters;
+    return exec_ ? cuGraphExecKernelNodeSetParams_v2(exec_, node_, &node)
+                 : cuGraphAddKernelNode_v2(&node_, graph_, nullptr, 0, &node);
+  }
+
+  const CUfunction affine_;
+  const uint32_t seed_;
+  std::vector<uint32_t> source_;
+  uint32_t *mapped_ = nullptr, *back_ = nullptr;
+  CUdeviceptr data_ = 0, mapped_gpu_ = 0;
+  CUstream stream_ = nullptr;
+  CUevent event_ = nullptr;
+  CUgraph graph_ = nullptr;
+  CUgraphNode node_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+};
+
+TEST_F(ThreadTest, EverythingAtOnce) {
+  CUfunction affine = basic("affine");
+  EXPECT_EQ(on_threads(6,
+                       [affine](int i) {
+                         Everything mine(affine, static_cast<uint32_t>(i) + 1);
+                         if (!mine.make()) return false;
+                         for (uint32_t number = 0; number < 12; number++)
+                           if (!mine.round(number)) return false;
+                         return true;
+                       }),
+            0);
+}
+
+TEST_F(ThreadTest, MemoryChangesBackWhileAnotherThreadWaits) {
+  // A word of memory that GPUs use changes for moments only, and before each wait a word of other such memory. It lies where the small
+  // ranges end already, of which one at least has a higher address, whatever the order in which addresses are given.
+  constexpr uint32_t kSmall = 16'384, kLarge = 65'536, kRounds = 400;
+  uint32_t* memory[3] = {};
+  const uint32_t words[] = {kSmall, kLarge, kSmall};
+  CUdeviceptr on_gpu[3] = {};
+  for (int i = 0; i < 3; i++) {
+    MUST(cuMemHostAlloc(reinterpret_cast<void**>(&memory[i]), words[i] * 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    MUST(cuMemHostGetDevicePointer_v2(&on_gpu[i], memory[i], 0));
+    memset(memory[i], 0, words[i] * 4);
+  }
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over.load()) {
+      for (uint32_t value : {1u, 0u})
+        for (int i : {0, 2}) std::atomic_ref(memory[i][kSmall - 1]).store(value);
+    }
+  });
+  int failures = 0;
+  for (uint32_t round = 1; round <= kRounds; round++) {
+    std::atomic_ref(memory[1][kLarge - 2]).store(round);
+    failures += cuStreamSynchronize(CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+  }
+  over = true;
+  other.join();
+  EXPECT_EQ(failures, 0);
+  OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_PER_THREAD, on_gpu[1] + (kLarge - 2) * 4, 2u, 0u, 1u));
+  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  EXPECT_EQ(memory[1][kLarge - 2], 2 * kRounds);
+  for (uint32_t* each : memory) OK(cuMemFreeHost(each));
+}
+
 TEST_F(ThreadTest, ConcurrentModuleLoads) {
   EXPECT_EQ(on_threads(4,
                        [](int) {
