@@ -50,22 +50,28 @@ CUresult attribute_of(Context* c, Function* f, int* pi, CUfunction_attribute att
   return CUDA_SUCCESS;
 }
 
+CUresult send_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib, int value) {
+  CUresult error = CUDA_SUCCESS;
+  wire::cuda::function_set_attribute_request m;
+  wire::cuda::function_set_attribute_reply r;
+  m.function = function_wire_id(f, d->session, &error);
+  if (m.function == 0) return error;
+  m.attribute = static_cast<uint32_t>(attrib);
+  m.value = value;
+  m.slot = d->slot;
+  TENDRIL_TRY(d->session->call(c, m, r));
+  forget_occupancy(f);
+  return CUDA_SUCCESS;
+}
+
 CUresult set_attribute(Context* c, Function* f, CUfunction_attribute attrib, int value) {
   if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   const FunctionInfo* info = function_info(c, f, &error);
   if (info == nullptr) return error;
   if (info->attributes[attrib] == value) return CUDA_SUCCESS;
-  wire::cuda::function_set_attribute_request m;
-  wire::cuda::function_set_attribute_reply r;
-  m.function = function_wire_id(f, c->session, &error);
-  if (m.function == 0) return error;
-  m.attribute = static_cast<uint32_t>(attrib);
-  m.value = value;
-  m.slot = c->device->slot;
-  TENDRIL_TRY(c->session->call(c, m, r));
+  TENDRIL_TRY(send_attribute(c, c->device, f, attrib, value));
   info->attributes[attrib] = value;
-  forget_occupancy(f);
   return CUDA_SUCCESS;
 }
 
@@ -111,13 +117,36 @@ CUresult need_function_of_any_context(CUfunction handle, Context** c, Function**
   return CUDA_SUCCESS;
 }
 
-// Kernel attributes name a device; its primary context reaches the worker.
-CUresult context_on(CUdevice dev, Context** c) {
-  Device* d = device_of(dev);
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+// Kernel attributes name a device: its current or primary context reaches the worker; null: it has neither.
+CUresult context_on(CUdevice dev, Device** d, Context** c) {
+  *d = device_of(dev);
+  if (*d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Context* current = current_context();
-  *c = current != nullptr && current->device == d ? current : d->primary;
-  if ((*c)->active.load() == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *c = current != nullptr && current->device == *d ? current : (*d)->primary;
+  if ((*c)->active.load() == 0) *c = nullptr;
+  return CUDA_SUCCESS;
+}
+
+// Without a context nothing is remembered here: what the driver can tell or take, it does.
+CUresult attribute_without_context(const Device* d, Function* f, int* pi, CUfunction_attribute attrib) {
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  wire::cuda::kernel_attribute_request m;
+  wire::cuda::kernel_attribute_reply r;
+  m.kernel = function_wire_id(f, d->session, &error);
+  if (m.kernel == 0) return error;
+  m.attribute = static_cast<uint32_t>(attrib);
+  m.slot = d->slot;
+  TENDRIL_TRY(d->session->call(static_cast<const Context*>(nullptr), m, r));
+  *pi = r.value;
+  return CUDA_SUCCESS;
+}
+
+CUresult set_attribute_without_context(const Device* d, Function* f, CUfunction_attribute attrib, int value) {
+  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(send_attribute(nullptr, d, f, attrib, value));
+  const FunctionInfo* known = find_info(f, d);  // from when there was a context
+  if (known != nullptr) known->attributes[attrib] = value;
   return CUDA_SUCCESS;
 }
 
@@ -174,26 +203,29 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   Function* f = nullptr;
+  Device* d = nullptr;
   Context* c = nullptr;
   TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &c));
-  return attribute_of(c, f, pi, attrib);
+  TENDRIL_TRY(context_on(dev, &d, &c));
+  return c != nullptr ? attribute_of(c, f, pi, attrib) : attribute_without_context(d, f, pi, attrib);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   Function* f = nullptr;
+  Device* d = nullptr;
   Context* c = nullptr;
   TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &c));
-  return set_attribute(c, f, attrib, val);
+  TENDRIL_TRY(context_on(dev, &d, &c));
+  return c != nullptr ? set_attribute(c, f, attrib, val) : set_attribute_without_context(d, f, attrib, val);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Function* f = nullptr;
+  Device* d = nullptr;
   Context* c = nullptr;
   TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &c));
-  return set_cache_config(c, f, config);
+  TENDRIL_TRY(context_on(dev, &d, &c));
+  return c != nullptr ? set_cache_config(c, f, config) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {

@@ -34,6 +34,11 @@ class MultiDeviceTest : public CudaTest {
     EXPECT_EQ(cuCtxSetCurrent(contexts_[dev]), CUDA_SUCCESS);
     EXPECT_EQ(cuMemFree_v2(pointer), CUDA_SUCCESS);
   }
+  static bool on_software() {
+    char name[256] = "";
+    EXPECT_EQ(cuDeviceGetName(name, sizeof name, 0), CUDA_SUCCESS);
+    return std::string(name).find("(software)") != std::string::npos;
+  }
   int count_ = 0;
   std::vector<CUcontext> contexts_;
 };
@@ -224,6 +229,36 @@ TEST_F(MultiDeviceTest, HandleOfAnotherDevice) {
   OK(cuCtxSetCurrent(contexts_[0]));
   Stream stream;
   EXPECT_CU(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT);
+}
+
+// A library is nobody's: its kernels tell of every device, in a program that has a context on one.
+TEST_F(MultiDeviceTest, KernelAttributesOfADeviceWithoutContext) {
+  OK(cuCtxSetCurrent(contexts_[0]));
+  OK(cuDevicePrimaryCtxRelease_v2(1));
+  int active = 0, here = 0, there = 0;
+  unsigned flags = 0;
+  OK(cuDevicePrimaryCtxGetState(1, &flags, &active));
+  EXPECT_EQ(active, 0);
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  MUST(cuLibraryLoadData(&library, basic_ptx(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  MUST(cuLibraryGetKernel(&kernel, library, "bounded"));
+  OK(cuKernelGetAttribute(&here, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 0));
+  const CUresult told = cuKernelGetAttribute(&there, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 1);
+  if (told == CUDA_ERROR_INVALID_CONTEXT && !on_software()) GTEST_SKIP() << "this driver wants a context first";
+  ASSERT_EQ(told, CUDA_SUCCESS);
+  EXPECT_EQ(here, 128);
+  EXPECT_EQ(there, 128);
+  const auto dynamic = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  OK(cuKernelSetAttribute(dynamic, 30000, kernel, 1));
+  OK(cuKernelGetAttribute(&there, dynamic, kernel, 1));
+  EXPECT_EQ(there, 30000);
+  OK(cuKernelGetAttribute(&here, dynamic, kernel, 0));
+  EXPECT_NE(here, 30000);
+  MUST(cuDevicePrimaryCtxRetain(&contexts_[1], 1));
+  OK(cuKernelGetAttribute(&there, dynamic, kernel, 1));
+  EXPECT_EQ(there, 30000);
+  OK(cuLibraryUnload(library));
 }
 
 TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {

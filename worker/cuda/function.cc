@@ -282,6 +282,17 @@ CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m
   return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
 }
 
+CUresult handle(Executor& w, const wire::cuda::kernel_attribute_request& m, wire::cuda::kernel_attribute_reply& r) {
+  bool kernel = false;
+  CUfunction f = find_function(w, m.kernel, &kernel);
+  if (f == nullptr || !kernel) return CUDA_ERROR_INVALID_HANDLE;
+  int value = 0;
+  const CUresult result = w.driver().cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(m.attribute),
+                                                          reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
+  r.value = value;
+  return result;
+}
+
 CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request& m) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
