@@ -75,6 +75,7 @@ GraphPtr Graph::clone(std::map<CUgraphNode, CUgraphNode>* mapping) const {
     if (mapping != nullptr) (*mapping)[node->handle] = twin->handle;
   }
   copy->conditions = conditions;
+  copy->user_objects = user_objects;
   for (const NodePtr& node : nodes)
     for (const auto& edge : node->dependencies)
       made[node.get()]->dependencies.push_back({made[edge.from.get()], edge.data});

@@ -42,12 +42,31 @@ class UserObject {
   }
 };
 
+// What a graph, or one that was instantiated from it, holds of the program's objects. A copy holds as much again.
+class UserReferences {
+ public:
+  UserReferences() = default;
+  UserReferences(const UserReferences& other);
+  UserReferences& operator=(UserReferences other);
+  ~UserReferences();
+
+  void take(CUuserObject handle, std::shared_ptr<UserObject> object, unsigned count);  // they were the caller's
+  bool drop(CUuserObject handle, unsigned count);                                      // false: it holds fewer
+
+ private:
+  struct Held {
+    std::shared_ptr<UserObject> object;
+    unsigned count = 0;
+  };
+  std::map<CUuserObject, Held> held_;
+};
+
 class Graph : public std::enable_shared_from_this<Graph> {
  public:
   CUgraph handle = nullptr;
   bool owned = false;          // a child graph or the body of a node: not the program's to destroy
   std::vector<NodePtr> nodes;  // in the order of adding
-  std::map<CUuserObject, unsigned> user_objects;
+  UserReferences user_objects;
   std::vector<std::shared_ptr<Condition>> conditions;  // handles made for it
   ~Graph();
 
@@ -88,7 +107,7 @@ struct GraphExec {
   std::atomic<bool> uploaded{false};  // on the device, so that kernels may launch it
   std::vector<Item> items;
   std::vector<std::shared_ptr<Condition>> conditions;
-  GraphPtr kept;  // keeps user objects and child graphs alive
+  UserReferences user_objects;
   Item* find(CUgraphNode node);
 };
 using ExecTable = HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec>;

@@ -32,6 +32,37 @@ void drop_references(CUuserObject handle, const std::shared_ptr<UserObject>& obj
   });
 }
 
+}  // namespace
+
+UserReferences::UserReferences(const UserReferences& other) : held_(other.held_) {
+  for (const auto& [handle, held] : held_) held.object->references.fetch_add(held.count);
+}
+
+UserReferences& UserReferences::operator=(UserReferences other) {
+  std::swap(held_, other.held_);
+  return *this;
+}
+
+UserReferences::~UserReferences() {
+  for (const auto& [handle, held] : held_) drop_references(handle, held.object, held.count);
+}
+
+void UserReferences::take(CUuserObject handle, std::shared_ptr<UserObject> object, unsigned count) {
+  Held& held = held_[handle];
+  held.object = std::move(object);
+  held.count += count;
+}
+
+bool UserReferences::drop(CUuserObject handle, unsigned count) {
+  auto held = held_.find(handle);
+  if (held == held_.end() || held->second.count < count) return false;
+  drop_references(handle, held->second.object, count);
+  if ((held->second.count -= count) == 0) held_.erase(held);
+  return true;
+}
+
+namespace {
+
 template <typename Make>
 CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependencies, size_t count,
                   Make make) {
@@ -101,9 +132,7 @@ SOFT(cuGraphDestroy)(CUgraph hGraph) {
   if (!graph || graph->owned) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
   graphs().remove(hGraph);
-  for (const auto& [handle, count] : graph->user_objects)
-    if (auto object = user_objects().get(handle)) drop_references(handle, object, count);
-  graph->user_objects.clear();
+  graph->user_objects = {};  // also where a lookup still keeps the graph for a moment
   return CUDA_SUCCESS;
 }
 
@@ -412,8 +441,8 @@ SOFT(cuGraphRetainUserObject)
   if (!graph || !object || count == 0 || flags > CU_GRAPH_USER_OBJECT_MOVE)
     return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
-  graph->user_objects[handle] += count;
   if (flags != CU_GRAPH_USER_OBJECT_MOVE) object->references.fetch_add(count);
+  graph->user_objects.take(handle, std::move(object), count);
   return CUDA_SUCCESS;
 }
 
@@ -422,11 +451,7 @@ SOFT(cuGraphReleaseUserObject)(CUgraph hGraph, CUuserObject handle, unsigned int
   auto object = user_objects().get(handle);
   if (!graph || !object || count == 0) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
-  auto held = graph->user_objects.find(handle);
-  if (held == graph->user_objects.end() || held->second < count) return CUDA_ERROR_INVALID_VALUE;
-  if ((held->second -= count) == 0) graph->user_objects.erase(held);
-  drop_references(handle, object, count);
-  return CUDA_SUCCESS;
+  return graph->user_objects.drop(handle, count) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace tendril::softgpu

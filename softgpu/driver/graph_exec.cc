@@ -69,6 +69,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags,
     made->items.push_back(std::move(item));
   }
   made->conditions = std::move(conditions);
+  made->user_objects = graph->user_objects;
   made->handle = graph_execs().add(made);
   *out = made->handle;
   *outcome = CUDA_GRAPH_INSTANTIATE_SUCCESS;
@@ -291,6 +292,7 @@ SOFT(cuGraphExecUpdate_v2)
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
   for (size_t i = 0; i < order.size(); ++i) exec->items[i].work = order[i]->work->clone();
+  exec->user_objects = graph->user_objects;
   return CUDA_SUCCESS;
 }
 

@@ -32,6 +32,7 @@ GraphLaunch snapshot_of(const GraphExec& exec) {
   for (const GraphExec::Item& item : exec.items)
     if (item.enabled) launch.works.push_back(item.work);
   launch.conditions = exec.conditions;
+  launch.objects = std::make_shared<UserReferences>(exec.user_objects);
   return launch;
 }
 

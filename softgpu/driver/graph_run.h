@@ -21,6 +21,7 @@ struct GraphExec;
 struct GraphLaunch {
   std::vector<WorkPtr> works;
   std::vector<std::shared_ptr<Condition>> conditions;
+  std::shared_ptr<const void> objects;  // the program's, until the launch is through
 };
 GraphLaunch snapshot_of(const GraphExec& exec);
 

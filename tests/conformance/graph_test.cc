@@ -812,30 +812,59 @@ struct Destroyed {
   bool done = false;
 };
 
-TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
-  // Shared with the destructor, which may run late.
-  auto state = std::make_shared<Destroyed>();
+// An object of the program's that tells when it was destroyed, which may be late; the caller has the only reference.
+CUuserObject make_user_object(const std::shared_ptr<Destroyed>& state) {
   auto* share = new std::shared_ptr<Destroyed>(state);
   CUuserObject object = nullptr;
-  OK(cuUserObjectCreate(
-      &object, share,
-      [](void* p) {
-        std::unique_ptr<std::shared_ptr<Destroyed>> destroyed(
-            static_cast<std::shared_ptr<Destroyed>*>(p));  // outlives the lock
-        std::lock_guard<std::mutex> lock((*destroyed)->mutex);
-        (*destroyed)->done = true;
-        (*destroyed)->changed.notify_all();
-      },
-      1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-  OK(cuGraphRetainUserObject(graph_, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-  {
-    std::lock_guard<std::mutex> lock(state->mutex);
-    EXPECT_FALSE(state->done);
-  }
+  EXPECT_EQ(cuUserObjectCreate(
+                &object, share,
+                [](void* p) {
+                  std::unique_ptr<std::shared_ptr<Destroyed>> destroyed(
+                      static_cast<std::shared_ptr<Destroyed>*>(p));  // outlives the lock
+                  std::lock_guard<std::mutex> lock((*destroyed)->mutex);
+                  (*destroyed)->done = true;
+                  (*destroyed)->changed.notify_all();
+                },
+                1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+            CUDA_SUCCESS);
+  return object;
+}
+
+bool destroyed_within(Destroyed& state, std::chrono::milliseconds limit) {
+  std::unique_lock<std::mutex> lock(state.mutex);
+  return state.changed.wait_for(lock, limit, [&] { return state.done; });
+}
+
+TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
+  auto state = std::make_shared<Destroyed>();
+  OK(cuGraphRetainUserObject(graph_, make_user_object(state), 1, CU_GRAPH_USER_OBJECT_MOVE));
+  EXPECT_FALSE(destroyed_within(*state, std::chrono::milliseconds(0)));
   OK(cuGraphDestroy(graph_));
   graph_ = nullptr;
-  std::unique_lock<std::mutex> lock(state->mutex);
-  EXPECT_TRUE(state->changed.wait_for(lock, std::chrono::seconds(20), [&] { return state->done; }));
+  EXPECT_TRUE(destroyed_within(*state, std::chrono::seconds(20)));
+}
+
+// Copies of a graph hold what it holds: a clone, an instance, and the child of another graph until its node goes.
+TEST_F(GraphTest, UserObjectLivesWithTheCopiesOfTheGraph) {
+  for (int which : {0, 1, 2}) {
+    auto state = std::make_shared<Destroyed>();
+    CUgraph graph = nullptr, clone = nullptr;
+    CUgraphExec exec = nullptr;
+    CUgraphNode node = nullptr;
+    MUST(cuGraphCreate(&graph, 0));
+    OK(cuGraphRetainUserObject(graph, make_user_object(state), 1, CU_GRAPH_USER_OBJECT_MOVE));
+    const CUresult copied = which == 0   ? cuGraphClone(&clone, graph)
+                            : which == 1 ? cuGraphInstantiateWithFlags(&exec, graph, 0)
+                                         : cuGraphAddChildGraphNode(&node, graph_, nullptr, 0, graph);
+    ASSERT_EQ(copied, CUDA_SUCCESS) << which;
+    OK(cuGraphDestroy(graph));
+    EXPECT_FALSE(destroyed_within(*state, std::chrono::milliseconds(50))) << which;
+    const CUresult gone = which == 0   ? cuGraphDestroy(clone)
+                          : which == 1 ? cuGraphExecDestroy(exec)
+                                       : cuGraphDestroyNode(node);
+    EXPECT_EQ(gone, CUDA_SUCCESS) << which;
+    EXPECT_TRUE(destroyed_within(*state, std::chrono::seconds(20))) << which;
+  }
 }
 
 TEST_F(GraphTest, DebugDotPrint) {
