@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test, scripts/longtest and scripts/demo share: where things are, building with a log, and results that add up.
-# Sourced, never run. A result is one line "passed|failed|skipped NAME" in $results, so that the last line can be computed.
+# What scripts/test, scripts/longtest, scripts/demo and scripts/foreign.sh share: where things are, building with a log, and results
+# that add up. Sourced, never run. A result is one line "passed|failed|skipped NAME" in $results, so that the last line can be computed.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 logs=$root/build/logs
@@ -64,6 +64,23 @@ run_ctest() {
     grep -E ': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)' "$logs/$name.log" |
       cut -c1-160 | head -n 40 | sed 's/^/    /' || true
   fi
+}
+
+# Runs scripts/PROGRAM, other people's tests (scripts/foreign.sh), and adds theirs to the results. PROGRAM [its options]
+run_foreign() {
+  local program=$1 found=$logs/$1.results status=0 before
+  shift
+  rm -f "$found"
+  before=$(wc -l <"$results")
+  logged "$program" "$root/scripts/$program" --results "$found" "$@" || status=$?
+  [ ! -f "$found" ] || cat "$found" >>"$results"
+  if [ "$status" != 0 ]; then
+    result failed "$program (status $status)"
+  elif [ "$(wc -l <"$results")" = "$before" ]; then
+    result failed "$program (no results)"
+  fi
+  sed -n "s/^skipped $program (\(.*\))/  $program WAS NOT RUN: \1/p" "$found" 2>/dev/null || true
+  python3 -B "$root/tools/test_results.py" brief "$program" "$results" | sed "s/^/  $program: /"
 }
 
 # Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs, with its corpus if the repository

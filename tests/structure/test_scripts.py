@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest writes them; and what
-tools/tinygrad/compare.py makes of the results of tinygrad's tests."""
+tools/foreign/ makes of other people's tests."""
 import pathlib
 import subprocess
 import sys
@@ -42,8 +42,46 @@ class Results(unittest.TestCase):
         self.assertEqual(results.line(self.read(one)), "1 passed, 0 failed")
         self.assertEqual(results.line(self.read(one, status=8)), "1 passed, 1 failed")
 
+MODULE = """import os
+import time
+import unittest
 
-class Tinygrad(unittest.TestCase):
+
+class Some(unittest.TestCase):
+    def test_good(self):
+        pass
+
+    def test_late(self):
+        time.sleep(20)
+
+    def test_parts(self):
+        for part in ("a", "b"):
+            with self.subTest(part):
+                self.fail()
+
+    def test_parts_left_out(self):
+        with self.subTest("of two\\nlines"):
+            self.skipTest("so")
+
+    def test_z_ends(self):
+        os._exit(3)
+"""
+
+
+class Foreign(unittest.TestCase):
+    def test_one_line_for_each_test(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder)
+            (place / "some.py").write_text(MODULE)
+            runner = str(tree.ROOT / "tools" / "foreign" / "run_module.py")
+            run = subprocess.run([sys.executable, "-B", runner, "some", "out", "1", "60"], cwd=folder,
+                                 capture_output=True)
+            self.assertEqual(run.returncode, 3)
+            lines = (place / "out").read_text().splitlines()
+        self.assertEqual([line.split(" (")[0] for line in lines],
+                         ["passed some.Some.test_good", "failed some.Some.test_late", "failed some.Some.test_parts",
+                          "skipped some.Some.test_parts_left_out [of two lines]"])
+
     def judged(self, **files):
         """(exit status, lines of results) for result files `module_way`."""
         with tempfile.TemporaryDirectory() as folder:
@@ -51,8 +89,8 @@ class Tinygrad(unittest.TestCase):
             for name, lines in files.items():
                 (place / name.replace("_", ".")).write_text("".join(line + "\n" for line in lines))
             out = place / "results"
-            compare = str(tree.ROOT / "tools" / "tinygrad" / "compare.py")
-            run = subprocess.run([sys.executable, "-B", compare, "tests", folder, str(out), "direct", "tcp", "shm"],
+            compare = str(tree.ROOT / "tools" / "foreign" / "compare.py")
+            run = subprocess.run([sys.executable, "-B", compare, "tinygrad", folder, str(out), "direct", "tcp", "shm"],
                                  capture_output=True, text=True)
             return run.returncode, out.read_text().splitlines()
 

@@ -1,42 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what scripts/tinygrad gathered, and says so in a table. Exits 1 when something differs that must not.
+"""Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs that must not.
 
-  compare.py losses CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
-  compare.py tests FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
-                                           passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
-                                           gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
-                                           directly counts as failed, unless known_failures.txt has it
+  compare.py PROGRAM FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
+                                             passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
+                                             gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
+                                             directly counts as failed, unless tools/PROGRAM/known_failures.txt has it
 """
-import json
 import pathlib
 import sys
-
-TOLERANCE = 1e-3  # between back ends: they add up in different orders
-
-
-def losses(paths):
-    runs = {}
-    for path in map(pathlib.Path, paths):
-        if not path.exists():
-            print(f"  {path.stem:8} no result")
-            continue
-        with open(path, encoding="ascii") as file:
-            runs[path.stem] = json.load(file)
-    cpu, direct = (pathlib.Path(path).stem for path in paths[:2])
-    good = len(runs) == len(paths)
-    for name, run in runs.items():
-        verdict = ""
-        if name not in (cpu, direct) and direct in runs:
-            same = run["losses"] == runs[direct]["losses"]
-            verdict = f"the same as {direct}, bit by bit" if same else f"NOT the same as {direct}"
-            good &= same
-        elif name == direct and cpu in runs:
-            off = max(abs(a - b) for a, b in zip(run["losses"], runs[cpu]["losses"]))
-            verdict = f"at most {off:.1e} from {cpu}" + ("" if off < TOLERANCE else ", TOO FAR")
-            good &= off < TOLERANCE
-        print(f"  {name:8} loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f}, {run['seconds']:6.1f} s   {verdict}")
-    return good
 
 
 def read(path):
@@ -56,8 +28,9 @@ def counts(found):
     return "/".join(str(words.count(word)) for word in ("passed", "failed", "skipped"))
 
 
-def known_failures():
-    lines = (pathlib.Path(__file__).parent / "known_failures.txt").read_text(encoding="utf-8").splitlines()
+def known_failures(program):
+    path = pathlib.Path(__file__).parent.parent / program / "known_failures.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()
     return dict(line.split(" | ", 1) for line in lines if line and not line.startswith("#"))
 
 
@@ -87,21 +60,22 @@ def module_results(folder, module, ways, known):
     return verdicts
 
 
-def tests(folder, results, ways):
+def tests(program, folder, results, ways):
     folder = pathlib.Path(folder)
     modules = sorted(path.name.rsplit(".", 1)[0] for path in folder.glob(f"*.{ways[0]}"))
-    known = known_failures()
-    print("  " + f"{'passed/failed/skipped':26}" + "".join(f"{way:>14}" for way in ways))
+    known = known_failures(program)
+    width = max(map(len, ["passed/failed/skipped", *modules]))
+    print("  " + f"{'passed/failed/skipped':{width}}" + "".join(f"{way:>14}" for way in ways))
     verdicts = []
     for module in modules:
         direct, why = read(folder / f"{module}.{ways[0]}")
         if direct is None:
-            print(f"  {module:26}   NOT RUN: {why}")
+            print(f"  {module:{width}}   NOT RUN: {why}")
             if results == "-":
                 continue
         else:
             found = (read(folder / f"{module}.{way}")[0] for way in ways)
-            print(f"  {module:26}" + "".join(f"{counts(one) if one else '':>14}" for one in found))
+            print(f"  {module:{width}}" + "".join(f"{counts(one) if one else '':>14}" for one in found))
         verdicts += module_results(folder, module, ways, known)
     failed = [verdict for verdict in verdicts if verdict[0] == "failed"]
     for _, way, name in failed:
@@ -109,14 +83,8 @@ def tests(folder, results, ways):
     if results == "-":  # whole modules, some of which ask more of a GPU than the software GPU has
         return bool(modules) and all(way == ways[0] for _, way, _ in failed)
     with open(results, "a", encoding="utf-8") as out:
-        out.writelines(f"{word} tinygrad/{way}/{name}\n" for word, way, name in verdicts)
+        out.writelines(f"{word} {program}/{way}/{name}\n" for word, way, name in verdicts)
     return bool(modules) and not failed
 
 
-def main():
-    what, arguments = sys.argv[1], sys.argv[2:]
-    good = losses(arguments) if what == "losses" else tests(arguments[0], arguments[1], arguments[2:])
-    sys.exit(0 if good else 1)
-
-
-main()
+sys.exit(0 if tests(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]) else 1)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one of tinygrad's own test modules and writes one line per test: "passed|failed|skipped NAME", flushed at once.
+"""Runs one test module of somebody's and writes one line per test: "passed|failed|skipped NAME", flushed at once.
 
-Called by scripts/tinygrad in a process per module, in the folder of tinygrad's source distribution. Each test has a time limit and
-then counts as failed; once the time of the whole module is over, the tests that are left are not run and not mentioned. A module that
-cannot be imported, because it wants something that is not installed, is one line "unavailable WHY".
+Called by scripts/foreign.sh in a process per module, as what one module does to a context may spoil the rest. Each test has a time limit
+and then counts as failed; once the time of the whole module is over, the tests that are left are not run and not mentioned. A module
+that cannot be imported, because it wants something that is not installed, is one line "unavailable WHY".
 """
 import importlib
 import signal
@@ -20,7 +20,7 @@ class Lines(unittest.TestResult):
         self.deadline = time.monotonic() + module_seconds
 
     def say(self, word, test, why=""):
-        print(word, test.id(), file=self.out, flush=True)
+        print(word, *test.id().split(), file=self.out, flush=True)  # what names a part of a test may have lines
         if why:
             print(f"== {word} {test.id()}\n{why}", flush=True)
 
@@ -68,12 +68,13 @@ def main():
     sys.path.insert(0, "")
     with open(out, "w", encoding="utf-8") as lines:
         try:
-            importlib.import_module(f"test.{module}")
+            importlib.import_module(module)
         except ImportError as error:
             print("unavailable", error, file=lines)
             return
-        suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{module}")
+        suite = unittest.defaultTestLoader.loadTestsFromName(module)
         suite.run(Lines(lines, test_seconds, module_seconds))
 
 
-main()
+if __name__ == "__main__":  # tests start processes that import this file again
+    main()
