@@ -35,6 +35,9 @@ function(tendril_finish_client_targets)
       continue()
     endif()
     add_dependencies(tendril_client ${target})
+    # Some programs (Taichi among them) open the name without a version, which a vendor's installation has too.
+    add_custom_command(TARGET tendril_client POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E create_symlink
+      $<TARGET_FILE_NAME:${target}> ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/lib$<TARGET_FILE_BASE_NAME:${target}>.so)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
     if(NOT TENDRIL_SANITIZE)
       target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,defs

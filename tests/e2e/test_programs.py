@@ -142,6 +142,13 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertEqual(tendril("run", "-p", "2", "--", "true", server=self.server)[0], 2)
         self.assertEqual(tendril("run", "--server", "127.0.0.1:1", "--", "true")[0], harness.NO_LEASE)
 
+    def test_libraries_are_found_without_their_version(self):
+        for name in ("libcuda.so", "libnvidia-ml.so"):
+            with self.subTest(name=name):
+                same = f"assert CDLL('{name}')._handle == CDLL('{name}.1')._handle"
+                code = f"from ctypes import CDLL; {same}; print('PASS')"
+                self.passes("-p", "0.1", "--", sys.executable, "-c", code)
+
     def test_arguments_and_environment_pass_unchanged(self):
         words = ["-p", "--", "a b", "", "--server", "$HOME"]
         status, out, _ = tendril("run", "-p", "0.1", "--", "printf", "%s|", *words, server=self.server)
