@@ -383,6 +383,16 @@ TEST_F(Driver, CutsAndLogs) {
   EXPECT_NE('\0', log[0]);
 }
 
+// Taichi divides one large allocation into pages without looking where it begins.
+TEST_F(Driver, LargeMemoryBeginsWithAPage) {
+  CUdeviceptr small, large;
+  OK(cuMemAlloc_v2(&small, 512));
+  OK(cuMemAlloc_v2(&large, (2 << 20) + 512));
+  EXPECT_EQ(0u, large % (2 << 20));
+  OK(cuMemFree_v2(small));
+  OK(cuMemFree_v2(large));
+}
+
 TEST_F(Driver, PoolsCharge) {
   size_t before, during, total;
   OK(cuMemGetInfo_v2(&before, &total));

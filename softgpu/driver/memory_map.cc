@@ -82,7 +82,9 @@ uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind,
   uint64_t reserved = round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
   if (!charge(device, reserved)) return 0;
   std::unique_lock guard(lock_);
-  uint64_t address = arena_locked(device).allocate(reserved);
+  // As drivers do, large memory begins with a page of the device where it can: programs (Taichi) count on it.
+  uint64_t address = reserved >= kPageBytes ? arena_locked(device).allocate(reserved, kPageBytes) : 0;
+  if (address == 0) address = arena_locked(device).allocate(reserved);
   if (address == 0) {
     discharge(device, reserved);
     return 0;
