@@ -96,11 +96,28 @@ CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m, 
   return result;
 }
 
+// Whether that is an error, null or an address is the driver's to say. Of no pool, so that nobody is given it again for a byte.
+CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate_request& m, CUdeviceptr* dptr) {
+  wire::cuda::pool_allocate_reply r;
+  TENDRIL_TRY(ask_for_memory(c, m, r));
+  bool collides = false;
+  if (r.address != 0 && is_capturing(s))
+    register_graph_range(c->session, c, r.address, 1);
+  else if (r.address != 0)
+    register_pool_range(c, r.address, 1, 0, &collides);
+  if (collides) {
+    give_back(c, r.address, s);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *dptr = r.address;
+  return CUDA_SUCCESS;
+}
+
 CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted, CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
@@ -115,6 +132,7 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   m.stream = stream_wire_id(s);
   m.pool = pool->wire_id;
   const uint64_t handle = pool->handle.load(std::memory_order_relaxed);
+  if (bytes == 0) return allocate_nothing(c, s, m, dptr);
   if (!is_capturing(s) && reuse_freed(c, s, handle, bytes, dptr)) return CUDA_SUCCESS;
   const bool node = is_capturing(s);  // of a graph: it cannot be taken back
   const auto ask = [&](uint64_t so_much, uint64_t* address) {

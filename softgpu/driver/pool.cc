@@ -95,7 +95,8 @@ bool has_leaving(Pool& pool) {
 }
 
 CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstream handle) {
-  if (out == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  bytes = std::max<size_t>(bytes, 1);  // none are no error, unlike cuMemAlloc's
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(handle, &stream, &context)) return bad;

@@ -393,5 +393,30 @@ TEST_F(PoolTest, FreesBesideACapture) {
   OK(cuGraphDestroy(graph));
 }
 
+// cuda-python's tests say that it succeeds; at what address was not measured.
+TEST_F(PoolTest, NoBytes) {
+  Stream stream;
+  CUdeviceptr pointer = 0;
+  const auto end = [&] {
+    if (pointer != 0) OK(cuMemFreeAsync(pointer, stream));
+    pointer = 0;
+  };
+  EXPECT_CU(cuMemAllocAsync(&pointer, 0, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
+  end();
+  CUmemoryPool pool = nullptr;
+  OK(cuDeviceGetDefaultMemPool(&pool, device()));
+  EXPECT_CU(cuMemAllocFromPoolAsync(&pointer, 0, pool, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
+  end();
+  CUgraph graph = nullptr;
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_CU(cuMemAllocAsync(&pointer, 0, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
+  end();
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphDestroy(graph));
+  OK(cuMemAllocAsync(&pointer, 4096, stream));
+  end();
+  OK(cuStreamSynchronize(stream));
+}
+
 }  // namespace
 }  // namespace tendril::conformance

@@ -92,7 +92,7 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   if (!charge.take(slot, more)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = d.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
   charge.give_back(slot, more);
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS || *address == 0) return result;  // no bytes may be at no address
   if (pool == pools_.end()) {
     // It is where its memory is, and need not be on the GPU of the stream.
     CUdevice device = -1;
