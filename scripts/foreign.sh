@@ -89,11 +89,13 @@ python_by() { # WAY ARGUMENTS...
   local way=$1 command=()
   shift
   case "$way" in
-    tcp | shm) command=("$folder/bin/tendril" run -n 4 -p 0.25 --) ;;
+    tcp | shm)
+      command=(env TENDRIL_CLIENT_DIR="$folder/lib/client" TENDRIL_TRANSPORT="$way" TENDRIL_STATS=1
+        "$folder/bin/tendril" run -n 4 -p 0.25 --)
+      ;;
   esac
   (
     environment "$way"
-    export TENDRIL_CLIENT_DIR=$folder/lib/client TENDRIL_TRANSPORT=$way TENDRIL_STATS=1
     # What is stuck in the library hears no alarm of a test's.
     exec timeout -k 10 $((module_seconds + 2 * test_seconds)) "${command[@]}" "$place/venv/bin/python" -B "$@"
   )
