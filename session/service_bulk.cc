@@ -279,8 +279,8 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
   ChunkPlan plan = plan_chunks(bytes, lines_.size());
   if (!lines_.empty()) {
     plan.pieces = 0;
+    counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);  // before the client can have them and look
     Status sent = striper_.send(id, from, 0, bytes, plan, offset);
-    counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);
     if (!sent.ok()) finish(sent);
     return sent.ok();
   }
