@@ -256,8 +256,7 @@ void Board::reap_locked() {
 }
 
 void Board::repair_locked() {
-  data_->arrived = 0;
-  rebuild_rings(*data_);
+  repair_jobs(*data_);
   reap_locked();
   data_->holds = 0;
   for (DeviceRecord& device : data_->devices) device.memory_bytes = device.running = 0;

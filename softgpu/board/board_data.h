@@ -15,7 +15,7 @@
 namespace tendril::softgpu {
 
 inline constexpr uint64_t kMagic = 0x44524f4254465354;
-inline constexpr uint32_t kLayout = 1;
+inline constexpr uint32_t kLayout = 2;
 inline constexpr unsigned kMaxProcesses = 2048, kMaxJobs = 8192;
 inline constexpr unsigned kBuckets = 17;  // sixteen that are over, and the one under way
 inline constexpr int64_t kBucketNs = 62'500'000;
@@ -98,6 +98,7 @@ struct BoardData {
   uint32_t seats;
   uint32_t jobs_high, processes_high;  // indices from here on were never used
   uint32_t arrived;
+  std::atomic<uint32_t> changing;  // not zero: whoever has the lock has half done with the rings or the jobs on them
   uint64_t done_count;
   int64_t looked_ns;  // when somebody last looked for dead and silent processes
   std::atomic<uint64_t> live_generation;

@@ -45,6 +45,19 @@ int64_t clock_now(const BoardData& data) {
   return is_simulated(data) ? data.now_ns : host_now_ns() - data.epoch_ns;
 }
 
+// While one is alive rings do not agree with jobs. Who dies meanwhile leaves them to repair_jobs; who
+// dies with the lock but without this, as any program may that ends while a thread of it only looks,
+// has changed nobody's times.
+class Change {
+ public:
+  explicit Change(BoardData& data) : data_(data) { data_.changing.fetch_add(1); }
+  ~Change() { data_.changing.fetch_sub(1); }
+  Change(const Change&) = delete;
+
+ private:
+  BoardData& data_;
+};
+
 uint32_t job_index(const BoardData& data, const Job& job) {
   return static_cast<uint32_t>(&job - data.jobs);
 }
@@ -127,6 +140,7 @@ bool earlier(const BoardData& data, const Job& a, const Job& b) {
 // scheduling has no part in.
 void place_arrived(BoardData& data) {
   if (data.arrived == 0) return;
+  const Change change(data);
   std::vector<Job*> arrived;
   for (uint32_t i = 0; i < data.jobs_high; ++i)
     if (data.jobs[i].state == JobState::kArrived) arrived.push_back(&data.jobs[i]);
@@ -195,6 +209,7 @@ NextEnd find_next(BoardData& data) {
 bool end_next(BoardData& data, int64_t limit_ns) {
   const NextEnd next = find_next(data);
   if (next.at_ns > limit_ns) return false;
+  const Change change(data);
   if (is_simulated(data)) data.now_ns = std::max(data.now_ns, next.at_ns);
   if (next.timed != nullptr) {
     deliver(data, *next.timed);
@@ -236,6 +251,7 @@ void drop_silent(BoardData& data) {
 // Takes a context's jobs off a ring, or a whole process' ones.
 template <typename Match>
 void clear_shares(BoardData& data, Match match) {
+  const Change change(data);
   for (unsigned d = 0; d < data.settings.devices; ++d) {
     SliceRing& ring = data.devices[d].ring;
     const uint32_t before = ring.count;
@@ -254,6 +270,7 @@ void clear_shares(BoardData& data, Match match) {
 }  // namespace
 
 int64_t settle(BoardData& data, int device) {
+  const Change change(data);
   const int64_t now = clock_now(data);
   DeviceRecord& record = data.devices[device];
   run_device(data, device,
@@ -271,7 +288,13 @@ void drop_jobs(BoardData& data, uint32_t process) {
   }
 }
 
-void rebuild_rings(BoardData& data) {
+void repair_jobs(BoardData& data) {
+  data.arrived = 0;
+  for (uint32_t i = 0; i < data.jobs_high; ++i)
+    if (data.jobs[i].state == JobState::kArrived) ++data.arrived;
+  if (data.changing == 0) return;
+  data.changing = 0;
+  const Change change(data);
   const int64_t now = clock_now(data);
   for (unsigned d = 0; d < data.settings.devices; ++d) {
     SliceRing& ring = data.devices[d].ring;
@@ -279,11 +302,8 @@ void rebuild_rings(BoardData& data) {
     ring.at_ns = now;
     data.devices[d].next_end_ns = kNever;
   }
-  for (uint32_t i = 0; i < data.jobs_high; ++i) {
-    Job& job = data.jobs[i];
-    if (job.state == JobState::kArrived) ++data.arrived;
-    if (job.state == JobState::kQueued) place_on_ring(data, job);
-  }
+  for (uint32_t i = 0; i < data.jobs_high; ++i)
+    if (data.jobs[i].state == JobState::kQueued) place_on_ring(data, data.jobs[i]);
 }
 
 bool Timeline::simulated() const { return is_simulated(board_.data()); }

@@ -65,9 +65,10 @@ class Timeline {
 };
 
 // Under the board's lock, for board.cc: brings a device's accounts up to now; forgets a dead
-// process' work; makes the rings anew from the jobs, when somebody died while changing them.
+// process' work; after a death with the lock held, makes the rings anew from the jobs if, and only
+// if, they were being changed: work that has begun begins again then.
 int64_t settle(BoardData& data, int device);
 void drop_jobs(BoardData& data, uint32_t process);
-void rebuild_rings(BoardData& data);
+void repair_jobs(BoardData& data);
 
 }  // namespace tendril::softgpu

@@ -237,6 +237,55 @@ TEST_F(Together, OneThatDiesHoldsNobodyUp) {
   EXPECT_EQ(40, std::count(seen[2].begin(), seen[2].end(), '\n'));
 }
 
+// A process that dies with the board's lock, after `half_done` with what lies there.
+void die_with_the_lock(const std::string& path, void (*half_done)(BoardData& data)) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string complaint;
+    std::unique_ptr<Board> board = Board::open(path, simulated(), &complaint);
+    const BoardLock hold(*board);
+    half_done(board->data());
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+}
+
+// As a program does whose main thread returns while the one that takes ends looks for one.
+TEST_F(Together, WhoDiesLookingChangesNoTimes) {
+  const std::string path = folder_ + "/board";
+  Program program(path, simulated());
+  const int64_t start = program.now();
+  program.submit(10 * kMs);
+  program.submit(4 * kMs, Engine::kTimer);
+  EXPECT_EQ(2u, program.wait());
+  die_with_the_lock(path, [](BoardData&) {});
+  EXPECT_EQ(1u, program.wait());
+  EXPECT_EQ(start + 10 * kMs, program.now());
+  unlink(path.c_str());
+}
+
+TEST_F(Together, WhoDiesInTheMiddleOfAChangeCostsTimeOnly) {
+  const std::string path = folder_ + "/board";
+  Program program(path, simulated());
+  const int64_t start = program.now();
+  program.submit(10 * kMs);
+  program.submit(4 * kMs, Engine::kTimer);
+  EXPECT_EQ(2u, program.wait());
+  program.submit(kMs, Engine::kTimer);
+  die_with_the_lock(path, [](BoardData& data) {
+    ++data.changing;
+    data.devices[0].ring.count = 0;
+    data.arrived = 7;
+  });
+  EXPECT_EQ(3u, program.wait());
+  EXPECT_EQ(1u, program.wait());
+  EXPECT_EQ(start + 14 * kMs, program.now());  // begun again at 4 ms
+  program.submit(kMs);
+  EXPECT_EQ(4u, program.wait());
+  EXPECT_EQ(0u, program.board().data().changing);
+  unlink(path.c_str());
+}
+
 TEST_F(Together, OneThatIsSilentHoldsNobodyUpForLong) {
   Settings settings = simulated();
   settings.patience_ms = 100;
