@@ -5,10 +5,14 @@
 #include "client/cuda/callback.h"
 
 #include <signal.h>
+#include <time.h>
 
+#include <algorithm>
 #include <deque>
 #include <unordered_map>
 
+#include "base/clock.h"
+#include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/mirror.h"
@@ -176,6 +180,46 @@ void destroy_after(uint64_t token, Object* object) {
     it->second.persistent = false;
   }
   pthread_mutex_unlock(&all->mutex);
+}
+
+namespace {
+
+constexpr uint64_t kPatienceNs = 2'000'000'000, kLookAgainMostNs = 5'000'000;
+
+template <typename Answer, typename Request>
+CUresult look_before(const char* call, Context* c, const Request& m) {
+  const uint64_t begun_ns = base::now_ns();
+  while (callbacks_pending()) {
+    Answer r;
+    const CUresult result = c->session->call(c, m, r);
+    if (result != CUDA_ERROR_NOT_READY) return result;
+    const uint64_t spent_ns = base::now_ns() - begun_ns;
+    if (spent_ns > kPatienceNs) {
+      log_once(LogLevel::kWarning,
+               "%s waits while a host function has not ended, which without Tendril it does not. Should the "
+               "thread that called it be the one to let that function end, both wait for ever: let it end first, or "
+               "from another thread",
+               call);
+      break;
+    }
+    const timespec pause{0, static_cast<long>(std::min(spent_ns / 8, kLookAgainMostNs))};
+    nanosleep(&pause, nullptr);
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult look_before_wait(const char* call, Context* c, const Stream* stream) {
+  wire::cuda::stream_query_request m;
+  m.stream = stream_wire_id(stream);
+  return look_before<wire::cuda::stream_query_reply>(call, stream != nullptr ? stream->context : c, m);
+}
+
+CUresult look_before_wait(const char* call, const Event* event) {
+  wire::cuda::event_query_request m;
+  m.event = event->wire_id;
+  return look_before<wire::cuda::event_query_reply>(call, event->context, m);
 }
 
 bool callbacks_pending() {

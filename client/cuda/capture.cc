@@ -191,8 +191,9 @@ CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
       capture->invalid.store(true);
       return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     }
-    if (mine != nullptr && mine != capture) {
-      mine->invalid.store(true);
+    const bool of_other_server = stream->session != event->session;
+    if ((mine != nullptr && mine != capture) || of_other_server) {
+      if (mine != nullptr) mine->invalid.store(true);
       capture->invalid.store(true);
       return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
@@ -274,13 +275,6 @@ CUresult check_unsafe_call() {
   }
   pthread_mutex_unlock(&g_mutex);
   return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
-}
-
-CUresult cross_session_wait(Event* event) {
-  wire::cuda::event_synchronize_request m;
-  wire::cuda::event_synchronize_reply r;
-  m.event = event->wire_id;
-  return event->session->call(event->context, m, r);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

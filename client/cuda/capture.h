@@ -30,8 +30,5 @@ inline CUresult check_work(Context* c, Stream* stream, bool synchronous = false)
 // For calls that CUDA forbids while a capture is open in a mode that forbids them (allocation, waits and
 // the like): CUDA_SUCCESS or the error.
 CUresult check_unsafe_call();
-// A stream waits for an event of another server: the client waits for it itself, which orders at
-// least as much.
-CUresult cross_session_wait(Event* event);
 
 }  // namespace tendril::client::cuda

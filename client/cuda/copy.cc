@@ -140,6 +140,7 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
   TENDRIL_TRY(settle_mirror(c, source, bytes, on));
   if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
   if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
+  TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", c, on.stream));
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   forget_reads(nullptr, false, reinterpret_cast<uint64_t>(source), bytes);
   return CUDA_SUCCESS;
@@ -225,8 +226,10 @@ CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, C
 CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
   Context* from = context_for(c, source);
   Context* to = context_for(c, destination);
-  if (on.stream != nullptr || on.async)
-    TENDRIL_TRY(synchronize_stream(on.stream != nullptr ? on.stream->context : c, on.stream));
+  if (on.stream != nullptr || on.async) {
+    if (on.async) TENDRIL_TRY(look_before_wait("an asynchronous copy between GPUs of two servers", c, on.stream));
+    TENDRIL_TRY(synchronize_stream(c, on.stream));
+  }
   std::vector<uint8_t> bounce(bytes < kBounceBytes ? bytes : kBounceBytes);
   for (uint64_t done = 0; done < bytes;) {
     const uint64_t piece = bytes - done < bounce.size() ? bytes - done : bounce.size();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams. Creating, destroying and ordering them is enqueued; only waiting and querying ask the worker.
 #include "client/cuda/bodies.h"
+#include "client/cuda/callback.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
@@ -181,6 +182,19 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// A stream waits for an event of another server: this thread waits for it, which orders at least as much.
+CUresult wait_here(const Event* event) {
+  TENDRIL_TRY(look_before_wait("cuStreamWaitEvent for an event of another server", event));
+  wire::cuda::event_synchronize_request m;
+  wire::cuda::event_synchronize_reply r;
+  m.event = event->wire_id;
+  return event->session->call(event->context, m, r);
+}
+
+}  // namespace
+
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   Context* c = nullptr;
   Stream* s = nullptr;
@@ -188,8 +202,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
   if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (e->session != c->session) return cross_session_wait(e);
   TENDRIL_TRY(join_capture(s, e, Flags));
+  if (e->session != c->session) return wait_here(e);
   wire::cuda::stream_wait_event_request m;
   m.stream = stream_wire_id(s);
   m.event = e->wire_id;

@@ -81,6 +81,71 @@ assert seen[0] == 1 and seen[4095] == 1
         self.assertNotIn("both written", self.python(race % (0, 1), **over_tcp))  # the same value is no conflict
 
     @harness.needs_plain_client
+    def test_waits_that_may_never_end_are_told(self):
+        """Calls that do not wait in CUDA, behind a host function that does not end: a line says so. Here each waits for ever."""
+        behind = """
+import ctypes, ctypes.util
+stream, second, event, other = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+host = c_void_p()
+def use(number):
+    must(cuda.cuDeviceGet(byref(device), number))
+    must(cuda.cuDevicePrimaryCtxRetain(byref(context), device))
+    must(cuda.cuCtxSetCurrent(context))
+must(cuda.cuStreamCreate(byref(stream), 1))
+must(cuda.cuEventCreate(byref(event), 2))
+must(cuda.cuMemAlloc_v2(byref(memory), 64))
+must(cuda.cuMemHostAlloc(byref(host), 64, 0))
+must(cuda.cuLaunchHostFunc(stream, CDLL(ctypes.util.find_library("c")).sleep, c_void_p(1000)))
+must(cuda.cuEventRecord(event, stream))
+%s
+"""
+        beyond = "use(1); must(cuda.cuStreamCreate(byref(second), 1)); must(cuda.cuMemAlloc_v2(byref(other), 64)); "
+        with Server() as far:
+            two = [self.server, far]
+            waits = {
+                "from pinned memory": ("cuda.cuMemcpyHtoDAsync_v2(memory, host, 64, stream)", self.server),
+                "event of another server": (beyond + "cuda.cuStreamWaitEvent(second, event, 0)", two),
+                "between GPUs of two servers": (beyond + "use(0); cuda.cuMemcpyAsync(other, memory, 4, stream)", two),
+            }
+            processes = {}
+            for what, (text, servers) in waits.items():
+                command = (sys.executable, "-c", DRIVER_CALLS + behind % text)
+                processes[what] = start("run", "-p", "0.3", "--", *command, server=servers, TENDRIL_TRANSPORT="tcp")
+                self.addCleanup(harness.end, processes[what])
+            for what, process in processes.items():
+                line = next((line for line in process.stdout if "both wait for ever" in line), "it has ended")
+                self.assertIn(what, line)
+                process.terminate()
+                process.wait(20)
+            eventually(far.idle, 3)
+
+    @harness.needs_plain_client
+    def test_a_capture_ends_where_its_server_does(self):
+        """A wait across servers would be missing in the graph, whose launches would then run in no order."""
+        with Server() as far:
+            status, out, err = tendril("run", "--", sys.executable, "-c", DRIVER_CALLS + """
+streams, events, graph = [c_void_p(), c_void_p()], [c_void_p(), c_void_p()], c_void_p()
+contexts = [context, c_void_p()]
+must(cuda.cuDeviceGet(byref(device), 1))
+must(cuda.cuDevicePrimaryCtxRetain(byref(contexts[1]), device))
+for i in (1, 0):
+    must(cuda.cuCtxSetCurrent(contexts[i]))
+    must(cuda.cuStreamCreate(byref(streams[i]), 1))
+    must(cuda.cuEventCreate(byref(events[i]), 2))
+must(cuda.cuStreamBeginCapture_v2(streams[0], 2))
+must(cuda.cuEventRecord(events[0], streams[0]))
+merge, isolation, invalidated = 902, 905, 901
+assert cuda.cuStreamWaitEvent(streams[1], events[0], 0) == merge
+assert cuda.cuStreamEndCapture(streams[0], byref(graph)) == invalidated
+must(cuda.cuStreamBeginCapture_v2(streams[0], 2))
+must(cuda.cuCtxSetCurrent(contexts[1]))
+must(cuda.cuEventRecord(events[1], streams[1]))
+assert cuda.cuStreamWaitEvent(streams[0], events[1], 0) == isolation
+assert cuda.cuStreamEndCapture(streams[0], byref(graph)) == invalidated
+""", server=[self.server, far])
+            self.assertEqual(status, 0, out + err)
+
+    @harness.needs_plain_client
     def test_memory_of_graphs_is_charged(self):
         # Half a GPU of 1 GiB; each round of the graph needs 300 MiB that nobody frees.
         self.python("""
