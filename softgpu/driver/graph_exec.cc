@@ -292,6 +292,8 @@ SOFT(cuGraphExecUpdate_v2)
     return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   }
   for (size_t i = 0; i < order.size(); ++i) exec->items[i].work = order[i]->work->clone();
+  bool unused = false;  // and does no harm
+  exec->conditions = conditions_of(*graph, &unused);
   exec->user_objects = graph->user_objects;
   return CUDA_SUCCESS;
 }

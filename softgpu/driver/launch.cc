@@ -158,9 +158,9 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
     return bad;
   if (cooperative) {
     uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
-    uint64_t room = static_cast<uint64_t>(blocks_per_sm(
-                        info, static_cast<int>(block.x * block.y * block.z), shared_bytes)) *
-                    config().sm_count;
+    const int threads = static_cast<int>(block.x * block.y * block.z);
+    const uint64_t room =
+        static_cast<uint64_t>(blocks_per_sm(*work->function, threads, shared_bytes)) * config().sm_count;
     if (blocks > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   if (CUresult bad = pack_params(info, params, extra, &work->params)) return bad;

@@ -266,6 +266,7 @@ SOFT(cuKernelGetParamInfo)
   LibraryPtr library;
   if (paramOffset == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult bad = named(handle, &kernel, &library)) return bad;
+  SOFT_CONTEXT(context);  // a kernel's layout, unlike its attributes, is of the current one
   const auto& params = info_of(*library, *kernel).params;
   if (paramIndex >= params.size()) return CUDA_ERROR_INVALID_VALUE;
   *paramOffset = params[paramIndex].offset;

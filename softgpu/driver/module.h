@@ -149,6 +149,6 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
                      unsigned shared_bytes, void** params, void** extra, bool cooperative,
                      std::shared_ptr<KernelWork>* out);
 // Blocks of a kernel that one processor holds at a time.
-int blocks_per_sm(const KernelInfo& info, int threads, size_t dynamic_shared);
+int blocks_per_sm(const Function& function, int threads, size_t dynamic_shared);
 
 }  // namespace tendril::softgpu

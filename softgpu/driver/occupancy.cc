@@ -24,7 +24,8 @@ CUresult named(CUfunction handle, FunctionPtr* out) {
 
 }  // namespace
 
-int blocks_per_sm(const KernelInfo& info, int threads, size_t dynamic_shared) {
+int blocks_per_sm(const Function& function, int threads, size_t dynamic_shared) {
+  const KernelInfo& info = function.info();
   int most = info.max_threads_per_block != 0 ? static_cast<int>(info.max_threads_per_block)
                                              : limit(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   if (threads <= 0 || threads > most) return 0;
@@ -36,9 +37,8 @@ int blocks_per_sm(const KernelInfo& info, int threads, size_t dynamic_shared) {
   registers = (registers + kRegisterUnit - 1) / kRegisterUnit * kRegisterUnit;
   blocks = std::min(
       blocks, limit(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR) / registers / warps);
+  if (dynamic_shared > static_cast<size_t>(dynamic_shared_limit(info, *function.state))) return 0;
   uint64_t shared = info.static_shared_bytes + dynamic_shared;
-  if (shared > static_cast<uint64_t>(limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)))
-    return 0;
   uint64_t each =
       (shared + 127) / 128 * 128 +
       static_cast<uint64_t>(limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK));
@@ -53,7 +53,7 @@ SOFT(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags)
     return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
   if (CUresult bad = named(func, &function)) return bad;
-  *numBlocks = blocks_per_sm(function->info(), blockSize, dynamicSMemSize);
+  *numBlocks = blocks_per_sm(*function, blockSize, dynamicSMemSize);
   return CUDA_SUCCESS;
 }
 
@@ -79,7 +79,7 @@ SOFT(cuOccupancyMaxPotentialBlockSizeWithFlags)
   for (int size = (most + kWarp - 1) / kWarp * kWarp; size > 0; size -= kWarp) {
     int threads = std::min(size, most);
     size_t dynamic = sizer != nullptr ? sizer(threads) : dynamicSMemSize;
-    int count = blocks_per_sm(info, threads, dynamic);
+    int count = blocks_per_sm(*function, threads, dynamic);
     if (count * threads <= best_threads) continue;
     best_threads = count * threads;
     best_block = threads;
@@ -107,9 +107,9 @@ SOFT(cuOccupancyAvailableDynamicSMemPerBlock)
   int room =
       limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / numBlocks / 128 * 128 -
       reserved;
-  room = std::min(room, limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)) -
-         static_cast<int>(function->info().static_shared_bytes);
-  if (blocks_per_sm(function->info(), blockSize, 0) < numBlocks) return CUDA_ERROR_INVALID_VALUE;
+  room = std::min(room - static_cast<int>(function->info().static_shared_bytes),
+                  dynamic_shared_limit(function->info(), *function->state));
+  if (blocks_per_sm(*function, blockSize, 0) < numBlocks) return CUDA_ERROR_INVALID_VALUE;
   *dynamicSmemSize = static_cast<size_t>(std::max(room, 0));
   return CUDA_SUCCESS;
 }

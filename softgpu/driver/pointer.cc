@@ -124,7 +124,10 @@ SOFT(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  SOFT_CONTEXT(context);
+  // Unlike the singular form this takes no current context; one that has failed says so all the same.
+  ContextPtr context;
+  const CUresult usable = usable_context(&context);
+  if (usable != CUDA_SUCCESS && usable != CUDA_ERROR_INVALID_CONTEXT) return usable;
   auto found = MemoryMap::instance().find(ptr);
   auto range = MemoryMap::instance().reservation_of(ptr);
   for (unsigned i = 0; i < numAttributes; ++i) {

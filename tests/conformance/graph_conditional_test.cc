@@ -170,6 +170,24 @@ TEST_F(GraphConditionalTest, UnusedHandleCannotBeInstantiated) {
   exec_ = nullptr;
 }
 
+// The new graph's condition starts the launches from then on, and its bodies run.
+TEST_F(GraphConditionalTest, UpdateTakesConditionAndBodies) {
+  Buffer data(12);
+  OK(cuMemsetD32_v2(data, 0, 3));
+  for (uint32_t chosen = 0; chosen < 3; chosen++) {
+    std::vector<CUgraph> bodies = add(condition(chosen), CU_GRAPH_COND_TYPE_SWITCH, 3);
+    ASSERT_EQ(bodies.size(), 3u);
+    for (uint32_t i = 0; i < 3; i++) add_memset(bodies[i], data + 4 * i, 10 * (chosen + 1) + i);
+    CUgraphExecUpdateResultInfo info = {};
+    if (exec_ != nullptr) OK(cuGraphExecUpdate_v2(exec_, graph_, &info));
+    run();
+    EXPECT_EQ(word(data + 4 * chosen), 10 * (chosen + 1) + chosen);
+    OK(cuGraphDestroy(graph_));
+    OK(cuGraphCreate(&graph_, 0));
+  }
+  EXPECT_EQ(read_words(data, 3), (std::vector<uint32_t>{10, 21, 32}));
+}
+
 TEST_F(GraphConditionalTest, WhileCountsDown) {
   if (!load()) GTEST_SKIP() << kNoDeviceRuntime;
   Buffer data(8);

@@ -185,6 +185,8 @@ TEST_F(LibraryTest, LoadNeedsNoContext) {
   OK(cuCtxPopCurrent_v2(&popped));
   load();
   EXPECT_NE(kernel("fill"), nullptr);
+  size_t offset = 0, bytes = 0;
+  EXPECT_CU(cuKernelGetParamInfo(kernel("fill"), 0, &offset, &bytes), CUDA_ERROR_INVALID_CONTEXT);
   OK(cuCtxPushCurrent_v2(popped));
 }
 

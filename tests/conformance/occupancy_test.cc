@@ -95,5 +95,23 @@ TEST_F(OccupancyTest, AvailableDynamicSharedMemory) {
   EXPECT_GE(blocks(basic("nothing"), 128, many), many <= (48u << 10) ? 7 : 0);
 }
 
+// More than every block may have is for functions that ask.
+TEST_F(OccupancyTest, DynamicSharedMemoryIsWhatTheFunctionMayHave) {
+  const int usual = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  if (most <= usual) GTEST_SKIP() << "the device has no more for those that ask";
+  Module module(basic_ptx());
+  CUfunction function = nullptr;
+  MUST(cuModuleGetFunction(&function, module, "nothing"));
+  size_t available = 0;
+  OK(cuOccupancyAvailableDynamicSMemPerBlock(&available, function, 1, 128));
+  EXPECT_LE(available, static_cast<size_t>(usual));
+  EXPECT_EQ(blocks(function, 128, static_cast<size_t>(most)), 0);
+  OK(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
+  OK(cuOccupancyAvailableDynamicSMemPerBlock(&available, function, 1, 128));
+  EXPECT_GT(available, static_cast<size_t>(usual));
+  EXPECT_EQ(blocks(function, 128, static_cast<size_t>(most)), 1);
+}
+
 }  // namespace
 }  // namespace tendril::conformance

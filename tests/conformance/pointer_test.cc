@@ -137,6 +137,23 @@ TEST_F(PointerTest, PluralAnswersNoHostPointerForDeviceMemory) {
   EXPECT_EQ(host, nullptr);  // as an H200 (580.159.04) answers
 }
 
+// NVIDIA's cuda-core looks at host memory so before it has a context. Not measured here.
+TEST_F(PointerTest, PluralNeedsNoCurrentContext) {
+  int local = 0, ordinal = 9;
+  auto type = static_cast<CUmemorytype>(99);
+  unsigned managed = 9;
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* values[] = {&type, &ordinal, &managed};
+  CUcontext popped = nullptr;
+  MUST(cuCtxPopCurrent_v2(&popped));
+  OK(cuPointerGetAttributes(3, which, values, reinterpret_cast<CUdeviceptr>(&local)));
+  OK(cuCtxSetCurrent(context_));
+  EXPECT_EQ(static_cast<int>(type), 0);
+  EXPECT_EQ(ordinal, -2);
+  EXPECT_EQ(managed & 0xff, 0u);
+}
+
 TEST_F(PointerTest, PluralErrors) {
   Buffer data(64);
   auto type = static_cast<CUmemorytype>(99);
