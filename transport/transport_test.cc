@@ -165,7 +165,7 @@ TEST_P(ChannelTest, DestructionOfTheLastCopyEndsThePeer) {
   char got[8];
   uint64_t start = base::now_ns();
   EXPECT_EQ(b().receive(got, 1, 8, {0, 5000}).status().code(), Code::kClosed);
-  EXPECT_LT(base::now_ns() - start, 1'000'000'000u);
+  EXPECT_LT(base::now_ns() - start, 4'000'000'000u);
 }
 
 // A child that drops its copies must not disturb the parent.
@@ -383,7 +383,7 @@ TEST(Shm, DeathOfThePeerIsNoticed) {
   ASSERT_TRUE(channels[0]->receive(got, 5, 5, {0, 5000}).ok());
   uint64_t start = base::now_ns();
   EXPECT_EQ(channels[0]->receive(got, 1, 5, {0, 5000}).status().code(), Code::kClosed);
-  EXPECT_LT(base::now_ns() - start, 1'000'000'000u);
+  EXPECT_LT(base::now_ns() - start, 4'000'000'000u);
   int status;
   waitpid(child, &status, 0);
   alarm(0);

@@ -67,7 +67,7 @@ TEST(Timeline, JumpsToTheNextEnd) {
   EXPECT_EQ(start, program.now());
   EXPECT_EQ(1u, program.wait());
   EXPECT_EQ(start + 3600'000 * kMs, program.now());
-  EXPECT_LT(host_now_ns() - host_start, 1000 * kMs);
+  EXPECT_LT(host_now_ns() - host_start, 60000 * kMs);
 }
 
 TEST(Timeline, CopiesRunBesideKernels) {

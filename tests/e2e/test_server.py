@@ -82,7 +82,7 @@ class Starting(unittest.TestCase):
             workers = eventually(server.workers, 10)
             server.process.kill()
             server.process.wait()
-            eventually(lambda: not any(harness.is_running(worker) for worker in workers), 2, "the workers' end")
+            eventually(lambda: not any(harness.is_running(worker) for worker in workers), 10, "the workers' end")
 
 
 class Tokens(unittest.TestCase):
