@@ -326,6 +326,27 @@ TEST_F(ThreadTest, PerThreadStreamsAreIndependent) {
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
+// What a server records to learn when the legacy stream's work is over must not come between the two.
+TEST_F(ThreadTest, PerThreadStreamsAreIndependentAfterLegacyWork) {
+  Buffer data(1024);
+  const CUdeviceptr where = data;
+  CUfunction affine = basic("affine");
+  for (int round = 0; round < 3; round++) {
+    Gate gate;
+    OK(launch(affine, {1}, {256}, 0, CU_STREAM_LEGACY, where, 1u, 1u, 256u));
+    gate.block(CU_STREAM_PER_THREAD);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CUresult other = CUDA_ERROR_UNKNOWN;
+    in_thread([&] {
+      other = cuMemsetD32Async(where, 1, 256, CU_STREAM_PER_THREAD);
+      if (other == CUDA_SUCCESS) other = cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    });
+    EXPECT_EQ(other, CUDA_SUCCESS);
+    gate.open();
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  }
+}
+
 TEST_F(ThreadTest, PerThreadEntryPointsUseThePerThreadStream) {
   Gate gate;
   gate.block(CU_STREAM_PER_THREAD);

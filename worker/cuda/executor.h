@@ -139,6 +139,7 @@ class Executor {
   CUresult take_deferred_of(WorkerContext* context);
   // A call is about to give work to `stream`, or may be.
   void touch(CUstream stream) {
+    gate_.leaves_legacy_stream();
     if (current_ != nullptr && current_->touched_last != stream) note_touched(stream);
   }
   // `stream` is about to be destroyed: it is asked no more.

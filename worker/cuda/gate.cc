@@ -80,6 +80,7 @@ bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const
 
 bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind) {
   if (slot >= slices_.size() || pass_at_once(slot, context, stream, kind)) return true;
+  if (stream != CU_STREAM_LEGACY) leaves_legacy_stream();
   Slice& slice = slices_[slot];
   uint64_t piece_ns = estimates_.of(kind);
   bool unknown = piece_ns == WorkEstimates::kUnknown;
@@ -254,6 +255,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
       launching_ = &slice;
     }
   }
+  legacy_unmarked_ |= queue.stream == CU_STREAM_LEGACY;
   queue.work.add(kind);
   queue.estimated_ns += piece_ns;
   slice.unfinished_ns += piece_ns;
@@ -279,6 +281,15 @@ void Gate::mark(Slice& slice, Queue& queue) {
 
 void Gate::mark_all(Slice& slice) {
   for (Queue& queue : slice.queues) mark(slice, queue);
+}
+
+void Gate::mark_legacy_streams() {
+  legacy_unmarked_ = false;
+  for (Slice& slice : slices_) {
+    for (Queue& queue : slice.queues) {
+      if (queue.stream == CU_STREAM_LEGACY) mark(slice, queue);
+    }
+  }
 }
 
 // Without one the work behind seems to take as long as the host function.

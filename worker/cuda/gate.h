@@ -70,6 +70,11 @@ class Gate {
 
   // Some stream is about to capture: its work cannot be marked any more then.
   void mark_everything();
+  // Something is about to be given to a stream that is not the legacy one. An event in that one waits for all that the blocking streams
+  // have by then, and what they are given later waits for it: recorded late, it would tie streams together that the program has not.
+  void leaves_legacy_stream() {
+    if (legacy_unmarked_) mark_legacy_streams();
+  }
   void stream_ends(CUstream stream);
   // A host function is about to be given to `stream`. What is there already is marked in front of it, and its end behind it: how long that
   // takes is the program's doing and tells nothing of the GPU, and while nothing else of the slice can run its turn is the others'.
@@ -141,6 +146,7 @@ class Gate {
   static void excuse_absence(Slice& slice, uint64_t now_ns);
   void mark(Slice& slice, Queue& queue);
   void mark_all(Slice& slice);
+  void mark_legacy_streams();
   void mark_program(Queue& queue);
   void reap(Slice& slice, uint64_t now_ns);
   void reached(Slice& slice, Queue& queue, uint64_t now_ns);
@@ -167,6 +173,7 @@ class Gate {
   uint64_t blocked_since_ns_ = 0, may_come_until_ns_ = 0;
   Pace pace_ = Pace::kNever;
   uint32_t calls_since_look_ = 0;
+  bool legacy_unmarked_ = false;  // there may be such work
 };
 
 }  // namespace tendril::worker::cuda

@@ -22,6 +22,7 @@ namespace tendril::worker::cuda {
 namespace {
 
 constexpr uint64_t kUs = 1000, kMs = 1'000'000;
+constexpr uint64_t kLegacy = 1;  // as CU_STREAM_LEGACY
 
 CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
 CUcontext const kContext = reinterpret_cast<CUcontext>(7);
@@ -441,6 +442,20 @@ TEST_F(GateTest, AStreamThatEndsIsMarkedBefore) {
   idle_until([&] { return drained(); });
   EXPECT_GE(base::now_ns(), done_ns);
   EXPECT_EQ(gpu_.marks, 1u);
+}
+
+// An event that is recorded there later waits for what other streams have been given, and they for it.
+TEST_F(GateTest, TheLegacyStreamIsMarkedBeforeOthersAreGivenSomething) {
+  grant(wire::kTurnWithoutEnd);
+  EXPECT_TRUE(pass(kLegacy, 50 * kUs));
+  EXPECT_EQ(gpu_.marks, 0u);
+  gate_.leaves_legacy_stream();
+  EXPECT_EQ(gpu_.marks, 1u);
+  EXPECT_TRUE(pass(kLegacy, 60 * kUs));
+  EXPECT_TRUE(pass(2, 70 * kUs));
+  EXPECT_EQ(gpu_.marks, 2u);
+  gate_.look(true);
+  EXPECT_EQ(gpu_.marks, 3u) << "of the second stream alone";
 }
 
 // The program may take its time in a host function: what was there before is over all the same, and the turn with it.
