@@ -297,13 +297,13 @@ TEST_F(ThreadTest, SharedStreamKeepsTheOrderOfCalls) {
   CUstream handle = stream;
   CUfunction affine = basic("affine");
   const int failures = on_threads(4, [&](int i) {
+    bool good = true;
     for (int round = 0; round < 2; round++) {
       while (turn.load() != round * 4 + i) std::this_thread::yield();
-      if (launch(affine, {1}, {256}, 0, handle, where, 10u, static_cast<uint32_t>(i), 256u))
-        return false;
-      turn++;
+      good &= !launch(affine, {1}, {256}, 0, handle, where, 10u, static_cast<uint32_t>(i), 256u);
+      turn++;  // or the others would wait for ever
     }
-    return true;
+    return good;
   });
   EXPECT_EQ(failures, 0);
   OK(cuStreamSynchronize(stream));

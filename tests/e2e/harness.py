@@ -27,8 +27,9 @@ NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 
 def clean_environment(**more):
-    """The environment without anything of ours, plus what is given."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("TENDRIL_") and k != "LD_LIBRARY_PATH"}
+    """The environment without anything of ours but how late threads are (tests/delays), plus what is given."""
+    environment = {k: v for k, v in os.environ.items()
+                   if k.startswith("TENDRIL_DELAYS_") or not k.startswith("TENDRIL_") and k != "LD_LIBRARY_PATH"}
     environment["HOME"] = "/nonexistent"
     environment.update(more)
     return environment
