@@ -24,7 +24,8 @@ from harness import MIB, PROGRAMS, Relay, Server, eventually, start, tendril
 CYCLES = int(os.environ.get("TENDRIL_CYCLES", "100"))
 STORM_SECONDS = float(os.environ.get("TENDRIL_STORM_SECONDS", "8"))
 SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 << 32))))
-RESIDENT_KIB_MAX = 8192  # more than this after any number of cycles is a leak, less is an allocator's habit
+# More than this after any number of cycles is a leak, less is an allocator's habit, and a sanitizer's is to keep a history.
+RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
 CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer hangs
 WORK = (("vector_add", "5000"), ("hold", "16", "1"), ("streams_overlap",), ("reduction", "20000"), ("bandwidth", "2"))

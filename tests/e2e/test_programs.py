@@ -206,6 +206,7 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertEqual(tendril("run", "-p", "2", "--", "true", server=self.server)[0], 2)
         self.assertEqual(tendril("run", "--server", "127.0.0.1:1", "--", "true")[0], harness.NO_LEASE)
 
+    @harness.needs_plain_client
     def test_libraries_are_found_without_their_version(self):
         for name in ("libcuda.so", "libnvidia-ml.so"):
             with self.subTest(name=name):
