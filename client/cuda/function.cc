@@ -14,16 +14,19 @@ const FunctionInfo* find_info(const Function* function, const Device* device) {
   return nullptr;
 }
 
-const FunctionInfo* fetch_info(Context* c, Function* function, CUresult* error) {
+// `c`: one on that device, or null.
+const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, CUresult* error) {
   wire::cuda::function_info_request m;
   wire::cuda::function_info_reply r;
-  m.function = function_wire_id(function, c->session, error);
+  m.function = function_wire_id(function, d->session, error);
   if (m.function == 0) return nullptr;
-  *error = c->session->call(c, m, r);
+  m.slot = d->slot;
+  *error = d->session->call(c, m, r);
   if (*error != CUDA_SUCCESS) return nullptr;
   FunctionInfo* info =
       new FunctionInfo;  // lives as long as the process: records are recycled, launches may race with unload
-  info->device = c->device;
+  info->device = d;
+  info->laid_out = r.laid_out != 0;
   info->offsets.assign(r.offsets.begin(), r.offsets.end());
   info->sizes.assign(r.sizes.begin(), r.sizes.end());
   if (info->sizes.size() != info->offsets.size()) info->sizes.resize(info->offsets.size());
@@ -40,17 +43,21 @@ const FunctionInfo* fetch_info(Context* c, Function* function, CUresult* error) 
   return info;
 }
 
-CUresult attribute_of(Context* c, Function* f, int* pi, CUfunction_attribute attrib) {
+CUresult attribute_of(Context* c, const Device* d, Function* f, int* pi, CUfunction_attribute attrib) {
   if (pi == nullptr || attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, f, &error);
+  const FunctionInfo* info = find_info(f, d);
+  if (info == nullptr) info = fetch_info(c, d, f, &error);
   if (info == nullptr) return error;
   if (static_cast<uint32_t>(attrib) >= info->attribute_count) return CUDA_ERROR_INVALID_VALUE;
   *pi = info->attributes[attrib];
   return CUDA_SUCCESS;
 }
 
-CUresult send_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib, int value) {
+CUresult set_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib, int value) {
+  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+  const FunctionInfo* known = find_info(f, d);
+  if (known != nullptr && known->attributes[attrib] == value) return CUDA_SUCCESS;
   CUresult error = CUDA_SUCCESS;
   wire::cuda::function_set_attribute_request m;
   wire::cuda::function_set_attribute_reply r;
@@ -61,17 +68,7 @@ CUresult send_attribute(Context* c, const Device* d, Function* f, CUfunction_att
   m.slot = d->slot;
   TENDRIL_TRY(d->session->call(c, m, r));
   forget_occupancy(f);
-  return CUDA_SUCCESS;
-}
-
-CUresult set_attribute(Context* c, Function* f, CUfunction_attribute attrib, int value) {
-  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, f, &error);
-  if (info == nullptr) return error;
-  if (info->attributes[attrib] == value) return CUDA_SUCCESS;
-  TENDRIL_TRY(send_attribute(c, c->device, f, attrib, value));
-  info->attributes[attrib] = value;
+  if (known != nullptr) known->attributes[attrib] = value;
   return CUDA_SUCCESS;
 }
 
@@ -86,14 +83,15 @@ CUresult param_info(Context* c, Function* f, size_t index, size_t* offset, size_
   return CUDA_SUCCESS;
 }
 
-CUresult set_cache_config(Context* c, Function* f, CUfunc_cache config) {
+CUresult set_cache_config(Context* c, const Device* d, Function* f, CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   wire::cuda::function_set_cache_config_request m;
-  m.function = function_wire_id(f, c->session, &error);
+  m.function = function_wire_id(f, d->session, &error);
   if (m.function == 0) return error;
   m.config = static_cast<uint32_t>(config);
-  return c->session->enqueue(c, m);
+  m.slot = d->slot;
+  return d->session->enqueue(c, m);
 }
 
 CUresult need_kernel(CUkernel handle, Function** out) {
@@ -117,36 +115,15 @@ CUresult need_function_of_any_context(CUfunction handle, Context** c, Function**
   return CUDA_SUCCESS;
 }
 
-// Kernel attributes name a device: its current or primary context reaches the worker; null: it has neither.
-CUresult context_on(CUdevice dev, Device** d, Context** c) {
+// What is asked of a kernel names a device: its current or primary context reaches the worker; null: it has neither, and what the driver
+// can tell or take without one, it does.
+CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d, Context** c) {
+  TENDRIL_TRY(need_kernel(handle, f));
   *d = device_of(dev);
   if (*d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Context* current = current_context();
   *c = current != nullptr && current->device == *d ? current : (*d)->primary;
   if ((*c)->active.load() == 0) *c = nullptr;
-  return CUDA_SUCCESS;
-}
-
-// Without a context nothing is remembered here: what the driver can tell or take, it does.
-CUresult attribute_without_context(const Device* d, Function* f, int* pi, CUfunction_attribute attrib) {
-  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  CUresult error = CUDA_SUCCESS;
-  wire::cuda::kernel_attribute_request m;
-  wire::cuda::kernel_attribute_reply r;
-  m.kernel = function_wire_id(f, d->session, &error);
-  if (m.kernel == 0) return error;
-  m.attribute = static_cast<uint32_t>(attrib);
-  m.slot = d->slot;
-  TENDRIL_TRY(d->session->call(static_cast<const Context*>(nullptr), m, r));
-  *pi = r.value;
-  return CUDA_SUCCESS;
-}
-
-CUresult set_attribute_without_context(const Device* d, Function* f, CUfunction_attribute attrib, int value) {
-  if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(send_attribute(nullptr, d, f, attrib, value));
-  const FunctionInfo* known = find_info(f, d);  // from when there was a context
-  if (known != nullptr) known->attributes[attrib] = value;
   return CUDA_SUCCESS;
 }
 
@@ -163,21 +140,21 @@ uint64_t function_wire_id(Function* function, Session* session, CUresult* error)
 
 const FunctionInfo* function_info(Context* c, Function* function, CUresult* error) {
   const FunctionInfo* found = find_info(function, c->device);
-  return found != nullptr ? found : fetch_info(c, function, error);
+  return found != nullptr && found->laid_out ? found : fetch_info(c, c->device, function, error);
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   Context* c = nullptr;
   Function* f = nullptr;
   TENDRIL_TRY(need_function_of_any_context(hfunc, &c, &f));
-  return attribute_of(c, f, pi, attrib);
+  return attribute_of(c, c->device, f, pi, attrib);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
   Context* c = nullptr;
   Function* f = nullptr;
   TENDRIL_TRY(need_function(hfunc, &c, &f));
-  return set_attribute(c, f, attrib, value);
+  return set_attribute(c, c->device, f, attrib, value);
 }
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
@@ -191,7 +168,7 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   Context* c = nullptr;
   Function* f = nullptr;
   TENDRIL_TRY(need_function(hfunc, &c, &f));
-  return set_cache_config(c, f, config);
+  return set_cache_config(c, c->device, f, config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
@@ -205,27 +182,24 @@ CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel ker
   Function* f = nullptr;
   Device* d = nullptr;
   Context* c = nullptr;
-  TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &d, &c));
-  return c != nullptr ? attribute_of(c, f, pi, attrib) : attribute_without_context(d, f, pi, attrib);
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
+  return attribute_of(c, d, f, pi, attrib);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   Function* f = nullptr;
   Device* d = nullptr;
   Context* c = nullptr;
-  TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &d, &c));
-  return c != nullptr ? set_attribute(c, f, attrib, val) : set_attribute_without_context(d, f, attrib, val);
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
+  return set_attribute(c, d, f, attrib, val);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Function* f = nullptr;
   Device* d = nullptr;
   Context* c = nullptr;
-  TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(context_on(dev, &d, &c));
-  return c != nullptr ? set_cache_config(c, f, config) : CUDA_ERROR_INVALID_CONTEXT;
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
+  return set_cache_config(c, d, f, config);
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {

@@ -124,10 +124,12 @@ struct Library : Object {
 
 struct Device;
 
-// What the worker told of a function on one device; fetched once, at first use there. A list, as kernels run on several devices.
+// What the worker told of a function on one device; fetched once, at first use there, and once more for the layout of a kernel whose
+// attributes the program wanted before it had a context. A list, as kernels run on several devices; the newest comes first.
 struct FunctionInfo {
   const FunctionInfo* next = nullptr;
   const Device* device = nullptr;
+  bool laid_out = false;  // the offsets and sizes are known
   std::vector<uint32_t> offsets, sizes;
   uint32_t param_bytes = 0;
   mutable int32_t attributes[32] = {};  // changed by cuFuncSetAttribute

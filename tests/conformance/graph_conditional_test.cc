@@ -64,7 +64,9 @@ class GraphConditionalTest : public CudaTest {
     return node;
   }
   void run() {
-    if (exec_ == nullptr) ASSERT_EQ(cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
+    if (exec_ == nullptr) {
+      ASSERT_EQ(cuGraphInstantiateWithFlags(&exec_, graph_, 0), CUDA_SUCCESS);
+    }
     ASSERT_EQ(cuGraphLaunch(exec_, CU_STREAM_PER_THREAD), CUDA_SUCCESS);
     ASSERT_EQ(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
   }
@@ -179,7 +181,9 @@ TEST_F(GraphConditionalTest, UpdateTakesConditionAndBodies) {
     ASSERT_EQ(bodies.size(), 3u);
     for (uint32_t i = 0; i < 3; i++) add_memset(bodies[i], data + 4 * i, 10 * (chosen + 1) + i);
     CUgraphExecUpdateResultInfo info = {};
-    if (exec_ != nullptr) OK(cuGraphExecUpdate_v2(exec_, graph_, &info));
+    if (exec_ != nullptr) {
+      OK(cuGraphExecUpdate_v2(exec_, graph_, &info));
+    }
     run();
     EXPECT_EQ(word(data + 4 * chosen), 10 * (chosen + 1) + chosen);
     OK(cuGraphDestroy(graph_));

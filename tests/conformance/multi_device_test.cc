@@ -255,9 +255,17 @@ TEST_F(MultiDeviceTest, KernelAttributesOfADeviceWithoutContext) {
   EXPECT_EQ(there, 30000);
   OK(cuKernelGetAttribute(&here, dynamic, kernel, 0));
   EXPECT_NE(here, 30000);
+  OK(cuKernelSetCacheConfig(kernel, CU_FUNC_CACHE_PREFER_L1, 1));
+  INVALID(cuKernelSetCacheConfig(kernel, static_cast<CUfunc_cache>(99), 1));
+  EXPECT_CU(cuKernelSetCacheConfig(kernel, CU_FUNC_CACHE_PREFER_L1, 99), CUDA_ERROR_INVALID_DEVICE);
   MUST(cuDevicePrimaryCtxRetain(&contexts_[1], 1));
   OK(cuKernelGetAttribute(&there, dynamic, kernel, 1));
   EXPECT_EQ(there, 30000);
+  size_t offset = 99, bytes = 99;  // what was learned without a context is not all
+  OK(cuCtxSetCurrent(contexts_[1]));
+  OK(cuKernelGetParamInfo(kernel, 0, &offset, &bytes));
+  EXPECT_EQ(offset, 0u);
+  EXPECT_EQ(bytes, 8u);
   OK(cuLibraryUnload(library));
 }
 

@@ -251,24 +251,26 @@ CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::c
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  CUresult error = CUDA_SUCCESS;
-  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
-  if (layout == nullptr) return error;
+  if (w.context() != nullptr) {  // else the driver may have another one current, whose layout this would be
+    CUresult error = CUDA_SUCCESS;
+    const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+    if (layout == nullptr) return error;
+    r.offsets = {layout->offsets.data(), layout->offsets.size()};
+    r.sizes = {layout->sizes.data(), layout->sizes.size()};
+    r.laid_out = 1;
+  }
   Scope s(w);
   int32_t* attributes = s.scratch<int32_t>(CU_FUNC_ATTRIBUTE_MAX);
   if (!s.ok()) return s.error();
   for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
     const auto which = static_cast<CUfunction_attribute>(i);
     const CUresult result = kernel ? w.driver().cuKernelGetAttribute(
-                                         &attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(w.slot()))
+                                         &attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(m.slot))
                                    : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
     // Attributes newer than the driver are simply absent; the first ones must be there.
     if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
   }
-  r.offsets = {layout->offsets.data(), layout->offsets.size()};
-  r.sizes = {layout->sizes.data(), layout->sizes.size()};
   r.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};
-  r.valid = 1;
   return CUDA_SUCCESS;
 }
 
@@ -282,24 +284,13 @@ CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m
   return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
 }
 
-CUresult handle(Executor& w, const wire::cuda::kernel_attribute_request& m, wire::cuda::kernel_attribute_reply& r) {
-  bool kernel = false;
-  CUfunction f = find_function(w, m.kernel, &kernel);
-  if (f == nullptr || !kernel) return CUDA_ERROR_INVALID_HANDLE;
-  int value = 0;
-  const CUresult result = w.driver().cuKernelGetAttribute(&value, static_cast<CUfunction_attribute>(m.attribute),
-                                                          reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
-  r.value = value;
-  return result;
-}
-
 CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request& m) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto config = static_cast<CUfunc_cache>(m.config);
   if (!kernel) return w.driver().cuFuncSetCacheConfig(f, config);
-  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config, w.device_of(w.slot()));
+  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config, w.device_of(m.slot));
 }
 
 CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m, wire::cuda::occupancy_blocks_reply& r) {
