@@ -15,7 +15,7 @@
 namespace tendril::softgpu {
 
 inline constexpr uint64_t kMagic = 0x44524f4254465354;
-inline constexpr uint32_t kLayout = 2;
+inline constexpr uint32_t kLayout = 3;
 inline constexpr unsigned kMaxProcesses = 2048, kMaxJobs = 8192;
 inline constexpr unsigned kBuckets = 17;  // sixteen that are over, and the one under way
 inline constexpr int64_t kBucketNs = 62'500'000;
@@ -47,6 +47,7 @@ struct ProcessRecord {
                     // something
   uint32_t
       polling;  // gave its hold up by asking in vain; gets it back with the next end of its work
+  uint32_t quiet;  // it has asked in vain since work of its began to be executed, or ended on the clock
   int64_t active_ms;
   std::atomic<uint32_t> doorbell;
   Usage usage[kMaxDevices];

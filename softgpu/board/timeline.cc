@@ -156,6 +156,7 @@ void deliver(BoardData& data, Job& job) {
   job.done_order = ++data.done_count;
   ++process.unseen;
   ++data.holds;
+  process.quiet = 0;
   if (process.polling != 0) {
     process.polling = 0;
     ++process.host_holds;
@@ -355,7 +356,11 @@ void Timeline::host_resumes(uint32_t threads) {
 void Timeline::host_polls() {
   BoardLock hold(board_);
   ProcessRecord& me = board_.data().processes[board_.slot()];
-  if (me.polling != 0) return;
+  if (me.polling != 0 || me.task_holds != me.lapsed || me.unseen != 0) return;
+  if (me.quiet == 0) {
+    me.quiet = 1;
+    return;
+  }
   if (me.host_holds != 0) {
     --me.host_holds;
     --board_.data().holds;
@@ -367,8 +372,18 @@ void Timeline::host_polls() {
 void Timeline::task_begins() {
   BoardLock hold(board_);
   join_clock();
-  ++board_.data().processes[board_.slot()].task_holds;
+  ProcessRecord& me = board_.data().processes[board_.slot()];
+  ++me.task_holds;
   ++board_.data().holds;
+  me.quiet = 0;
+}
+
+// What has waited does not make a program that asks begin to count anew: it may look again and again for what only the clock brings.
+void Timeline::tasks_resume(uint32_t threads) {
+  BoardLock hold(board_);
+  join_clock();
+  board_.data().processes[board_.slot()].task_holds += threads;
+  board_.data().holds += threads;
 }
 
 void Timeline::task_ends() {

@@ -40,10 +40,12 @@ class Timeline {
   // A thread of the program waits for work; it goes on.
   void host_blocks();
   void host_resumes(uint32_t threads);
-  // A thread of the program asks in a loop and hears "not yet".
+  // A thread of the program asks in a loop and hears "not yet". It waits for the clock if that was so with none of its work being executed
+  // or ending: else the answer may have changed since, with the clock where it was.
   void host_polls();
   void task_begins();
-  void task_ends();
+  void task_ends();  // or waits for other work
+  void tasks_resume(uint32_t threads);
 
   void submit(const JobRequest& request);
   // Ends everything that a context has on the clock; ends are delivered as usual.

@@ -136,7 +136,7 @@ void Clock::blocks() {
 void Clock::resumes(uint32_t program_threads, uint32_t pool_threads) {
   if (!simulated()) return;
   if (program_threads != 0) timeline_.host_resumes(program_threads);
-  for (uint32_t i = 0; i < pool_threads; ++i) timeline_.task_begins();
+  if (pool_threads != 0) timeline_.tasks_resume(pool_threads);
 }
 
 void Clock::task_begins() {
