@@ -21,7 +21,7 @@ SimulatedTime* the_time = nullptr;
 SimulatedTime::SimulatedTime() { the_time = this; }
 SimulatedTime::~SimulatedTime() { the_time = nullptr; }
 SimulatedTime* SimulatedTime::active() {
-  return the_time != nullptr && the_time->running_ != nullptr ? the_time : nullptr;
+  return the_time != nullptr && (the_time->running_ != nullptr || !the_time->runs_) ? the_time : nullptr;
 }
 
 void SimulatedTime::at(uint64_t time_ns, std::function<void()> action) {
@@ -55,17 +55,20 @@ void SimulatedTime::leave() { swapcontext(&running_->context, &main_); }
 
 void SimulatedTime::run(uint64_t until_ns) {
   until_ns_ = until_ns;
-  while (!events_.empty() && events_.top().time_ns <= until_ns) {
+  runs_ = true;
+  while (!events_.empty() && events_.top().time_ns <= until_ns_) {
     const Event event = events_.top();
     events_.pop();
     now_ns_ = event.time_ns;
     event.action();
   }
-  now_ns_ = until_ns;
+  runs_ = false;
+  now_ns_ = until_ns_;
 }
 
 void SimulatedTime::spend(uint64_t ns) {
   const uint64_t then_ns = now_ns_ + ns;
+  if (running_ == nullptr) return run(then_ns);
   if (then_ns <= until_ns_ && (events_.empty() || events_.top().time_ns > then_ns)) {
     now_ns_ = then_ns;  // nothing happens meanwhile
     return;
@@ -76,6 +79,13 @@ void SimulatedTime::spend(uint64_t ns) {
 }
 
 bool SimulatedTime::sleep(const void* word, uint64_t most_ns) {
+  if (running_ == nullptr) {
+    outside_word_ = word;
+    outside_woken_ = false;
+    run(now_ns_ + most_ns + kOversleptNs);
+    outside_word_ = nullptr;
+    return outside_woken_;
+  }
   Fiber* const me = running_;
   const uint64_t number = ++me->sleeps;
   me->word = word;
@@ -90,6 +100,10 @@ bool SimulatedTime::sleep(const void* word, uint64_t most_ns) {
 }
 
 void SimulatedTime::wake(const void* word) {
+  if (outside_word_ == word && !outside_woken_) {
+    outside_woken_ = true;
+    until_ns_ = std::min(until_ns_, now_ns_ + kWakeNs);
+  }
   for (const std::unique_ptr<Fiber>& fiber : fibers_) {
     if (!fiber->sleeping || fiber->woken || fiber->word != word) continue;
     fiber->woken = true;

@@ -30,12 +30,12 @@ class SimulatedTime {
   void start(std::function<void()> body);
   void run(uint64_t until_ns);
 
-  // Of the fiber that runs.
+  // Of the fiber that runs; outside all fibers, of whoever made this: they run meanwhile.
   void spend(uint64_t ns);
   bool sleep(const void* word, uint64_t most_ns);  // true: woken
   void wake(const void* word);
 
-  // For whom the linker's stand-ins work. Null: nobody runs on simulated time.
+  // For whom the linker's stand-ins work. Null: who asks does not live on simulated time.
   static SimulatedTime* active();
 
  private:
@@ -62,6 +62,9 @@ class SimulatedTime {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* running_ = nullptr;
+  bool runs_ = false;
+  const void* outside_word_ = nullptr;  // on which whoever made this sleeps
+  bool outside_woken_ = false;
   ucontext_t main_;
 };
 

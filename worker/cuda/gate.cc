@@ -529,6 +529,7 @@ void Gate::find_pace() {
 
 // Short while the end is near or was just expected, longer the longer it is away.
 void Gate::rest() {
+  if (std::none_of(slices_.begin(), slices_.end(), holds)) return;  // given up just now: a call is waited for
   const uint64_t now_ns = base::now_ns();
   uint64_t nap_ns = kNapMaxNs;
   for (const Slice& slice : slices_) {

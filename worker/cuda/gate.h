@@ -65,7 +65,7 @@ class Gate {
     if (pace_ == Pace::kNever) return;
     if (++calls_since_look_ >= (pace_ == Pace::kAtOnce ? kCallsUnseen : 8 * kCallsUnseen)) look(false);
   }
-  // A nap between two vain looks of pace kAtOnce, when what runs will take a while.
+  // A nap between two vain looks of pace kAtOnce, when what runs will take a while. None where the last turn has just been given up.
   void rest();
 
   // Some stream is about to capture: its work cannot be marked any more then.
