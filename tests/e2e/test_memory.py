@@ -150,10 +150,11 @@ class Charging(unittest.TestCase):
         with Server(environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
                 # Each time one block is refused; but for its place the driver finds that neighbourhood taken. What small
-                # ones are cut from is used up by larger ones, where it has room for thousands.
+                # ones are cut from is used up by larger ones, where it has room for thousands. A pool may have what was given
+                # back to it at once or later, so how often that is done differs: 20 to 111 round trips were seen.
                 for name, arguments, least, most in (
-                        ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6), ("cuMemAlloc_v2", "c_size_t(256)", 6, 60),
-                        ("cuMemAllocAsync", "c_size_t(256), None", 6, 60),
+                        ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6), ("cuMemAlloc_v2", "c_size_t(256)", 6, 400),
+                        ("cuMemAllocAsync", "c_size_t(256), None", 6, 400),
                         ("cuMemAddressReserve", "c_size_t(2 * MIB), c_size_t(0), c_uint64(FIRST), c_uint64(0)", 3, 60)):
                     call = f"cuda.{name}(byref(address), {arguments})"
                     status, out, err = tendril("run", "--", sys.executable, "-c", PROGRAM + COLLIDING % call,
