@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, small copies with what tells
-// their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were chosen, and how
+// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, waits, small copies with what
+// tells their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were chosen, and how
 // they are chosen again for another driver. Without Tendril: give it the real library.
 #include <sys/mman.h>
 #if defined(__x86_64__)
@@ -143,6 +143,54 @@ void launches_between_reads(Device& device) {
   }
 }
 
+// ---- waits ----
+
+void poll_stream(Device& device, CUstream stream) {
+  const gpu::Driver& d = device.driver();
+  while (d.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+  }
+}
+
+// A launch and several ways of learning that it is over. The worker asks the stream until it is, so that it can serve other calls
+// meanwhile, and waits for the context then (waits.cc says why); the last way asks the driver nothing at all.
+void waits(Device& device, uint8_t* pinned) {
+  const gpu::Driver& d = device.driver();
+  const auto row = [&](const char* what, const std::function<void()>& work) {
+    print(what, median_us(device, 2000, work), "us");
+  };
+  row("launch, cuCtxSynchronize", [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    d.cuCtxSynchronize();
+  });
+  row("launch, stream polled", [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    poll_stream(device, CU_STREAM_LEGACY);
+  });
+  row("launch, stream polled, cuCtxSynchronize", [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    poll_stream(device, CU_STREAM_LEGACY);
+    d.cuCtxSynchronize();
+  });
+  row("launch, stream polled, cuStreamSynchronize", [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    poll_stream(device, CU_STREAM_LEGACY);
+    d.cuStreamSynchronize(CU_STREAM_LEGACY);
+  });
+  row("cuStreamQuery when all is over", [&] { d.cuStreamQuery(CU_STREAM_LEGACY); });
+  row("cuCtxSynchronize when all is over", [&] { d.cuCtxSynchronize(); });
+  CUdeviceptr word = 0;
+  if (d.cuMemHostGetDevicePointer_v2(&word, pinned, 0) != CUDA_SUCCESS) return;
+  volatile cuuint32_t* seen = reinterpret_cast<volatile cuuint32_t*>(pinned);
+  cuuint32_t next = 1;
+  row("launch, word written behind it, the word polled", [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    if (d.cuStreamWriteValue32_v2(CU_STREAM_LEGACY, word, ++next, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) return;
+    const uint64_t begin_ns = base::now_ns();
+    while (*seen != next && us_since(begin_ns) < 1e5) {
+    }
+  });
+}
+
 // ---- small copies ----
 
 struct Small {
@@ -167,12 +215,6 @@ void copy_streaming(uint8_t* to, const uint8_t* from, size_t bytes) {
 #else
   std::memcpy(to, from, bytes);
 #endif
-}
-
-void poll_stream(Device& device, CUstream stream) {
-  const gpu::Driver& d = device.driver();
-  while (d.cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
-  }
 }
 
 void small_copies(Small s, size_t bytes) {
@@ -355,6 +397,7 @@ int main(int argc, char** argv) {
     const CUdeviceptr gpu = device.allocate(kLarge);
     uint8_t* pinned = memory(32 * kMiB);
     device.check(d.cuMemHostRegister_v2(pinned, 32 * kMiB, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
+    if (!staged_only) waits(device, pinned);
     CUevent event = nullptr;
     device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     for (const size_t bytes : {4 * kKiB, 64 * kKiB, kMiB}) {
