@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, waits, small copies with what
-// tells their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were chosen, and how
-// they are chosen again for another driver. Without Tendril: give it the real library.
+// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, waits, small copies with
+// what tells their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were
+// chosen, and how they are chosen again for another driver. Without Tendril: give it the real library.
 #include <sys/mman.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -184,7 +184,8 @@ void waits(Device& device, uint8_t* pinned) {
   cuuint32_t next = 1;
   row("launch, word written behind it, the word polled", [&] {
     device.launch_nothing(CU_STREAM_LEGACY);
-    if (d.cuStreamWriteValue32_v2(CU_STREAM_LEGACY, word, ++next, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) return;
+    const CUresult result = d.cuStreamWriteValue32_v2(CU_STREAM_LEGACY, word, ++next, CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (result != CUDA_SUCCESS) return;
     const uint64_t begin_ns = base::now_ns();
     while (*seen != next && us_since(begin_ns) < 1e5) {
     }
