@@ -44,6 +44,7 @@ CASES = [
     ("10 s: 1/3 2/3", tenants("medium", "1/3", "2/3")),
     ("10 s: 1/20 1/7 1/3 1/3", [*tenants("medium", "1/20", "1/3", "1/3"), Tenant(F("1/7"), "graph")]),
     ("10 s: 1/20 1/5 3/4", [Tenant(F("1/20"), "tiny"), Tenant(F("1/5"), "graph"), Tenant(F("3/4"), "medium")]),
+    ("10 s: 1/10 2/5 1/2", [Tenant(F("1/10"), "medium"), Tenant(F("2/5"), "long"), Tenant(F("1/2"), "memory")]),
     ("10 s: 1/4, 1/7, 18 x 1/30", tenants("medium", "1/4", "1/7", *["1/30"] * 18)),
 ]
 # Pieces of 50 ms at a tenth of the GPU end twice in a second.
@@ -158,16 +159,18 @@ class Measurement(Tenants):
                         f"last second {statistics.mean(after[-10:]):.2f} %")
 
     def measure_priority(self, server):
-        """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants more."""
-        beside = Tenant(F("3/4"), "medium")
-        for name, group in (("alone", []), ("beside a backlog", [beside])):
-            for priority in ("0", "1") if group else ("0",):
-                one = Tenant(F("1/4"), "pause", ("--priority", priority) if priority != "0" else ())
-                answers, _ = self.together(server, [one, *group], self.seconds / 2)
-                latency = answers[0]["latency_us"] if answers[0] else {}
-                self.facts.setdefault("priority", {})[f"{name}, {priority}"] = latency
-                text = ", ".join(f"{place} {value:.0f} us" for place, value in latency.items())
-                self.say(f"300 us and wait, priority {priority}, {name}: {text or 'NO ANSWER'}")
+        """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants more; natively for comparison."""
+        beside = [Tenant(F("3/4"), "medium")]
+        for name, at, group, priority in (
+                ("natively, alone", None, [], "-"), ("natively, beside a backlog", None, beside, "-"),
+                ("alone", server, [], "0"), ("beside a backlog", server, beside, "0"),
+                ("beside a backlog", server, beside, "1")):
+            one = Tenant(F("1/4"), "pause", ("--priority", priority) if priority == "1" else ())
+            answers, _ = self.together(at, [one, *group], self.seconds / 2)
+            latency = answers[0]["latency_us"] if answers[0] else {}
+            self.facts.setdefault("priority", {})[f"{name}, {priority}"] = latency
+            text = ", ".join(f"{place} {value:.0f} us" for place, value in latency.items())
+            self.say(f"300 us and wait, priority {priority}, {name}: {text or 'NO ANSWER'}")
 
 
 def measure(whole, seconds, words=()):
@@ -191,7 +194,7 @@ def measure(whole, seconds, words=()):
     packed_of = lambda who: [tenant._replace(options=("--packed",)) for tenant in who]
     parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
     parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),
-              ("priority", 2 * seconds + 10, lambda: m.measure_priority(server)),
+              ("priority", 3 * seconds + 10, lambda: m.measure_priority(server)),
               ("neighbours " + " ".join(share_neighbours.KINDS), 30,
                lambda: share_neighbours.measure(m, server, () if is_wanted("neighbours") else words)),
               ("torch 20", 60, lambda: share_torch.measure_many(m, HERE, server, 20)),
