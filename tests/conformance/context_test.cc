@@ -524,8 +524,29 @@ PROCESS_TEST(ContextProcess, PrimaryReset) {
   OK(cuMemFree_v2(pointer));
 }
 
+// Nobody is to ask streams that ended with what was there before.
+PROCESS_TEST(ContextProcess, AWaitAfterAResetIsForWhatCameAfterIt) {
+  attach();
+  for (int round = 0; round < 2; ++round) {
+    CUdeviceptr memory = 0;
+    CUmodule module = nullptr;
+    CUfunction function = nullptr;
+    CUstream stream = nullptr;
+    OK(cuMemAlloc_v2(&memory, 4096));
+    OK(cuModuleLoadData(&module, basic_ptx()));
+    OK(cuModuleGetFunction(&function, module, "fill"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(launch(function, {1}, {32}, 0, stream, memory, 7u, 32u));
+    OK(cuDevicePrimaryCtxReset_v2(device()));
+    CUcontext again = nullptr;
+    OK(cuDevicePrimaryCtxRetain(&again, device()));
+    OK(cuCtxSetCurrent(again));
+    OK(cuCtxSynchronize());
+  }
+}
+
 // Makes something of everything in the current context, has it work, and leaves it there.
-void leave_things_behind() {
+void leave_things_behind(bool per_thread) {
   const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
   CUdeviceptr memory = 0;
   const CUDA_ARRAY3D_DESCRIPTOR levels = {4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0};
@@ -541,22 +562,22 @@ void leave_things_behind() {
   for (uint32_t i = 0; i < 4; ++i) {
     CUstream stream = nullptr;
     CUevent event = nullptr;
+    const CUstream other = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
     OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     OK(cuEventCreate(&event, 0));
     OK(launch(function, {1}, {32}, 0, stream, memory, i, 32u));
     OK(cuEventRecord(event, stream));
-    OK(cuStreamWaitEvent(CU_STREAM_PER_THREAD, event, 0));
-    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    OK(cuStreamWaitEvent(other, event, 0));
+    OK(cuStreamSynchronize(other));
     uint32_t words[32] = {};
     OK(cuMemcpyDtoH_v2(words, memory, sizeof words));
     EXPECT_EQ(words[31], i);
   }
 }
 
-PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
-  attach();
+void end_contexts_with_things_in_them(bool per_thread) {
   for (int round = 0; round < 3; ++round) {
-    leave_things_behind();
+    leave_things_behind(per_thread);
     OK(cuDevicePrimaryCtxReset_v2(device()));
     CUcontext again = nullptr;
     OK(cuDevicePrimaryCtxRetain(&again, device()));
@@ -565,10 +586,20 @@ PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
   for (int round = 0; round < 3; ++round) {
     CUcontext made = nullptr;
     OK(cuCtxCreate_v2(&made, 0, device()));
-    leave_things_behind();
+    leave_things_behind(per_thread);
     OK(cuCtxDestroy_v2(made));
   }
-  leave_things_behind();
+  leave_things_behind(per_thread);
+}
+
+PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
+  attach();
+  end_contexts_with_things_in_them(false);
+}
+
+PROCESS_TEST(ContextProcess, WhatAThreadsStreamHadEndsWithItsContext) {
+  attach();
+  end_contexts_with_things_in_them(true);
 }
 
 }  // namespace

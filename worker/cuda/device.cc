@@ -159,12 +159,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
   w.kept_memory().forget_slot(m.slot);
   w.objects().for_each(Kind::kContext, [&](uint64_t id, void*) {
     WorkerContext* context = w.find_context(id);
-    if (context != nullptr && context->primary && context->slot == m.slot) {
-      w.charge().release_context(context);
-      w.waiters().forget_context(context->context);
-      w.gate().forget_context(context->context);
-      forget_code(w, context->context);
-    }
+    if (context != nullptr && context->primary && context->slot == m.slot) w.empty_context(context);
   });
   w.forget_current();
   return result;
@@ -201,7 +196,6 @@ CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire:
   w.waiters().reclaim(0);
   const CUresult result = w.driver().cuCtxDestroy_v2(context->context);
   w.objects().unbind(Kind::kContext, m.context);
-  w.charge().release_context(context);
   w.remove_context(m.context);
   w.forget_current();
   return result;

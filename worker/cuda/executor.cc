@@ -278,14 +278,22 @@ WorkerContext* Executor::add_context(uint64_t id) {
   return contexts_[index].get();
 }
 
+void Executor::empty_context(WorkerContext* context) {
+  charge().release_context(context);
+  waiters_->forget_context(context->context);
+  gate_.forget_context(context->context);
+  if (context->context != nullptr) forget_code(*this, context->context);
+  context->touched.clear();  // its streams are gone
+  context->touched_last = nullptr;
+  context->untold = false;
+}
+
 void Executor::remove_context(uint64_t id) {
   WorkerContext* context = find_context(id);
   if (context == nullptr) return;
   if (current_ == context) current_ = nullptr;
   driver_current_ = nullptr;
-  waiters_->forget_context(context->context);
-  gate_.forget_context(context->context);
-  if (context->context != nullptr) forget_code(*this, context->context);
+  empty_context(context);
   retired_.push_back(std::move(contexts_[api::id_index(id)]));  // a wait may still point at it
 }
 

@@ -101,6 +101,8 @@ class Executor {
   WorkerContext* find_context(uint64_t id);
   WorkerContext* add_context(uint64_t id);
   void remove_context(uint64_t id);
+  // What was in it has ended, with it or by a reset: nothing of that is charged, waited for or asked any more.
+  void empty_context(WorkerContext* context);
   // Makes `context` current on the executor thread, if it is not.
   CUresult use(CUcontext context);
   CUcontext current_in_driver() const { return driver_current_; }

@@ -69,7 +69,6 @@ CUresult handle(Executor& w, const wire::cuda::green_context_destroy_request& m,
   const CUresult result = w.driver().cuGreenCtxDestroy(green);
   w.objects().unbind(Kind::kGreenContext, m.green);
   w.objects().unbind(Kind::kContext, m.context);
-  w.charge().release_context(context);
   w.remove_context(m.context);
   w.forget_current();
   return result;
