@@ -36,10 +36,7 @@ bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
 // Does the range fit into what the map knows? Unknown addresses are left to the driver.
 bool fits(uint64_t address, uint64_t bytes) {
   Range range;
-  if (!process()->ranges.find(address, &range)) return true;
-  if (range.kind == RangeKind::kReserved) return false;  // nothing is mapped there
-  if (range.kind == RangeKind::kMapped) return true;     // neighbours may continue it
-  return bytes <= range.bytes - (address - range.base);
+  return !process()->ranges.find(address, &range) || range.reaches(address, bytes);
 }
 
 // The driver tells at the call that it knows nothing at an address. So must we where the map does not know it either.

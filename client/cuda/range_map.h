@@ -43,6 +43,11 @@ struct Range {
   bool variable = false;    // managed memory that is a variable of loaded code
   bool held = false;        // the client holds the addresses with an inaccessible mapping
 
+  // Whether so many bytes from `address`, which is in it, may be used. What is mapped its neighbours may continue.
+  bool reaches(uint64_t address, uint64_t count) const {
+    if (kind == RangeKind::kReserved) return false;  // nothing is mapped there
+    return kind == RangeKind::kMapped || count <= bytes - (address - base);
+  }
   bool host() const {
     return kind == RangeKind::kPinned || kind == RangeKind::kRegistered || kind == RangeKind::kManaged;
   }

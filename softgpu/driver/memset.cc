@@ -18,6 +18,29 @@ void fill(uint8_t* row, T value, size_t count) {
   for (size_t i = 0; i < count; ++i) at[i] = value;
 }
 
+uint64_t extent(const CUDA_MEMSET_NODE_PARAMS& p) {
+  return (p.height - 1) * p.pitch + p.width * p.elementSize;
+}
+
+CUresult check_shape(const CUDA_MEMSET_NODE_PARAMS& p) {
+  constexpr uint64_t kMost = 1ull << 46;
+  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (p.width == 0 || p.height == 0) return CUDA_SUCCESS;
+  if (p.dst % p.elementSize != 0 || p.width > kMost || p.height > kMost || p.pitch > kMost)
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t row = p.width * p.elementSize;
+  if (p.height > 1 && (p.pitch < row || p.pitch % p.elementSize != 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto bytes = static_cast<unsigned __int128>(p.height - 1) * p.pitch + row;
+  return bytes > kMost ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+bool is_captured(const Stream& stream) {
+  const std::lock_guard<std::recursive_mutex> locked(capture_lock());
+  return stream.capture != nullptr;
+}
+
 CUresult memset_call(CUstream stream, bool synchronous, uint64_t address, size_t pitch,
                      unsigned value, unsigned element, size_t width, size_t height) {
   auto work = std::make_shared<MemsetWork>();
@@ -25,7 +48,8 @@ CUresult memset_call(CUstream stream, bool synchronous, uint64_t address, size_t
   StreamPtr found;
   ContextPtr context;
   if (CUresult bad = find_stream(stream, &found, &context)) return bad;
-  if (CUresult bad = check_memset(work->params)) return bad;
+  const bool captured = is_captured(*found);  // addresses are looked at when the graph runs
+  if (CUresult bad = captured ? check_shape(work->params) : check_memset(work->params)) return bad;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   SubmitOptions options;
   options.allow_capture = !synchronous;
@@ -38,20 +62,9 @@ CUresult memset_call(CUstream stream, bool synchronous, uint64_t address, size_t
 }  // namespace
 
 CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS& p) {
-  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = check_shape(p)) return bad;
   if (p.width == 0 || p.height == 0) return CUDA_SUCCESS;
-  if (p.dst % p.elementSize != 0 || p.width > (1ull << 46) || p.height > (1ull << 46) ||
-      p.pitch > (1ull << 46))
-    return CUDA_ERROR_INVALID_VALUE;
-  uint64_t row = p.width * p.elementSize;
-  if (p.height > 1 && (p.pitch < row || p.pitch % p.elementSize != 0))
-    return CUDA_ERROR_INVALID_VALUE;
-  unsigned __int128 bytes = static_cast<unsigned __int128>(p.height - 1) * p.pitch + row;
-  if (bytes > (1ull << 46) ||
-      MemoryMap::instance().resolve(p.dst, static_cast<uint64_t>(bytes)) == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  return MemoryMap::instance().resolve(p.dst, extent(p)) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult MemsetWork::run(Context& context) {
@@ -61,8 +74,7 @@ CUresult MemsetWork::run(Context& context) {
   device.took_bytes(params.width * params.elementSize * params.height);
   if (!device.executes()) return CUDA_SUCCESS;
   std::shared_lock running(MemoryMap::instance().execution());
-  uint64_t bytes = (params.height - 1) * params.pitch + params.width * params.elementSize;
-  uint8_t* at = MemoryMap::instance().resolve(params.dst, bytes);
+  uint8_t* at = MemoryMap::instance().resolve(params.dst, extent(params));
   if (at == nullptr) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (size_t y = 0; y < params.height; ++y, at += params.pitch) {
     if (params.elementSize == 1) memset(at, static_cast<int>(params.value), params.width);

@@ -64,6 +64,35 @@ TEST_F(CaptureTest, WorkIsRecordedNotRun) {
   OK(cuGraphDestroy(graph));
 }
 
+// cuDNN records its plans so, to learn their nodes, and gives them their addresses later.
+TEST_F(CaptureTest, AddressesOfMemsetsAreNotLookedAt) {
+  constexpr CUdeviceptr kNowhere = 0x80;
+  Stream stream;
+  Buffer data(1024);
+  EXPECT_CU(cuMemsetD8Async(kNowhere, 0, 1024, stream), CUDA_ERROR_INVALID_VALUE);
+  begin(stream);
+  OK(cuMemsetD8Async(kNowhere, 7, 1024, stream));
+  CUgraph graph = nullptr;
+  OK(cuStreamEndCapture(stream, &graph));
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  OK(cuGraphGetNodes(graph, &node, &count));
+  ASSERT_EQ(count, 1u);
+  CUDA_MEMSET_NODE_PARAMS params = {};
+  OK(cuGraphMemsetNodeGetParams(node, &params));
+  EXPECT_EQ(params.dst, kNowhere);
+  EXPECT_EQ(params.width * params.elementSize, 1024u);
+  params.dst = data;
+  OK(cuGraphMemsetNodeSetParams(node, &params));
+  CUgraphExec exec = nullptr;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(data, 256)[255], 0x07070707u);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuGraphDestroy(graph));
+}
+
 TEST_F(CaptureTest, NotCapturingAtFirst) {
   Stream stream;
   EXPECT_EQ(status(stream), CU_STREAM_CAPTURE_STATUS_NONE);

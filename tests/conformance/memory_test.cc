@@ -197,6 +197,19 @@ TEST_F(MemoryTest, SetErrors) {
   INVALID(cuMemsetD32_v2(buffer + 2, 1, 16));
 }
 
+// Not even as far as the driver's own block may reach.
+TEST_F(MemoryTest, NothingGoesBeyondTheEnd) {
+  Buffer buffer(1000), other(4096);
+  std::vector<uint8_t> host(1001);
+  INVALID(cuMemsetD8_v2(buffer, 1, 1001));
+  INVALID(cuMemsetD8Async(buffer + 999, 1, 2, nullptr));
+  INVALID(cuMemcpyDtoD_v2(other, buffer, 1001));
+  INVALID(cuMemcpyDtoDAsync_v2(buffer, other, 1001, nullptr));
+  INVALID(cuMemcpyHtoD_v2(buffer, host.data(), 1001));
+  INVALID(cuMemcpyDtoH_v2(host.data(), buffer, 1001));
+  OK(cuCtxSynchronize());
+}
+
 TEST_F(MemoryTest, Set2D) {
   CUdeviceptr pointer = 0;
   size_t pitch = 0;
