@@ -71,6 +71,12 @@ CUcontext attach() {
   return primary;
 }
 
+bool on_software() {
+  char name[256] = "";
+  EXPECT_EQ(cuDeviceGetName(name, sizeof name, device()), CUDA_SUCCESS);
+  return std::string(name).find("(software)") != std::string::npos;
+}
+
 int attribute(CUdevice_attribute which, CUdevice dev) {
   int value = 0;
   EXPECT_EQ(cuDeviceGetAttribute(&value, which, dev), CUDA_SUCCESS) << "attribute " << which;

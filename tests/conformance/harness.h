@@ -40,6 +40,8 @@ void note(const std::string& line);
 // thread. Null after a failure.
 CUcontext attach();
 CUdevice device();
+// Whether that device is the software GPU, directly or through Tendril.
+bool on_software();
 int attribute(CUdevice_attribute which, CUdevice dev = device());
 
 #define REQUIRE_ATTRIBUTE(which)                       \

@@ -34,11 +34,6 @@ class MultiDeviceTest : public CudaTest {
     EXPECT_EQ(cuCtxSetCurrent(contexts_[dev]), CUDA_SUCCESS);
     EXPECT_EQ(cuMemFree_v2(pointer), CUDA_SUCCESS);
   }
-  static bool on_software() {
-    char name[256] = "";
-    EXPECT_EQ(cuDeviceGetName(name, sizeof name, 0), CUDA_SUCCESS);
-    return std::string(name).find("(software)") != std::string::npos;
-  }
   int count_ = 0;
   std::vector<CUcontext> contexts_;
 };
