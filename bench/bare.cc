@@ -27,7 +27,7 @@ double undisturbed_us(std::vector<double>* trips_us) {
   return (*trips_us)[trips_us->size() / 10];
 }
 
-double bare_trip_us(const char* transport, size_t bytes) {
+std::vector<double> bare_trips_us(const char* transport, size_t bytes) {
   ChannelSet a, b;
   transport::make_channels(transport, 0, &a, &b);
   const int count = bytes > kAnswerBytes ? kLargeTrips : kTrips;
@@ -49,7 +49,7 @@ double bare_trip_us(const char* transport, size_t bytes) {
     trips.push_back(double(base::now_ns() - start) / 1000.0);
   }
   answers.join();
-  return undisturbed_us(&trips);
+  return trips;
 }
 
 double bare_bulk_gbs(const char* transport, size_t n) {
@@ -80,10 +80,14 @@ double bare_bulk_gbs(const char* transport, size_t n) {
 }
 
 void measure_bare(const std::string& transport, size_t channels, Report& report) {
+  // The median, as of the calls and copies that are held against it.
   const auto trip_us = [&](size_t bytes) {
-    double best_us = 1e30;
-    for (int i = 0; i < kRounds; ++i) best_us = std::min(best_us, bare_trip_us(transport.c_str(), bytes));
-    return best_us;
+    std::vector<double> all;
+    for (int i = 0; i < kRounds; ++i) {
+      const std::vector<double> trips = bare_trips_us(transport.c_str(), bytes);
+      all.insert(all.end(), trips.begin(), trips.end());
+    }
+    return median(all);
   };
   double gbs = 0;
   for (int i = 0; i < kRounds; ++i) gbs = std::max(gbs, bare_bulk_gbs(transport.c_str(), channels));

@@ -10,9 +10,10 @@ namespace tendril::bench {
 
 // One trip in ten is quicker than this: what a trip takes while nobody else has the processors. Sorts.
 double undisturbed_us(std::vector<double>* trips_us);
-// So many bytes there and 64 back, over one connection, both ends spinning. `transport` as in transport/test_channels.h.
+// Each of some trips: so many bytes there and 64 back, over one connection, both ends spinning. `transport` as in
+// transport/test_channels.h.
 inline constexpr size_t kAnswerBytes = 64;
-double bare_trip_us(const char* transport, size_t bytes = kAnswerBytes);
+std::vector<double> bare_trips_us(const char* transport, size_t bytes = kAnswerBytes);
 // GB/s over n connections, a thread on each end of each; sends of 1 MiB, received in whole chunks as bulk channels do.
 double bare_bulk_gbs(const char* transport, size_t n);
 

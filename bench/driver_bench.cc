@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "bench/device.h"
+#include "bench/report.h"
 
 namespace {
 
@@ -60,8 +61,7 @@ double median_us(const Device& device, int rounds, const std::function<void()>& 
     work();
     times.push_back(us_since(begin_ns));
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<long>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return median(times);
 }
 
 // ---- launches ----

@@ -23,7 +23,7 @@ namespace {
 
 using namespace tendril;  // NOLINT: a program
 using bench::bare_bulk_gbs;
-using bench::bare_trip_us;
+using bench::bare_trips_us;
 using bench::undisturbed_us;
 using transport::ChannelSet;
 
@@ -164,7 +164,8 @@ void compare(const char* transport, size_t channels) {
   std::vector<double> bare_trip, trip, ns, rate, bare_bulk, out, in;
   std::vector<uint8_t> data(kBulkBytes, 3);
   for (int round = 0; round < kRounds; ++round) {
-    bare_trip.push_back(bare_trip_us(transport));
+    std::vector<double> bare_trips = bare_trips_us(transport);
+    bare_trip.push_back(undisturbed_us(&bare_trips));
     bare_bulk.push_back(bare_bulk_gbs(transport, channels));
     Worker worker(transport, channels);
     trip.push_back(lane_trip_us(worker));

@@ -4,7 +4,10 @@
 The host's speed drifts within minutes, so what is compared is measured within seconds of each other: native, a remote side, the
 next one, and native again, several times over. The measured end is frameworks/meter.py. Called by speed.py and network.py.
 """
+import glob
 import json
+import os
+import pathlib
 import queue
 import signal
 import statistics
@@ -122,13 +125,39 @@ class Field:
             return {}
         turns = {meter.name: [] for meter in able}
         for meter in able * rounds + able[:1]:
+            before = running_times()
             answer = meter.ask(f"measure {seconds}", 20 * seconds + 20)
-            turns[meter.name].append(self.told(meter, workload, answer))
+            busy = busy_threads(before, running_times())
+            turns[meter.name].append(self.told(meter, workload, answer) | {"threads": busy})
         return turns
 
     def end(self):
         for meter in self.meters:
             meter.end()
+
+
+def running_times():
+    """{(process, thread): (seconds it has run, processor it ran on last, name)} of this machine, and None: now."""
+    ticks_per_s, out = os.sysconf("SC_CLK_TCK"), {None: time.monotonic()}
+    for stat in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
+        try:
+            head, _, tail = pathlib.Path(stat).read_text().rpartition(")")
+        except OSError:
+            continue  # it has ended
+        fields = tail.split()
+        _, _, process, _, thread, _ = stat.split("/")
+        ran_s = (int(fields[11]) + int(fields[12])) / ticks_per_s
+        out[process, thread] = (ran_s, int(fields[36]), head.partition("(")[2])
+    return out
+
+
+def busy_threads(before, after):
+    """[name, process, processor, share of the time between] of whoever ran for a tenth of it or more: where two processors are one
+    core's, who sits beside whom decides about speed."""
+    seconds = after[None] - before[None]
+    ran = [(name, int(key[0]), processor, round((ran_s - before.get(key, (0.0,))[0]) / seconds, 2))
+           for key, (ran_s, processor, name) in ((k, v) for k, v in after.items() if k)]
+    return sorted((entry for entry in ran if entry[3] >= 0.1), key=lambda entry: -entry[3])
 
 
 def quartiles(values):

@@ -4,6 +4,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 import unittest
 
 import meters
@@ -51,6 +52,24 @@ class Arithmetic(unittest.TestCase):
         native = meters.summary([turn(10.0), turn(10.0), turn(10.0), turn(20.0)])
         ours = meters.summary([turn(9.0), turn(9.0), turn(13.5)])
         self.assertAlmostEqual(meters.ratio(native, ours)[0], 10 / 9)
+
+
+class Threads(unittest.TestCase):
+    def test_who_runs_is_seen_and_where(self):
+        before, until = meters.running_times(), time.monotonic() + 0.3
+        while time.monotonic() < until:
+            pass
+        mine = [entry for entry in meters.busy_threads(before, meters.running_times()) if entry[1] == os.getpid()]
+        self.assertEqual(len(mine), 1)
+        _, _, processor, share = mine[0]
+        self.assertIn(processor, range(os.cpu_count()))
+        self.assertGreater(share, 0.1)
+
+    def test_who_sleeps_is_not(self):
+        before = meters.running_times()
+        time.sleep(0.3)
+        busy = meters.busy_threads(before, meters.running_times())
+        self.assertNotIn(os.getpid(), [entry[1] for entry in busy])
 
 
 class Processes(unittest.TestCase):
