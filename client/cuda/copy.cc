@@ -297,6 +297,16 @@ CUresult finish_copy(Context* c, CopyStream on) {
   return CUDA_SUCCESS;
 }
 
+bool copies_unsettled(const Context* c) {
+  const uint64_t copied = c->copied.load();
+  return copied > c->synchronised.load() && copied > c->legacy_synchronised.load();
+}
+
+CUresult settle_copies(Context* c, const Stream* stream) {
+  const bool apart = stream != nullptr && (stream->flags & CU_STREAM_NON_BLOCKING) != 0;
+  return apart || is_capturing(stream) || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
+}
+
 void forget_reads_of(Context* c) {
   if (g_read_count.load(std::memory_order_acquire) == 0) return;
   pthread_mutex_lock(&g_reads_mutex);

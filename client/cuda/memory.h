@@ -150,6 +150,11 @@ CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes,
 
 // The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it.
 CUresult finish_copy(Context* c, CopyStream on);
+// Whether there are such copies that nobody has waited for since.
+bool copies_unsettled(const Context* c);
+// Before `stream` is made to wait for the program: such copies are over then, as they were natively when they returned. Later a wait for
+// them might be one for the program.
+CUresult settle_copies(Context* c, const Stream* stream);
 // There has been a stream that does not wait for the legacy one.
 extern std::atomic<bool> g_streams_apart;
 

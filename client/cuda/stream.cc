@@ -12,8 +12,7 @@ namespace {
 
 // A stream that does not wait for the legacy one comes after the synchronous copies that have returned all the same.
 CUresult order_after_copies(Context* c, CUstream stream) {
-  const uint64_t copied = c->copied.load();
-  if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return CUDA_SUCCESS;
+  if (!copies_unsettled(c)) return CUDA_SUCCESS;
   CUevent event = nullptr;
   TENDRIL_TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
   CUresult result = cuEventRecord(event, CU_STREAM_LEGACY);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 
 #include "tests/conformance/harness.h"
@@ -376,6 +377,49 @@ TEST_F(CallbackTest, ManyLaunchesBehindAHostFunctionWait) {
       OK(launch(affine, {1}, {32}, 0, stream, CUdeviceptr{data}, 1u, 1u, 32u));
   }
   EXPECT_EQ(read_words(data, 32)[31], 3000u);
+}
+
+void hold(void* let_go) {
+  while (!static_cast<std::atomic<bool>*>(let_go)->load()) usleep(100);
+}
+
+// The copy was over when it returned, so the stream that comes after it has nothing to wait for, least of all the function.
+void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold, std::atomic<bool>* let_go) {
+  Buffer data(4);
+  const uint32_t word = 5;
+  CUstream stream = nullptr, apart = nullptr;
+  CUfunction affine = basic("affine");
+  OK(launch(affine, {1}, {32}, 0, nullptr, CUdeviceptr{data}, 1u, 0u, 1u));  // loaded now: that may wait for what is pending
+  OK(cuCtxSynchronize());
+  OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
+  OK(launch_hold(stream));
+  OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
+  OK(launch(affine, {1}, {32}, 0, apart, CUdeviceptr{data}, 2u, 1u, 1u));
+  OK(cuStreamSynchronize(apart));
+  let_go->store(true);
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(data, 1)[0], 11u);
+}
+
+// Each in a process of its own: only the first such stream of a program is at stake.
+PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAFunction) {
+  attach();
+  std::atomic<bool> let_go{false};
+  work_apart_while([&](CUstream stream) { return cuLaunchHostFunc(stream, hold, &let_go); }, &let_go);
+}
+
+PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAGraphsFunction) {
+  attach();
+  std::atomic<bool> let_go{false};
+  CUDA_HOST_NODE_PARAMS params = {hold, &let_go};
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  OK(cuGraphCreate(&graph, 0));
+  OK(cuGraphAddHostNode(&node, graph, nullptr, 0, &params));
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  work_apart_while([&](CUstream stream) { return cuGraphLaunch(exec, stream); }, &let_go);
 }
 
 }  // namespace

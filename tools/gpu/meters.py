@@ -183,3 +183,10 @@ def ratio(native, ours):
     near = [(before + after) / 2 / turn
             for before, turn, after in zip(native["turns"], ours["turns"], native["turns"][1:])]
     return statistics.median(near), min(near), max(near)
+
+
+def own_spread(native):
+    """The same for native's own turns against those around them, least and most: a ratio within it says nothing. None: too few."""
+    turns = native["turns"]
+    near = [(before + after) / 2 / turn for before, turn, after in zip(turns, turns[1:], turns[2:])]
+    return (min(near), max(near)) if near else None

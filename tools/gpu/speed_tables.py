@@ -57,9 +57,14 @@ def ratio(native, figures):
     return f"{bold}{middle:.3f}{bold} ({least:.2f} to {most:.2f})"
 
 
+def own_spread(native):
+    spread = meters.own_spread(native)
+    return f"{spread[0]:.2f} to {spread[1]:.2f}" if spread else ""
+
+
 def model_table(models):
-    lines = ["| | native | GPU at work | TCP | native / TCP | shared memory | native / shm | round trips, TCP; shm |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| | native | native / native | GPU at work | TCP | native / TCP | shared memory | native / shm "
+             "| round trips, TCP; shm |", "|---|---|---|---|---|---|---|---|---|"]
     for name, held in models.items():
         sides = held["sides"]
         native = sides.get("native")
@@ -69,7 +74,7 @@ def model_table(models):
         if "busy_ms" in held:
             part = held["busy_ms"] / native["ms"]
             work = f"{held['busy_ms']:.2f} ms" + (f", {100 * part:.0f} %" if part < BUSY else "")
-        cells = [TITLES.get(name, name), milliseconds(native), work]
+        cells = [TITLES.get(name, name), milliseconds(native), own_spread(native), work]
         for side in REMOTE:
             figures = sides.get(side)
             cells += [milliseconds(figures), ratio(native, figures)] if figures else ["no figure", ""]
@@ -117,9 +122,9 @@ def tables(files):
     facts, sources = merged(files)
     head = [f"Measured with `run_all --only speed`: {sources}.",
             "Medians and quartiles of blocks of steps. The sides take turns, natively before and after the others;",
-            "a ratio is the median (least to most) of single turns against native's around them. Where the GPU works",
-            "for less than 90 % of native's step that part is told: native waits for its processor, and running",
-            "ahead wins.",
+            "a ratio is the median (least to most) of single turns against native's around them, and native's own turns",
+            "against each other show what the host does to it. Where the GPU works for less than 90 % of native's step",
+            "that part is told: native waits for its processor, and running ahead wins.",
             "Bold: below 0.98.", ""]
     return "\n".join(head + model_table(facts.get("models", {})) + [""] + start_table(facts))
 

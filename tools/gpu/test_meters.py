@@ -47,6 +47,11 @@ class Arithmetic(unittest.TestCase):
         _, least, most = meters.ratio(native, ours)
         self.assertEqual((least, most), (1.0, 1.0))
 
+    def test_what_the_host_does_to_native_alone(self):
+        native = meters.summary([turn(10.0), turn(20.0), turn(10.0), turn(10.0)])
+        self.assertEqual(meters.own_spread(native), (0.5, 1.5))
+        self.assertIsNone(meters.own_spread(meters.summary([turn(10.0), turn(20.0)])))
+
     def test_a_host_that_changes_once_does_not_decide(self):
         """Ours is a tenth faster in every turn, but more of native's turns were in the host's fast half."""
         native = meters.summary([turn(10.0), turn(10.0), turn(10.0), turn(20.0)])
