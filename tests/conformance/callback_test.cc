@@ -389,7 +389,7 @@ void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold, std:
   const uint32_t word = 5;
   CUstream stream = nullptr, apart = nullptr;
   CUfunction affine = basic("affine");
-  OK(launch(affine, {1}, {32}, 0, nullptr, CUdeviceptr{data}, 1u, 0u, 1u));  // loaded now: that may wait for what is pending
+  OK(launch(affine, {1}, {32}, 0, nullptr, CUdeviceptr{data}, 1u, 0u, 1u));  // loading may wait for what is pending
   OK(cuCtxSynchronize());
   OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
   OK(cuMemcpyHtoD_v2(data, &word, sizeof word));

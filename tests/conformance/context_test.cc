@@ -197,8 +197,8 @@ PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   }
 }
 
-// What has a context of its own through what it is about. A real driver may look for a current one all the same; of those that accept
-// two codes it was not measured, and the transcript of a real GPU will tell.
+// What has a context of its own through what it is about. A real driver may look for a current one all the same: where two codes are
+// accepted, what an H200 answers is only known to be the same through Tendril.
 TEST_F(ContextTest, CallsThatNameTheirContext) {
   Module module(basic_ptx());
   Stream stream;
@@ -234,12 +234,14 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
   EXPECT_CU(cuEventQuery(event), CUDA_SUCCESS, CUDA_ERROR_NOT_READY, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuStreamSynchronize(stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
   OK(cuCtxSetCurrent(context_));
-  if (executable != nullptr) OK(cuGraphExecDestroy(executable));
+  if (executable != nullptr) {
+    OK(cuGraphExecDestroy(executable));
+  }
   OK(cuGraphDestroy(graph));
   OK(cuLinkDestroy(link));
 }
 
-// Garbage collectors end things on threads without a context. Of those that accept two codes it was not measured.
+// Garbage collectors end things on threads without a context. Where two codes are accepted the same holds.
 TEST_F(ContextTest, WhatEndsNeedsNoCurrentContext) {
   CUdeviceptr memory = 0, managed = 0;
   void* host = nullptr;

@@ -398,7 +398,9 @@ TEST_F(PoolTest, NoBytes) {
   Stream stream;
   CUdeviceptr pointer = 0;
   const auto end = [&] {
-    if (pointer != 0) OK(cuMemFreeAsync(pointer, stream));
+    if (pointer != 0) {
+      OK(cuMemFreeAsync(pointer, stream));
+    }
     pointer = 0;
   };
   EXPECT_CU(cuMemAllocAsync(&pointer, 0, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);

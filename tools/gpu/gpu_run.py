@@ -208,6 +208,7 @@ class Run:
         results[key or name] = outcome
         if transcript and os.path.exists(transcript):
             results["lines"][name] = pathlib.Path(transcript).read_text(errors="replace").splitlines()
+            shutil.copy(transcript, side.logs)  # what a real driver answers where the suite accepts several codes
         with self.lock:
             who = results["label"] + suffix
             self.say(f"{name:6} {who:28} {compare.word(program, outcome):8} {outcome.seconds:6.2f} s")

@@ -64,7 +64,8 @@ def own_spread(native):
 
 def model_table(models):
     lines = ["| | native | native / native | GPU at work | TCP | native / TCP | shared memory | native / shm "
-             "| round trips, TCP; shm |", "|---|---|---|---|---|---|---|---|---|"]
+             "| round trips, TCP; shm |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for name, held in models.items():
         sides = held["sides"]
         native = sides.get("native")
@@ -122,9 +123,9 @@ def tables(files):
     facts, sources = merged(files)
     head = [f"Measured with `run_all --only speed`: {sources}.",
             "Medians and quartiles of blocks of steps. The sides take turns, natively before and after the others;",
-            "a ratio is the median (least to most) of single turns against native's around them, and native's own turns",
-            "against each other show what the host does to it. Where the GPU works for less than 90 % of native's step",
-            "that part is told: native waits for its processor, and running ahead wins.",
+            "a ratio is the median (least to most) of single turns against native's around them, and native's own",
+            "turns against each other show what the host does to it. Where the GPU works for less than 90 % of native's",
+            "step that part is told: native waits for its processor, and running ahead wins.",
             "Bold: below 0.98.", ""]
     return "\n".join(head + model_table(facts.get("models", {})) + [""] + start_table(facts))
 
