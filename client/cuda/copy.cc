@@ -304,7 +304,9 @@ bool copies_unsettled(const Context* c) {
 
 CUresult settle_copies(Context* c, const Stream* stream) {
   const bool apart = stream != nullptr && (stream->flags & CU_STREAM_NON_BLOCKING) != 0;
-  return apart || is_capturing(stream) || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
+  // A wait would spoil a capture that is open. At its beginning they were settled.
+  const bool captures = process()->open_captures.load(std::memory_order_relaxed) != 0;
+  return apart || captures || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
 }
 
 void forget_reads_of(Context* c) {

@@ -152,8 +152,8 @@ CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes,
 CUresult finish_copy(Context* c, CopyStream on);
 // Whether there are such copies that nobody has waited for since.
 bool copies_unsettled(const Context* c);
-// Before `stream` is made to wait for the program: such copies are over then, as they were natively when they returned. Later a wait for
-// them might be one for the program.
+// Before `stream` is made to wait for the program, or a capture begins (null): such copies are over then, as they were natively when they
+// returned. Later a wait for them might be one for the program, or for the legacy stream, which a capture may forbid to ask.
 CUresult settle_copies(Context* c, const Stream* stream);
 // There has been a stream that does not wait for the legacy one.
 extern std::atomic<bool> g_streams_apart;

@@ -509,5 +509,24 @@ TEST_F(CaptureTest, WaitingForOtherStreamsIsForbiddenInGlobalMode) {
   OK(cuStreamSynchronize(other));
 }
 
+// In a process of its own: only the first such stream of a program is at stake, which comes after the copy that has returned.
+PROCESS_TEST(CaptureProcess, AStreamApartIsMadeDuringACapture) {
+  attach();
+  Buffer data(4);
+  const uint32_t word = 5;
+  CUstream stream = nullptr, apart = nullptr;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUgraph graph = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  OK(cuMemsetD32Async(data, 6, 1, stream));
+  OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamIsCapturing(stream, &status));
+  EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  OK(cuStreamEndCapture(stream, &graph));
+  EXPECT_EQ(read_words(data, 1)[0], 5u);
+}
+
 }  // namespace
 }  // namespace tendril::conformance
