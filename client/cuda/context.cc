@@ -55,7 +55,7 @@ CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
     return result;
   }
   c->flags = flags;
-  c->active.store(1, std::memory_order_release);
+  context_comes(c);
   *pctx = handle_cast<CUcontext>(c);
   return push(c);
 }
@@ -135,7 +135,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
     m.flags = c->flags;
     m.context = c->wire_id;
     result = c->session->call(static_cast<const Context*>(nullptr), m, r);
-    if (result == CUDA_SUCCESS) c->active.store(1, std::memory_order_release);
+    if (result == CUDA_SUCCESS) context_comes(c);
   }
   if (result == CUDA_SUCCESS) c->retains.fetch_add(1);
   pthread_mutex_unlock(&c->mutex);

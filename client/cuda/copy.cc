@@ -286,12 +286,12 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   return CUDA_SUCCESS;
 }
 
-std::atomic<bool> g_streams_apart{false};
+std::atomic<bool> g_streams_apart{false}, g_contexts_share{false};
 
-// What other streams are given next comes after a copy on the legacy stream by itself, but for those that do not wait for it; and the
-// program may tell another process next.
+// What other streams are given next comes after a copy on the legacy stream by itself, but for those that do not wait for it, and those of
+// other contexts, which may see the memory as peers; and the program may tell another process next.
 CUresult finish_copy(Context* c, CopyStream on) {
-  const bool told = g_memory_is_shared.load(std::memory_order_relaxed);
+  const bool told = g_memory_is_shared.load(std::memory_order_relaxed) || g_contexts_share.load();
   if (on.stream != nullptr || g_streams_apart.load() || told) return synchronize_stream(c, on.stream);
   c->copied.store(c->session->serial.fetch_add(1) + 1);
   return CUDA_SUCCESS;
@@ -307,6 +307,15 @@ CUresult settle_copies(Context* c, const Stream* stream) {
   // A wait would spoil a capture that is open. At its beginning they were settled.
   const bool captures = process()->open_captures.load(std::memory_order_relaxed) != 0;
   return apart || captures || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
+}
+
+void context_comes(Context* c) {
+  c->active.store(1, std::memory_order_release);
+  process()->contexts.for_each([c](Context* other) {
+    if (other == c || other->session != c->session || other->active.load() == 0) return;
+    g_contexts_share.store(true);
+    (void)settle_copies(other, nullptr);  // an error of that context's is told where it is used
+  });
 }
 
 void forget_reads_of(Context* c) {

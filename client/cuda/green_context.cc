@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/cuda/context.h"
+#include "client/cuda/memory.h"
 #include "client/cuda/stream.h"
 
 namespace tendril::client::cuda {
@@ -100,7 +101,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
     process()->contexts.destroy(context);
     return result;
   }
-  context->active.store(1, std::memory_order_release);
+  context_comes(context);
   *phCtx = handle_cast<CUgreenCtx>(green);
   return CUDA_SUCCESS;
 }

@@ -150,6 +150,8 @@ CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes,
 
 // The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it.
 CUresult finish_copy(Context* c, CopyStream on);
+// A context is there to be used. Where its server has others, what is copied to one of them is there for all when the copy returns.
+void context_comes(Context* c);
 // Whether there are such copies that nobody has waited for since.
 bool copies_unsettled(const Context* c);
 // Before `stream` is made to wait for the program, or a capture begins (null): such copies are over then, as they were natively when they

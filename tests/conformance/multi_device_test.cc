@@ -274,5 +274,36 @@ TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {
   free_on(1, big);
 }
 
+// In a process of its own, without streams that do not wait for the legacy one: those have all copies waited for.
+PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForPeersWhenItReturns) {
+  constexpr size_t kWords = 16u << 20;
+  attach();
+  int count = 0, can = 0;
+  OK(cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "ONE DEVICE ONLY: nothing about several devices was checked";
+  OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  if (!can) GTEST_SKIP() << "devices 0 and 1 are no peers";
+  CUcontext contexts[2] = {};
+  for (CUdevice dev : {0, 1}) OK(cuDevicePrimaryCtxRetain(&contexts[dev], dev));
+  CUdeviceptr data = 0;
+  OK(cuCtxSetCurrent(contexts[1]));
+  OK(cuMemAlloc_v2(&data, kWords * 4));
+  OK(cuCtxSetCurrent(contexts[0]));
+  OK(cuCtxEnablePeerAccess(contexts[1], 0));
+  CUfunction affine = basic("affine");
+  const CUdeviceptr last = data + (kWords - 1) * 4;
+  for (uint32_t round = 1; round <= 4; round++) {
+    const std::vector<uint32_t> words(kWords, round);
+    OK(launch(affine, {1}, {32}, 0, nullptr, last, 1u, 0u, 1u));
+    OK(cuCtxSynchronize());
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuMemcpyHtoD_v2(data, words.data(), kWords * 4));
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(launch(affine, {1}, {32}, 0, nullptr, last, 2u, 1u, 1u));
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(read_words(last, 1)[0], 2 * round + 1);
+  }
+}
+
 }  // namespace
 }  // namespace tendril::conformance
