@@ -78,6 +78,15 @@ Context* new_context(Device* device) {
   return c;
 }
 
+void context_comes(Context* context) {
+  context->active.store(1);  // before the look, so that of two that come at once one sees the other
+  bool others = false;
+  process()->contexts.for_each([&](const Context* c) {
+    others |= c != context && c->session == context->session && c->active.load() != 0;
+  });
+  if (others) copies_matter(&g_contexts_share, context->session);
+}
+
 void sweep_context(Context* context) {
   Process* p = process();
   storage_end(context);

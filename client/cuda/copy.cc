@@ -291,10 +291,11 @@ std::atomic<bool> g_streams_apart{false}, g_contexts_share{false};
 // What other streams are given next comes after a copy on the legacy stream by itself, but for those that do not wait for it, and those of
 // other contexts, which may see the memory as peers; and the program may tell another process next.
 CUresult finish_copy(Context* c, CopyStream on) {
-  const bool told = g_memory_is_shared.load(std::memory_order_relaxed) || g_contexts_share.load();
-  if (on.stream != nullptr || g_streams_apart.load() || told) return synchronize_stream(c, on.stream);
+  if (on.stream != nullptr) return synchronize_stream(c, on.stream);
+  // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or orders itself behind it.
   c->copied.store(c->session->serial.fetch_add(1) + 1);
-  return CUDA_SUCCESS;
+  const bool matters = g_streams_apart.load() || g_contexts_share.load() || g_memory_is_shared.load();
+  return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
 bool copies_unsettled(const Context* c) {
@@ -309,12 +310,11 @@ CUresult settle_copies(Context* c, const Stream* stream) {
   return apart || captures || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
 }
 
-void context_comes(Context* c) {
-  c->active.store(1, std::memory_order_release);
-  process()->contexts.for_each([c](Context* other) {
-    if (other == c || other->session != c->session || other->active.load() == 0) return;
-    g_contexts_share.store(true);
-    (void)settle_copies(other, nullptr);  // an error of that context's is told where it is used
+void copies_matter(std::atomic<bool>* reason, const Session* session) {
+  reason->store(true);
+  process()->contexts.for_each([session](Context* c) {
+    const bool meant = c->active.load() != 0 && (session == nullptr || c->session == session);
+    if (meant) (void)settle_copies(c, nullptr);  // an error of a context's is told where it is used
   });
 }
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "client/cuda/context.h"
-#include "client/cuda/memory.h"
 #include "client/cuda/stream.h"
 
 namespace tendril::client::cuda {

@@ -97,9 +97,10 @@ CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t
 // From now on other processes see memory of this one, or the other way round: what a synchronous copy wrote must be
 // there when it returns.
 extern std::atomic<bool> g_memory_is_shared;
-inline void memory_is_shared() {
-  g_memory_is_shared.store(true, std::memory_order_relaxed);
-}
+// Sets the reason for which synchronous copies are waited for from now on, and waits for those of the contexts of `session` (null: all)
+// that nobody has waited for.
+void copies_matter(std::atomic<bool>* reason, const Session* session);
+inline void memory_is_shared() { copies_matter(&g_memory_is_shared, nullptr); }
 // Pages of this process that the worker has at the same addresses, pinned; null where that cannot be. And no more of them: `c` is the
 // context that asked for them, null when that is gone.
 void* share_pages(Context* c, uint64_t bytes);
@@ -150,15 +151,13 @@ CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes,
 
 // The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it.
 CUresult finish_copy(Context* c, CopyStream on);
-// A context is there to be used. Where its server has others, what is copied to one of them is there for all when the copy returns.
-void context_comes(Context* c);
 // Whether there are such copies that nobody has waited for since.
 bool copies_unsettled(const Context* c);
 // Before `stream` is made to wait for the program, or a capture begins (null): such copies are over then, as they were natively when they
 // returned. Later a wait for them might be one for the program, or for the legacy stream, which a capture may forbid to ask.
 CUresult settle_copies(Context* c, const Stream* stream);
-// There has been a stream that does not wait for the legacy one.
-extern std::atomic<bool> g_streams_apart;
+// There has been a stream that does not wait for the legacy one; a server with several contexts of the program.
+extern std::atomic<bool> g_streams_apart, g_contexts_share;
 
 // After a wait for `stream` (null: the context's legacy one), whose request was sent when the session had made `before` calls: a wait that
 // follows has nothing to wait for.
