@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that run_all can show, cut into runs that fit ten minutes of a machine. Called by gpu_run.py for --part.
 
-Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200; those of `speed`,
+Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200; those of
 `shares` and `tenants` are added up from shorter ones.
 """
 import shlex
 
 PARTS = {
-    # 440 s: what is not made of frameworks.
+    # 355 s: what is not made of frameworks.
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
-    # 430 s; max-autotune and a cold cache of CuPy take longer than a minute.
+    # 525 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 480 s, one side at a time.
+    # 415 s, one side at a time.
     "speed": "--only bench,speed,network --serial --budget 575",
     # 270 s: shares of one kind or another.
     "shares": "--only shares --share-seconds 6 --budget 570 "
               "--match '1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
               "kill,priority,packed'",
-    # 420 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
+    # 430 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
     "tenants": "--only shares --share-seconds 6 --budget 575 "
                "--match '10 s,neighbours,torch,resnet,attach,packed-steps,modes'",
-    # Two GPUs of one host, 80 s; and 40 s.
+    # Two GPUs of one host, 42 s; and 33 s.
     "two": "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "
            "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU",
     "two-shares": "--only shares --gpus 2 --match two-gpus --share-seconds 6 --budget 120",
