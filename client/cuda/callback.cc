@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <unordered_map>
 
@@ -16,7 +15,6 @@
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
-#include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
 
 namespace tendril::client::cuda {
@@ -97,8 +95,6 @@ void* callback_thread(void*) {
   return nullptr;
 }
 
-std::atomic<bool> g_functions_stay{false};
-
 bool start_thread(Callbacks* all) {
   if (all->running) return true;
   sigset_t everything, before;
@@ -118,10 +114,8 @@ CUresult launch(CUstream hStream, HostFunction item) {
   TENDRIL_TRY(require_stream(c, hStream, &s));
   if (s != nullptr) c = s->context;
   TENDRIL_TRY(check_work(c, s));
-  TENDRIL_TRY(settle_copies(c, s));
   item.session = c->session;
   item.persistent = is_capturing(s);
-  if (item.persistent) g_functions_stay.store(true);
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
   const bool started = start_thread(all);
@@ -154,7 +148,6 @@ uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
   item.data = data;
   item.session = session;
   item.persistent = true;
-  g_functions_stay.store(true);
   Callbacks* all = callbacks();
   pthread_mutex_lock(&all->mutex);
   const bool started = start_thread(all);
@@ -164,8 +157,6 @@ uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
   if (started) session->lane->start_receiver();
   return token;
 }
-
-bool functions_stay() { return g_functions_stay.load(std::memory_order_relaxed); }
 
 bool host_function_of(uint64_t token, CUhostFn* function, void** data) {
   Callbacks* all = callbacks();

@@ -14,8 +14,6 @@ void run_callback(Session* session, uint64_t token, uint64_t invocation);
 // Host functions that stay: nodes of graphs, destructors of user objects. 0: no thread could be
 // started to run them.
 uint64_t add_host_function(Session* session, CUhostFn function, void* data);
-// Whether there ever was one of these.
-bool functions_stay();
 // What `token` stands for; false: nothing.
 bool host_function_of(uint64_t token, CUhostFn* function, void** data);
 // The destructor of a user object: runs once, after which `object` is gone. `token` is from

@@ -4,7 +4,6 @@
 #include "client/cuda/capture.h"
 
 #include "client/cuda/bodies.h"
-#include "client/cuda/memory.h"
 
 namespace tendril::client::cuda {
 
@@ -54,7 +53,6 @@ void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
 // Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those that do are freed first.
 template <typename Request, typename Answer>
 CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode, CUgraph graph) {
-  TENDRIL_TRY(settle_copies(c, nullptr));
   process()->open_captures.fetch_add(1);
   c->session->send_frees();
   const CUresult result = c->session->call(c, m, r);

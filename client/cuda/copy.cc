@@ -298,23 +298,17 @@ CUresult finish_copy(Context* c, CopyStream on) {
   return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
-bool copies_unsettled(const Context* c) {
-  const uint64_t copied = c->copied.load();
-  return copied > c->synchronised.load() && copied > c->legacy_synchronised.load();
-}
-
-CUresult settle_copies(Context* c, const Stream* stream) {
-  const bool apart = stream != nullptr && (stream->flags & CU_STREAM_NON_BLOCKING) != 0;
-  // A wait would spoil a capture that is open. At its beginning they were settled.
-  const bool captures = process()->open_captures.load(std::memory_order_relaxed) != 0;
-  return apart || captures || !copies_unsettled(c) ? CUDA_SUCCESS : synchronize_stream(c, nullptr);
-}
-
+// Waits for those copies alone, and not for the legacy stream: another might never come to its end before this returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {
   reason->store(true);
   process()->contexts.for_each([session](Context* c) {
-    const bool meant = c->active.load() != 0 && (session == nullptr || c->session == session);
-    if (meant) (void)settle_copies(c, nullptr);  // an error of a context's is told where it is used
+    if (c->active.load() == 0 || (session != nullptr && c->session != session)) return;
+    uint64_t copied = c->copied.load();
+    if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return;
+    wire::cuda::copies_wait_request m;
+    wire::cuda::copies_wait_reply r;
+    const CUresult result = c->session->call(c, m, r);  // an error of a context's is told where it is used
+    if (result == CUDA_SUCCESS) c->copied.compare_exchange_strong(copied, 0);
   });
 }
 

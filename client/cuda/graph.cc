@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "client/common/log.h"
-#include "client/cuda/callback.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/function.h"
 #include "client/cuda/memory.h"
@@ -345,7 +344,6 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   if (s != nullptr) c = s->context;
   if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
   TENDRIL_TRY(check_work(c, s));
-  if (functions_stay()) TENDRIL_TRY(settle_copies(c, s));
   mirror_before_graph(c->session, c);
   remember_graph_writes(c, s);
   wire::cuda::graph_launch_request m;

@@ -149,13 +149,9 @@ CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t by
 CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
 CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
 
-// The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it.
+// The end of a synchronous copy to the device, which is enqueued: work that the program enqueues next, anywhere, comes after it. The first
+// stream that does not wait for the legacy one is made to, for the copies, by the worker (Executor::begin_apart).
 CUresult finish_copy(Context* c, CopyStream on);
-// Whether there are such copies that nobody has waited for since.
-bool copies_unsettled(const Context* c);
-// Before `stream` is made to wait for the program, or a capture begins (null): such copies are over then, as they were natively when they
-// returned. Later a wait for them might be one for the program, or for the legacy stream, which a capture may forbid to ask.
-CUresult settle_copies(Context* c, const Stream* stream);
 // There has been a stream that does not wait for the legacy one; a server with several contexts of the program.
 extern std::atomic<bool> g_streams_apart, g_contexts_share;
 

@@ -10,17 +10,6 @@
 namespace tendril::client::cuda {
 namespace {
 
-// A stream that does not wait for the legacy one comes after the synchronous copies that have returned all the same.
-CUresult order_after_copies(Context* c, CUstream stream) {
-  if (!copies_unsettled(c)) return CUDA_SUCCESS;
-  CUevent event = nullptr;
-  TENDRIL_TRY(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  CUresult result = cuEventRecord(event, CU_STREAM_LEGACY);
-  if (result == CUDA_SUCCESS) result = cuStreamWaitEvent(stream, event, 0);
-  cuEventDestroy_v2(event);
-  return result;
-}
-
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -33,7 +22,7 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   m.priority = s->priority;
   TENDRIL_TRY(c->session->enqueue(c, m));
   *phStream = handle_cast<CUstream>(s);
-  return (flags & CU_STREAM_NON_BLOCKING) != 0 ? order_after_copies(c, *phStream) : CUDA_SUCCESS;
+  return CUDA_SUCCESS;
 }
 
 // The first version of the memory operations is off in drivers unless an administrator turned it on.

@@ -422,5 +422,24 @@ PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAGraphsFunction) {
   work_apart_while([&](CUstream stream) { return cuGraphLaunch(exec, stream); }, &let_go);
 }
 
+// The copy is over, so a function comes at once behind what its stream waits for, and a stream apart to write that.
+PROCESS_TEST(CallbackProcess, AFunctionBehindAWaitForAValue) {
+  attach();
+  Buffer data(4), flag(4);
+  const uint32_t word = 5;
+  std::atomic<bool> let_go{true};
+  CUstream stream = nullptr, apart = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  OK(cuMemsetD32_v2(flag, 0, 1));
+  OK(cuCtxSynchronize());
+  OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
+  OK(cuStreamWaitValue32_v2(stream, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cuLaunchHostFunc(stream, hold, &let_go));
+  OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
+  OK(cuStreamWriteValue32_v2(apart, flag, 1, 0));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(read_words(data, 1)[0], 5u);
+}
+
 }  // namespace
 }  // namespace tendril::conformance

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two devices and more. Everything here is skipped, aloud, on a machine with one.
+#include <unistd.h>
+
 #include <set>
 
 #include "tests/conformance/harness.h"
@@ -303,6 +305,31 @@ PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForPeersWhenItReturns) {
     OK(cuCtxSynchronize());
     EXPECT_EQ(read_words(last, 1)[0], 2 * round + 1);
   }
+}
+
+// The copy waits for what the other stream does, and the context comes after it.
+PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForAPeerThatComesAfterIt) {
+  attach();
+  int count = 0, can = 0;
+  OK(cuDeviceGetCount(&count));
+  if (count < 2) GTEST_SKIP() << "ONE DEVICE ONLY: nothing about several devices was checked";
+  OK(cuDeviceCanAccessPeer(&can, 1, 0));
+  if (!can) GTEST_SKIP() << "devices 1 and 0 are no peers";
+  CUcontext here = nullptr, later = nullptr;
+  OK(cuCtxGetCurrent(&here));
+  Buffer data(4);
+  const uint32_t word = 5;
+  CUstream stream = nullptr;
+  OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+  OK(cuLaunchHostFunc(stream, [](void*) { usleep(300'000); }, nullptr));
+  OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
+  OK(cuDevicePrimaryCtxRetain(&later, 1));
+  OK(cuCtxSetCurrent(later));
+  OK(cuCtxEnablePeerAccess(here, 0));
+  OK(launch(basic("affine"), {1}, {32}, 0, nullptr, CUdeviceptr{data}, 2u, 1u, 1u));
+  OK(cuCtxSynchronize());
+  OK(cuCtxSetCurrent(here));
+  EXPECT_EQ(read_words(data, 1)[0], 11u);
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
   item.context = w.context()->context;
   item.block = block;
   w.waiters().in_flight(stream, item);
-  return result;
+  return w.copy_given(m.stream, result);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m,
@@ -167,7 +167,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
   if (!s.ok()) return s.error();
   const uint64_t bytes = p.WidthInBytes * p.Height * p.Depth;
   if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), bytes)) return CUDA_ERROR_UNKNOWN;
-  return w.driver().cuMemcpy3DAsync_v2(&p, stream);
+  return w.copy_given(m.stream, w.driver().cuMemcpy3DAsync_v2(&p, stream));
 }
 
 }  // namespace tendril::worker::cuda

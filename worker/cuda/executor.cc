@@ -286,6 +286,7 @@ void Executor::empty_context(WorkerContext* context) {
   context->touched.clear();  // its streams are gone
   context->touched_last = nullptr;
   context->untold = false;
+  context->copied = nullptr;
 }
 
 void Executor::remove_context(uint64_t id) {
@@ -354,6 +355,22 @@ CUresult Executor::wait(WaitKind kind, void* object) {
   answered_elsewhere_ = true;
   waiters_->add(wait);
   return CUDA_SUCCESS;
+}
+
+// No event of the copies' own but the last is needed: each comes after those before it. Nothing has been given to another stream since the
+// copy, so that the event ties no streams together which the copy has not.
+CUresult Executor::mark_copied() {
+  if (current_->copied == nullptr) {
+    const CUresult result = driver_->cuEventCreate(&current_->copied, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return driver_->cuEventRecord(current_->copied, nullptr);
+}
+
+CUresult Executor::begin_apart(CUstream stream) {
+  streams_apart_ = true;
+  if (current_ == nullptr || current_->copied == nullptr) return CUDA_SUCCESS;
+  return driver_->cuStreamWaitEvent(stream, current_->copied, 0);
 }
 
 CUresult Executor::wait_for_copy(CUstream stream, const Block& block, uint64_t bytes) {

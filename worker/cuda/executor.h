@@ -46,6 +46,7 @@ struct WorkerContext {
   CUstream touched_last = nullptr;
   bool untold = false;
   std::atomic<int> waits{0};  // for all of it, under way
+  CUevent copied = nullptr;   // behind the last synchronous copy; ends with the context. Executor thread.
 };
 
 // A host function that the client runs: the driver's thread sleeps until the client has answered.
@@ -137,6 +138,13 @@ class Executor {
   // As above, for a copy to the client: what the stream has now, then the reply, with the data of `block` unless they go beside it. Events
   // and blocks are the staging's.
   CUresult wait_for_copy(CUstream stream, const struct Block& block, uint64_t bytes);
+  // A copy has been given to the stream of this id with this result: the call's. A synchronous one may have returned in the program by now,
+  // so what a stream does that does not wait for the legacy one comes after it; the client waits for copies once there is such a stream.
+  CUresult copy_given(uint64_t stream_id, CUresult result) {
+    return stream_id == 0 && !streams_apart_ && result == CUDA_SUCCESS && current_ != nullptr ? mark_copied() : result;
+  }
+  // A stream of the call's context that does not wait for the legacy one begins.
+  CUresult begin_apart(CUstream stream);
   // The error that calls without reply left behind in a context, once. Any thread.
   CUresult take_deferred_of(WorkerContext* context);
   // A call is about to give work to `stream`, or may be.
@@ -187,6 +195,7 @@ class Executor {
   void trace(const session::Call& call);
   void remember(CUresult result);
   void note_touched(CUstream stream);
+  CUresult mark_copied();
   bool ask_whether_captures(CUstream stream);
   bool wait_at_gate(CUstream stream, uint64_t what, uint64_t size);
   transport::Wait patience(bool polling) const;
@@ -206,6 +215,7 @@ class Executor {
   CUresult result_ = CUDA_SUCCESS;  // of the call that was just run
   const bool tracing_;              // TENDRIL_WORKER_TRACE
   uint32_t captures_ = 0;
+  bool streams_apart_ = false;  // there has been one that does not wait for the legacy one
   bool answered_elsewhere_ = false;
   bool always_has_body_ = false;
   std::vector<uint8_t> reply_;

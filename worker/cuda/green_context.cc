@@ -81,7 +81,8 @@ CUresult handle(Executor& w, const wire::cuda::green_stream_create_request& m,
   if (!s.ok()) return s.error();
   CUstream stream = nullptr;
   const CUresult result = w.driver().cuGreenCtxStreamCreate(&stream, green, m.flags, m.priority);
-  if (result != CUDA_SUCCESS || w.objects().bind(Kind::kStream, m.stream, stream)) return result;
+  if (result != CUDA_SUCCESS) return result;
+  if (w.objects().bind(Kind::kStream, m.stream, stream)) return w.begin_apart(stream);
   w.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }

@@ -208,8 +208,10 @@ CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
     if (m.transfer != 0) w.service().discard(m.transfer);
     return s.ok() ? CUDA_ERROR_INVALID_VALUE : s.error();
   }
-  if (m.transfer != 0) return send_bulk(w, m.destination, m.bytes, m.transfer, stream);
-  return send_staged(w, m.destination, m.data.data, m.bytes, stream);
+  const bool bulk = m.transfer != 0;
+  const CUresult result = bulk ? send_bulk(w, m.destination, m.bytes, m.transfer, stream)
+                               : send_staged(w, m.destination, m.data.data, m.bytes, stream);
+  return w.copy_given(m.stream, result);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire::cuda::copy_from_device_reply&) {
@@ -266,7 +268,20 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
     return CUDA_ERROR_UNKNOWN;
   }
   const Mirrors& mirrors = w.mirrors();
-  return w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source), m.bytes, stream);
+  return w.copy_given(m.stream, w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source),
+                                                         m.bytes, stream));
+}
+
+// A stream of the moment waits for the copies, and nothing else: an event of theirs may be recorded again meanwhile.
+CUresult handle(Executor& w, const wire::cuda::copies_wait_request&, wire::cuda::copies_wait_reply&) {
+  if (w.context() == nullptr || w.context()->copied == nullptr) return CUDA_SUCCESS;
+  CUstream stream = nullptr;
+  CUresult result = w.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  if (result != CUDA_SUCCESS) return result;
+  result = w.driver().cuStreamWaitEvent(stream, w.context()->copied, 0);
+  if (result == CUDA_SUCCESS) result = w.wait_for_copy(stream, Block{}, 0);
+  w.driver().cuStreamDestroy_v2(stream);  // when what it has is over
+  return result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {

@@ -13,7 +13,8 @@ CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
   CUstream stream = nullptr;
   const CUresult result = w.driver().cuStreamCreateWithPriority(&stream, m.flags, m.priority);
   if (result != CUDA_SUCCESS) return result;
-  if (w.objects().bind(Kind::kStream, m.stream, stream)) return CUDA_SUCCESS;
+  const bool apart = (m.flags & CU_STREAM_NON_BLOCKING) != 0;
+  if (w.objects().bind(Kind::kStream, m.stream, stream)) return apart ? w.begin_apart(stream) : CUDA_SUCCESS;
   w.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }
