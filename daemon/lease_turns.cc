@@ -23,6 +23,8 @@ constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
 // While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
 // short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
+// Where there are several classes, a lower one's slice is over when one of a higher class comes, whose own lasts.
+constexpr uint32_t kBelowHigherUs = 500, kAboveLowerUs = 20'000, kLeastUs = 100;
 // So much is charged at most for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
 // From the end of a turn until its work is done, mostly: what is submitted is over soon after.
@@ -49,7 +51,7 @@ uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
 
 LeaseTurns::Gpu& LeaseTurns::gpu(uint32_t index) {
   std::unique_ptr<Gpu>& found = gpus_[index];
-  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules);
+  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules, options_.hardware_slices);
   return *found;
 }
 
@@ -310,25 +312,52 @@ void LeaseTurns::fit_windows(uint64_t now_ns, Gpu* on) {
   }
 }
 
-// They follow who is overdue. The workers see to it when they next look at their pages.
+uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& tenant) const {
+  const uint32_t usual_us = usual_slice_us(tenant);
+  if (usual_us == 0) return 0;
+  const bool below = lease.terms.priority < on.highest_priority;
+  const auto of_turn_us = static_cast<uint32_t>(slice_of_turn_us(on.overdue_millionths));
+  if (on.policy.is_overdue(tenant.id)) {
+    const uint32_t us = slice_beside_us(tenant.share_millionths);
+    return below ? std::max(us * kBelowHigherUs / of_turn_us, kLeastUs) : us;
+  }
+  if (below) return kBelowHigherUs;
+  if (on.overdue_millionths != 0) return of_turn_us;
+  return lease.terms.priority > on.lowest_priority ? std::max(usual_us, kAboveLowerUs) : usual_us;
+}
+
+// They follow who is overdue, and what classes there are. The workers see to it when they next look at their pages.
 void LeaseTurns::fit_hardware_slices(Gpu* on) {
   uint64_t overdue_millionths = 0;
+  on->highest_priority = INT32_MIN;
+  on->lowest_priority = INT32_MAX;
   for (const auto& [id, entry] : on->tenants) {
+    const int32_t priority = entry.first->terms.priority;
+    on->highest_priority = std::max(on->highest_priority, priority);
+    on->lowest_priority = std::min(on->lowest_priority, priority);
     if (on->policy.is_overdue(id)) overdue_millionths += entry.second->share_millionths;
   }
-  if (overdue_millionths == 0 && on->overdue_millionths == 0) return;
+  const bool plain = overdue_millionths == 0 && on->highest_priority <= on->lowest_priority;
+  if (plain && on->plain_slices) return;
+  on->plain_slices = plain;
   on->overdue_millionths = overdue_millionths;
   for (const auto& [id, entry] : on->tenants) {
     const auto& [lease, tenant] = entry;
-    uint32_t us = usual_slice_us(*tenant);
-    if (us != 0 && on->policy.is_overdue(id))
-      us = slice_beside_us(tenant->share_millionths);
-    else if (us != 0 && on->overdue_millionths != 0)
-      us = static_cast<uint32_t>(slice_of_turn_us(on->overdue_millionths));
+    const uint32_t us = slice_us(*on, *lease, *tenant);
     if (us == tenant->hardware_slice_us) continue;
     tenant->hardware_slice_us = us;
     for (Session* const session : lease->sessions)
       session->parts[tenant->slice].page->hardware_slice_us.store(us, std::memory_order_relaxed);
+  }
+}
+
+void LeaseTurns::tell_preempted(uint64_t now_ns, Gpu* on) {
+  if (on->plain_slices) return;
+  for (const auto& [id, entry] : on->tenants) {
+    const auto& [lease, tenant] = entry;
+    const uint64_t ns = on->policy.use(now_ns, id).preempted_ns;
+    for (Session* const session : lease->sessions)
+      session->parts[tenant->slice].page->preempted_ns.store(ns, std::memory_order_relaxed);
   }
 }
 
@@ -438,6 +467,7 @@ void LeaseTurns::settle(uint64_t now_ns, Gpu* on) {
     again = false;
     const std::vector<TurnPolicy::Turn> turns = on->policy.decide(now_ns);
     fit_hardware_slices(on);
+    tell_preempted(now_ns, on);
     for (const TurnPolicy::Turn& turn : turns) {
       const auto& [lease, tenant] = on->tenants.at(turn.tenant);
       on->turns += turn.begins;

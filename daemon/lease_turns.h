@@ -92,13 +92,15 @@ class LeaseTurns {
     std::vector<Session*> sessions;
   };
   struct Gpu {
-    explicit Gpu(const TurnRules& rules) : policy(rules) {}
+    Gpu(TurnRules rules, bool hardware_slices) : policy((rules.preempts = hardware_slices, rules)) {}
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
     uint64_t announced_ns = 0, prepared_ns = 0;  // the end of a turn for which that has been done
     bool unsettled = false;                       // something was claimed or cut here from another GPU
+    int32_t highest_priority = 0, lowest_priority = 0;
     uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
+    bool plain_slices = true;         // of the hardware: by share alone
   };
 
   void look_again_at(uint64_t at_ns) { look_again_ns_ = at_ns < look_again_ns_ ? at_ns : look_again_ns_; }
@@ -107,6 +109,7 @@ class LeaseTurns {
   void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);
   void discharge(uint64_t now_ns, Tenant* tenant);
   uint32_t usual_slice_us(const Tenant& tenant) const;
+  uint32_t slice_us(const Gpu& gpu, const Lease& lease, const Tenant& tenant) const;
   void describe(const Tenant& tenant, Part* part) const;
   void liberate(const Tenant& tenant, Part* part) const;
   void read(uint64_t now_ns, Lease* lease, Tenant* tenant);
@@ -118,6 +121,7 @@ class LeaseTurns {
   static uint64_t window_for(uint64_t now_ns, const Gpu& gpu, const Tenant& tenant);
   void fit_windows(uint64_t now_ns, Gpu* gpu);
   void fit_hardware_slices(Gpu* gpu);
+  static void tell_preempted(uint64_t now_ns, Gpu* gpu);
   void prepare(uint64_t now_ns, Gpu* gpu);
   static uint32_t lowest_held(uint64_t now_ns, const Lease& lease);
   static bool yields_to(uint64_t now_ns, const Gpu& gpu, const Lease& lease, uint32_t lowest);

@@ -316,6 +316,70 @@ TEST(LeaseTurns, HardwareSlicesFollowTheShares) {
   }
 }
 
+std::vector<wire::SliceGrant> quarter() { return slice(250'000); }
+
+// Its neighbour's turn ends with what runs unfinished, and goes on afterwards: the same turn.
+TEST(LeaseTurns, AHigherClassGetsItsTurnAtOnce) {
+  for (const bool hardware_slices : {true, false}) {
+    Server server(120 * kMs, hardware_slices);
+    server.open(1, slice(500'000));
+    server.open(2, quarter());
+    server.change(2, quarter(), {.priority = 1});
+    Worker low(&server, 11, 1), high(&server, 12, 2);
+    low.want();
+    server.sleep(5 * kMs);
+    ASSERT_TRUE(low.holds());
+    const uint32_t turn = low.part().turn.load();
+    high.want();
+    EXPECT_TRUE(low.over());
+    EXPECT_EQ(high.holds(), hardware_slices);
+    if (!hardware_slices) continue;  // it waits until what runs is done
+    const uint64_t used_ns = server.use_of(1).used_ns;
+    server.sleep(kMs);
+    EXPECT_EQ(server.use_of(1).used_ns, used_ns) << "the other one's time is not its";
+    high.drain(wire::kWantsNothing);
+    EXPECT_TRUE(low.holds());
+    EXPECT_FALSE(low.over());
+    EXPECT_EQ(low.part().turn.load(), turn);
+    EXPECT_NEAR(static_cast<double>(low.part().preempted_ns.load()), kMs, 2.0 * kStepNs);
+    EXPECT_NEAR(static_cast<double>(server.use_of(2).used_ns), kMs, 2.0 * kStepNs);
+  }
+}
+
+TEST(LeaseTurns, AWorkerThatHangsIsOverdueAlsoWhereOneOfAHigherClassComesAgainAndAgain) {
+  Server server(30 * kMs);
+  for (uint64_t lease = 1; lease <= 3; ++lease) server.open(lease, quarter());
+  server.change(3, quarter(), {.priority = 1});
+  Worker hung(&server, 11, 1), other(&server, 12, 2), high(&server, 13, 3);
+  hung.want();
+  server.sleep(kMs);
+  other.want();
+  for (int i = 0; i < 200 && !other.holds(); ++i) {
+    high.want();
+    EXPECT_TRUE(high.holds());
+    server.sleep(300 * kUs);
+    high.drain(wire::kWantsNothing);
+    server.sleep(2 * kMs);
+  }
+  EXPECT_TRUE(other.holds());
+  EXPECT_LE(server.now_ns(), kSecond + 80 * kMs);  // a turn, the grace, and what the others have of both
+}
+
+TEST(LeaseTurns, HardwareSlicesFollowTheClasses) {
+  Server server;
+  server.open(1, slice(500'000));
+  server.open(2, quarter());
+  Worker low(&server, 11, 1), high(&server, 12, 2);
+  low.want();
+  EXPECT_EQ(low.part().hardware_slice_us.load(), 20'000u);
+  server.change(2, quarter(), {.priority = 1});
+  EXPECT_EQ(low.part().hardware_slice_us.load(), 500u);
+  EXPECT_EQ(high.part().hardware_slice_us.load(), 20'000u);
+  server.change(2, quarter());
+  EXPECT_EQ(low.part().hardware_slice_us.load(), 20'000u);
+  EXPECT_EQ(high.part().hardware_slice_us.load(), 10'000u);
+}
+
 // A worker that rings and writes nonsense costs the others nothing.
 TEST(LeaseTurns, AHostileWorkerTakesNobodysTurn) {
   Server server(20 * kMs);

@@ -70,9 +70,11 @@ void TurnPolicy::advance(uint64_t now_ns) {
   const double passed = static_cast<double>(passed_ns);
   const double saved = kCapSavedQuanta * static_cast<double>(rules_.quantum_ns);
   double holding = 0;
-  for (const auto& [tenant, state] : tenants_) holding += state.holding ? share_of(state) : 0;
+  const auto runs = [](const State& state) { return state.holding && !state.preempted; };
+  for (const auto& [tenant, state] : tenants_) holding += runs(state) ? share_of(state) : 0;
   for (auto& [tenant, state] : tenants_) {
-    if (state.holding) {
+    if (state.preempted) state.preempted_ns += passed_ns;
+    if (runs(state)) {
       // What runs beside others has what the hardware gives it, and that goes by the shares.
       const double had = passed * share_of(state) / holding;
       state.used_ns += static_cast<uint64_t>(had + 0.5);
@@ -132,8 +134,10 @@ void TurnPolicy::measure_level() {
 }
 
 bool TurnPolicy::is_level(const State& state) const {
-  // A higher class need not wait because of what it has just had, as long as that is less than a quantum.
+  // A higher class need not wait because of what it has just had, as long as that is less than a quantum, nor because the others' mean
+  // falls with one who is overdue, as long as it is no more than its share.
   const bool higher = state.terms.priority > lowest_priority_;
+  if (higher && state.credit_ns >= 0) return true;
   const double ahead = higher ? static_cast<double>(quantum_ns()) / share_of(state) : 0;
   // The level is a mean: with rounding, even the lowest of them may seem above it.
   return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
@@ -208,12 +212,12 @@ void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   if (state == nullptr || !state->holding) return;
   // Of what ran beside others nobody knows whose it was.
   const uint64_t held_ns = now_ns - std::min(now_ns, state->granted_ns);
-  excused_ns = state->overdue ? 0 : std::min(excused_ns, held_ns);
+  excused_ns = state->overdue || state->preempted ? 0 : std::min(excused_ns, held_ns);
   excuse(state, excused_ns);
   measure_level();
   if (!state->wanting) leave(state);
-  learn(now_ns - excused_ns, state);
-  state->holding = state->overdue = state->blocked = false;
+  if (!state->preempted) learn(now_ns - excused_ns, state);
+  state->holding = state->overdue = state->preempted = state->blocked = false;
   advance(now_ns);  // its cap may hold it back now
 }
 
@@ -325,7 +329,7 @@ std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const S
   std::pair<const Tenant, State>* found = nullptr;
   for (auto& entry : tenants_) {
     const State& state = entry.second;
-    if (!competes(state) || (state.holding && &state != also)) continue;
+    if (!competes(state) || (is_exclusive(state) && &state != also)) continue;
     if (found == nullptr || is_better(state, found->second)) found = &entry;
   }
   return found;
@@ -410,6 +414,39 @@ TurnPolicy::Ending TurnPolicy::ending() {
   return next == nullptr ? Ending() : Ending{current->until_ns, next->first};
 }
 
+// Its turn is over, but for work that is not done, and one of a higher class may go.
+bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
+  if (!rules_.preempts || holder.until_ns > now_ns) return false;
+  const auto* const next = best(nullptr);
+  return next != nullptr && is_level(next->second) && next->second.terms.priority > holder.terms.priority;
+}
+
+// Whose work must be done before `next` begins: what has been preempted gives way only to a higher class.
+TurnPolicy::State* TurnPolicy::preempted_before(const State& next) {
+  State* found = nullptr;
+  for (auto& [tenant, state] : tenants_) {
+    if (!state.preempted || (next.terms.priority > state.terms.priority && is_level(next))) continue;
+    if (found == nullptr || is_better(state, *found)) found = &state;
+  }
+  return found;
+}
+
+void TurnPolicy::give_next(uint64_t now_ns, std::vector<Turn>* turns) {
+  auto* const next = best(nullptr);
+  if (next == nullptr) return;
+  State* const before = preempted_before(next->second);
+  if (before != nullptr && (before != &next->second || !before->wanting)) {
+    before->preempted = false;
+    // Its grace does not begin anew. As much again for the hardware's switches there and back.
+    before->until_ns = std::min(now_ns, before->until_ns + 2 * (now_ns - before->preempted_at_ns));
+    return;
+  }
+  next->second.preempted = false;
+  begin(now_ns, &next->second);
+  if (next->first != last_) before_last_ = std::exchange(last_, next->first);
+  turns->push_back({next->first, next->second.until_ns, true});
+}
+
 std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
   advance(now_ns);
   std::vector<Turn> turns;
@@ -430,11 +467,13 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
       current->until_ns = end_ns;
       turns.push_back({tenant, end_ns, false});
     }
-  } else if (auto* const next = best(nullptr)) {
-    begin(now_ns, &next->second);
-    if (next->first != last_) before_last_ = std::exchange(last_, next->first);
-    turns.push_back({next->first, next->second.until_ns, true});
+    if (is_preempted(now_ns, *current)) {
+      current->preempted = true;
+      current->preempted_at_ns = now_ns;
+      current = nullptr;
+    }
   }
+  if (current == nullptr) give_next(now_ns, &turns);
   for (auto& [id, state] : tenants_) {
     if (!may_resume(state)) continue;
     if (!others_compete(&state)) {
@@ -460,7 +499,8 @@ TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
   advance(now_ns);
   const State* const state = find(tenant);
   if (state == nullptr) return Use();
-  return {state->used_ns, state->waited_ns, state->wanting, state->holding, state->overdue};
+  return {state->used_ns, state->waited_ns, state->wanting, state->holding, state->overdue, state->preempted,
+          state->preempted_ns};
 }
 
 }  // namespace tendril::daemon

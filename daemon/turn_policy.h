@@ -23,6 +23,8 @@ struct TurnRules {
   uint64_t cut_ns = 3'000'000;
   // Work that is not done this long after its turn's end is overdue: others run beside it.
   uint64_t grace_ns = 120'000'000;  // two kernels of 50 ms still fit
+  // A higher class need not wait until the work of the turn that it ends is done: the hardware takes the GPU from that at once.
+  bool preempts = false;
 };
 
 struct TurnTerms {
@@ -78,7 +80,8 @@ class TurnPolicy {
   struct Use {
     uint64_t used_ns = 0;    // in turns, overruns included; of what overlaps, a part by its share
     uint64_t waited_ns = 0;  // with work and without a turn, held back by its cap included
-    bool wanting = false, holding = false, overdue = false;
+    bool wanting = false, holding = false, overdue = false, preempted = false;
+    uint64_t preempted_ns = 0;  // of its turns, had by those of a higher class
   };
   Use use(uint64_t now_ns, Tenant tenant);
   bool is_overdue(Tenant tenant) const;  // as of the last decision
@@ -88,6 +91,7 @@ class TurnPolicy {
     TurnTerms terms;
     bool wanting = false, holding = false, blocked = false;
     bool overdue = false;  // of a holder: past its grace; others run beside it
+    bool preempted = false;  // of a holder: one of a higher class has the GPU, and it goes on afterwards
     bool came = false;     // began to compete since the last decision
     bool claims = false;
     double virtual_ns = 0;
@@ -99,12 +103,12 @@ class TurnPolicy {
     uint64_t overrun_ns = 0;      // of late: its turns last so much longer than they should
     uint64_t last_overrun_ns = UINT64_MAX;
     uint64_t usual_ns = kNever;   // of late: how much of a turn it uses, where it ends it itself
-    uint64_t used_ns = 0, waited_ns = 0;
+    uint64_t used_ns = 0, waited_ns = 0, preempted_ns = 0, preempted_at_ns = 0;
   };
 
   static double share_of(const State& state) { return state.terms.share_millionths / 1e6; }
   bool is_capped(const State& state) const;
-  static bool is_exclusive(const State& state) { return state.holding && !state.overdue; }
+  static bool is_exclusive(const State& state) { return state.holding && !state.overdue && !state.preempted; }
   uint64_t resumes_ns(const State& state) const;
   bool may_resume(const State& state) const;
   // Takes part in the competition: its virtual time counts for the level.
@@ -122,7 +126,7 @@ class TurnPolicy {
   State* holder(Tenant* tenant);
   bool is_due_before(const State& one, const State& other) const;
   bool others_compete(const State* holder) const;
-  // The best of those that compete and hold no turn, and of `also`.
+  // The best of those that compete and hold no turn, or are preempted, and of `also`.
   std::pair<const Tenant, State>* best(const State* also);
   static void excuse(State* state, uint64_t ns);
   void learn(uint64_t now_ns, State* state);
@@ -131,6 +135,9 @@ class TurnPolicy {
   bool may_claim(const State& state) const;
   bool is_better(const State& one, const State& other) const;
   void cut_for_those_who_came(uint64_t now_ns, State* holder);
+  bool is_preempted(uint64_t now_ns, const State& holder);
+  State* preempted_before(const State& next);
+  void give_next(uint64_t now_ns, std::vector<Turn>* turns);
   void plan_next_look(uint64_t now_ns);
 
   const TurnRules rules_;

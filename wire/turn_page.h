@@ -11,7 +11,8 @@
 //   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done (but for what waits
 //      for a host function of the program's), stores busy_ns, wants and then drained = the turn's number, and rings.
 //   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses nothing but its exclusiveness:
-//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
+//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged. One of a higher class gets its turn
+//      at once; afterwards tendrild lengthens the turn that it ended, or lets its work end.
 #pragma once
 
 #include <atomic>
@@ -42,6 +43,7 @@ struct alignas(64) TurnPart {
   std::atomic<uint64_t> linger_ns;         // how long an idle holder keeps its turn
   std::atomic<uint64_t> await_ns;          // so long it is not idle while a piece waits for another GPU
   std::atomic<uint32_t> share_millionths;  // may change while the session lives (tendril lease set)
+  std::atomic<uint64_t> preempted_ns;      // of its turns so far, those of a higher class had; known when they are over
   std::atomic<uint32_t> hardware_slice_us; // for the worker's own channel groups; 0: leave the driver's
   // Written by the worker.
   alignas(64) std::atomic<uint32_t> wants; // kWants...

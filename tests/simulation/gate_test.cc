@@ -583,6 +583,24 @@ TEST_F(GateTest, ATurnForWhichNothingCameIsNotWantedToo) {
   EXPECT_EQ(part(1).wants.load(), wire::kWantsNothing);
 }
 
+// Neither for what a piece takes, nor for what the slice has had.
+TEST_F(GateTest, TimeThatAHigherClassHadDoesNotCount) {
+  learn(kMs);
+  const uint64_t busy_ns = part().busy_ns.load(), begun_ns = now_ns();
+  grant(wire::kTurnWithoutEnd);
+  ASSERT_TRUE(pass(1, 5 * kMs, kMs));  // of which somebody else has 4
+  idle_until([&] { return now_ns() >= begun_ns + 4 * kMs; });
+  part().preempted_ns = 4 * kMs;
+  move_end(0);
+  idle_until([&] { return drained(); });
+  EXPECT_NEAR(static_cast<double>(part().busy_ns.load() - busy_ns), kMs, 0.2 * kMs);
+  grant(now_ns() + 10 * kMs);
+  part().window_ns = 7 * kMs / 2;
+  const uint64_t before_ns = now_ns();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(pass(1, kMs));
+  EXPECT_LE(now_ns(), before_ns + kPromptlyNs) << "a piece is thought to take longer";
+}
+
 TEST_F(GateTest, HardwareSlicesFollowThePage) {
   part(1).hardware_slice_us = 700;
   gate_.has_context(1);

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace tendril::simulation {
 namespace {
 
@@ -26,17 +28,10 @@ void SimulatedGpu::add(size_t tenant, uint64_t stream, const Item& item) {
   go_on();
 }
 
-void SimulatedGpu::go_on() {
-  const Key* first = nullptr;
-  uint64_t first_order = UINT64_MAX;
+void SimulatedGpu::begin_what_is_no_kernel() {
   for (auto& [key, stream] : streams_) {
-    while (!stream.runs && !stream.items.empty()) {
+    while (!stream.runs && !stream.items.empty() && stream.items.front().kind != Item::kKernel) {
       const Item& item = stream.items.front();
-      if (item.kind == Item::kKernel) {
-        if (item.order < first_order) first = &key;
-        first_order = std::min(first_order, item.order);
-        break;
-      }
       if (item.kind == Item::kHost) {
         stream.runs = true;
         time_.at(time_.now_ns() + item.ns, [this, k = key] { ends(k); });
@@ -46,13 +41,76 @@ void SimulatedGpu::go_on() {
       stream.items.pop_front();
     }
   }
-  if (busy_ || first == nullptr) return;
+}
+
+uint64_t SimulatedGpu::slice_ends_ns() const {
+  constexpr uint64_t kDriversNs = 2'048'000;
+  const auto found = slices_ns_.find(last_);
+  return last_since_ns_ + (found == slices_ns_.end() || found->second == 0 ? kDriversNs : found->second);
+}
+
+// While its slice lasts, of the tenant that has the GPU; otherwise of the one that has waited longest.
+const SimulatedGpu::Key* SimulatedGpu::next_kernel() {
+  const bool stays = time_.now_ns() < slice_ends_ns();
+  const Key* first = nullptr;
+  std::pair<uint64_t, uint64_t> first_rank;
+  for (auto& [key, stream] : streams_) {
+    if (stream.items.empty() || stream.items.front().kind != Item::kKernel) continue;
+    const uint64_t had_at = stays && key.first == last_ ? 0 : 1 + had_at_[key.first];
+    const std::pair<uint64_t, uint64_t> rank{had_at, stream.items.front().order};
+    if (first == nullptr || rank < first_rank) {
+      first = &key;
+      first_rank = rank;
+    }
+  }
+  return first;
+}
+
+void SimulatedGpu::run(const Key& key) {
+  const uint64_t now_ns = time_.now_ns();
+  const bool same = key.first == last_;
   busy_ = true;
-  Stream& stream = streams_[*first];
-  stream.runs = true;
-  const uint64_t begins_ns = time_.now_ns() + (last_ == first->first ? 0 : kSwitchNs);
-  last_ = first->first;
-  time_.at(begins_ns + stream.items.front().ns, [this, k = *first] { ends(k); });
+  running_ = key;
+  begun_ns_ = now_ns + (same ? 0 : kSwitchNs);
+  if (!same) last_since_ns_ = begun_ns_;
+  had_at_[key.first] = ++turns_;
+  last_ = key.first;
+  streams_[key].runs = true;
+  time_.at(begun_ns_ + streams_[key].items.front().ns, [this, key, number = ++runs_] {
+    if (number == runs_ && busy_) ends(key);
+  });
+}
+
+// Interrupts what runs.
+void SimulatedGpu::stop(uint64_t now_ns) {
+  Stream& stream = streams_[running_];
+  const uint64_t ran_ns = now_ns - std::min(now_ns, begun_ns_);
+  stream.items.front().ns -= ran_ns;
+  stream.runs = busy_ = false;
+  had_ns_[running_.first] += ran_ns;
+  ++runs_;
+}
+
+void SimulatedGpu::go_on() {
+  begin_what_is_no_kernel();
+  const Key* const next = next_kernel();
+  if (next == nullptr) return;
+  if (!busy_) return run(*next);
+  if (next->first == running_.first) {
+    // Others may wait for the end of its slice.
+    const auto waits = [this](const auto& entry) {
+      return entry.first.first != last_ && !entry.second.items.empty() &&
+             entry.second.items.front().kind == Item::kKernel;
+    };
+    if (watched_ == runs_ || std::none_of(streams_.begin(), streams_.end(), waits)) return;
+    watched_ = runs_;
+    time_.at(slice_ends_ns(), [this, number = runs_] {
+      if (number == runs_ && busy_) go_on();
+    });
+    return;
+  }
+  stop(time_.now_ns());
+  run(Key(*next));
 }
 
 void SimulatedGpu::ends(const Key& key) {

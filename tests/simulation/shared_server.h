@@ -19,7 +19,8 @@
 
 namespace tendril::simulation {
 
-// Streams run their work in order, and a GPU one kernel at a time, those of one tenant after those of another.
+// Streams run their work in order, and a GPU one kernel at a time. A tenant has it until it has nothing more to run, or until its slice is
+// over while another waits: what it runs is interrupted then, and goes on when its turn comes again. (An H200 does so.)
 class SimulatedGpu {
  public:
   static constexpr uint64_t kSwitchNs = 100 * kUs;  // from one tenant's kernel to another's
@@ -32,6 +33,7 @@ class SimulatedGpu {
   uint64_t mark(size_t tenant, uint64_t stream);
   bool reached(uint64_t event) const { return pending_.count(event) == 0; }
   uint64_t had_ns(size_t tenant) { return had_ns_[tenant]; }
+  void set_slice(size_t tenant, uint64_t ns) { slices_ns_[tenant] = ns; }
 
  private:
   struct Item {
@@ -44,16 +46,28 @@ class SimulatedGpu {
   };
   using Key = std::pair<size_t, uint64_t>;
   void add(size_t tenant, uint64_t stream, const Item& item);
+  void begin_what_is_no_kernel();
+  const Key* next_kernel();
   void go_on();
+  void run(const Key& key);
+  void stop(uint64_t now_ns);
   void ends(const Key& key);
+  uint64_t slice_ends_ns() const;
 
   SimulatedTime& time_;
   std::map<Key, Stream> streams_;
   std::set<uint64_t> pending_;
   std::map<size_t, uint64_t> had_ns_;
   uint64_t order_ = 0, events_ = 0;
-  size_t last_ = SIZE_MAX;
+  std::map<size_t, uint64_t> slices_ns_;
+  std::map<size_t, uint64_t> had_at_;  // when each tenant last had it, counted in kernels
+  uint64_t turns_ = 0;
+  size_t last_ = SIZE_MAX;     // tenant that has the GPU
+  uint64_t last_since_ns_ = 0;
+  Key running_;
   bool busy_ = false;
+  uint64_t begun_ns_ = 0, runs_ = 0;  // the kernel that runs, and how many have been begun
+  uint64_t watched_ = 0;              // the one whose interruption is planned
 };
 
 class SharedServer;
@@ -79,7 +93,7 @@ class SimulatedWorker final : public worker::cuda::GateHost {
   void give_back(CUcontext, CUevent) override {}
   bool serve() override;
   bool busy() override { return false; }
-  void set_hardware_slice(uint32_t, uint32_t) override {}
+  void set_hardware_slice(uint32_t slice, uint32_t us) override { gpu(slice).set_slice(number_, us * kUs); }
 
  private:
   SimulatedGpu& gpu(uint32_t slice);

@@ -248,10 +248,12 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
   if (queue.work.pieces() == 0) {
     if (queue.behind_program) mark_program(queue);
     queue.begun_ns = base::now_ns();
+    queue.preempted_ns = preempted_ns(slice);
     piece_comes(slice, queue.begun_ns);
     excuse_absence(slice, queue.begun_ns);
     if (slice.batches++ == 0) {
-      slice.busy_since_ns = slice.progress_ns = queue.begun_ns;
+      slice.progress_ns = queue.begun_ns;
+      begin_busy(slice, queue.begun_ns);
       launching_ = &slice;
     }
   }
@@ -270,7 +272,8 @@ void Gate::mark(Slice& slice, Queue& queue) {
   const CUevent event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {
     queue.markers.push_back(
-        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, !queue.behind_program, false});
+        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, queue.preempted_ns,
+         !queue.behind_program, false});
   } else {
     batch_ends(slice, queue.estimated_ns, base::now_ns());
   }
@@ -295,7 +298,7 @@ void Gate::mark_legacy_streams() {
 // Without one the work behind seems to take as long as the host function.
 void Gate::mark_program(Queue& queue) {
   const CUevent event = host_->mark(queue.owner, queue.stream);
-  if (event != nullptr) queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, false, true});
+  if (event != nullptr) queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, 0, false, true});
 }
 
 void Gate::mark_everything() {
@@ -333,13 +336,24 @@ void Gate::forget_context(CUcontext context) {
   }
 }
 
+void Gate::begin_busy(Slice& slice, uint64_t now_ns) {
+  slice.busy_since_ns = now_ns;
+  slice.preempted_ns = preempted_ns(slice);
+}
+
+// Without what others had of it, whatever the page says of that.
+uint64_t Gate::busy_for_ns(const Slice& slice, uint64_t now_ns) {
+  const uint64_t all_ns = now_ns - slice.busy_since_ns;
+  return all_ns - std::min(all_ns, preempted_ns(slice) - slice.preempted_ns);
+}
+
 void Gate::batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns) {
   slice.unfinished_ns -= estimated_ns;
   slice.progress_ns = now_ns;
   const bool outside = slice.turn == slice.given_up;
   if (outside) slice.outside_estimated_ns += estimated_ns;
   if (--slice.batches != 0) return;
-  slice.busy_ns += outside ? 0 : now_ns - slice.busy_since_ns;
+  slice.busy_ns += outside ? 0 : busy_for_ns(slice, now_ns);
   slice.idle_since_ns = now_ns;
   slice.done_ns = slice.waiting ? 0 : now_ns;
 }
@@ -392,7 +406,9 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const uint64_t last_begin_ns = std::max(marker.begun_ns, queue.done_before_ns);
   const uint64_t most_ns = now_ns - first_begin_ns;
   const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
-  if (marker.timed) estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
+  // The hardware's switches are in it, too, if somebody had the GPU in between.
+  const bool timed = marker.timed && marker.preempted_ns == preempted_ns(slice);
+  if (timed) estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
   queue.done_after_ns = after_ns;
   queue.done_before_ns = now_ns;
   host_->give_back(queue.owner, marker.event);
@@ -423,7 +439,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   if (turn == slice.given_up) return;
   if (turn != slice.turn) {
     look_outside(slice, now_ns);  // what is over now was so before the turn
-    slice.busy_since_ns = now_ns;
+    begin_busy(slice, now_ns);
     slice.turn = turn;
     slice.asked_ns = 0;
     slice.idle_since_ns = now_ns;
@@ -465,7 +481,7 @@ void Gate::take_hardware_slice(Slice& slice) {
 }
 
 void Gate::tell(Slice& slice, uint64_t now_ns) {
-  const uint64_t running_ns = slice.batches != 0 ? now_ns - slice.busy_since_ns : 0;
+  const uint64_t running_ns = slice.batches != 0 ? busy_for_ns(slice, now_ns) : 0;
   slice.part->busy_ns.store(slice.busy_ns + running_ns, std::memory_order_relaxed);
   slice.part->units.store(slice.pieces, std::memory_order_relaxed);
   slice.part->queued_ns.store(slice.queued_ns, std::memory_order_relaxed);
@@ -494,7 +510,7 @@ void Gate::forget_other_wants() {
 
 void Gate::give_up(Slice& slice, uint64_t now_ns) {
   excuse_absence(slice, now_ns);
-  if (slice.batches != 0) slice.busy_ns += now_ns - slice.busy_since_ns;
+  if (slice.batches != 0) slice.busy_ns += busy_for_ns(slice, now_ns);
   slice.outside_since_ns = now_ns;
   slice.part->outside_ns.store(slice.outside_ns, std::memory_order_relaxed);
   const uint32_t wants = wants_after(slice);

@@ -91,6 +91,7 @@ class Gate {
     uint64_t begun_ns;      // when the first of it was submitted
     uint64_t estimated_ns;  // grows when it takes longer
     uint64_t undone_at_ns;  // when it was last seen not to be over
+    uint64_t preempted_ns;  // of the slice's turns, when it was begun
     bool timed;             // false: its end tells nothing of how long it took
     bool of_program;        // behind a host function, and without work
   };
@@ -99,7 +100,7 @@ class Gate {
     CUcontext context = nullptr, owner = nullptr;
     CUstream stream = nullptr;
     WorkEstimates::Batch work;  // not marked yet
-    uint64_t begun_ns = 0, estimated_ns = 0;
+    uint64_t begun_ns = 0, estimated_ns = 0, preempted_ns = 0;  // the last as of its beginning
     bool mark_next = false;
     bool behind_program = false;  // the unmarked work is, or will be
     std::deque<Marker> markers;
@@ -116,6 +117,7 @@ class Gate {
     uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
     uint64_t pieces_before = 0;  // this turn
     uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
+    uint64_t preempted_ns = 0;     // when it began to be busy
     uint64_t done_ns = 0;          // when all was last seen to be over; 0: since then a piece has come
     uint64_t usual_gap_ns = 0;     // from then to the next piece
     bool awake = false;            // in this turn a piece has come after a gap
@@ -137,6 +139,9 @@ class Gate {
   bool may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const;
   bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
   void sleep_until_turn(Slice& slice, uint64_t now_ns);
+  static uint64_t preempted_ns(const Slice& slice) { return slice.part->preempted_ns.load(std::memory_order_relaxed); }
+  static void begin_busy(Slice& slice, uint64_t now_ns);
+  static uint64_t busy_for_ns(const Slice& slice, uint64_t now_ns);
   static bool in_program(const Slice& slice);
   static bool stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns);
   void look_outside(Slice& slice, uint64_t now_ns);
