@@ -101,10 +101,13 @@ def mode_table(held):
 
 
 def latency_table(held):
-    lines = ["| 300 us, each waited for, 2 ms apart; priority | p50 | p90 | p99 |", "|---|---|---|---|"]
+    lines = ["| 300 us, each waited for, 2 ms apart; priority | p50 | p90 | p99 | the neighbour's pieces/s |",
+             "|---|---|---|---|---|"]
     for name, latency in held.get("priority", {}).items():
         if latency:
-            lines.append(f"| {name} | " + " | ".join(f"{latency[p]:,.0f} us" for p in ("p50", "p90", "p99")) + " |")
+            times = " | ".join(f"{latency[place]:,.0f} us" for place in ("p50", "p90", "p99"))
+            rate = f"{latency['neighbour_per_s']:,.1f}" if "neighbour_per_s" in latency else ""
+            lines.append(f"| {name} | {times} | {rate} |")
     return lines
 
 

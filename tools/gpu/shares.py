@@ -160,16 +160,20 @@ class Measurement(Tenants):
 
     def measure_priority(self, server):
         """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants more; natively for comparison."""
-        beside = [Tenant(F("3/4"), "medium")]
+        beside, long = [Tenant(F("3/4"), "medium")], [Tenant(F("3/4"), "long")]
         for name, at, group, priority in (
                 ("natively, alone", None, [], "-"), ("natively, beside a backlog", None, beside, "-"),
+                ("natively, beside 50 ms kernels", None, long, "-"),
                 ("alone", server, [], "0"), ("beside a backlog", server, beside, "0"),
-                ("beside a backlog", server, beside, "1")):
+                ("beside a backlog", server, beside, "1"), ("beside 50 ms kernels", server, long, "1")):
             one = Tenant(F("1/4"), "pause", ("--priority", priority) if priority == "1" else ())
             answers, _ = self.together(at, [one, *group], self.seconds / 2)
             latency = answers[0]["latency_us"] if answers[0] else {}
             self.facts.setdefault("priority", {})[f"{name}, {priority}"] = latency
             text = ", ".join(f"{place} {value:.0f} us" for place, value in latency.items())
+            if latency and group and answers[1]:
+                latency["neighbour_per_s"] = Counts(answers[1]).rate()
+                text += f"; the neighbour {latency['neighbour_per_s']:.1f} pieces/s"
             self.say(f"300 us and wait, priority {priority}, {name}: {text or 'NO ANSWER'}")
 
 
@@ -194,7 +198,7 @@ def measure(whole, seconds, words=()):
     packed_of = lambda who: [tenant._replace(options=("--packed",)) for tenant in who]
     parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
     parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),
-              ("priority", 3 * seconds + 10, lambda: m.measure_priority(server)),
+              ("priority", 4 * seconds + 15, lambda: m.measure_priority(server)),
               ("neighbours " + " ".join(share_neighbours.KINDS), 30,
                lambda: share_neighbours.measure(m, server, () if is_wanted("neighbours") else words)),
               ("torch 20", 60, lambda: share_torch.measure_many(m, HERE, server, 20)),
