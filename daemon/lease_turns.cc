@@ -23,8 +23,9 @@ constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
 // While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
 // short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
-// Where there are several classes, a lower one's slice is over when one of a higher class comes, whose own lasts.
-constexpr uint32_t kBelowHigherUs = 500, kAboveLowerUs = 20'000, kLeastUs = 100;
+// Where there are several classes, one of a higher class waits for the rest of a lower one's slice, which begins anew while that is alone
+// (H200, slices of 500 us: up to 450 us); its own lasts. Beside overdue work short slices would cost more than they save.
+constexpr uint32_t kBelowHigherUs = 100, kAboveLowerUs = 20'000, kBelowBesideUs = 1'000;
 // So much is charged at most for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
 // From the end of a turn until its work is done, mostly: what is submitted is over soon after.
@@ -318,11 +319,11 @@ uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& t
   const bool below = lease.terms.priority < on.highest_priority;
   const auto of_turn_us = static_cast<uint32_t>(slice_of_turn_us(on.overdue_millionths));
   if (on.policy.is_overdue(tenant.id)) {
-    const uint32_t us = slice_beside_us(tenant.share_millionths);
-    return below ? std::max(us * kBelowHigherUs / of_turn_us, kLeastUs) : us;
+    const auto us = static_cast<uint64_t>(slice_beside_us(tenant.share_millionths));
+    return static_cast<uint32_t>(below ? std::max(us * kBelowBesideUs / of_turn_us, kBesideMinUs) : us);
   }
+  if (on.overdue_millionths != 0) return below ? kBelowBesideUs : of_turn_us;
   if (below) return kBelowHigherUs;
-  if (on.overdue_millionths != 0) return of_turn_us;
   return lease.terms.priority > on.lowest_priority ? std::max(usual_us, kAboveLowerUs) : usual_us;
 }
 

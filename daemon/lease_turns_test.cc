@@ -373,7 +373,7 @@ TEST(LeaseTurns, HardwareSlicesFollowTheClasses) {
   low.want();
   EXPECT_EQ(low.part().hardware_slice_us.load(), 20'000u);
   server.change(2, quarter(), {.priority = 1});
-  EXPECT_EQ(low.part().hardware_slice_us.load(), 500u);
+  EXPECT_EQ(low.part().hardware_slice_us.load(), 100u);
   EXPECT_EQ(high.part().hardware_slice_us.load(), 20'000u);
   server.change(2, quarter());
   EXPECT_EQ(low.part().hardware_slice_us.load(), 20'000u);

@@ -342,9 +342,11 @@ void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   const double over = holder->virtual_ns + static_cast<double>(quantum_ns() - into_ns) / share_of(*holder);
   for (auto& [tenant, state] : tenants_) {
     if (!state.came) continue;
+    const bool may = !state.holding && competes(state), higher = state.terms.priority > holder->terms.priority;
+    if (may && higher && !is_level(state)) continue;  // soon: plan_next_look
     state.came = false;
-    if (state.holding || !competes(state) || !is_level(state)) continue;
-    if (state.terms.priority > holder->terms.priority) {
+    if (!may || !is_level(state)) continue;
+    if (higher) {
       holder->cut_ns = std::min(holder->cut_ns, now_ns);
     } else if (state.terms.priority == holder->terms.priority && due(state) < over) {
       const uint64_t cut_ns = std::max(now_ns, holder->granted_ns + rules_.cut_ns);
@@ -382,12 +384,26 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   return end_ns;
 }
 
+// Of a higher class that is ahead: when it will be so no more, as the level rises or its share comes in.
+uint64_t TurnPolicy::level_in_ns(const State& state) const {
+  constexpr double kLeastNs = 20'000;
+  const double ahead = static_cast<double>(quantum_ns()) / share_of(state);
+  const double as_level_rises = (state.virtual_ns - level_ - ahead) * shares_;
+  const double as_share_comes_in = -state.credit_ns / share_of(state);
+  return static_cast<uint64_t>(std::max(kLeastNs, std::ceil(std::min(as_level_rises, as_share_comes_in))));
+}
+
 void TurnPolicy::plan_next_look(uint64_t now_ns) {
   look_again_ns_ = kNever;
+  Tenant tenant_of_turn = 0;
+  const State* const current = holder(&tenant_of_turn);
   for (const auto& [tenant, state] : tenants_) {
     if (is_exclusive(state) && state.until_ns != kNever) {
       look_again_ns_ = std::min(look_again_ns_, state.until_ns + state.grace_ns);
     }
+    const bool higher = current != nullptr && state.terms.priority > current->terms.priority;
+    if (higher && state.came && !state.holding && competes(state) && current->until_ns > now_ns)
+      look_again_ns_ = std::min(look_again_ns_, now_ns + level_in_ns(state));
     if (may_resume(state)) look_again_ns_ = std::min(look_again_ns_, std::max(now_ns + 1, resumes_ns(state)));
     if (state.wanting && state.blocked) {
       const double wait_ns = std::ceil(std::max(0.0, -state.credit_ns) / share_of(state));
@@ -402,7 +418,7 @@ void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->overdue = state->claims = false;
   state->granted_ns = now_ns;
   state->cut_ns = kNever;
-  for (auto& [other, waiting] : tenants_) waiting.came = false;
+  for (auto& [other, waiting] : tenants_) waiting.came &= waiting.terms.priority > state->terms.priority;
   state->until_ns = end_of_turn(now_ns, state);
 }
 

@@ -122,6 +122,7 @@ class TurnPolicy {
   void leave(State* state);
   void measure_level();
   bool is_level(const State& state) const;
+  uint64_t level_in_ns(const State& state) const;
   State* find(Tenant tenant);
   State* holder(Tenant* tenant);
   bool is_due_before(const State& one, const State& other) const;

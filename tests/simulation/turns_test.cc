@@ -167,6 +167,12 @@ TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   }
 }
 
+// One that asks for more than its share is held back by little each time, and not for a whole turn of the others now and then.
+TEST(Turns, AHigherClassThatIsAheadIsPaced) {
+  const BesidePriority found = beside_priority(500 * kUs, 1200 * kUs, 1);  // 29 % with a switch and the looking for more
+  EXPECT_LE(found.p99_us, 1000);
+}
+
 // Among several others their kernels may have to end first, and those of 50 ms be overdue.
 TEST(Turns, AHigherClassAmongSeveral) {
   EXPECT_LE(beside_priority(500 * kUs, 2 * kMs, 3).p99_us, 500);
