@@ -167,9 +167,10 @@ TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   }
 }
 
-// One that asks for more than its share is held back by little each time, and not for a whole turn of the others now and then.
+// One that asks for more than its share (29 %, with a switch and the looking for more) is held back by little each time, and not for a
+// whole turn of the others now and then.
 TEST(Turns, AHigherClassThatIsAheadIsPaced) {
-  const BesidePriority found = beside_priority(500 * kUs, 1200 * kUs, 1);  // 29 % with a switch and the looking for more
+  const BesidePriority found = beside_priority(500 * kUs, 1200 * kUs, 1);
   EXPECT_LE(found.p99_us, 1000);
 }
 

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a real driver answered in the conformance suite, and whether the software GPU answers the same.
+
+    native_codes.py keep TRANSCRIPT... > h200.codes      # of a native run on a GPU (tools/gpu/run_all: logs.tar.gz, native/)
+    native_codes.py check h200.codes SUITE LIBRARY       # runs the suite on the software GPU; called by CTest
+
+The suite accepts each code that documentation and drivers are known for; this file holds the one that was seen. Kept are the names of all
+tests that passed natively, and of their calls those that were refused (but for "not ready", which is a matter of time): all others
+succeeded. A test that has been changed since is not known natively: take it out of the file, or run it on a GPU again.
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+# What the software GPU does otherwise, knowingly: test, call as it begins, why.
+OTHERWISE = [
+    ("ErrorProcess.ANewContextAfterTheFault", "cuCtxCreate_v2", "a fault is its context's: many share a process"),
+    ("JitLogProcess.UnknownInstruction", "cuModuleLoadData", "kernels are read at their first launch"),
+    ("JitLogTest.LibraryErrorLog", "cuLibraryLoadData", "libraries are read when they are loaded"),
+    ("LaunchTest.ClusterSizesAreRefusedAtTheCall", "launch_clusters", "it has no clusters, and says so"),
+]
+
+
+def refusals(text):
+    """Of a transcript: test -> what it refused, as (call, code), for those that passed."""
+    tests, calls = {}, set()
+    for line in text.splitlines():
+        call, arrow, code = line.strip().rpartition(" -> ")
+        name, _, word = line.partition(" ")
+        if arrow:
+            calls |= {(call, code)} if code not in ("CUDA_SUCCESS", "CUDA_ERROR_NOT_READY") else set()
+        elif word:
+            if word == "passed":
+                tests[name] = calls
+            calls = set()
+        elif line and not line.startswith(" "):
+            calls = set()
+    return tests
+
+
+def write(tests):
+    for name in sorted(tests):
+        print(name)
+        for call, code in sorted(tests[name]):
+            print(f"  {call} -> {code}")
+
+
+def read(path):
+    tests = {}
+    for line in path.read_text().splitlines():
+        if line.startswith("  "):
+            tests[name].add(tuple(line.strip().rsplit(" -> ", 1)))
+        elif line and not line.startswith("#"):
+            name = line
+            tests[name] = set()
+    return tests
+
+
+def is_known(name, call):
+    return any(name == test and call.startswith(beginning) for test, beginning, _ in OTHERWISE)
+
+
+def run(suite, library, devices, chosen):
+    with tempfile.TemporaryDirectory() as folder:
+        transcript = pathlib.Path(folder) / "transcript"
+        environment = os.environ | {"TENDRIL_CONFORMANCE_DRIVER": library, "TENDRIL_SOFTGPU_DEVICES": str(devices),
+                                    "TENDRIL_CONFORMANCE_TRANSCRIPT": str(transcript)}
+        subprocess.run([suite, f"--gtest_filter={chosen}", "--gtest_brief=1"], env=environment, check=False,
+                       stdout=subprocess.DEVNULL, timeout=300)
+        return refusals(transcript.read_text())
+
+
+def differences(native, ours):
+    for name in sorted(native.keys() & ours.keys()):
+        for call, code in sorted(native[name] ^ ours[name]):
+            if not is_known(name, call):
+                yield f"{name}: {call} -> {code}: only {'natively' if (call, code) in native[name] else 'here'}"
+
+
+def check(codes, suite, library):
+    native = read(pathlib.Path(codes))
+    ours = run(suite, library, 1, "-MultiDevice*") | run(suite, library, 2, "MultiDevice*")
+    problems = list(differences(native, ours))
+    both = len(native.keys() & ours.keys())
+    print(f"{both} tests compared, {sum(map(len, native.values()))} refusals, {len(problems)} differences")
+    print("\n".join(problems))
+    # Skipped tests and renamed ones are few: a suite that does not run at all is not equal.
+    return 1 if problems or both < 0.9 * len(native) else 0
+
+
+def main():
+    if sys.argv[1:2] == ["keep"]:
+        found = [refusals(pathlib.Path(path).read_text()) for path in sys.argv[2:]]
+        write({name: calls for tests in found for name, calls in tests.items()})
+        return 0
+    if sys.argv[1:2] == ["check"] and len(sys.argv) == 5:
+        return check(*sys.argv[2:])
+    sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
