@@ -64,16 +64,17 @@ def alone_table(held):
 
 
 def case_rows(case, rows):
-    """A line for each tenant, or one for many that are alike."""
+    """A line for each tenant; where there are many, one for those that are alike."""
     total = number(sum(row[2] for row in rows))
-    if len(rows) > 7:
-        within = f"{min(row[3] for row in rows):.2f} to {max(row[4] for row in rows):.2f}"
-        kind, asked, got = WORK[rows[0][0]], number(rows[0][1]), span([row[2] for row in rows])
-        return [f"| {case['case']} | {kind} | {asked} each | {got} | {within} | {total} |"]
     lines, name = [], case["case"]
-    for kind, asked, got, low, high in rows:
-        within = f"{low:.2f} to {high:.2f}"
-        lines.append(f"| {name} | {WORK[kind]} | {number(asked)} | {number(got)} | {within} | {total} |")
+    alike = {}
+    for at, row in enumerate(rows):
+        alike.setdefault(row[:2] if len(rows) > 7 else at, []).append(row)
+    for same in alike.values():
+        within = f"{min(row[3] for row in same):.2f} to {max(row[4] for row in same):.2f}"
+        asked = number(same[0][1]) + (" each" if len(same) > 1 else "")
+        got = span([row[2] for row in same])
+        lines.append(f"| {name} | {WORK[same[0][0]]} | {asked} | {got} | {within} | {total} |")
         name = total = ""
     return lines
 

@@ -46,6 +46,8 @@ class Tables(unittest.TestCase):
         text = "\n".join(share_tables.share_table(held(asked=["1/4"] * 8, answers=answers)))
         self.assertIn("25.00 each", text)
         self.assertIn("200.00", text)
+        some = share_tables.share_table(held(asked=["1/2"] + ["1/4"] * 7, answers=answers))
+        self.assertEqual([line.split(" | ")[2] for line in some[2:]], ["50.00", "25.00 each"])
 
     def test_modes_latency_and_plot(self):
         self.assertEqual(len(share_tables.mode_table(held())), 2)  # nothing to compare with
