@@ -52,7 +52,7 @@ uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
 
 LeaseTurns::Gpu& LeaseTurns::gpu(uint32_t index) {
   std::unique_ptr<Gpu>& found = gpus_[index];
-  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules, options_.hardware_slices);
+  if (found == nullptr) found = std::make_unique<Gpu>(options_.rules);
   return *found;
 }
 

@@ -30,7 +30,9 @@ class LeaseTurns {
  public:
   // Whoever sleeps on this part's turn is to look again at everything.
   using Wake = void (*)(wire::TurnPart* part);
-  LeaseTurns(const SharingOptions& options, Wake wake) : options_(options), wake_(wake) {}
+  LeaseTurns(const SharingOptions& options, Wake wake) : options_(options), wake_(wake) {
+    options_.rules.preempts = options.hardware_slices;
+  }
 
   // A lease's slices become tenants, and its later terms theirs.
   void open(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
@@ -92,7 +94,7 @@ class LeaseTurns {
     std::vector<Session*> sessions;
   };
   struct Gpu {
-    Gpu(TurnRules rules, bool hardware_slices) : policy((rules.preempts = hardware_slices, rules)) {}
+    explicit Gpu(const TurnRules& rules) : policy(rules) {}
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
@@ -132,7 +134,7 @@ class LeaseTurns {
   void settle_all(uint64_t now_ns);
   void settle_rest(uint64_t now_ns);
 
-  const SharingOptions options_;
+  SharingOptions options_;
   const Wake wake_;
   std::map<uint32_t, std::unique_ptr<Gpu>> gpus_;
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;

@@ -23,7 +23,8 @@ struct TurnRules {
   uint64_t cut_ns = 3'000'000;
   // Work that is not done this long after its turn's end is overdue: others run beside it.
   uint64_t grace_ns = 120'000'000;  // two kernels of 50 ms still fit
-  // A higher class need not wait until the work of the turn that it ends is done: the hardware takes the GPU from that at once.
+  // A higher class need not wait until the work of the turn that it ends is done: the hardware takes the GPU from that at once. LeaseTurns
+  // sets it where the hardware's slices are in use.
   bool preempts = false;
 };
 

@@ -273,12 +273,16 @@ TEST(Turns, BehindAHostFunctionWithoutEndPiecesPass) {
 class SeveralGpus : public testing::TestWithParam<uint64_t> {
  protected:
   // Always has more pieces, for its slices in turn.
-  void add(double share, uint64_t piece_ns, const std::vector<uint32_t>& gpus) {
+  void add(double share, uint64_t piece_ns, const std::vector<uint32_t>& gpus, const wire::LeaseTerms& terms = {}) {
     const auto random = std::make_shared<std::mt19937>(1);
     const auto next = std::make_shared<size_t>(0);
     server_.add(share, [=, slices = gpus.size()](SimulatedWorker& worker) {
       worker.launch(piece_ns, 1, static_cast<uint32_t>((*next)++ % slices), piece_ns * (80 + (*random)() % 41) / 100);
-    }, gpus);
+    }, gpus, terms);
+    before_.push_back({});
+  }
+  void request(double share, uint32_t gpu) {
+    server_.add(share, waits(300 * kUs, 2 * kMs), {gpu}, {.priority = 1});
     before_.push_back({});
   }
   void run() {
@@ -359,6 +363,28 @@ TEST_P(SeveralGpus, ALeaseOfTwoOfWhichOneIsContended) {
   run();
   EXPECT_NEAR(delivered(0, 1), 0.5, 0.025);
   EXPECT_NEAR(delivered(1, 1), 0.5, 0.025);
+}
+
+TEST_P(SeveralGpus, ARequestOfAHigherClassOnOneOfThem) {
+  add(0.75, GetParam(), {0, 1});
+  request(0.25, 0);
+  add(0.25, 500 * kUs, {1});
+  run();
+  EXPECT_GE(delivered(1, 0), 0.12);  // as much as it asks for
+  // Each request stops it on both GPUs, for longer than it lasts. (Before, when it waited for what ran: 0.29 with pieces of 100 us.)
+  EXPECT_GE(delivered(0, 0), GetParam() == 100 * kUs ? 0.5 : 0.6);
+  EXPECT_GE(delivered(2, 1), 0.24);
+}
+
+TEST_P(SeveralGpus, ALeaseOfTwoOfAHigherClass) {
+  add(0.5, GetParam(), {0, 1}, {.priority = 1});
+  add(0.5, 500 * kUs, {0});
+  add(0.5, 500 * kUs, {1});
+  run();
+  for (const uint32_t gpu : {0, 1}) {
+    EXPECT_NEAR(delivered(0, gpu), 0.5, 0.04);
+    EXPECT_NEAR(delivered(1 + gpu, gpu), 0.5, 0.02);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Pieces, SeveralGpus, testing::Values(100 * kUs, kMs, 5 * kMs),
