@@ -174,11 +174,15 @@ TEST(Turns, AHigherClassThatIsAheadIsPaced) {
   EXPECT_LE(found.p99_us, 1000);
 }
 
-// Among several others their kernels may have to end first, and those of 50 ms be overdue.
+// Kernels of 50 ms have hardly one that is not interrupted: what they take must be learned all the same, or too many are let in and some are
+// overdue.
 TEST(Turns, AHigherClassAmongSeveral) {
-  EXPECT_LE(beside_priority(500 * kUs, 2 * kMs, 3).p99_us, 500);
-  EXPECT_LE(beside_priority(5 * kMs, 2 * kMs, 3).p99_us, 1100);
-  EXPECT_LE(beside_priority(50 * kMs, 2 * kMs, 3).p50_us, 1100);
+  for (const uint64_t piece_ns : {500 * kUs, 5 * kMs, 50 * kMs}) {
+    for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
+      SCOPED_TRACE(std::to_string(piece_ns / kUs) + " us, " + std::to_string(gap_ns / kMs) + " ms apart");
+      EXPECT_LE(beside_priority(piece_ns, gap_ns, 3).p99_us, 650);
+    }
+  }
 }
 
 // ---- Host functions: what is behind one on its stream cannot run before the program is done with it ----

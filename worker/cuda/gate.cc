@@ -406,9 +406,12 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const uint64_t last_begin_ns = std::max(marker.begun_ns, queue.done_before_ns);
   const uint64_t most_ns = now_ns - first_begin_ns;
   const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
-  // The hardware's switches are in it, too, if somebody had the GPU in between.
-  const bool timed = marker.timed && marker.preempted_ns == preempted_ns(slice);
-  if (timed) estimates_.learn(marker.work, most_ns, uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8));
+  if (marker.timed) {
+    // If somebody had the GPU in between, the hardware's switches are in it, too: better than nothing known, and no more.
+    const uint64_t others_ns = std::min(most_ns, preempted_ns(slice) - marker.preempted_ns);
+    const bool certain = others_ns == 0 && uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8);
+    estimates_.learn(marker.work, most_ns - others_ns, certain);
+  }
   queue.done_after_ns = after_ns;
   queue.done_before_ns = now_ns;
   host_->give_back(queue.owner, marker.event);
