@@ -174,7 +174,7 @@ TEST(Turns, AHigherClassThatIsAheadIsPaced) {
   EXPECT_LE(found.p99_us, 1000);
 }
 
-// Kernels of 50 ms have hardly one that is not interrupted: what they take must be learned all the same, or too many are let in and some are
+// Of kernels of 50 ms hardly one is not interrupted: what they take must be learned all the same, or too many are let in, and some are
 // overdue.
 TEST(Turns, AHigherClassAmongSeveral) {
   for (const uint64_t piece_ns : {500 * kUs, 5 * kMs, 50 * kMs}) {
