@@ -43,7 +43,7 @@ void fill_globals(const Program& program, const std::vector<uint64_t>& addresses
     uint8_t* at = MemoryMap::instance().resolve(addresses[i], globals[i].size);
     if (at == nullptr) continue;
     memset(at, 0, globals[i].size);
-    memcpy(at, globals[i].bytes.data(), std::min<size_t>(globals[i].bytes.size(), globals[i].size));
+    std::copy_n(globals[i].bytes.begin(), std::min<size_t>(globals[i].bytes.size(), globals[i].size), at);
     for (const auto& relocation : globals[i].relocations) {
       auto target = by_name.find(relocation.symbol);
       if (target == by_name.end() || globals[i].size < 8 || relocation.offset > globals[i].size - 8)
