@@ -2,6 +2,8 @@
 // See print.h.
 #include "api/print.h"
 
+#include <time.h>
+
 #include <cstdio>
 
 namespace tendril::api {
@@ -32,6 +34,14 @@ void Text::hex(uint64_t value) {
 void Text::real(double value) {
   char digits[40];
   raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%g", value)));
+}
+
+void Text::now() {
+  timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  char digits[40];
+  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%lld.%06ld ", static_cast<long long>(t.tv_sec),
+                                           t.tv_nsec / 1000)));
 }
 
 void Text::quoted(const char* text, size_t bytes) {

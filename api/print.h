@@ -30,6 +30,8 @@ class Text {
   void real(double value);
   // In quotes, other characters than plain ones escaped, at most kPrintedTextBytes of it.
   void quoted(const char* text, size_t bytes);
+  // The time of day in seconds and microseconds, and a space: the traces of two machines can be laid side by side.
+  void now();
   // Bytes in hexadecimal, the first 16.
   void dump(const void* data, size_t bytes);
 

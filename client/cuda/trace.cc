@@ -15,7 +15,14 @@ std::atomic<bool> g_trace_on{false};
 
 namespace {
 
+std::atomic<bool> g_trace_times{false};
+
 constexpr size_t kPageBytes = 4096;  // where memory may end; larger pages end at these, too
+
+void begin(api::Text* text) {
+  text->raw("tendril trace: ");
+  if (g_trace_times.load(std::memory_order_relaxed)) text->now();
+}
 
 // " -> CUDA_SUCCESS\n", and out with the line in one system call.
 void finish(api::Text* text, int result) {
@@ -50,6 +57,7 @@ size_t copy_string(const char* at, char* into, size_t most) {
 
 bool trace_start() {
   const char* wish = getenv("TENDRIL_TRACE");
+  g_trace_times.store(wish != nullptr && strcmp(wish, "time") == 0);
   g_trace_on.store(wish != nullptr && *wish != 0 && strcmp(wish, "0") != 0);
   return trace_on();
 }
@@ -57,7 +65,8 @@ bool trace_start() {
 void trace_private(const char* what, int result) {
   if (!trace_on()) return;
   api::Text text;
-  text.raw("tendril trace: private: ");
+  begin(&text);
+  text.raw("private: ");
   text.raw(what);
   finish(&text, result);
 }
@@ -72,7 +81,7 @@ bool copy_own_memory(const void* at, void* into, size_t bytes) {
 }
 
 Trace::Trace(const char* call, CUresult result) : result_(result) {
-  text_.raw("tendril trace: ");
+  begin(&text_);
   text_.raw(call);
   text_.open("(");
 }

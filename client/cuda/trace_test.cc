@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <functional>
 #include <string>
@@ -31,6 +33,24 @@ TEST(Trace, NamesArgumentsAndResult) {
   };
   EXPECT_EQ(line_of(CUDA_SUCCESS, fill),
             "tendril trace: cuCall(*dptr=0x3000, bytesize=64, flags=0x3) -> CUDA_SUCCESS\n");
+}
+
+TEST(Trace, LinesHaveTheTimeWhereThatIsAskedFor) {
+  ASSERT_EQ(setenv("TENDRIL_TRACE", "time", 1), 0);
+  EXPECT_TRUE(trace_start());
+  const double before = static_cast<double>(time(nullptr));
+  const std::string line = line_of(CUDA_SUCCESS, [](Trace&) {});
+  double told = 0;
+  char rest[64] = "";
+  EXPECT_EQ(sscanf(line.c_str(), "tendril trace: %lf %63[^\n]", &told, rest), 2) << line;
+  EXPECT_STREQ(rest, "cuCall() -> CUDA_SUCCESS");
+  EXPECT_GE(told, before);
+  EXPECT_LE(told, before + 60);
+  ASSERT_EQ(setenv("TENDRIL_TRACE", "1", 1), 0);
+  EXPECT_TRUE(trace_start());
+  EXPECT_EQ(line_of(CUDA_SUCCESS, [](Trace&) {}), "tendril trace: cuCall() -> CUDA_SUCCESS\n");
+  ASSERT_EQ(unsetenv("TENDRIL_TRACE"), 0);
+  EXPECT_FALSE(trace_start());
 }
 
 TEST(Trace, WhatAFailedCallDidNotWriteIsNotPrinted) {

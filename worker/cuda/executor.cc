@@ -183,6 +183,7 @@ bool Executor::take_on_sight(const session::Call& call) {
 void Executor::trace(const session::Call& call) {
   api::Text text;
   text.raw("trace: ");
+  text.now();
   tell_call(text, call.opcode, call.body, call.bytes);
   const char* name = api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result_));
   text.end(answered_elsewhere_ ? " -> waits" : " -> ");
