@@ -40,6 +40,8 @@ double most(const std::vector<double>& values) { return *std::max_element(values
 
 struct Silent : session::LaneEvents {
   bool accepts_delivery(uint64_t, uint64_t) override { return false; }
+  void delivered(uint64_t, uint64_t) override {}
+  bool awaits_callbacks() override { return false; }
   void output(const char*, size_t) override {}
   void callback(const uint8_t*, size_t) override {}
   void sticky_error(int32_t, const char*, size_t) override {}

@@ -26,8 +26,11 @@ class LaneEvents {
   virtual ~LaneEvents() = default;
   // May the worker write here? Must return true only for host memory that an earlier call named as a destination.
   virtual bool accepts_delivery(uint64_t address, uint64_t bytes) = 0;
+  // What an asynchronous copy had to bring is there: nothing writes this memory any more on that call's account.
+  virtual void delivered(uint64_t address, uint64_t bytes) = 0;
   virtual void output(const char* text, size_t bytes) = 0;                 // device printf
   virtual void callback(const uint8_t* body, size_t bytes) = 0;            // run it; answer with a call of your own
+  virtual bool awaits_callbacks() = 0;                                     // may one come? Then somebody must receive
   virtual void sticky_error(int32_t result, const char* text, size_t bytes) = 0;
   virtual void memory_written() = 0;                                       // by GPUs: ask what they wrote
   virtual void lost(const base::Status& why) = 0;                          // exactly once
@@ -94,7 +97,7 @@ class Lane {
   // and all bytes are in; waiters of later replies then know the data is there.
   virtual void expect_bulk_async(uint64_t transfer, void* into, uint64_t bytes) = 0;
 
-  // A thread that receives even when nobody waits (host functions need one). Started once, on demand.
+  // A thread that receives even when nobody waits (host functions need one). Started once, on demand; called again, it looks at once.
   virtual void start_receiver() = 0;
 
   virtual bool is_lost() const = 0;

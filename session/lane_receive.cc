@@ -20,6 +20,7 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint32_t kFollowerSpinUs = 20;      // a follower's reply is in the leader's hands within that, or far off
+constexpr int64_t kLeadAgainUs = 20'000;
 constexpr uint32_t kPlaceRestLeast = 32u << 10;  // below, a further system call costs more than the copy
 constexpr uint32_t kPlacedAfter = 8;          // the count that stands before bytes
 constexpr uint32_t kKeptReplyBytes = 68u << 10;  // fits an inline copy; larger reply buffers are given back
@@ -205,7 +206,8 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
     if (!may_lead) pump();
   }
   wake_sender();  // who has waited calls again soon; a long wait has sent it to sleep
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  const bool nobody_receives = waiting_.fetch_sub(1, std::memory_order_seq_cst) == 1;
+  if (nobody_receives && events_ != nullptr && events_->awaits_callbacks()) stop_event_.signal();
 }
 
 void LaneImpl::lead_for(const Waiter& waiter) {
@@ -398,6 +400,7 @@ bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
   bool lost = lost_.load(std::memory_order_seq_cst);  // then its owner may have given the memory up
   if (bytes != 0 && !lost) std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
   delivering_.store(false, std::memory_order_release);
+  if (!lost) events_->delivered(address, bytes);
   return !lost;
 }
 
@@ -409,6 +412,7 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
       base::now_ns() + uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
   for (;;) {
     uint32_t seen = incoming_event_.read();
+    uint64_t address = 0, over = 0;
     {
       Locked locked(state_lock_);
       Incoming* incoming = find_incoming(transfer);
@@ -416,11 +420,15 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
       if (result != 0) incoming->failed = true;
       if (result != 0 || incoming->received == incoming->bytes) {
         complete(&incoming->waiter);
-        if (incoming->async) remove_incoming(incoming);
-        return true;
+        if (!incoming->async) return true;
+        address = reinterpret_cast<uint64_t>(incoming->into);
+        over = incoming->bytes;
+        remove_incoming(incoming);
+      } else if (bulk_.empty()) {
+        break;
       }
-      if (bulk_.empty()) break;
     }
+    if (over != 0) return events_->delivered(address, over), true;
     if (is_lost()) return false;
     if (base::now_ns() < until) {
       base::cpu_pause();
@@ -433,20 +441,22 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
 
 void LaneImpl::start_receiver() {
   Locked locked(start_lock_);
-  if (!receiver_.running() && !is_lost()) receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
+  if (receiver_.running()) stop_event_.signal();
+  else if (!is_lost()) receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
 }
 
-// Leads only while nobody else waits: a waiting thread receives faster for itself.
+// Leads only while nobody else waits: a waiting thread receives faster for itself. Whoever waits is likely to wait again soon, so that the
+// lead is not taken right after it, unless a host function may be due: the last one that waits says so.
 void LaneImpl::receiver_main(void* self) {
   auto* lane = static_cast<LaneImpl*>(self);
   while (!lane->is_lost()) {
     uint32_t seen = lane->stop_event_.read();
-    if (lane->waiting_.load(std::memory_order_relaxed) == 0 && lane->try_lead()) {
+    if (lane->waiting_.load(std::memory_order_seq_cst) == 0 && lane->try_lead()) {
       lane->receive_once({0, 50});
       lane->resign();
-      if (lane->waiting_.load(std::memory_order_relaxed) == 0) continue;
+      if (lane->waiting_.load(std::memory_order_seq_cst) == 0) continue;
     }
-    if (!lane->is_lost()) lane->stop_event_.wait(seen, 2000);
+    if (!lane->is_lost()) lane->stop_event_.wait(seen, kLeadAgainUs);
   }
 }
 

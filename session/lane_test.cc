@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "session/test_pair.h"
 
 namespace tendril::session {
@@ -388,6 +389,27 @@ TEST_P(LaneTest, PushesReachTheClient) {
   EXPECT_EQ(s.events.output_text, "hello");
   EXPECT_EQ(s.events.sticky.load(), 700);
   EXPECT_FALSE(s.call(kEcho, "").lost);
+}
+
+// Whoever has waited for an answer leaves nobody behind who receives; the thread that does it for host functions has stood back meanwhile.
+TEST_P(LaneTest, PushesReachTheClientRightAfterAWait) {
+  TestSession s(GetParam(), 0);
+  s.lane->start_receiver();
+  s.events.awaited = true;
+  std::vector<double> ms;
+  for (int i = 0; i < 41; ++i) {
+    usleep(500);
+    ASSERT_FALSE(s.call(kEcho, "").lost);
+    ASSERT_FALSE(s.call(kEcho, "").lost);
+    const uint64_t begin_ns = base::now_ns();
+    s.post(kPush, nullptr, 0);
+    s.lane->flush();
+    while (s.events.callbacks.load() <= i && base::now_ns() - begin_ns < 1'000'000'000) usleep(20);
+    ASSERT_EQ(s.events.callbacks.load(), i + 1);
+    ms.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1e6);
+  }
+  std::sort(ms.begin(), ms.end());
+  EXPECT_LT(ms[20], 4) << "the receiver stood back for most of 20 ms";
 }
 
 TEST_P(LaneTest, TheServersLastWordsArrive) {

@@ -59,6 +59,8 @@ struct TestEvents : LaneEvents {
     begin = reinterpret_cast<uint64_t>(memory);
     end = begin + bytes;
   }
+  void delivered(uint64_t, uint64_t bytes) override { delivered_bytes += bytes; }
+  bool awaits_callbacks() override { return awaited; }
   void output(const char* text, size_t bytes) override { output_text.append(text, bytes); }
   void callback(const uint8_t*, size_t) override { ++callbacks; }
   void sticky_error(int32_t result, const char*, size_t) override { sticky = result; }
@@ -69,6 +71,8 @@ struct TestEvents : LaneEvents {
   }
   uint64_t begin = 0, end = 0;
   std::string output_text;
+  std::atomic<uint64_t> delivered_bytes{0};
+  std::atomic<bool> awaited{false};
   std::atomic<int> callbacks{0}, sticky{0}, writes{0}, lost_count{0};
   base::Status why;
 };

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <unordered_map>
 
@@ -42,6 +43,17 @@ struct Callbacks {
   std::deque<Ready> ready;
   uint64_t next = 1;
   bool running = false;
+  std::atomic<bool> awaited{false};  // `waiting` is not empty
+
+  // With the mutex held.
+  void keep(uint64_t token, const HostFunction& item) {
+    waiting[token] = item;
+    awaited.store(true, std::memory_order_release);
+  }
+  void forget(uint64_t token) {
+    waiting.erase(token);
+    awaited.store(!waiting.empty(), std::memory_order_release);
+  }
 };
 
 // Made on first use, never destroyed; after fork the child has a Process of its own and starts with
@@ -89,7 +101,7 @@ void* callback_thread(void*) {
     }
     run_one(item, invocation);
     pthread_mutex_lock(&all->mutex);
-    if (!item.persistent) all->waiting.erase(token);
+    if (!item.persistent) all->forget(token);
     pthread_mutex_unlock(&all->mutex);
   }
   return nullptr;
@@ -120,7 +132,7 @@ CUresult launch(CUstream hStream, HostFunction item) {
   pthread_mutex_lock(&all->mutex);
   const bool started = start_thread(all);
   const uint64_t token = all->next++;
-  if (started) all->waiting[token] = item;
+  if (started) all->keep(token, item);
   pthread_mutex_unlock(&all->mutex);
   if (!started) return CUDA_ERROR_OPERATING_SYSTEM;
   c->session->lane->start_receiver();
@@ -152,7 +164,7 @@ uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
   pthread_mutex_lock(&all->mutex);
   const bool started = start_thread(all);
   const uint64_t token = started ? all->next++ : 0;
-  if (started) all->waiting[token] = item;
+  if (started) all->keep(token, item);
   pthread_mutex_unlock(&all->mutex);
   if (started) session->lane->start_receiver();
   return token;
@@ -222,8 +234,11 @@ CUresult look_before_wait(const char* call, const Event* event) {
   return look_before<wire::cuda::event_query_reply>(call, event->context, m);
 }
 
+bool Session::awaits_callbacks() { return callbacks()->awaited.load(std::memory_order_acquire); }
+
 bool callbacks_pending() {
   Callbacks* all = callbacks();
+  if (!all->awaited.load(std::memory_order_acquire)) return false;
   pthread_mutex_lock(&all->mutex);
   bool pending = false;
   for (const auto& entry : all->waiting)

@@ -5,6 +5,7 @@
 // process.
 #include <string.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "client/cuda/callback.h"
@@ -47,11 +48,12 @@ CUresult judge(Context* c, uint64_t one, uint64_t other) {
   return outcome_so_far(c);
 }
 
-// Asynchronous copies into pinned memory that no wait has covered yet.
+// Asynchronous copies into pinned memory that no wait has covered yet and whose data has not come.
 struct PendingRead {
   Stream* stream;
   Context* context;
   uint64_t host, bytes;
+  bool comes = false;  // by itself, over the lane
 };
 pthread_mutex_t g_reads_mutex = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<uint32_t> g_read_count{0};
@@ -241,6 +243,20 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 
 }  // namespace
 
+// On the thread that receives. Copies of one stream come in their order, and which of two streams' comes first into the same memory is
+// the program's own affair.
+void Session::delivered(uint64_t address, uint64_t bytes) {
+  if (g_read_count.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&g_reads_mutex);
+  std::vector<PendingRead>& all = pending_reads();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const PendingRead& read) {
+    return read.comes && read.host == address && read.bytes == bytes && read.context->session == this;
+  });
+  if (found != all.end()) all.erase(found);
+  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
+  pthread_mutex_unlock(&g_reads_mutex);
+}
+
 std::atomic<bool> g_memory_is_shared{false};
 
 // The legacy stream waits for all others, but for those apart; of one that was destroyed while it had work nobody says so.
@@ -386,7 +402,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
       lane->expect_bulk_async(m.transfer, destination, bytes);
       tally_bytes(bytes);
     }
-    remember_read({on.stream, c, m.host, bytes});
+    remember_read({on.stream, c, m.host, bytes, true});
     lane->wait_is_near();
     TENDRIL_TRY(c->session->enqueue(c, m));
     return judge(c, source, source);

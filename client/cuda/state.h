@@ -86,6 +86,8 @@ class Session final : public session::LaneEvents {
   Staging staging;                  // for copies with pageable memory, when the server is on this host
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
+  void delivered(uint64_t address, uint64_t bytes) override;
+  bool awaits_callbacks() override;
   void output(const char* text, size_t bytes) override;
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
