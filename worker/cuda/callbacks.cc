@@ -15,12 +15,13 @@ constexpr uint64_t kAttendNs = 1'000'000;
 
 }  // namespace
 
-CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent) {
-  auto request = std::make_unique<Request>(Request{this, token});
-  if (persistent) {  // part of a graph: it may run any number of times, and lives as long as the
-                     // worker
-    return driver->cuLaunchHostFunc(stream, run, lasting(token));
-  }
+// It may run any number of times, and lives as long as the worker.
+CUresult Callbacks::capture(gpu::Driver* driver, CUstream stream, uint64_t token) {
+  return driver->cuLaunchHostFunc(stream, run, lasting(token));
+}
+
+CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token, uint64_t last) {
+  auto request = std::make_unique<Request>(Request{this, token, 0, stream, last});
   const CUresult result = driver->cuLaunchHostFunc(
       stream,
       [](void* data) {
@@ -34,7 +35,7 @@ CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token,
 
 void Callbacks::run(void* data) {
   Request* request = static_cast<Request*>(data);
-  request->owner->ask_and_sleep(request->token);
+  request->owner->ask_and_sleep(*request);
 }
 
 void Callbacks::destroyed(void* data) {
@@ -60,15 +61,15 @@ std::vector<uint64_t> Callbacks::take_destroyed() {
   return ids;
 }
 
-void Callbacks::ask_and_sleep(uint64_t token) {
+void Callbacks::ask_and_sleep(const Request& request) {
   pthread_mutex_lock(&mutex_);
   const bool ended = ended_;
   const uint64_t invocation = next_++;
   if (!ended) waiting_.insert(invocation);
   pthread_mutex_unlock(&mutex_);
   if (ended) return;
-  before_();
-  const uint64_t words[2] = {token, invocation};
+  before_(request.stream, request.last);
+  const uint64_t words[2] = {request.token, invocation};
   service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   service_->flush();
   // The executor may be in a driver call that waits for this very function. Then nobody reads the answer but us.

@@ -20,10 +20,14 @@ namespace tendril::worker::cuda {
 
 class Callbacks {
  public:
-  // `before`: what the client must see before its function runs (finished copies into its memory).
-  Callbacks(session::Service* service, std::function<void()> before)
-      : service_(service), before_(std::move(before)) {}
-  CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token, bool persistent);
+  // What the client must see before its function runs: finished copies into its memory, among them those of `stream` up to number `last`,
+  // if any is told.
+  using Before = std::function<void(CUstream stream, uint64_t last)>;
+  Callbacks(session::Service* service, Before before) : service_(service), before_(std::move(before)) {}
+  // `last`: of the copies to the client that have been enqueued so far (Waiters::last_delivery).
+  CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token, uint64_t last);
+  // As part of a graph that is captured.
+  CUresult capture(gpu::Driver* driver, CUstream stream, uint64_t token);
   void done(uint64_t invocation);
   void end();
   // What the driver calls, also for host nodes of graphs: user data is a Request made by `request`.
@@ -31,6 +35,8 @@ class Callbacks {
     Callbacks* owner;
     uint64_t token;
     uint64_t object = 0;  // of a destructor: the user object's id
+    CUstream stream = nullptr;
+    uint64_t last = 0;
   };
   static void run(void* request);
   // The destructor of a user object: tells the client and does not wait. Any thread, the executor's
@@ -43,9 +49,9 @@ class Callbacks {
   bool any_destroyed() const { return any_destroyed_.load(std::memory_order_acquire); }
 
  private:
-  void ask_and_sleep(uint64_t token);
+  void ask_and_sleep(const Request& request);
   session::Service* service_;
-  std::function<void()> before_;
+  Before before_;
   uint64_t next_ = 1;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;

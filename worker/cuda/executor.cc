@@ -58,7 +58,9 @@ Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::A
       assignment_(assignment),
       charge_(assignment, accounting),
       tracing_(base::env_u32("TENDRIL_WORKER_TRACE", 0) != 0),
-      callbacks_(std::make_unique<Callbacks>(service, [this] { waiters_->deliver_from_callback(); })),
+      callbacks_(std::make_unique<Callbacks>(service, [this](CUstream stream, uint64_t last) {
+        waiters_->deliver_from_callback(stream, last);
+      })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()),
       store_(std::make_unique<ModuleStore>(store_directory())),

@@ -57,7 +57,8 @@ CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
   w.pass_host_function(stream);
-  return w.callbacks().launch(&w.driver(), stream, m.token, m.persistent != 0);
+  if (m.persistent != 0) return w.callbacks().capture(&w.driver(), stream, m.token);
+  return w.callbacks().launch(&w.driver(), stream, m.token, w.waiters().last_delivery());
 }
 
 CUresult handle(Executor& w, const wire::cuda::host_function_done_request& m) {

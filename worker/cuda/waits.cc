@@ -93,6 +93,10 @@ void Waiters::add(const Wait& wait) {
 }
 
 void Waiters::forget_stream(CUstream stream) {
+  pthread_mutex_lock(&delivery_mutex_);
+  for (Delivery& delivery : deliveries_)
+    if (delivery.stream == stream) delivery.number = 0;  // another stream may be given its name before it is over
+  pthread_mutex_unlock(&delivery_mutex_);
   for (size_t i = 0; i < polled_.size();) {
     const Wait wait = polled_[i];
     if (wait.kind != Executor::WaitKind::kContext ||
@@ -118,8 +122,22 @@ void Waiters::hand_over(const Wait& wait) {
   pthread_mutex_unlock(&mutex_);
 }
 
-void Waiters::deliver_from_callback() {
+void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
   if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&delivery_mutex_);
+  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+    if (it->number == 0 || it->number > last || it->stream != stream) {
+      ++it;
+      continue;
+    }
+    send_delivery(*it);
+    it = deliveries_.erase(it);
+  }
+  const bool others = !deliveries_.empty();
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (!others) return;
+  // Events may have ordered them before the function, too.
   bool done = false;
   Wait job;
   job.delivered = &done;
@@ -176,7 +194,9 @@ void* Waiters::thread_main(void* self) {
 
 void Waiters::sleep_until_done(const Wait& wait) {
   if (wait.delivered != nullptr) {
-    deliver();
+    pthread_mutex_lock(&delivery_mutex_);
+    deliver_in_own_context();
+    pthread_mutex_unlock(&delivery_mutex_);
     pthread_mutex_lock(&mutex_);
     *wait.delivered = true;
     pthread_cond_broadcast(&delivered_);
@@ -240,6 +260,8 @@ CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& blo
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
   const CUresult result = mark_copy(delivery.context, stream, delivery.block, &delivery.event);
   if (result != CUDA_SUCCESS) return result;
+  delivery.stream = stream;
+  delivery.number = ++last_delivery_;
   pthread_mutex_lock(&delivery_mutex_);
   deliveries_.push_back(delivery);
   delivery_bytes_ += delivery.block.bytes;
@@ -270,9 +292,7 @@ void* Waiters::delivery_main(void* self) {
     pthread_mutex_unlock(&w->delivery_mutex_);
     usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
     pthread_mutex_lock(&w->delivery_mutex_);
-    if (w->deliveries_.empty()) continue;
-    w->executor_->driver().cuCtxSetCurrent(w->deliveries_.front().context);
-    w->deliver_locked();
+    w->deliver_in_own_context();
   }
   pthread_mutex_unlock(&w->delivery_mutex_);
   return nullptr;
@@ -302,24 +322,36 @@ void Waiters::deliver() {
   pthread_mutex_unlock(&delivery_mutex_);
 }
 
+// delivery_mutex_ held, on a thread that has no context yet: without one a driver answers no question about an event.
+void Waiters::deliver_in_own_context() {
+  if (deliveries_.empty()) return;
+  executor_->driver().cuCtxSetCurrent(deliveries_.front().context);
+  deliver_locked();
+}
+
+// delivery_mutex_ held; no call of the driver. Whoever calls takes it out of the list.
+void Waiters::send_delivery(const Delivery& delivery) {
+  session::Service& service = executor_->service();
+  if (delivery.transfer != 0) {
+    service.send_bulk(delivery.transfer, delivery.offset, delivery.block.data, delivery.bytes);
+    if (delivery.last) service.transfer_sent(delivery.transfer);
+  } else {
+    service.deliver(delivery.host, delivery.block.data, static_cast<uint32_t>(delivery.bytes));
+  }
+  staging_.give_back(delivery.block);
+  staging_.give_back_event(delivery.context, delivery.event);
+  delivery_bytes_ -= delivery.block.bytes;
+  soon_count_ -= delivery.soon;
+}
+
 void Waiters::deliver_locked() {
   gpu::Driver& d = executor_->driver();
-  session::Service& service = executor_->service();
   for (auto it = deliveries_.begin(); it != deliveries_.end();) {
     if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
       ++it;
       continue;
     }
-    if (it->transfer != 0) {
-      service.send_bulk(it->transfer, it->offset, it->block.data, it->bytes);
-      if (it->last) service.transfer_sent(it->transfer);
-    } else {
-      service.deliver(it->host, it->block.data, static_cast<uint32_t>(it->bytes));
-    }
-    staging_.give_back(it->block);
-    staging_.give_back_event(it->context, it->event);
-    delivery_bytes_ -= it->block.bytes;
-    soon_count_ -= it->soon;
+    send_delivery(*it);
     it = deliveries_.erase(it);
   }
   delivery_count_.store(deliveries_.size(), std::memory_order_release);

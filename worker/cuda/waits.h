@@ -44,6 +44,8 @@ struct Delivery {
   uint64_t transfer = 0, offset = 0;  // for bulk data
   bool last = true;                   // no piece of the transfer comes after it
   bool soon = false;                  // a thread sends it as soon as it is there, whether or not somebody waits
+  CUstream stream = nullptr;          // where it is enqueued, while that stream lives
+  uint64_t number = 0;                // of deliveries, in their order; 0: its stream is no more
 };
 
 // Something the GPU still reads: given back when its event is over.
@@ -80,8 +82,11 @@ class Waiters {
   void make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns);
   // Sends every delivery that is complete. Any thread; the context must be current.
   void deliver();
-  // The same from a driver's callback thread.
-  void deliver_from_callback();
+  // The same from a driver's callback thread, where no question may be asked of the driver. What was enqueued on `stream` up to number
+  // `last` is complete.
+  void deliver_from_callback(CUstream stream, uint64_t last);
+  // The number of the delivery that was added last. Executor thread.
+  uint64_t last_delivery() const { return last_delivery_; }
   // What the client may look at once it has the answer that comes next: finished copies, what kernels have printed, and the news that they
   // have written its memory.
   void send_news(bool on_executor);
@@ -107,6 +112,8 @@ class Waiters {
   static void* delivery_main(void* self);
   void send_soon();
   void deliver_locked();
+  void deliver_in_own_context();
+  void send_delivery(const Delivery& delivery);
 
   Executor* executor_;
   const uint64_t poll_ns_;
@@ -124,6 +131,7 @@ class Waiters {
   std::deque<Delivery> deliveries_;
   std::atomic<size_t> delivery_count_{0};
   uint64_t delivery_bytes_ = 0;
+  uint64_t last_delivery_ = 0;
   size_t soon_count_ = 0;
   pthread_cond_t soon_ = PTHREAD_COND_INITIALIZER;
   pthread_t delivery_thread_{};
