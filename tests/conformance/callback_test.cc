@@ -71,6 +71,60 @@ TEST_F(CallbackTest, HostFunctionSeesEarlierCopies) {
   EXPECT_EQ(probe.seen, 31u);
 }
 
+struct Seen {
+  Pinned own{4}, others{4};
+  uint32_t own_word = 0, others_word = 0;
+  static void look(void* self) {
+    Seen* seen = static_cast<Seen*>(self);
+    seen->own_word = seen->own.words()[0];
+    seen->others_word = seen->others.words()[0];
+  }
+};
+
+TEST_F(CallbackTest, HostFunctionSeesCopiesThatItsStreamWaitedFor) {
+  Stream stream, other;
+  Buffer data(4);
+  for (uint32_t round = 1; round <= 20; round++) {
+    Seen seen;
+    CUevent copied = nullptr;
+    OK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
+    seen.own.words()[0] = seen.others.words()[0] = 0;
+    OK(cuMemsetD32Async(data, round, 1, other));
+    OK(cuMemcpyDtoHAsync_v2(seen.others.data(), data, 4, other));
+    OK(cuEventRecord(copied, other));
+    OK(cuStreamWaitEvent(stream, copied, 0));
+    OK(cuMemcpyDtoHAsync_v2(seen.own.data(), data, 4, stream));
+    OK(cuLaunchHostFunc(stream, Seen::look, &seen));
+    OK(cuStreamSynchronize(stream));
+    EXPECT_EQ(seen.own_word, round);
+    EXPECT_EQ(seen.others_word, round);
+    OK(cuStreamSynchronize(other));
+    OK(cuEventDestroy_v2(copied));
+  }
+}
+
+TEST_F(CallbackTest, AHostFunctionLeavesCopiesAloneThatAreNotThere) {
+  Stream stream, held;
+  Buffer data(4), flag(4);
+  Seen seen;
+  seen.own.words()[0] = seen.others.words()[0] = 5;
+  OK(cuMemsetD32_v2(flag, 0, 1));
+  OK(cuMemsetD32_v2(data, 9, 1));
+  OK(cuCtxSynchronize());
+  OK(cuStreamWaitValue32_v2(held, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+  OK(cuMemsetD32Async(data, 10, 1, held));
+  OK(cuMemcpyDtoHAsync_v2(seen.others.data(), data, 4, held));
+  OK(cuMemcpyDtoHAsync_v2(seen.own.data(), data, 4, stream));
+  OK(cuLaunchHostFunc(stream, Seen::look, &seen));
+  OK(cuStreamSynchronize(stream));
+  EXPECT_EQ(seen.own_word, 9u);
+  EXPECT_EQ(seen.others_word, 5u);
+  EXPECT_EQ(seen.others.words()[0], 5u);
+  OK(cuStreamWriteValue32_v2(stream, flag, 1, 0));
+  OK(cuStreamSynchronize(held));
+  EXPECT_EQ(seen.others.words()[0], 10u);
+}
+
 TEST_F(CallbackTest, LaterWorkWaitsForTheHostFunction) {
   Stream stream;
   Pinned host(4);

@@ -89,7 +89,7 @@ class Cost(unittest.TestCase):
                 _, round_trips, *_ = self.each_step(server, transport, "fed_inference")
                 self.hold(f"round_trips_of_fed_inference_{transport}", round_trips)
 
-    def test_a_graph_is_changed_without_waiting(self):
+    def test_a_graph_is_changed_and_its_result_read_without_round_trips(self):
         with Server() as server:
             _, round_trips, *_ = self.each_step(server, "tcp", "changed_graph")
             self.hold("round_trips_per_step_of_changed_graph", round_trips)
