@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Single calls: what the caller pays, what a wait takes, what rate is sustained.
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+
 #include "base/clock.h"
 #include "bench/figures.h"
 
@@ -9,6 +14,7 @@ namespace {
 constexpr int kBurst = 200;  // few enough that no queue fills up
 constexpr int kSustained = 20'000;
 constexpr int kNodes = 100;
+constexpr useconds_t kPauseUs = 60'000;  // longer than anybody on the way looks for something to do
 
 double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
 
@@ -123,6 +129,73 @@ void graphs(Device& device, const Extent& extent, Report& report) {
   device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
 }
 
+// A program that learns from a host function that its copy is there, as JAX does: both have to come back from the server.
+class CopyAndTell {
+ public:
+  explicit CopyAndTell(Device& device)
+      : device_(device), stream_(device.stream()), beside_(device.stream()), value_(device.allocate(4)) {
+    device.check(device.driver().cuMemHostAlloc(&host_, 4, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+    device.check(device.driver().cuEventCreate(&copied_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  }
+  ~CopyAndTell() {
+    const gpu::Driver& d = device_.driver();
+    d.cuStreamSynchronize(stream_);
+    d.cuMemFreeHost(host_);
+    d.cuMemFree_v2(value_);
+    d.cuEventDestroy_v2(copied_);
+    d.cuStreamDestroy_v2(stream_);
+    d.cuStreamDestroy_v2(beside_);
+  }
+
+  void tell() { tell(stream_); }
+  // One host function for whoever keeps the buffers, one for the program.
+  void copy_and_tell() {
+    const gpu::Driver& d = device_.driver();
+    device_.check(d.cuMemcpyDtoHAsync_v2(host_, value_, 4, stream_), "cuMemcpyDtoHAsync");
+    device_.check(d.cuLaunchHostFunc(stream_, nothing, nullptr), "cuLaunchHostFunc");
+    device_.check(d.cuEventRecord(copied_, stream_), "cuEventRecord");
+    device_.check(d.cuStreamWaitEvent(beside_, copied_, 0), "cuStreamWaitEvent");
+    tell(beside_);
+  }
+
+ private:
+  void tell(CUstream stream) {
+    told_ = false;
+    device_.check(device_.driver().cuLaunchHostFunc(stream, note, this), "cuLaunchHostFunc");
+    std::unique_lock<std::mutex> hold(mutex_);
+    changed_.wait(hold, [&] { return told_; });
+  }
+  static void nothing(void*) {}
+  static void note(void* self) {
+    CopyAndTell* mine = static_cast<CopyAndTell*>(self);
+    const std::lock_guard<std::mutex> hold(mine->mutex_);
+    mine->told_ = true;
+    mine->changed_.notify_one();
+  }
+
+  Device& device_;
+  const CUstream stream_, beside_;
+  const CUdeviceptr value_;
+  CUevent copied_ = nullptr;
+  void* host_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool told_ = false;
+};
+
+void host_functions(Device& device, const Extent& extent, Report& report) {
+  CopyAndTell work(device);
+  work.copy_and_tell();
+  report.add("host_function_us", median(each_us(extent.rounds, [&] { work.tell(); })));
+  report.add("copy_host_functions_us", median(each_us(extent.rounds, [&] { work.copy_and_tell(); })));
+  std::vector<double> after_pauses;
+  for (int i = 0; i < 10; ++i) {
+    usleep(kPauseUs);
+    after_pauses.push_back(each_us(1, [&] { work.copy_and_tell(); })[0]);
+  }
+  report.add("copy_host_functions_after_pause_us", median(after_pauses));
+}
+
 }  // namespace
 
 void measure_calls(Device& device, const Extent& extent, Report& report) {
@@ -130,6 +203,7 @@ void measure_calls(Device& device, const Extent& extent, Report& report) {
   report.attempt("events", [&] { events(device, report); });
   report.attempt("allocation in stream order", [&] { pool(device, report); });
   report.attempt("graphs", [&] { graphs(device, extent, report); });
+  report.attempt("host functions", [&] { host_functions(device, extent, report); });
 }
 
 }  // namespace tendril::bench

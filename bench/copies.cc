@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kGbFrom = 16 * kMiB;  // larger copies are told in GB/s, smaller ones in microseconds
+constexpr int kFirstCopies = 20;      // small ones, not counted: first pages, windows that open; the bare ones are warm
 constexpr size_t kBeside = 256 * kMiB;
 constexpr size_t kMatrixBytes = 64 * kMiB;
 
@@ -69,14 +70,15 @@ class DeviceMemory {
 template <typename Copy>
 double copy_us(const Device& device, size_t bytes, int rounds, Copy copy) {
   std::vector<double> times;
-  copy();
-  const int repeats = bytes >= kGbFrom ? 5 : std::max(10, rounds / static_cast<int>(1 + bytes / (64 * kKiB)));
-  for (int i = 0; i < repeats; ++i) {
+  const bool large = bytes >= kGbFrom;
+  const int first = large ? 1 : kFirstCopies;
+  const int repeats = large ? 5 : std::max(31, rounds / static_cast<int>(1 + bytes / (64 * kKiB)));
+  for (int i = 0; i < first + repeats; ++i) {
     device.synchronize();
     const uint64_t begin_ns = base::now_ns();
     copy();
     device.synchronize();
-    times.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1000);
+    if (i >= first) times.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1000);
   }
   return bytes >= kGbFrom ? *std::min_element(times.begin(), times.end()) : median(times);
 }

@@ -14,7 +14,7 @@ import catalog
 import meters
 import starts
 
-ROUNDS, SECONDS = 5, 0.5
+ROUNDS, SECONDS = 12, 0.3
 MODELS = ["resnet50-train-b64", "gpt2-train-8x512", "gpt2-generate-32", "gpt2-compiled-8x128", "resnet50-replay-b8"]
 LOOPS = ["jax-transformer-train-8x512"]
 IDLE_S = 2.0
