@@ -17,6 +17,7 @@ using base::Status;
 // Drivers hand memory out in pages of this size; a quota that ends inside one could not be used to
 // its end.
 constexpr uint64_t kPageBytes = 2u << 20;
+constexpr uint64_t kPackedLessMax = kWholeGpu / 100;  // by how much a packed slice may have less than its share
 
 std::string describe(const wire::SliceSpec& spec) {
   std::string text;
@@ -100,6 +101,26 @@ bool LeaseBook::fits(const wire::SliceGrant& slice) const {
          slice.memory_bytes <= usable - used.memory_bytes;
 }
 
+// The pairs that are promised grow with the shares that are promised, rounded up once and not for each of them.
+uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
+  const Used& used = used_[slice.gpu_index];
+  const uint64_t processors = gpus_[slice.gpu_index].processors;
+  if (!slice.packed || processors == 0 || processors % 2 != 0) return 0;
+  const auto pairs_up = [processors](uint64_t share) {
+    return (processors * share + 2 * kWholeGpu - 1) / (2 * kWholeGpu) * 2;
+  };
+  const uint64_t most = pairs_up(slice.share_millionths), less = most > 2 ? most - 2 : most;
+  const bool may_be_less = less * kWholeGpu + kPackedLessMax * processors >= slice.share_millionths * processors;
+  const uint64_t all = pairs_up(uint64_t{used.share_millionths} + slice.share_millionths);
+  const bool enough = used.packed_processors + less >= all;
+  return static_cast<uint32_t>(may_be_less && enough ? less : most);
+}
+
+uint32_t LeaseBook::packed_processors(uint64_t lease_id, size_t slice) const {
+  const auto found = packed_processors_.find(lease_id);
+  return found == packed_processors_.end() ? 0 : found->second[slice];
+}
+
 std::string LeaseBook::refusal(const wire::LeaseRequest& request, size_t found) const {
   std::string text = "host " + host_ + " cannot grant " + std::to_string(request.count) + " x " +
                      describe(request.slice) + " now (room for " + std::to_string(found) + "): ";
@@ -135,6 +156,11 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   std::sort(candidates.begin(), candidates.end(),
             [](const auto& a, const auto& b) { return a.gpu_index < b.gpu_index; });
   for (const wire::SliceGrant& slice : candidates) {
+    if (slice.packed) {
+      const uint32_t processors = processors_for(slice);
+      used_[slice.gpu_index].packed_processors += processors;
+      packed_processors_[lease_id].push_back(processors);
+    }
     used_[slice.gpu_index].share_millionths += slice.share_millionths;
     used_[slice.gpu_index].memory_bytes += slice.memory_bytes;
     used_[slice.gpu_index].packed = slice.packed;
@@ -173,11 +199,14 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
 void LeaseBook::release(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
-  for (const wire::SliceGrant& slice : found->second) {
+  for (size_t i = 0; i < found->second.size(); ++i) {
+    const wire::SliceGrant& slice = found->second[i];
     used_[slice.gpu_index].share_millionths -= slice.share_millionths;
     used_[slice.gpu_index].memory_bytes -= slice.memory_bytes;
+    used_[slice.gpu_index].packed_processors -= packed_processors(lease_id, i);
   }
   leases_.erase(found);
+  packed_processors_.erase(lease_id);
 }
 
 }  // namespace tendril::daemon

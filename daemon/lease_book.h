@@ -45,6 +45,10 @@ class LeaseBook {
   uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
   uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
+  // How many of its GPU's processors the packed lease's slice is to have, by its place among the slices. 0: their number is not known, or
+  // odd. Pairs, as the service gives no less, and such that all shares together have no more than there are: processors that two tenants
+  // have keep both waiting. So a slice may have up to one pair less than its share, unless that is more than one per cent of the GPU.
+  uint32_t packed_processors(uint64_t lease_id, size_t slice) const;
   uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
 
  private:
@@ -52,17 +56,20 @@ class LeaseBook {
     uint32_t share_millionths = 0;
     uint64_t memory_bytes = 0;
     bool packed = false;  // of those who are on it
+    uint32_t packed_processors = 0;
   };
 
   base::Status check(const wire::LeaseRequest& request) const;
   base::Result<wire::SliceGrant> slice_on(uint32_t gpu, const wire::SliceSpec& spec) const;
   bool fits(const wire::SliceGrant& slice) const;
+  uint32_t processors_for(const wire::SliceGrant& slice) const;
   std::string refusal(const wire::LeaseRequest& request, size_t found) const;
 
   std::string host_;
   std::vector<GpuCapacity> gpus_;
   std::vector<Used> used_;
   std::map<uint64_t, std::vector<wire::SliceGrant>> leases_;
+  std::map<uint64_t, std::vector<uint32_t>> packed_processors_;  // of packed leases
 };
 
 }  // namespace tendril::daemon

@@ -57,6 +57,62 @@ TEST(LeaseBook, AGpuIsPackedOrNotWhileAnybodyIsOnIt) {
   EXPECT_NE(refused.status().message().find("for slices that are not packed"), std::string::npos);
 }
 
+std::vector<uint32_t> packed_together(uint32_t processors, const std::vector<uint32_t>& shares) {
+  LeaseBook book("box", {{64 * kGib, 0, 0, processors}});
+  std::vector<uint32_t> got;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    wire::LeaseRequest packed = ask(1, shares[i], 0);
+    packed.slice.packed = true;
+    EXPECT_TRUE(book.grant(i, packed).ok());
+    got.push_back(book.packed_processors(i, 0));
+  }
+  return got;
+}
+
+TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
+  EXPECT_EQ(packed_together(132, {500'000, 500'000}), (std::vector<uint32_t>{66, 66}));
+  EXPECT_EQ(packed_together(132, {250'000, 250'000, 250'000, 250'000}), (std::vector<uint32_t>{34, 32, 34, 32}));
+  EXPECT_EQ(packed_together(132, {100'000, 900'000}), (std::vector<uint32_t>{14, 118}));
+  for (const uint32_t processors : {132u, 188u, 108u}) {
+    for (uint32_t parts = 2; parts <= 20; ++parts) {
+      const uint32_t share = 1'000'000 / parts;
+      uint32_t sum = 0;
+      bool nobody_has_less = true;
+      for (const uint32_t got : packed_together(processors, std::vector<uint32_t>(parts, share))) {
+        const double points = 100.0 * got / processors - share / 10'000.0;
+        EXPECT_GE(points, -1.0) << parts << " parts of " << processors;
+        EXPECT_LT(points, 200.0 / processors) << parts << " parts of " << processors;
+        EXPECT_EQ(got % 2, 0u);
+        sum += got;
+        nobody_has_less &= points > -1e-4;
+      }
+      // A pair less would be more than one per cent: then nobody has less, and some processors have two tenants.
+      EXPECT_TRUE(sum <= processors || nobody_has_less) << parts << " parts of " << processors;
+    }
+  }
+}
+
+TEST(LeaseBook, PackedSlicesOfFewProcessorsHaveNoLessThanTheirShare) {
+  EXPECT_EQ(packed_together(20, {250'000, 250'000, 250'000, 250'000}), (std::vector<uint32_t>{6, 6, 6, 6}));
+  EXPECT_EQ(packed_together(13, {500'000, 500'000}), (std::vector<uint32_t>{0, 0}));
+  EXPECT_EQ(packed_together(0, {500'000}), (std::vector<uint32_t>{0}));
+}
+
+TEST(LeaseBook, ProcessorsOfAPackedLeaseThatEndsAreGivenAgain) {
+  LeaseBook book("box", {{64 * kGib, 0, 0, 132}});
+  wire::LeaseRequest packed = ask(1, 250'000, 0);
+  packed.slice.packed = true;
+  for (uint64_t lease = 0; lease < 40; ++lease) {
+    if (lease >= 4) book.release(lease - 4);
+    ASSERT_TRUE(book.grant(lease, packed).ok());
+    uint32_t sum = 0;
+    for (uint64_t held = lease < 3 ? 0 : lease - 3; held <= lease; ++held) sum += book.packed_processors(held, 0);
+    EXPECT_LE(sum, 132u);
+    EXPECT_GE(sum + 2, 33 * std::min<uint64_t>(lease + 1, 4));
+  }
+  EXPECT_EQ(book.packed_processors(0, 0), 0u);
+}
+
 TEST(LeaseBook, PartsOfOneGpuAlwaysFit) {
   for (uint32_t parts = 2; parts <= 20; ++parts) {
     LeaseBook book("box", {{16 * kGib - 12345, 0}});

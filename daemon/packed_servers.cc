@@ -72,12 +72,10 @@ bool is_gone(const Child& child, int wait_ms) {
 
 // Seen with 132 processors (50, 25, 10 % gave 66, 32, 12) and told of 188. Of very few the service gives more (5 % of 132: 8);
 // that is not relied on.
-uint32_t packed_percent(uint32_t share_millionths, uint32_t processors) {
-  uint32_t percent = std::min((share_millionths + 9'999) / 10'000, 100u);
-  if (processors % 2 != 0) return percent;
-  const uint64_t asked = uint64_t{processors} * share_millionths;
-  const auto given = [processors](uint32_t of_hundred) { return processors * of_hundred / 100 / 2 * 2; };
-  while (percent < 100 && given(percent) * uint64_t{1'000'000} < asked) ++percent;
+uint32_t packed_percent(uint32_t wanted, uint32_t processors, uint32_t share_millionths) {
+  if (wanted == 0) return std::min((share_millionths + 9'999) / 10'000, 100u);
+  uint32_t percent = 1;
+  while (percent < 100 && processors * percent / 100 / 2 * 2 < wanted) ++percent;
   return percent;
 }
 

@@ -26,9 +26,9 @@ struct PackedOptions {
   int idle_max_ms = 10'000;  // a server that nobody uses holds memory of the GPU, so it ends after this
 };
 
-// Which part of a GPU's processors the service is asked for, in the whole per cents that it takes: the least that is not less than the
-// share. It gives pairs of processors, rounded down: 25 % of 132 are 32 of them.
-uint32_t packed_percent(uint32_t share_millionths, uint32_t processors);
+// What the service is asked for, in the whole per cents that it takes: the least for which it gives so many of a GPU's processors. It gives
+// pairs, rounded down: 25 % of 132 are 32 of them. Where `wanted` is 0, as their number is not known or odd: the share, rounded up.
+uint32_t packed_percent(uint32_t wanted, uint32_t processors, uint32_t share_millionths);
 
 class PackedServers {
  public:

@@ -68,34 +68,30 @@ echo "$words" > "$here/asked"
 };
 
 // What an H200 was seen to give: pairs, rounded down.
-double part_given(uint32_t percent, uint32_t processors) {
-  return 1.0 * (processors * percent / 100 / 2 * 2) / processors;
-}
+uint32_t given(uint32_t percent, uint32_t processors) { return processors * percent / 100 / 2 * 2; }
 
-TEST(PackedPercent, IsTheLeastThatIsNotLessThanTheShare) {
+TEST(PackedPercent, IsTheLeastThatGivesSoMany) {
   for (const uint32_t processors : {132u, 188u, 108u, 16u, 2u}) {
-    for (uint32_t share_millionths = 1; share_millionths <= 1'000'000; share_millionths += 997) {
-      const double share = share_millionths / 1e6;
-      const uint32_t percent = packed_percent(share_millionths, processors);
-      ASSERT_LE(percent, 100u);
-      ASSERT_GE(part_given(percent, processors), share) << share << " of " << processors;
-      ASSERT_TRUE(percent / 100.0 < share + 0.01 || part_given(percent - 1, processors) < share)
-          << share << " of " << processors;
+    for (uint32_t wanted = 2; wanted <= processors; wanted += 2) {
+      const uint32_t percent = packed_percent(wanted, processors, 1);
+      ASSERT_GE(given(percent, processors), wanted) << processors;
+      ASSERT_LT(given(percent - 1, processors), wanted) << processors;
     }
   }
 }
 
 TEST(PackedPercent, OfAnH200) {
-  EXPECT_EQ(packed_percent(500'000, 132), 50u);  // 66 processors
-  EXPECT_EQ(packed_percent(250'000, 132), 26u);  // 25 are 32 of them, and a quarter is 33
-  EXPECT_EQ(packed_percent(1'000'000, 132), 100u);
+  EXPECT_EQ(packed_percent(66, 132, 500'000), 50u);
+  EXPECT_EQ(packed_percent(34, 132, 250'000), 26u);
+  EXPECT_EQ(packed_percent(32, 132, 250'000), 25u);
+  EXPECT_EQ(packed_percent(132, 132, 1'000'000), 100u);
 }
 
-TEST(PackedPercent, WithoutPairsOrANumberItIsRoundedUp) {
+TEST(PackedPercent, WithoutANumberTheShareIsRoundedUp) {
   for (const uint32_t processors : {0u, 13u}) {
-    EXPECT_EQ(packed_percent(125'000, processors), 13u);
-    EXPECT_EQ(packed_percent(1'000'000, processors), 100u);
-    EXPECT_EQ(packed_percent(1, processors), 1u);
+    EXPECT_EQ(packed_percent(0, processors, 125'000), 13u);
+    EXPECT_EQ(packed_percent(0, processors, 1'000'000), 100u);
+    EXPECT_EQ(packed_percent(0, processors, 1), 1u);
   }
 }
 

@@ -338,8 +338,11 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     Hold hold(mutex_);
     Lease* const lease = leases_[lease_id].get();  // stays while this session is on it
     slice = lease->slices[0];
-    for (const wire::SliceGrant& each : lease->slices)
-      packed_part = std::max(packed_part, packed_percent(each.share_millionths, book_.processors(each.gpu_index)));
+    for (size_t i = 0; i < lease->slices.size(); ++i) {
+      const wire::SliceGrant& each = lease->slices[i];
+      packed_part = std::max(packed_part, packed_percent(book_.packed_processors(lease_id, i),
+                                                         book_.processors(each.gpu_index), each.share_millionths));
+    }
     if (pool_->separates_users() && !slice.packed) {
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
       for (const auto& [tally, other] : lease->sessions) {
