@@ -13,9 +13,9 @@ PARTS = {
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
     # 490 s, one side at a time.
     "speed": "--only bench,speed,network --serial --budget 575",
-    # 270 s: shares of one kind or another.
+    # 300 s: shares of one kind or another.
     "shares": "--only shares --share-seconds 6 --budget 570 "
-              "--match '1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
+              "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
               "kill,priority,packed'",
     # 430 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
     "tenants": "--only shares --share-seconds 6 --budget 575 "

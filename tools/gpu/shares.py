@@ -57,6 +57,8 @@ STEPS = "packed-steps"
 STEP_CASES = [(name, tenants(kind, *[f"1/{count}"] * count)) for name, kind, count in (
     ("1/2 1/2", "medium", 2), ("4 x 1/4", "medium", 4), ("10 x 1/10", "medium", 10),
     ("1/2 1/2, memory-bound", "memory", 2), ("4 x 1/4, memory-bound", "memory", 4))]
+# One tenant alone with a whole GPU and with half of it: with this word, or where everything is measured.
+WHOLE = "whole"
 TWO_GPUS = "two-gpus"
 BOTH = Tenant(F("1/2"), "both", ("-n", "2"))
 TWO_GPU_CASES = [("two GPUs: 2 x 1/2 of both", [BOTH, BOTH]),
@@ -193,8 +195,9 @@ def measure(whole, seconds, words=()):
     several = TWO_GPU_CASES if TWO_GPUS in words else []
     kinds = {tenant.kind for _, who in chosen + packed + steps + several for tenant in who}
     kinds |= {"medium"} if is_wanted("kill") or is_wanted("modes") else set()
-    if kinds:
-        m.measure_alone(server, None if not words else [kind for kind in [*KINDS, "both"] if kind in kinds])
+    if kinds or WHOLE in words:
+        in_order = [kind for kind in [*KINDS, "both"] if kind in kinds]
+        m.measure_alone(server, None if not words or WHOLE in words else in_order)
     packed_of = lambda who: [tenant._replace(options=("--packed",)) for tenant in who]
     parts = [(name, seconds + 10, lambda name=name, who=who: m.measure_case(server, name, who)) for name, who in chosen]
     parts += [("kill", seconds + 10, lambda: m.measure_kill(server)),

@@ -25,7 +25,7 @@ class Parts(unittest.TestCase):
     def test_every_word_finds_something(self):
         programs = [p.name for p in catalog.test_programs() + catalog.own_programs({}) + catalog.framework_programs()]
         programs += [p.name for p in catalog.samples(HERE, {})]
-        cases = [name for name, _ in shares.CASES] + [shares.STEPS, shares.TWO_GPUS]
+        cases = [name for name, _ in shares.CASES] + [shares.STEPS, shares.TWO_GPUS, shares.WHOLE]
         cases += ["kill", "priority", "neighbours", "torch 20", "resnet", "attach", "modes", "packed"]
         for part in parts.PARTS:
             chosen = options("--part", part)
