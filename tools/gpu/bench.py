@@ -6,6 +6,7 @@ Prints measurements and judges one thing only: that the number of round trips do
 import json
 import os
 import re
+import statistics
 import subprocess
 
 from sides import run_process
@@ -27,15 +28,22 @@ def figures(text):
             for match in re.finditer(r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M)}
 
 
-def compare_sides(whole, title, label, argv, limit_s=60):
-    """One program on every side: a block of lines, a figure each."""
-    columns, problems = {}, []
-    for name, side in whole.sides.items():
+def medians(runs):
+    """Of several runs' figures."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: statistics.median(run[name] for run in runs if name in run) for name in names}
+
+
+def compare_sides(whole, title, label, argv, limit_s=60, rounds=1):
+    """One program on every side, which take turns for several rounds: a block of lines, a median each."""
+    runs, problems = {name: [] for name in whole.sides}, []
+    for name, side in list(whole.sides.items()) * rounds:
         outcome = run(whole, side, label, argv, limit_s)
-        columns[name] = figures(outcome.stdout)
+        runs[name].append(figures(outcome.stdout))
         if outcome.timed_out or outcome.status != 0:
             problems.append(f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
                             f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}")
+    columns = {name: medians(side_runs) for name, side_runs in runs.items()}
     names = list(dict.fromkeys(figure for column in columns.values() for figure in column))
     lines = [f"{title:34}" + "".join(f"{name:>12}" for name in columns)]
     for figure in names:
@@ -97,15 +105,15 @@ def measure(whole, here):
     python = os.environ.get("PYTHON", "python3")
     facts, text = {}, []
     steps = [
-        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60),
-        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90),
-        ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120),
+        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 3),
+        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 1),
+        ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120, 1),
     ]
-    for title, label, argv, limit_s in steps:
+    for title, label, argv, limit_s, rounds in steps:
         if whole.left() < 30:
             text.append(f"{title}: no time left")
             continue
-        lines, facts[label] = compare_sides(whole, title, label, argv, limit_s)
+        lines, facts[label] = compare_sides(whole, title, label, argv, limit_s, rounds)
         text += lines + [""]
         whole.say(f"bench: {label} done")
         if label == "calls":

@@ -2,7 +2,8 @@
 """Programs that measure themselves in turn: one process on each side, all alive at once, of which one works at a time.
 
 The host's speed drifts within minutes, so what is compared is measured within seconds of each other: native, a remote side, the
-next one, and native again, several times over. The measured end is frameworks/meter.py. Called by speed.py and network.py.
+next one, and native again, several times over, the programs' threads on the same processors. The measured end is
+frameworks/meter.py. Called by speed.py and network.py.
 """
 import glob
 import json

@@ -322,7 +322,7 @@ void Waiters::deliver() {
   pthread_mutex_unlock(&delivery_mutex_);
 }
 
-// delivery_mutex_ held, on a thread that has no context yet: without one a driver answers no question about an event.
+// delivery_mutex_ held, on a thread of ours that has no context yet. (NVIDIA's driver answers about events without one.)
 void Waiters::deliver_in_own_context() {
   if (deliveries_.empty()) return;
   executor_->driver().cuCtxSetCurrent(deliveries_.front().context);

@@ -8,6 +8,7 @@ that returns its step; `synchronize` waits until the device is done.
 import ctypes
 import gc
 import json
+import os
 import resource
 import sys
 import time
@@ -49,10 +50,38 @@ def memory():
     return held
 
 
+class SameProcessors:
+    """While sides are compared, the threads that make a step's time, Python's and autograd's, have one processor each, the same on every
+    side: processors of a shared host differ by half, for seconds at a time. What belongs to a driver or to Tendril runs anywhere."""
+
+    def __init__(self):
+        self.anywhere = os.sched_getaffinity(0)
+
+    def threads(self):
+        found = [(0, 1)]
+        for thread in os.listdir("/proc/self/task"):
+            try:
+                with open(f"/proc/self/task/{thread}/comm", encoding="ascii", errors="replace") as name:
+                    if name.read().startswith("pt_autograd"):
+                        found.append((int(thread), 2))
+            except OSError:
+                pass  # it has ended
+        return found
+
+    def __enter__(self):
+        if len(self.anywhere) >= 8:  # with few, everybody would wait for everybody
+            for thread, place in self.threads():
+                os.sched_setaffinity(thread, {sorted(self.anywhere)[-place]})
+
+    def __exit__(self, *_):
+        for thread, _ in self.threads():
+            os.sched_setaffinity(thread, self.anywhere)
+
+
 class Meter:
     def __init__(self, workloads, synchronize, extra=None, released=lambda: None):
         self.workloads, self.synchronize, self.released = workloads, synchronize, released
-        self.counters, self.step, self.each_s = Counters(), None, 0.0
+        self.counters, self.step, self.each_s, self.processors = Counters(), None, 0.0, SameProcessors()
         self.commands = {"setup": self.setup, "measure": self.measure, "idle": self.idle, **(extra or {})}
 
     def setup(self, name):
@@ -74,7 +103,10 @@ class Meter:
 
     def measure(self, seconds):
         """Milliseconds of a step for each block of steps, after a short warm-up: others have used the GPU since."""
-        step, seconds = self.step, float(seconds)
+        with self.processors:
+            return self.measured(self.step, float(seconds))
+
+    def measured(self, step, seconds):
         count = max(1, round(BLOCK_S / self.each_s))
         until = time.perf_counter() + seconds / 5
         while time.perf_counter() < until:
