@@ -20,7 +20,6 @@ namespace tendril::client::cuda {
 namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;  // as the worker's store
-constexpr uint64_t kUploadUnasked = 16u << 10;  // cheaper to send than to ask whether it is there
 constexpr uint64_t kNameBytesMax = 64u << 10;
 
 CUresult upload(Session* session, Context* context, const std::string& hash,
@@ -50,15 +49,13 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
   m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
   m.size = payload.bytes;
   options->put(&m);
-  bool sent = payload.bytes <= kUploadUnasked;
-  if (sent) TENDRIL_TRY(upload(session, context, hash, payload));
-  for (;;) {
+  // Asked first, however small it is: one more round trip the first time, and none of its bytes from then on.
+  for (bool sent = false;; sent = true) {
     wire::cuda::module_load_reply r;
     const CUresult result = session->call(context, m, r);
     if (result == CUDA_ERROR_FILE_NOT_FOUND) {
       if (sent) return CUDA_ERROR_OUT_OF_MEMORY;  // the server could not keep it even until now
       TENDRIL_TRY(upload(session, context, hash, payload));
-      sent = true;
       continue;
     }
     options->give_back(r);

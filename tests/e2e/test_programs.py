@@ -406,9 +406,10 @@ must(end(compilation))
 import random
 random.seed(1)  # a module that does not compress
 notes = "".join("// %030x\\n" % random.getrandbits(120) for _ in range(6000))
-image = ".version 7.0\\n.target sm_52\\n.address_size 64\\n" + notes + ".visible .entry nothing()\\n{\\n  ret;\\n}\\n"
+head, kernel = ".version 7.0\\n.target sm_52\\n.address_size 64\\n", ".visible .entry nothing()\\n{\\n  ret;\\n}\\n"
 module = c_void_p()
-must(cuda.cuModuleLoadData(byref(module), image.encode()))
+must(cuda.cuModuleLoadData(byref(module), (head + notes + kernel).encode()))
+must(cuda.cuModuleLoadData(byref(module), (head + kernel).encode()))  # a small one is kept, too
 """
         with tempfile.TemporaryDirectory() as cache:
             os.chmod(cache, 0o711)  # workers may be other users
