@@ -17,7 +17,7 @@ using base::Status;
 // Drivers hand memory out in pages of this size; a quota that ends inside one could not be used to
 // its end.
 constexpr uint64_t kPageBytes = 2u << 20;
-constexpr uint64_t kPackedLessMax = kWholeGpu / 100;  // by how much a packed slice may have less than its share
+constexpr uint64_t kPackedLessPart = 25;  // a packed slice may have less than its share by one such part of it
 
 std::string describe(const wire::SliceSpec& spec) {
   std::string text;
@@ -110,7 +110,8 @@ uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
     return (processors * share + 2 * kWholeGpu - 1) / (2 * kWholeGpu) * 2;
   };
   const uint64_t most = pairs_up(slice.share_millionths), less = most > 2 ? most - 2 : most;
-  const bool may_be_less = less * kWholeGpu + kPackedLessMax * processors >= slice.share_millionths * processors;
+  const uint64_t exactly = processors * slice.share_millionths;  // in millionths of one
+  const bool may_be_less = less * kWholeGpu >= exactly - exactly / kPackedLessPart;
   const uint64_t all = pairs_up(uint64_t{used.share_millionths} + slice.share_millionths);
   const bool enough = used.packed_processors + less >= all;
   return static_cast<uint32_t>(may_be_less && enough ? less : most);

@@ -46,8 +46,9 @@ class LeaseBook {
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
   uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
   // How many of its GPU's processors the packed lease's slice is to have, by its place among the slices. 0: their number is not known, or
-  // odd. Pairs, as the service gives no less, and such that all shares together have no more than there are: processors that two tenants
-  // have keep both waiting. So a slice may have up to one pair less than its share, unless that is more than one per cent of the GPU.
+  // odd. Pairs, as the service gives no less. Large slices have one less now and then, so that all together have no more than there are:
+  // processors that two tenants have keep both waiting. Not so slices of which that is more than one part in 25: they have no less than
+  // their share, and the service puts many small ones onto the same processors anyway (ten of a tenth, on an H200).
   uint32_t packed_processors(uint64_t lease_id, size_t slice) const;
   uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
 
