@@ -17,6 +17,10 @@ struct Events : session::LaneEvents {
     auto begin = reinterpret_cast<uint64_t>(g_target);
     return address >= begin && bytes <= sizeof g_target && address - begin <= sizeof g_target - bytes;
   }
+  void delivered(uint64_t address, uint64_t bytes) override {
+    if (!accepts_delivery(address, bytes)) abort();
+  }
+  bool awaits_callbacks() override { return (sum & 1) != 0; }
   void output(const char* text, size_t bytes) override { use(reinterpret_cast<const uint8_t*>(text), bytes); }
   void callback(const uint8_t* body, size_t bytes) override { use(body, bytes); }
   void sticky_error(int32_t, const char* text, size_t bytes) override {
