@@ -85,6 +85,8 @@ class Lane {
   // few chunks the worker must take the transfer before the rest is sent, which is what keeps its memory bounded and free of
   // deadlock however many threads send at once. Calls pending on the lane are flushed.
   virtual uint64_t new_transfer_id() = 0;
+  // Otherwise large data travels on the command lane.
+  virtual bool has_bulk_channels() const = 0;
   virtual bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) = 0;
   // Bulk, worker -> client. Register before committing the call that asks for it. `wait_bulk` returns when every byte has arrived
   // (false: lost); it also ends the registration.

@@ -97,6 +97,7 @@ class LaneImpl final : public Lane {
   void expect_bulk_async(uint64_t transfer, void* into, uint64_t bytes) override;
   void cancel_bulk(uint64_t transfer) override;
   void start_receiver() override;
+  bool has_bulk_channels() const override { return !bulk_.empty(); }
   bool is_lost() const override { return lost_.load(std::memory_order_acquire); }
   const char* transport_kind() const override { return kind_; }
   const LaneStats& stats() const override { return stats_; }

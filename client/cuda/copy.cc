@@ -171,7 +171,14 @@ Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
   return at_home ? c->session->staging.take(c, bytes) : Staging::Block();
 }
 
-// The source is the program's again when this returns.
+// The program leaves pinned memory alone until it has waited for an asynchronous copy from it.
+bool may_be_read_later(const void* source, uint64_t bytes, CopyStream on) {
+  Range range;
+  return on.async && is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range) && !range.mirrored &&
+         range.kind != RangeKind::kManaged;
+}
+
+// The source is the program's again when this returns, but for pinned memory.
 CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
   const Staging::Block block = staging_for(c, bytes, on);
   if (block.data != nullptr) {
@@ -194,6 +201,10 @@ CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_
   }
   m.transfer = c->session->lane->new_transfer_id();
   TENDRIL_TRY(c->session->enqueue(c, m));
+  if (may_be_read_later(source, bytes, on) && c->session->uploads.take(c->session, m.transfer, source, bytes)) {
+    tally_bytes(bytes);
+    return CUDA_SUCCESS;
+  }
   return c->session->send_bulk(m.transfer, source, bytes) ? CUDA_SUCCESS : Session::lost_result();
 }
 

@@ -132,6 +132,11 @@ Context* owner_of(void* p) {
   return known ? range.context : nullptr;
 }
 
+// Portable memory may be on its way to any server.
+void settle_uploads(const Range& range) {
+  for (Session* session : process()->sessions) session->uploads.settle(range.base, range.bytes);
+}
+
 CUresult host_range(void* p, Range* range) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host())
@@ -187,6 +192,7 @@ CUresult cuMemFreeHost(void* p) {
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
+  settle_uploads(range);
   forget_reads_of(range.context);
   mirror_forget(range.context, range.base);
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
@@ -228,6 +234,7 @@ CUresult cuMemHostUnregister(void* p) {
   wire::cuda::context_synchronize_request m;
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
+  settle_uploads(range);
   forget_reads_of(range.context);
   mirror_forget(range.context, range.base);
   if (process()->ranges.remove(range.base, &range)) g_pinned_ranges.fetch_sub(1);

@@ -14,11 +14,13 @@
 
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
+#include "base/clock.h"
 #include "client/cuda/freed_blocks.h"
 #include "client/cuda/object.h"
 #include "client/cuda/range_map.h"
 #include "client/cuda/staging.h"
 #include "client/cuda/stats.h"
+#include "client/cuda/uploads.h"
 #include "session/lane.h"
 #include "transport/host_window.h"
 
@@ -84,6 +86,7 @@ class Session final : public session::LaneEvents {
   FreedBlocks freed;                // whose frees the worker does not know of yet
   std::atomic<bool> gpu_wrote{false};  // host memory that is mirrored, since it was last fetched (mirror.h)
   Staging staging;                  // for copies with pageable memory, when the server is on this host
+  Uploads uploads;                  // large copies from pinned memory, when it is not
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void delivered(uint64_t address, uint64_t bytes) override;
@@ -156,7 +159,10 @@ class Session final : public session::LaneEvents {
   // As the lane's, counted.
   bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
     const Blocked blocked(bytes);
-    return lane->send_bulk(transfer, data, bytes);
+    const uint64_t begun_ns = base::now_ns();
+    const bool sent = lane->send_bulk(transfer, data, bytes);
+    uploads.note(bytes, base::now_ns() - begun_ns);
+    return sent;
   }
   bool wait_bulk(uint64_t transfer, uint64_t bytes) {
     const Blocked blocked(bytes);

@@ -35,6 +35,56 @@ TEST_F(HostMemoryTest, AllocHostAndFree) {
   OK(cuMemFreeHost(memory));
 }
 
+// Asynchronous copies may still be reading: giving the memory up waits for them.
+TEST_F(HostMemoryTest, GivenUpRightBehindCopiesFromIt) {
+  constexpr size_t kBytes = 6 << 20;
+  Stream stream, other;
+  Buffer first(kBytes), second(kBytes), third(kBytes);
+  for (uint64_t round = 0; round < 3; round++) {
+    void* pinned = nullptr;
+    Pages plain(kBytes);
+    OK(cuMemAllocHost_v2(&pinned, kBytes));
+    OK(cuMemHostRegister_v2(plain.data(), kBytes, 0));
+    const std::vector<uint8_t> one = pattern_bytes(kBytes, 3 * round), two = pattern_bytes(kBytes, 3 * round + 1);
+    memcpy(pinned, one.data(), kBytes);
+    memcpy(plain.data(), two.data(), kBytes);
+    OK(cuMemcpyHtoDAsync_v2(first, pinned, kBytes, stream));
+    OK(cuMemcpyHtoDAsync_v2(second, plain.data(), kBytes, other));
+    OK(cuMemcpyHtoDAsync_v2(third, static_cast<uint8_t*>(pinned) + kBytes / 2, kBytes / 2, other));
+    OK(cuMemFreeHost(pinned));
+    OK(cuMemHostUnregister(plain.data()));
+    memset(plain.data(), 0, kBytes);
+    EXPECT_TRUE(read_bytes(first, kBytes) == one);
+    EXPECT_TRUE(read_bytes(second, kBytes) == two);
+    EXPECT_TRUE(read_bytes(third, kBytes / 2) == std::vector<uint8_t>(one.begin() + kBytes / 2, one.end()));
+  }
+}
+
+TEST_F(HostMemoryTest, OverwrittenOnceTheCopyFromItIsOver) {
+  constexpr size_t kBytes = 4 << 20;
+  Stream stream;
+  Buffer data(kBytes);
+  Pinned host(kBytes);
+  CUevent copied = nullptr;
+  OK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
+  const std::function<void()> waits[] = {[&] { OK(cuStreamSynchronize(stream)); },
+                                         [&] { OK(cuEventSynchronize(copied)); },
+                                         [&] { OK(cuCtxSynchronize()); },
+                                         [&] { while (cuEventQuery(copied) == CUDA_ERROR_NOT_READY) continue; },
+                                         [&] { while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) continue; }};
+  uint64_t seed = 40;
+  for (const std::function<void()>& wait : waits) {
+    const std::vector<uint8_t> bytes = pattern_bytes(kBytes, seed++);
+    memcpy(host.data(), bytes.data(), kBytes);
+    OK(cuMemcpyHtoDAsync_v2(data, host.data(), kBytes, stream));
+    OK(cuEventRecord(copied, stream));
+    wait();
+    memset(host.data(), 0, kBytes);
+    EXPECT_TRUE(read_bytes(data, kBytes) == bytes) << seed;
+  }
+  OK(cuEventDestroy_v2(copied));
+}
+
 TEST_F(HostMemoryTest, AllocErrors) {
   void* memory = nullptr;
   INVALID(cuMemAllocHost_v2(nullptr, 4096));
