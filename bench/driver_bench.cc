@@ -182,13 +182,23 @@ void waits(Device& device, uint8_t* pinned) {
   if (d.cuMemHostGetDevicePointer_v2(&word, pinned, 0) != CUDA_SUCCESS) return;
   volatile cuuint32_t* seen = reinterpret_cast<volatile cuuint32_t*>(pinned);
   cuuint32_t next = 1;
-  row("launch, word written behind it, the word polled", [&] {
+  const auto poll_word = [&](unsigned flags) {
     device.launch_nothing(CU_STREAM_LEGACY);
-    const CUresult result = d.cuStreamWriteValue32_v2(CU_STREAM_LEGACY, word, ++next, CU_STREAM_WRITE_VALUE_DEFAULT);
+    const CUresult result = d.cuStreamWriteValue32_v2(CU_STREAM_LEGACY, word, ++next, flags);
     if (result != CUDA_SUCCESS) return;
     const uint64_t begin_ns = base::now_ns();
     while (*seen != next && us_since(begin_ns) < 1e5) {
     }
+  };
+  row("launch, word written behind it, the word polled", [&] { poll_word(CU_STREAM_WRITE_VALUE_DEFAULT); });
+  row("the same without a barrier of memory", [&] { poll_word(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER); });
+  row("launch, word polled, cuCtxSynchronize", [&] {
+    poll_word(CU_STREAM_WRITE_VALUE_DEFAULT);
+    d.cuCtxSynchronize();
+  });
+  row("launch, word polled, cuStreamSynchronize", [&] {
+    poll_word(CU_STREAM_WRITE_VALUE_DEFAULT);
+    d.cuStreamSynchronize(CU_STREAM_LEGACY);
   });
 }
 

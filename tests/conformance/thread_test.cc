@@ -403,6 +403,39 @@ TEST_F(ThreadTest, WorkOfAFinishedThreadCompletes) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 31));
 }
 
+// A thread waits for a stream that others go on giving work: what it does not wait for must hold up nobody else.
+TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
+  Stream shared, other;
+  Buffer data(1024);
+  const CUstream handle = shared;
+  for (int round = 0; round < 20; round++) {
+    Gate first, more;
+    std::atomic<bool> waits{false}, over{false};
+    bool failed = true;
+    first.block(shared);
+    std::thread waiter([&] {
+      failed = cuCtxSetCurrent(context_) != CUDA_SUCCESS;
+      waits = true;
+      failed |= cuStreamSynchronize(handle) != CUDA_SUCCESS;
+    });
+    while (!waits.load()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(round * 40));
+    more.block(shared);
+    first.open();
+    std::thread rescuer([&] {
+      for (int i = 0; i < 1000 && !over.load(); i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      more.open();
+    });
+    OK(launch(basic("affine"), {1}, {256}, 0, other, CUdeviceptr{data}, 2u, 0u, 256u));
+    OK(cuStreamSynchronize(other));
+    EXPECT_CU(cuStreamQuery(shared), CUDA_ERROR_NOT_READY);
+    over = true;
+    rescuer.join();
+    waiter.join();
+    EXPECT_FALSE(failed);
+  }
+}
+
 TEST_F(ThreadTest, SynchronizeFromManyThreads) {
   Stream stream;
   Buffer data(1024);
