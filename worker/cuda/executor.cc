@@ -103,7 +103,6 @@ int Executor::run() {
       break;
     }
     call_ = &*call;
-    ++calls_;
     if (is_launch(call->opcode)) wire::count_alone(counts.launches, 1);
     scratch_.clear();
     scratch_bytes_ = 0;

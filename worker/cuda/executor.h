@@ -169,7 +169,6 @@ class Executor {
   // where the GPU's time is divided. `what` and `size` tell how long it will take: pieces that have both in common are alike. False: the
   // session is over.
   bool may_work(CUstream stream, uint64_t what, uint64_t size) {
-    note_work(stream);
     return gate_.open(slot()) || wait_at_gate(stream, what, size);
   }
   // The same for one of several pieces, before the first of them is given: false when there is something to wait for, or to do before.
@@ -177,15 +176,6 @@ class Executor {
     return captures_ == 0 && current_ != nullptr &&
            gate_.pass_at_once(current_->slot, current_->context, stream, work_kind(what, size));
   }
-  // The call that is being run gives `stream` work.
-  void note_work(CUstream stream) {
-    worked_on_ = stream;
-    worked_at_ = calls_;
-  }
-  // Was it the last call before this one that did?
-  bool has_just_worked(CUstream stream) const { return worked_on_ == stream && worked_at_ + 1 == calls_; }
-  // How many have been run, this one included.
-  uint64_t calls() const { return calls_; }
   Gate& gate() { return gate_; }
   // Remembers the error of a call without reply.
   void defer(CUresult result) {
@@ -224,8 +214,6 @@ class Executor {
   const session::Call* call_ = nullptr;
   CUresult result_ = CUDA_SUCCESS;  // of the call that was just run
   const bool tracing_;              // TENDRIL_WORKER_TRACE
-  uint64_t calls_ = 0, worked_at_ = 0;
-  CUstream worked_on_ = nullptr;
   uint32_t captures_ = 0;
   bool streams_apart_ = false;  // there has been one that does not wait for the legacy one
   bool answered_elsewhere_ = false;

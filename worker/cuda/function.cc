@@ -137,7 +137,6 @@ class Launches {
         if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
       }
     }
-    w_.note_work(stream_);
     count_ = pointers_used_ = 0;
     return first_;
   }

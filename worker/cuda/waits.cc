@@ -16,7 +16,6 @@ namespace {
 
 constexpr uint64_t kPollInTurnsNs = 1'000'000;  // of a shared GPU, whose other tenants need processors
 constexpr uint64_t kCloseLookNs = 200'000;
-constexpr uint64_t kAskBesideWordNs = 20'000;  // a fault is told by the driver alone
 constexpr size_t kDeliveriesMax = 4096;
 constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a delivery is there
 
@@ -25,8 +24,7 @@ constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a d
 Waiters::Waiters(Executor* executor)
     : executor_(executor),
       poll_ns_(uint64_t{base::wait_spin_us()} * 1000),
-      staging_(&executor->driver()),
-      end_word_(&executor->driver()) {}
+      staging_(&executor->driver()) {}
 
 Waiters::~Waiters() {
   pthread_mutex_lock(&mutex_);
@@ -42,7 +40,8 @@ Waiters::~Waiters() {
 }
 
 // When a query says that all is done, synchronise all the same: only then does a driver print what kernels have printed, take what was
-// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once.
+// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once. A word that the GPU writes
+// tells the end sooner, but the driver then takes as long (bench/driver_bench.cc).
 CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
   CUresult result = CUDA_SUCCESS;
@@ -84,55 +83,13 @@ bool Waiters::begin_context_wait(Wait* wait) {
   return ask;
 }
 
-namespace {
-
-CUstream stream_asked(const Wait& wait) {
-  if (wait.kind == Executor::WaitKind::kContext) return wait.streams[wait.stream_count - 1];
-  return static_cast<CUstream>(wait.object);
-}
-
-}  // namespace
-
-// Not on the legacy stream while others are in use, as they would all wait for the word, too.
-bool Waiters::put_word(Wait* wait) {
-  if (wait->kind == Executor::WaitKind::kEvent || wait->context == nullptr || executor_->capturing() ||
-      executor_->gate().pace() != Gate::Pace::kNever) {
-    return false;
-  }
-  CUstream stream = stream_asked(*wait);
-  if (stream == CU_STREAM_LEGACY && !wait->context->touched.empty()) return false;
-  wait->has_word = end_word_.write(wait->driver_context, stream);
-  wait->calls = executor_->calls();
-  return wait->has_word;
-}
-
-// One look at a wait that is polled.
-CUresult Waiters::look(Wait* wait, uint64_t now_ns) {
-  // What other threads have given the stream since is not waited for.
-  wait->has_word &= wait->calls == executor_->calls();
-  if (!wait->has_word) return query(wait);
-  if (!end_word_.seen()) {
-    if (now_ns - wait->asked_ns < kAskBesideWordNs) return CUDA_ERROR_NOT_READY;
-    wait->asked_ns = now_ns;
-    return query(wait);
-  }
-  wait->has_word = false;
-  if (wait->kind == Executor::WaitKind::kContext) --wait->stream_count;
-  else return executor_->driver().cuStreamSynchronize(static_cast<CUstream>(wait->object));
-  return query(wait);
-}
-
 void Waiters::add(const Wait& wait) {
   Wait mine = wait;
-  mine.begun_ns = mine.asked_ns = base::now_ns();
+  mine.begun_ns = base::now_ns();
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
   if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
-  // What has just been given work is not worth the question.
-  if (mine.kind == Executor::WaitKind::kEvent || !executor_->has_just_worked(stream_asked(mine)) || !put_word(&mine)) {
-    const CUresult result = query(&mine);
-    if (result != CUDA_ERROR_NOT_READY) return complete(mine, result, true);
-    put_word(&mine);
-  }
+  const CUresult result = query(&mine);
+  if (result != CUDA_ERROR_NOT_READY) return complete(mine, result, true);
   polled_.push_back(mine);
 }
 
@@ -199,7 +156,7 @@ void Waiters::poll() {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->use(polled_[i].driver_context);
-    const CUresult result = joined ? CUDA_ERROR_NOT_READY : look(&polled_[i], now);
+    const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
     const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
@@ -460,7 +417,6 @@ void Waiters::forget_context(CUcontext context) {
     it = flights_.erase(it);
   }
   staging_.forget_events(context);
-  end_word_.forget(context);
 }
 
 }  // namespace tendril::worker::cuda

@@ -11,7 +11,6 @@
 #include <memory>
 #include <vector>
 
-#include "worker/cuda/end_word.h"
 #include "worker/cuda/executor.h"
 #include "worker/cuda/staging.h"
 
@@ -28,9 +27,6 @@ struct Wait {
   // For a context that is polled: the streams that were not idle when last asked.
   CUstream streams[kStreamsMax];
   unsigned stream_count = 0;
-  // A word has been put behind what is waited for, when so many calls had been run; the driver was asked last then.
-  bool has_word = false;
-  uint64_t calls = 0, asked_ns = 0;
   // For a small copy to the client: what to send with the reply. For any: the event of ours to give back.
   Block block;
   uint64_t bytes = 0;
@@ -112,8 +108,6 @@ class Waiters {
   void complete(const Wait& wait, CUresult result, bool on_executor);
   void hand_over(const Wait& wait);
   CUresult query(Wait* wait);
-  CUresult look(Wait* wait, uint64_t now_ns);
-  bool put_word(Wait* wait);
   bool begin_context_wait(Wait* wait);
   static void* delivery_main(void* self);
   void send_soon();
@@ -125,7 +119,6 @@ class Waiters {
   const uint64_t poll_ns_;
   bool ended_ = false;
   Staging staging_;
-  EndWord end_word_;
   std::vector<Wait> polled_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
