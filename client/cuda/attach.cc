@@ -23,6 +23,8 @@ std::atomic<int> g_result{-1};      // of the first cuInit; -1: not tried
 std::atomic<bool> g_forked{false};  // this is a child of an initialised process
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+std::atomic<Process*> g_left_behind{nullptr};  // the parent's, whose threads and locks do not work here: never touched
+
 void forget_after_fork() {
   Process* p = g_process.exchange(nullptr);
   pthread_mutex_init(&g_mutex, nullptr);
@@ -32,6 +34,7 @@ void forget_after_fork() {
     return;
   }
   g_forked = true;
+  g_left_behind = p;
   for (Session* session : p->sessions) session->lane->abandon_after_fork();
 }
 

@@ -3,6 +3,8 @@
 // a capture, and which calls are forbidden while one is open, is decided here. See capture.h.
 #include "client/cuda/capture.h"
 
+#include <algorithm>
+
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
@@ -29,6 +31,12 @@ std::vector<Capture*>& open_captures() {
   return *all;
 }
 
+// Records of captures that have ended, to be used again: a stream's pointer may be read while its capture ends.
+std::vector<Capture*>& spare_captures() {
+  static std::vector<Capture*>* all = new std::vector<Capture*>;
+  return *all;
+}
+
 CUresult stream_of(CUstream handle, Context** c, Stream** s) {
   TENDRIL_TRY(require_context(c));
   TENDRIL_TRY(require_stream(*c, handle, s));
@@ -37,14 +45,18 @@ CUresult stream_of(CUstream handle, Context** c, Stream** s) {
 }
 
 void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
-  Capture* capture = new Capture;  // small, and handles to it linger in events: never freed
+  pthread_mutex_lock(&g_mutex);
+  std::vector<Capture*>& spare = spare_captures();
+  Capture* capture = spare.empty() ? new Capture : spare.back();
+  if (!spare.empty()) spare.pop_back();
   capture->id = g_next_id.fetch_add(1);
   capture->origin = s;
   capture->mode = mode;
   capture->thread = thread_serial();
   capture->graph = graph;
   capture->into_graph = graph != nullptr;
-  pthread_mutex_lock(&g_mutex);
+  capture->shown.store(nullptr);
+  capture->invalid.store(false);
   open_captures().push_back(capture);
   pthread_mutex_unlock(&g_mutex);
   s->capture.store(capture);
@@ -63,30 +75,32 @@ CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCa
   return result;
 }
 
-// Every stream that joined leaves; events keep a stale pointer that `is_open` recognises.
+// No stream joins it any more, and every one that has leaves.
 void close(Capture* capture) {
   pthread_mutex_lock(&g_mutex);
   std::vector<Capture*>& all = open_captures();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == capture) {
-      all[i] = all.back();
-      all.pop_back();
-      break;
-    }
-  }
+  const auto found = std::find(all.begin(), all.end(), capture);
+  const bool was_open = found != all.end();
+  if (was_open) all.erase(found);
   pthread_mutex_unlock(&g_mutex);
+  if (!was_open) return;
   process()->open_captures.fetch_sub(1);
   process()->streams.for_each([&](Stream* s) {
     if (s->capture.load() == capture) s->capture.store(nullptr);
   });
+  pthread_mutex_lock(&g_mutex);
+  spare_captures().push_back(capture);
+  pthread_mutex_unlock(&g_mutex);
 }
 
-bool is_open(Capture* capture) {
+// Null: it has ended.
+Capture* open_capture(uint64_t id) {
   pthread_mutex_lock(&g_mutex);
-  bool found = false;
-  for (Capture* c : open_captures()) found |= c == capture;
+  const std::vector<Capture*>& all = open_captures();
+  const auto found = std::find_if(all.begin(), all.end(), [id](const Capture* capture) { return capture->id == id; });
+  Capture* const capture = found != all.end() ? *found : nullptr;
   pthread_mutex_unlock(&g_mutex);
-  return found;
+  return capture;
 }
 
 CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
@@ -180,12 +194,13 @@ bool node_ids(const CUgraphNode* nodes, size_t count, std::vector<uint64_t>* ids
 CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
   if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1))
     return CUDA_SUCCESS;
-  Capture* capture = event->capture.load(std::memory_order_relaxed);
+  const uint64_t recorded_in = event->capture.load(std::memory_order_relaxed);
   Capture* mine = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
   if (mine != nullptr && mine->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0)
     return CUDA_SUCCESS;  // a node that waits, or a plain wait
-  if (capture != nullptr && is_open(capture)) {
+  Capture* capture = recorded_in != 0 ? open_capture(recorded_in) : nullptr;
+  if (capture != nullptr) {
     if (capture->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream == nullptr) {
       capture->invalid.store(true);
@@ -211,7 +226,7 @@ void event_recorded(Event* event, Stream* stream, unsigned flags) {
   if (node)
     event->external.store(true,
                           std::memory_order_relaxed);  // every launch of the graph will record it
-  event->capture.store(node ? nullptr : capture, std::memory_order_relaxed);
+  event->capture.store(node || capture == nullptr ? 0 : capture->id, std::memory_order_relaxed);
 }
 
 void stream_leaves(Stream* stream) {
@@ -246,9 +261,10 @@ CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
 }
 
 CUresult refuse_captured(const Event* event) {
-  Capture* capture = event->capture.load();
-  if (capture == nullptr) return CUDA_SUCCESS;
-  if (!is_open(capture)) return CUDA_ERROR_CAPTURED_EVENT;
+  const uint64_t recorded_in = event->capture.load();
+  if (recorded_in == 0) return CUDA_SUCCESS;
+  Capture* capture = open_capture(recorded_in);
+  if (capture == nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   return capture->invalid.exchange(true) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
 }
 

@@ -2,10 +2,34 @@
 // Functions and kernels: parameter layout and attributes, fetched once per device and then answered here.
 #include "client/cuda/function.h"
 
+#include <algorithm>
+
 namespace tendril::client::cuda {
 namespace {
 
 pthread_mutex_t g_info_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+// Of functions that are no more. Programs that load the same code again and again find it here.
+std::vector<FunctionInfo*>& retired_infos() {
+  static std::vector<FunctionInfo*>* all = new std::vector<FunctionInfo*>;
+  return *all;
+}
+
+// Caller holds the mutex. A late reader of a retired one must not see its vectors change, so they have to be the same.
+FunctionInfo* take_retired(const FunctionInfo& like) {
+  std::vector<FunctionInfo*>& all = retired_infos();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const FunctionInfo* info) {
+    return info->device == like.device && info->laid_out == like.laid_out && info->offsets == like.offsets &&
+           info->sizes == like.sizes;
+  });
+  if (found == all.end()) return nullptr;
+  FunctionInfo* const info = *found;
+  *found = all.back();
+  all.pop_back();
+  std::copy(std::begin(like.attributes), std::end(like.attributes), info->attributes);
+  info->attribute_count = like.attribute_count;
+  return info;
+}
 
 const FunctionInfo* find_info(const Function* function, const Device* device) {
   for (const FunctionInfo* i = function->info.load(std::memory_order_acquire); i != nullptr; i = i->next) {
@@ -23,20 +47,19 @@ const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, 
   m.slot = d->slot;
   *error = d->session->call(c, m, r);
   if (*error != CUDA_SUCCESS) return nullptr;
-  FunctionInfo* info =
-      new FunctionInfo;  // lives as long as the process: records are recycled, launches may race with unload
-  info->device = d;
-  info->laid_out = r.laid_out != 0;
-  info->offsets.assign(r.offsets.begin(), r.offsets.end());
-  info->sizes.assign(r.sizes.begin(), r.sizes.end());
-  if (info->sizes.size() != info->offsets.size()) info->sizes.resize(info->offsets.size());
-  for (size_t i = 0; i < info->offsets.size(); ++i) {
-    const uint32_t end = info->offsets[i] + info->sizes[i];
-    if (end > info->param_bytes) info->param_bytes = end;
-  }
-  for (uint64_t i = 0; i < r.attributes.count && i < 32; ++i) info->attributes[i] = r.attributes[i];
-  info->attribute_count = static_cast<uint32_t>(r.attributes.count < 32 ? r.attributes.count : 32);
+  FunctionInfo now;
+  now.device = d;
+  now.laid_out = r.laid_out != 0;
+  now.offsets.assign(r.offsets.begin(), r.offsets.end());
+  now.sizes.assign(r.sizes.begin(), r.sizes.end());
+  if (now.sizes.size() != now.offsets.size()) now.sizes.resize(now.offsets.size());
+  for (size_t i = 0; i < now.offsets.size(); ++i)
+    now.param_bytes = std::max(now.param_bytes, now.offsets[i] + now.sizes[i]);
+  for (uint64_t i = 0; i < r.attributes.count && i < 32; ++i) now.attributes[i] = r.attributes[i];
+  now.attribute_count = static_cast<uint32_t>(r.attributes.count < 32 ? r.attributes.count : 32);
   pthread_mutex_lock(&g_info_mutex);
+  FunctionInfo* info = take_retired(now);
+  if (info == nullptr) info = new FunctionInfo(std::move(now));
   info->next = function->info.load();
   function->info.store(info, std::memory_order_release);
   pthread_mutex_unlock(&g_info_mutex);
@@ -128,6 +151,16 @@ CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d,
 }
 
 }  // namespace
+
+void retire_function_info(Function* function) {
+  pthread_mutex_lock(&g_info_mutex);
+  const FunctionInfo* next = nullptr;
+  for (const FunctionInfo* info = function->info.exchange(nullptr); info != nullptr; info = next) {
+    next = info->next;
+    retired_infos().push_back(const_cast<FunctionInfo*>(info));
+  }
+  pthread_mutex_unlock(&g_info_mutex);
+}
 
 uint64_t function_wire_id(Function* function, Session* session, CUresult* error) {
   if (function->session == session) return function->wire_id;

@@ -233,7 +233,12 @@ CUresult alloc_node(const Place& p, Params* params) {
 // What the driver lends for as long as a node lives; here it stays until the program ends, as handles are small and
 // conditional nodes few.
 CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  static std::vector<CUgraph*>* lent = new std::vector<CUgraph*>;
   CUgraph* graphs = new (std::nothrow) CUgraph[ids.count];
+  pthread_mutex_lock(&mutex);
+  lent->push_back(graphs);
+  pthread_mutex_unlock(&mutex);
   for (uint64_t i = 0; graphs != nullptr && i < ids.count; ++i) {
     Object* body = known_object(Kind::kGraph, session, nullptr, ids[i]);
     graphs[i] = body != nullptr ? handle_cast<CUgraph>(body) : nullptr;

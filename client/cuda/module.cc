@@ -13,6 +13,7 @@
 #include "base/content_hash.h"
 #include "base/fd.h"
 #include "client/cuda/bodies.h"
+#include "client/cuda/function.h"
 #include "client/cuda/library.h"
 #include "client/cuda/memory.h"
 
@@ -231,8 +232,7 @@ CUresult all_names(Session* session, Context* context, uint64_t wire_id, LoadKin
 
 void forget_function(Kind kind, Function* function) {
   Process* p = process();
-  // What function_info() learned stays allocated: another thread may be reading it.
-  function->info.store(nullptr, std::memory_order_release);
+  retire_function_info(function);
   function->loaded.store(0, std::memory_order_release);
   forget_context_functions(function, 0);
   (kind == Kind::kKernel ? p->kernels : p->functions).destroy(function);

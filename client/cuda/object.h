@@ -65,7 +65,7 @@ struct Event : Object {
   std::atomic<uint64_t> recorded{0};
   std::atomic<uint64_t> recorded_on{0};  // wire id of its stream, where waits for the stream tell; else 0
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
-  std::atomic<Capture*> capture{nullptr};  // it was last recorded in; stays after the capture has ended
+  std::atomic<uint64_t> capture{0};        // id of the one it was last recorded in; stays after that has ended
   std::atomic<bool> external{false};  // graphs or other processes record it: only the worker knows whether it is over
   std::atomic<bool> shared{false};         // other processes wait for it: a record has happened when its call returns
 
@@ -75,7 +75,7 @@ struct Event : Object {
     recorded.store(0);
     recorded_on.store(0);
     stream.store(nullptr);
-    capture.store(nullptr);
+    capture.store(0);
     external.store(false);
     shared.store(false);
   }
@@ -126,6 +126,7 @@ struct Device;
 
 // What the worker told of a function on one device; fetched once, at first use there, and once more for the layout of a kernel whose
 // attributes the program wanted before it had a context. A list, as kernels run on several devices; the newest comes first.
+// Recycled, never freed: a launch may race with an unload.
 struct FunctionInfo {
   const FunctionInfo* next = nullptr;
   const Device* device = nullptr;

@@ -400,6 +400,7 @@ must(end(compilation))
         self.assertEqual(outputs[:2], ["compiled", "found b'machine code'"])
         self.assertTrue(outputs[2].startswith("AssertionError: 801"), outputs)
 
+    @harness.needs_plain_client
     def test_a_large_copy_is_sent_while_the_program_runs_on(self):
         """Over a line of 100 MB/s 4 MB take 40 ms. From pinned memory the program does not wait for them, once the line is known to be
         slow; from pageable memory it does, as that memory is its own again."""
@@ -457,6 +458,39 @@ must(cuda.cuModuleLoadData(byref(module), (head + kernel).encode()))  # a small 
         self.assertLess(sent[1], 1000)
         self.assertTrue(180_000 < told[0] < sent[0] + 1000, told)
         self.assertEqual(told[1], 0)
+
+    @harness.needs_plain_client
+    def test_captures_and_modules_that_come_and_go_leave_nothing_in_the_program(self):
+        code = DRIVER_CALLS + """
+from ctypes import Structure
+class Used(Structure):
+    _fields_ = [(name, c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keep".split()]
+mallinfo2 = CDLL("libc.so.6").mallinfo2
+mallinfo2.restype = Used
+stream, graph, module, function, size = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_int()
+must(cuda.cuStreamCreate(byref(stream), 1))
+image = b".version 7.0\\n.target sm_52\\n.address_size 64\\n.visible .entry nothing(.param .u64 p)\\n{\\n  ret;\\n}\\n"
+def capture():
+    must(cuda.cuStreamBeginCapture_v2(stream, 0))
+    must(cuda.cuStreamEndCapture(stream, byref(graph)))
+    must(cuda.cuGraphDestroy(graph))
+def load():
+    must(cuda.cuModuleLoadData(byref(module), image))
+    must(cuda.cuModuleGetFunction(byref(function), module, b"nothing"))
+    must(cuda.cuFuncGetAttribute(byref(size), 0, function))
+    must(cuda.cuModuleUnload(module))
+for what in capture, load:
+    for _ in range(200):
+        what()
+    before = mallinfo2().uordblks
+    for _ in range(1000):
+        what()
+    print(mallinfo2().uordblks - before)
+"""
+        status, out, err = tendril("run", "--", sys.executable, "-c", code, server=self.server)
+        self.assertEqual(status, 0, out + err)
+        for grown in map(int, out.split()):
+            self.assertLess(grown, 20_000)  # a capture left 80 bytes
 
     def test_doctor_measures_bandwidth(self):
         status, out, _ = tendril("doctor", "--json", server=self.server)
