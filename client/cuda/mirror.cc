@@ -58,19 +58,35 @@ void count(const Mirrors& set) {
   g_written_mirrors.store(written);
 }
 
+// Pages of a stack or heap hold what the address sanitizer has put between the program's variables, too.
+#if defined(__SANITIZE_ADDRESS__)
+#define TENDRIL_WHOLE_PAGES __attribute__((no_sanitize("address")))
+TENDRIL_WHOLE_PAGES int memcmp(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (a[i] != b[i]) return 1;
+  }
+  return 0;
+}
+TENDRIL_WHOLE_PAGES void memcpy(uint8_t* to, const volatile uint8_t* from, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+#else
+#define TENDRIL_WHOLE_PAGES
+#endif
+
 // These three alone touch the program's memory, at calls of any thread, while others may be writing there: what is seen half
 // written now differs again at the call that comes after the writing (tests/tsan_suppressions.txt names them).
 bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  return memcmp(reinterpret_cast<const void*>(m.base + offset), m.shadow + offset, bytes) != 0;
+  return memcmp(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes) != 0;
 }
 
 void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  memcpy(m.shadow + offset, reinterpret_cast<const void*>(m.base + offset), bytes);
+  memcpy(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
 }
 
 // A page from the GPU: words that differ from the shadow were written there. True: the program has written one of them too,
 // to another value.
-bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
+TENDRIL_WHOLE_PAGES bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
   uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
   uint8_t* shadow = m.shadow + offset;
   bool both = false;
