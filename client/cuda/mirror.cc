@@ -86,7 +86,8 @@ void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) 
 
 // A page from the GPU: words that differ from the shadow were written there. True: the program has written one of them too,
 // to another value.
-TENDRIL_WHOLE_PAGES bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
+TENDRIL_WHOLE_PAGES
+bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
   uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
   uint8_t* shadow = m.shadow + offset;
   bool both = false;

@@ -11,8 +11,8 @@ NOT_SANITIZED = ("HostMemoryTest.*Regist*", "CallbackTest.GivingUpHostMemoryWait
 # Under the thread sanitizer there may be no terabyte of addresses for copies of pageable memory, and most of what is free elsewhere
 # is the sanitizer's own: it ends a process that asks for memory there ("mmap at bad address", status 66), as a worker does for
 # a copy whose address nobody knows (CopiesTest.NothingIsThere).
-NOT_UNDER_TSAN = ("GraphTest.*Pageable*", "CaptureTest.*Pageable*", "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing",
-                  "CopiesTest.NothingIsThere")
+NOT_UNDER_TSAN = ("GraphTest.*Pageable*", "CaptureTest.*Pageable*", "CopiesTest.NothingIsThere",
+                  "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing")
 # A forked child has its memory's locks as other threads held them, and looks for leaks with threads that it has not.
 NOT_UNDER_ASAN = ("ForkProcess.*",)
 BUT = "-" + ":".join((NOT_UNDER_TSAN + NOT_SANITIZED if harness.THREAD_SANITIZED else ()) +

@@ -464,7 +464,7 @@ must(cuda.cuModuleLoadData(byref(module), (head + kernel).encode()))  # a small 
         code = DRIVER_CALLS + """
 from ctypes import Structure
 class Used(Structure):
-    _fields_ = [(name, c_size_t) for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keep".split()]
+    _fields_ = [(name, c_size_t) for name in "arena a b c d e f uordblks fordblks keepcost".split()]
 mallinfo2 = CDLL("libc.so.6").mallinfo2
 mallinfo2.restype = Used
 stream, graph, module, function, size = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_int()
