@@ -231,7 +231,7 @@ CUresult alloc_node(const Place& p, Params* params) {
 }
 
 // What the driver lends for as long as a node lives; here it stays until the program ends, as handles are small and
-// conditional nodes few.
+// conditional nodes few. The list is for leak checkers to find.
 CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static std::vector<CUgraph*>* lent = new std::vector<CUgraph*>;

@@ -61,27 +61,29 @@ void count(const Mirrors& set) {
 // Pages of a stack or heap hold what the address sanitizer has put between the program's variables, too.
 #if defined(__SANITIZE_ADDRESS__)
 #define TENDRIL_WHOLE_PAGES __attribute__((no_sanitize("address")))
-TENDRIL_WHOLE_PAGES int memcmp(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
+TENDRIL_WHOLE_PAGES bool pages_differ(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; ++i) {
-    if (a[i] != b[i]) return 1;
+    if (a[i] != b[i]) return true;
   }
-  return 0;
+  return false;
 }
-TENDRIL_WHOLE_PAGES void memcpy(uint8_t* to, const volatile uint8_t* from, uint64_t bytes) {
+TENDRIL_WHOLE_PAGES void copy_pages(uint8_t* to, const volatile uint8_t* from, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 #else
 #define TENDRIL_WHOLE_PAGES
+bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) { return memcmp(a, b, bytes) != 0; }
+void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, from, bytes); }
 #endif
 
 // These three alone touch the program's memory, at calls of any thread, while others may be writing there: what is seen half
 // written now differs again at the call that comes after the writing (tests/tsan_suppressions.txt names them).
 bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  return memcmp(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes) != 0;
+  return pages_differ(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes);
 }
 
 void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  memcpy(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
+  copy_pages(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
 }
 
 // A page from the GPU: words that differ from the shadow were written there. True: the program has written one of them too,

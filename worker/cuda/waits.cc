@@ -264,6 +264,7 @@ CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
   delivery.stream = stream;
   delivery.number = ++last_delivery_;
   pthread_mutex_lock(&delivery_mutex_);
+  give_back_spent();
   deliveries_.push_back(delivery);
   delivery_bytes_ += delivery.block.bytes;
   delivery_count_.store(deliveries_.size(), std::memory_order_release);
@@ -330,7 +331,7 @@ void Waiters::deliver_in_own_context() {
   deliver_locked();
 }
 
-// delivery_mutex_ held; no call of the driver. Whoever calls takes it out of the list.
+// delivery_mutex_ held; no call of the driver, which giving a block back may be. Whoever calls takes it out of the list.
 void Waiters::send_delivery(const Delivery& delivery) {
   session::Service& service = executor_->service();
   if (delivery.transfer != 0) {
@@ -339,10 +340,16 @@ void Waiters::send_delivery(const Delivery& delivery) {
   } else {
     service.deliver(delivery.host, delivery.block.data, static_cast<uint32_t>(delivery.bytes));
   }
-  staging_.give_back(delivery.block);
+  spent_.push_back(delivery.block);
   staging_.give_back_event(delivery.context, delivery.event);
   delivery_bytes_ -= delivery.block.bytes;
   soon_count_ -= delivery.soon;
+}
+
+// delivery_mutex_ held, not on a driver's callback thread.
+void Waiters::give_back_spent() {
+  for (const Block& block : spent_) staging_.give_back(block);
+  spent_.clear();
 }
 
 void Waiters::deliver_locked() {
@@ -356,6 +363,7 @@ void Waiters::deliver_locked() {
     it = deliveries_.erase(it);
   }
   delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  give_back_spent();
 }
 
 void Waiters::deliver_all() {

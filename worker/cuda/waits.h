@@ -114,6 +114,7 @@ class Waiters {
   void deliver_locked();
   void deliver_in_own_context();
   void send_delivery(const Delivery& delivery);
+  void give_back_spent();
 
   Executor* executor_;
   const uint64_t poll_ns_;
@@ -129,6 +130,7 @@ class Waiters {
   bool ending_ = false;
   pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
   std::deque<Delivery> deliveries_;
+  std::vector<Block> spent_;  // of deliveries that have been sent, before they are given back
   std::atomic<size_t> delivery_count_{0};
   uint64_t delivery_bytes_ = 0;
   uint64_t last_delivery_ = 0;
