@@ -23,7 +23,8 @@ std::atomic<int> g_result{-1};      // of the first cuInit; -1: not tried
 std::atomic<bool> g_forked{false};  // this is a child of an initialised process
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-std::atomic<Process*> g_left_behind{nullptr};  // the parent's, whose threads and locks do not work here: for leak checkers to find
+// The parent's, whose threads and locks do not work here: kept for leak checkers to find.
+std::atomic<Process*> g_left_behind{nullptr};
 
 void forget_after_fork() {
   Process* p = g_process.exchange(nullptr);
