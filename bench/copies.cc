@@ -159,6 +159,19 @@ void measure_copies(Device& device, const Extent& extent, Report& report) {
   report.attempt("launches beside a copy", [&] { measure_beside(device, extent, report); });
 }
 
+void measure_waits(Device& device, const Extent& extent, Report& report) {
+  const Extent small{64 * kKiB, extent.rounds * 10};
+  std::vector<double> times;
+  for (int i = 0; i < small.rounds; ++i) {
+    const uint64_t begin_ns = base::now_ns();
+    device.launch_nothing(nullptr);
+    device.synchronize();
+    times.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1000);
+  }
+  report.add("launch_sync_us", median(times));
+  for (const bool pinned : {true, false}) measure_kind(device, small, pinned, report);
+}
+
 // Endpoint -1 is the host. Figures are named FROM_TO_us (4 bytes) and FROM_TO_gb_per_s, with host and gpu0, gpu1, ...
 void measure_matrix(Device& first, const Extent& extent, Report& report) {
   const gpu::Driver& d = first.driver();

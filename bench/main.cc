@@ -3,9 +3,11 @@
 // `tendril run` and makes ratios of the two; tools/gpu runs it on every side. Knows nothing of Tendril but what it measures.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "bench/figures.h"
 
@@ -15,7 +17,7 @@ using namespace tendril::bench;  // NOLINT: a program
 
 int usage() {
   std::fprintf(stderr,
-               "usage: tendril-bench calls|copies|all|matrix|first [--driver LIBRARY] [--quick]\n"
+               "usage: tendril-bench calls|copies|waits|all|matrix|first [--driver LIBRARY] [--quick]\n"
                "       tendril-bench bare tcp|shm CHANNELS\n");
   return 2;
 }
@@ -49,6 +51,8 @@ int measure(const std::string& what, const std::string& library, const Extent& e
   Report report;
   if (what == "matrix") {
     measure_matrix(device, extent, report);
+  } else if (what == "waits") {
+    measure_waits(device, extent, report);
   } else {
     if (what == "calls" || what == "all") {
       measure_calls(device, extent, report);
@@ -81,7 +85,8 @@ int main(int argc, char** argv) {
       return usage();
     }
   }
-  if (what != "calls" && what != "copies" && what != "all" && what != "matrix" && what != "first") return usage();
+  const char* const known[] = {"calls", "copies", "waits", "all", "matrix", "first"};
+  if (std::find(std::begin(known), std::end(known), what) == std::end(known)) return usage();
   try {
     return measure(what, library, extent);
   } catch (const Failure& failure) {

@@ -9,7 +9,7 @@ import re
 import statistics
 import subprocess
 
-from sides import run_process
+from sides import Side, run_process
 
 FEW, MANY = 2000, 52000
 
@@ -34,10 +34,11 @@ def medians(runs):
     return {name: statistics.median(run[name] for run in runs if name in run) for name in names}
 
 
-def compare_sides(whole, title, label, argv, limit_s=60, rounds=1):
+def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
     """One program on every side, which take turns for several rounds: a block of lines, a median each."""
-    runs, problems = {name: [] for name in whole.sides}, []
-    for name, side in list(whole.sides.items()) * rounds:
+    sides = sides or whole.sides
+    runs, problems = {name: [] for name in sides}, []
+    for name, side in list(sides.items()) * rounds:
         outcome = run(whole, side, label, argv, limit_s)
         runs[name].append(figures(outcome.stdout))
         if outcome.timed_out or outcome.status != 0:
@@ -85,6 +86,21 @@ def bare(binaries, name, *arguments):
     return [name] + ["  " + line for line in (done.stdout + done.stderr).splitlines()]
 
 
+def idle_waits(whole):
+    """What is left of a launch and of small copies with their waits when the server's driver does nothing: Tendril and the line."""
+    library = whole.binaries / "lib/libtendril-idle-driver.so"
+    if not library.exists():
+        return [f"{library.name} was not carried"], {}
+    server = whole.start_server("idle", dict(os.environ), driver=library)
+    env = next(side.environment for side in whole.sides.values())
+    sides = {transport: Side(f"idle-{transport}", whole.work, whole.logs, env, [server], transport)
+             for transport in ("tcp", "shm")}
+    argv = [str(whole.binaries / "bin/tendril-bench"), "waits"]
+    found = compare_sides(whole, "waits, a driver that does nothing", "idle", argv, 30, 3, sides)
+    server.stop()
+    return found
+
+
 def doctor(whole):
     """What `tendril doctor` says of the way to each server."""
     lines = []
@@ -123,6 +139,9 @@ def measure(whole, here):
         text += bare(whole.binaries, "tendril_transport_bench")
         for transport in ("tcp", "shm"):  # round trips with 4 KiB, 64 KiB and 1 MiB: what copies are measured against
             text += bare(whole.binaries, "tendril-bench", "bare", transport, "4")
+    if whole.left() > 30:
+        lines, facts["idle"] = idle_waits(whole)
+        text += [""] + lines
     if whole.left() > 30:
         text += [""] + bare(whole.binaries, "tendril_driver_bench", whole.args.driver or "")
     if whole.left() > 30:

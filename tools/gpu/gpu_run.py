@@ -127,8 +127,8 @@ class Run:
             transport = "auto" if name == "shm" else "tcp"
             self.sides[name] = side_room.Side(name, self.work, self.logs, env, servers, transport, self.args.gpus)
 
-    def start_server(self, name, env, options=()):
-        server = side_room.Server(name, self.binaries, self.args.driver, self.work, self.logs,
+    def start_server(self, name, env, options=(), driver=None):
+        server = side_room.Server(name, self.binaries, driver or self.args.driver, self.work, self.logs,
                                   [*self.args.serve.split(), *options], dict(env))
         begun = time.monotonic()
         started = server.ensure()
