@@ -176,6 +176,24 @@ void waits(Device& device, uint8_t* pinned) {
     poll_stream(device, CU_STREAM_LEGACY);
     d.cuStreamSynchronize(CU_STREAM_LEGACY);
   });
+  CUevent event = nullptr;
+  device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const auto poll_event = [&] {
+    device.launch_nothing(CU_STREAM_LEGACY);
+    d.cuEventRecord(event, CU_STREAM_LEGACY);
+    while (d.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
+    }
+  };
+  row("launch, event recorded and polled", poll_event);
+  row("launch, event recorded and polled, cuEventSynchronize", [&] {
+    poll_event();
+    d.cuEventSynchronize(event);
+  });
+  row("launch, event recorded and polled, cuCtxSynchronize", [&] {
+    poll_event();
+    d.cuCtxSynchronize();
+  });
+  device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
   row("cuStreamQuery when all is over", [&] { d.cuStreamQuery(CU_STREAM_LEGACY); });
   row("cuCtxSynchronize when all is over", [&] { d.cuCtxSynchronize(); });
   CUdeviceptr word = 0;

@@ -303,8 +303,9 @@ bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   if (got < bytes) return lose(failure, false), false;
   stats_.bytes_received.fetch_add(header.bytes - have, std::memory_order_relaxed);
   receive_at_ = receive_end_ = 0;
-  const bool is_reply = wire::FrameKind(header.kind) == wire::FrameKind::kReply;
-  return !is_reply || handle_reply(header, body, kPlacedAfter, true);
+  if (wire::FrameKind(header.kind) == wire::FrameKind::kReply) return handle_reply(header, body, kPlacedAfter, true);
+  events_->delivered(reinterpret_cast<uint64_t>(into), bytes);
+  return true;
 }
 
 bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes) {

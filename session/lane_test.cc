@@ -133,6 +133,7 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
   std::vector<uint8_t> target(wire::kReplyInlineMax);
   s.events.allow(target.data(), target.size());
   const uint32_t sizes[] = {1, 60000, 60001, wire::kReplyInlineMax - 3, wire::kReplyInlineMax};
+  uint64_t told = 0;
   for (uint32_t i = 1; i < 100; ++i) {
     const uint32_t bytes = sizes[i % 5];
     struct {
@@ -143,6 +144,7 @@ TEST_P(LaneTest, DeliversBeforeTheReply) {
     s.post(kDeliver, &ask, sizeof ask);
     ASSERT_FALSE(s.call(kEcho, "").lost);
     ASSERT_EQ(std::count(target.begin(), target.begin() + bytes, uint8_t(i)), bytes);
+    ASSERT_EQ(s.events.delivered_bytes, told += bytes) << "of " << bytes;
   }
 }
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance of streams: creation, properties, order within and between streams, query, memory
 // operations.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -244,6 +248,29 @@ TEST_F(StreamTest, ContextSynchronizeWaitsForEveryStream) {
   OK(cuCtxSynchronize());
   EXPECT_EQ(host.words()[0], 11u);
   EXPECT_EQ(host.words()[1], 12u);
+}
+
+TEST_F(StreamTest, ContextSynchronizeWaitsForWhicheverStreamIsBusy) {
+  Stream blocking(CU_STREAM_DEFAULT), apart(CU_STREAM_NON_BLOCKING);
+  Buffer data(1024);
+  const CUstream streams[] = {nullptr, blocking, apart};
+  for (CUstream busy : streams) {
+    for (CUstream beside : streams) {
+      OK(cuCtxSynchronize());
+      Gate gate;
+      std::atomic<bool> opened{false};
+      gate.block(busy);
+      if (beside != busy) OK(cuMemsetD32Async(data, 9, 256, beside));
+      std::thread opener([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        opened = true;
+        gate.open();
+      });
+      EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+      EXPECT_TRUE(opened.load());
+      opener.join();
+    }
+  }
 }
 
 TEST_F(StreamTest, SynchronizationPolicyAttribute) {

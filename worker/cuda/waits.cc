@@ -40,28 +40,47 @@ Waiters::~Waiters() {
 }
 
 // When a query says that all is done, synchronise all the same: only then does a driver print what kernels have printed, take what was
-// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once. A word that the GPU writes
-// tells the end sooner, but the driver then takes as long (bench/driver_bench.cc).
+// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once. An event does all that, too,
+// and most cheaply (bench/driver_bench.cc).
 CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
+  const bool stream = wait->kind == Executor::WaitKind::kStream, context = wait->kind == Executor::WaitKind::kContext;
+  CUevent event = stream || context ? wait->own_event : static_cast<CUevent>(wait->object);
   CUresult result = CUDA_SUCCESS;
-  switch (wait->kind) {
-    case Executor::WaitKind::kStream:
-      result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
-      return result == CUDA_SUCCESS ? d.cuStreamSynchronize(static_cast<CUstream>(wait->object)) : result;
-    case Executor::WaitKind::kEvent:
-      result = d.cuEventQuery(static_cast<CUevent>(wait->object));
-      return result == CUDA_SUCCESS ? d.cuEventSynchronize(static_cast<CUevent>(wait->object)) : result;
-    case Executor::WaitKind::kContext:
-      while (result == CUDA_SUCCESS && wait->stream_count != 0) {
-        result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
-        if (result == CUDA_SUCCESS) --wait->stream_count;
-      }
-      if (result == CUDA_SUCCESS) return d.cuCtxSynchronize();
-      if (result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
-      return result;
+  if (event != nullptr) result = d.cuEventQuery(event);
+  else if (stream) result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
+  while (result == CUDA_SUCCESS && wait->stream_count != 0) {
+    result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
+    if (result == CUDA_SUCCESS) --wait->stream_count;
   }
-  return result;
+  if (result != CUDA_SUCCESS) {
+    if (context && result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
+    return result;
+  }
+  if (event != nullptr) return d.cuEventSynchronize(event);
+  return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait->object));
+}
+
+// Records an event of ours on `stream`. False: there is none, and the stream must be asked.
+bool Waiters::mark(Wait* wait, CUstream stream) {
+  CUevent event = staging_.take_event(wait->driver_context);
+  if (event == nullptr) return false;
+  if (executor_->driver().cuEventRecord(event, stream) == CUDA_SUCCESS) {
+    wait->own_event = event;
+    return true;
+  }
+  staging_.give_back_event(wait->driver_context, event);
+  return false;
+}
+
+// Other streams would wait for an event on the legacy stream, and it for them: only when they have nothing. Never while there are captures,
+// which would take the event up.
+void Waiters::begin_stream_wait(Wait* wait) {
+  CUstream stream = static_cast<CUstream>(wait->object);
+  const WorkerContext* context = wait->context;
+  if (context == nullptr || executor_->capturing()) return;
+  const bool others = !context->touched.empty() || context->untold || context->waits.load() != 0;
+  if (stream != CU_STREAM_LEGACY || !others) mark(wait, stream);
 }
 
 // There is no query for a context. True: its streams can be asked in its place. False: a thread must synchronise, because they do not tell
@@ -73,10 +92,11 @@ bool Waiters::begin_context_wait(Wait* wait) {
   executor_->objects().for_each(Kind::kGreenContext, [&](uint64_t, void*) { green = true; });
   const bool ask = alone && !green && !context.untold && !executor_->capturing() &&
                    context.touched.size() < Wait::kStreamsMax;
-  if (ask) {
-    wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
+  const size_t touched = context.touched.size();
+  const bool marked = ask && touched <= 1 && mark(wait, touched == 0 ? CU_STREAM_LEGACY : context.touched[0]);
+  if (ask && (!marked || touched != 0)) wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
+  if (ask && !marked)
     for (CUstream stream : context.touched) wait->streams[wait->stream_count++] = stream;
-  }
   context.touched.clear();
   context.touched_last = nullptr;
   context.untold = false;
@@ -88,6 +108,7 @@ void Waiters::add(const Wait& wait) {
   mine.begun_ns = base::now_ns();
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
   if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
+  if (mine.kind == Executor::WaitKind::kStream) begin_stream_wait(&mine);
   const CUresult result = query(&mine);
   if (result != CUDA_ERROR_NOT_READY) return complete(mine, result, true);
   polled_.push_back(mine);

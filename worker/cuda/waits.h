@@ -27,9 +27,10 @@ struct Wait {
   // For a context that is polled: the streams that were not idle when last asked.
   CUstream streams[kStreamsMax];
   unsigned stream_count = 0;
-  // For a small copy to the client: what to send with the reply. For any: the event of ours to give back.
+  // For a small copy to the client: what to send with the reply.
   Block block;
   uint64_t bytes = 0;
+  // An event of ours to give back. For a stream or a context it is behind all that is waited for but what `streams` have.
   CUevent own_event = nullptr;
   // Only deliver, then set this: for callers on a driver's callback thread, where the driver may not be called.
   bool* delivered = nullptr;
@@ -109,6 +110,8 @@ class Waiters {
   void hand_over(const Wait& wait);
   CUresult query(Wait* wait);
   bool begin_context_wait(Wait* wait);
+  void begin_stream_wait(Wait* wait);
+  bool mark(Wait* wait, CUstream stream);
   static void* delivery_main(void* self);
   void send_soon();
   void deliver_locked();
