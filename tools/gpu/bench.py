@@ -34,8 +34,16 @@ def medians(runs):
     return {name: statistics.median(run[name] for run in runs if name in run) for name in names}
 
 
+def ratios(runs):
+    """Of each side's turns to native's of the same round, as the host is quicker and slower by turns: {side: {name: median}}."""
+    native = runs.get("native", [])
+    return {side: medians([{name: turn[name] / beside[name] for name in turn if beside.get(name)}
+                           for turn, beside in zip(turns, native)])
+            for side, turns in runs.items() if native and side != "native"}
+
+
 def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
-    """One program on every side, which take turns for several rounds: a block of lines, a median each."""
+    """One program on every side, which take turns for several rounds: a block of lines, a median each, and its ratio to native's."""
     sides = sides or whole.sides
     runs, problems = {name: [] for name in sides}, []
     for name, side in list(sides.items()) * rounds:
@@ -46,10 +54,13 @@ def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
                             f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}")
     columns = {name: medians(side_runs) for name, side_runs in runs.items()}
     names = list(dict.fromkeys(figure for column in columns.values() for figure in column))
-    lines = [f"{title:34}" + "".join(f"{name:>12}" for name in columns)]
+    beside = ratios(runs)
+    heads = [*columns, *(f"{name}/native" for name in beside)]
+    lines = [f"{title:34}" + "".join(f"{head:>12}" for head in heads)]
     for figure in names:
-        lines.append(f"  {figure:32}" + "".join(f"{columns[name].get(figure, float('nan')):12.2f}" for name in columns))
-    return lines + problems, columns
+        cells = [*columns.values(), *beside.values()]
+        lines.append(f"  {figure:32}" + "".join(f"{cell.get(figure, float('nan')):12.2f}" for cell in cells))
+    return lines + problems, columns | {f"{side}/native": column for side, column in beside.items()}
 
 
 def round_trips(whole, program):
@@ -121,8 +132,8 @@ def measure(whole, here):
     python = os.environ.get("PYTHON", "python3")
     facts, text = {}, []
     steps = [
-        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 3),
-        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 1),
+        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 9),
+        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 3),
         ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120, 1),
     ]
     for title, label, argv, limit_s, rounds in steps:
