@@ -42,6 +42,15 @@ def ratios(runs):
             for side, turns in runs.items() if native and side != "native"}
 
 
+def block(title, columns):
+    names = dict.fromkeys(figure for column in columns.values() for figure in column)
+    lines = [f"{title:34}" + "".join(f"{head:>12}" for head in columns)]
+    for figure in names:
+        cells = "".join(f"{column.get(figure, float('nan')):12.2f}" for column in columns.values())
+        lines.append(f"  {figure:32}" + cells)
+    return lines
+
+
 def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
     """One program on every side, which take turns for several rounds: a block of lines, a median each, and its ratio to native's."""
     sides = sides or whole.sides
@@ -53,14 +62,8 @@ def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
             problems.append(f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
                             f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}")
     columns = {name: medians(side_runs) for name, side_runs in runs.items()}
-    names = list(dict.fromkeys(figure for column in columns.values() for figure in column))
-    beside = ratios(runs)
-    heads = [*columns, *(f"{name}/native" for name in beside)]
-    lines = [f"{title:34}" + "".join(f"{head:>12}" for head in heads)]
-    for figure in names:
-        cells = [*columns.values(), *beside.values()]
-        lines.append(f"  {figure:32}" + "".join(f"{cell.get(figure, float('nan')):12.2f}" for cell in cells))
-    return lines + problems, columns | {f"{side}/native": column for side, column in beside.items()}
+    columns |= {f"{side}/native": column for side, column in ratios(runs).items() if side in whole.sides}
+    return block(title, columns) + problems, columns
 
 
 def round_trips(whole, program):
@@ -97,19 +100,31 @@ def bare(binaries, name, *arguments):
     return [name] + ["  " + line for line in (done.stdout + done.stderr).splitlines()]
 
 
-def idle_waits(whole):
-    """What is left of a launch and of small copies with their waits when the server's driver does nothing: Tendril and the line."""
+def idle_sides(whole):
+    """Servers' driver does nothing there: what a program waits for is Tendril and the line."""
     library = whole.binaries / "lib/libtendril-idle-driver.so"
     if not library.exists():
-        return [f"{library.name} was not carried"], {}
+        whole.say(f"bench: {library.name} was not carried")
+        return {}
     server = whole.start_server("idle", dict(os.environ), driver=library)
     env = next(side.environment for side in whole.sides.values())
-    sides = {transport: Side(f"idle-{transport}", whole.work, whole.logs, env, [server], transport)
-             for transport in ("tcp", "shm")}
-    argv = [str(whole.binaries / "bin/tendril-bench"), "waits"]
-    found = compare_sides(whole, "waits, a driver that does nothing", "idle", argv, 30, 3, sides)
-    server.stop()
-    return found
+    return {f"idle {transport}": Side(f"idle-{transport}", whole.work, whole.logs, env, [server], transport)
+            for transport in ("tcp", "shm")}
+
+
+class Channels:
+    """What sockets and shared memory do by themselves, looked at several times, as the host is quicker and slower by turns."""
+
+    def __init__(self, whole):
+        self.whole, self.seen = whole, {"bare tcp": [], "bare shm": []}
+
+    def look(self):
+        for name, looks in self.seen.items():
+            lines = bare(self.whole.binaries, "tendril-bench", *name.split(), "4")
+            looks.append(figures("\n".join(line.strip() for line in lines)))
+
+    def lines(self):
+        return block("channels", {name: medians(looks) for name, looks in self.seen.items()})
 
 
 def doctor(whole):
@@ -131,28 +146,29 @@ def measure(whole, here):
     programs = whole.binaries / "bin/programs"
     python = os.environ.get("PYTHON", "python3")
     facts, text = {}, []
+    idle, channels = idle_sides(whole), Channels(whole)
     steps = [
-        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 9),
-        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 3),
+        ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 7),
+        ("waits", "waits", [str(whole.binaries / "bin/tendril-bench"), "waits"], 30, 7),
+        ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 2),
         ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120, 1),
     ]
     for title, label, argv, limit_s, rounds in steps:
         if whole.left() < 30:
             text.append(f"{title}: no time left")
             continue
-        lines, facts[label] = compare_sides(whole, title, label, argv, limit_s, rounds)
+        sides = whole.sides | idle if label == "waits" else whole.sides
+        lines, facts[label] = compare_sides(whole, title, label, argv, limit_s, rounds, sides)
         text += lines + [""]
+        channels.look()
         whole.say(f"bench: {label} done")
         if label == "calls":
             lines, facts["round_trips_per_launch"] = round_trips(whole, str(programs / "launch_rate"))
             text += lines + [""]
     if whole.left() > 30:
         text += bare(whole.binaries, "tendril_transport_bench")
-        for transport in ("tcp", "shm"):  # round trips with 4 KiB, 64 KiB and 1 MiB: what copies are measured against
-            text += bare(whole.binaries, "tendril-bench", "bare", transport, "4")
-    if whole.left() > 30:
-        lines, facts["idle"] = idle_waits(whole)
-        text += [""] + lines
+        channels.look()
+        text += [""] + channels.lines()
     if whole.left() > 30:
         text += [""] + bare(whole.binaries, "tendril_driver_bench", whole.args.driver or "")
     if whole.left() > 30:

@@ -11,10 +11,10 @@ PARTS = {
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
     # 525 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 150 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
+    # 165 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
-    # 550 s.
-    "speed": "--only bench,speed,network --serial --budget 575",
+    # 570 s.
+    "speed": "--only bench,speed,network --serial --budget 585",
     # 300 s: shares of one kind or another.
     "shares": "--only shares --share-seconds 6 --budget 570 "
               "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
