@@ -26,9 +26,9 @@ constexpr int kBetweenStartsUs = 700'000;  // the server makes the next worker w
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const ServerList& servers, const session::ConnectOptions& connect,
+  Bench(const BenchOptions& options, const ServerList& servers, const std::vector<ServerView>& views,
         const std::string& client)
-      : options_(options), servers_(servers), connect_(connect), client_(client) {}
+      : options_(options), servers_(servers), views_(views), client_(client) {}
 
   BenchReport run();
   const std::vector<std::string>& labels() const { return labels_; }
@@ -46,16 +46,22 @@ class Bench {
 
   const BenchOptions& options_;
   const ServerList& servers_;
-  const session::ConnectOptions& connect_;
+  const std::vector<ServerView>& views_;
   const std::string client_;
   std::string program_;
   std::vector<std::string> labels_;
   BenchReport report_;
 };
 
-std::string last_line(std::string text) {
+// Of what a program printed that measured nothing: our own line says what kept it from a GPU, the last one what that led to.
+std::string reason_in(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
-  const size_t at = text.rfind('\n');
+  const std::string ours = "tendril: ";
+  size_t at = text.find("\n" + ours);
+  if (text.compare(0, ours.size(), ours) == 0) at = 0;
+  else if (at != std::string::npos) ++at;
+  if (at != std::string::npos) return safe(text.substr(at + ours.size(), text.find('\n', at) - at - ours.size()));
+  at = text.rfind('\n');
   return safe(at == std::string::npos ? text : text.substr(at + 1));
 }
 
@@ -93,7 +99,7 @@ void Bench::measure(const std::string& name, Words words) {
   const daemon::ChildOutput output = start(words);
   BenchSide side{name, bench_figures(output.text), ""};
   if (side.figures.empty()) {
-    side.absent = output.text.empty() ? daemon::describe_exit(output.wait_status) : last_line(output.text);
+    side.absent = output.text.empty() ? daemon::describe_exit(output.wait_status) : reason_in(output.text);
   } else if (words[0] == "all") {
     words[0] = "first";
     time_start(&side, words);
@@ -115,7 +121,7 @@ void Bench::attach_over(const char* transport) const {
 
 // Every GPU of every server in one process.
 void Bench::measure_endpoints() {
-  for (const ServerView& view : ask_servers(servers_.endpoints, connect_)) {
+  for (const ServerView& view : views_) {
     for (const wire::GpuRecord& gpu : view.list.gpus) labels_.push_back(view.endpoint.text + ", " + safe(gpu.name));
   }
   std::string all;
@@ -171,7 +177,14 @@ int bench(const BenchOptions& options) {
   }
   auto connect = connect_options(options);
   if (!connect.ok()) return complain(connect.status());
-  Bench bench(options, *servers, *connect, *client);
+  const std::vector<ServerView> views = ask_servers(servers->endpoints, *connect);
+  bool all_answer = true;
+  for (const ServerView& view : views) {
+    if (!view.status.ok()) complain(view.status);
+    all_answer &= view.status.ok();
+  }
+  if (!all_answer) return kFailed;  // rather than after minutes of what needs no server
+  Bench bench(options, *servers, views, *client);
   const BenchReport report = bench.run();
   if (options.json) {
     printf("%s\n", bench_json(report).c_str());

@@ -334,6 +334,19 @@ must(cuda.cuStreamSynchronize(stream))
             slower = [line.split() for line in out.splitlines() if line.endswith("slower")]
             self.assertEqual((status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]]))
 
+    def test_bench_says_why_there_is_no_gpu(self):
+        with Server() as server:
+            hold = start("run", "-p", "0.7", "--", *program("hold", 16, 60), server=server)
+            hold.stdout.readline()
+            status, out, _ = tendril("bench", "--quick", server=server)
+            harness.end(hold)
+        self.assertNotEqual(status, 0)
+        self.assertRegex(out, r"(?m)^tcp: n/a, .*cannot grant .*0\.30 of 1\.00")
+        status, out, err = tendril("bench", "--quick", server=server)
+        self.assertNotEqual(status, 0)
+        self.assertIn("nobody listens", err)
+        self.assertNotIn("bare", out)
+
     def test_statistics_tell_what_each_function_waited_for(self):
         status, _, err = tendril("run", "--", *program("training_step", 20), server=self.server, TENDRIL_STATS="1",
                                  TENDRIL_TRANSPORT="tcp")
