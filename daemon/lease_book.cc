@@ -118,8 +118,8 @@ uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
 }
 
 uint32_t LeaseBook::packed_processors(uint64_t lease_id, size_t slice) const {
-  const auto found = packed_processors_.find(lease_id);
-  return found == packed_processors_.end() ? 0 : found->second[slice];
+  const auto found = leases_.find(lease_id);
+  return found == leases_.end() ? 0 : found->second[slice].packed_processors;
 }
 
 std::string LeaseBook::refusal(const wire::LeaseRequest& request, size_t found) const {
@@ -156,17 +156,15 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   candidates.resize(request.count);
   std::sort(candidates.begin(), candidates.end(),
             [](const auto& a, const auto& b) { return a.gpu_index < b.gpu_index; });
+  std::vector<Held>& held = leases_[lease_id];
   for (const wire::SliceGrant& slice : candidates) {
-    if (slice.packed) {
-      const uint32_t processors = processors_for(slice);
-      used_[slice.gpu_index].packed_processors += processors;
-      packed_processors_[lease_id].push_back(processors);
-    }
-    used_[slice.gpu_index].share_millionths += slice.share_millionths;
-    used_[slice.gpu_index].memory_bytes += slice.memory_bytes;
-    used_[slice.gpu_index].packed = slice.packed;
+    Used& used = used_[slice.gpu_index];
+    held.push_back({slice, processors_for(slice)});
+    used.packed_processors += held.back().packed_processors;
+    used.share_millionths += slice.share_millionths;
+    used.memory_bytes += slice.memory_bytes;
+    used.packed = slice.packed;
   }
-  leases_[lease_id] = candidates;
   return candidates;
 }
 
@@ -176,7 +174,7 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
   TENDRIL_CHECK(found != leases_.end());
   if (share_millionths == 0 || share_millionths > kWholeGpu)
     return Status(Code::kInvalid, "a slice is more than nothing and at most one whole GPU");
-  for (const wire::SliceGrant& slice : found->second) {
+  for (const auto& [slice, processors] : found->second) {
     const uint32_t others = used_[slice.gpu_index].share_millionths - slice.share_millionths;
     if (slice.packed) {
       return Status(Code::kRefused, "lease " + std::to_string(lease_id) + " is packed: its share of GPU " +
@@ -190,24 +188,25 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
                       format_fraction(others) + " of it. 'tendril ls' shows who; lower theirs first, or ask for "
                       "at most " + format_fraction(kWholeGpu - others));
   }
-  for (wire::SliceGrant& slice : found->second) {
+  std::vector<wire::SliceGrant> changed;
+  for (auto& [slice, processors] : found->second) {
     used_[slice.gpu_index].share_millionths += share_millionths - slice.share_millionths;
     slice.share_millionths = share_millionths;
+    changed.push_back(slice);
   }
-  return found->second;
+  return changed;
 }
 
 void LeaseBook::release(uint64_t lease_id) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
-  for (size_t i = 0; i < found->second.size(); ++i) {
-    const wire::SliceGrant& slice = found->second[i];
-    used_[slice.gpu_index].share_millionths -= slice.share_millionths;
-    used_[slice.gpu_index].memory_bytes -= slice.memory_bytes;
-    used_[slice.gpu_index].packed_processors -= packed_processors(lease_id, i);
+  for (const auto& [slice, processors] : found->second) {
+    Used& used = used_[slice.gpu_index];
+    used.share_millionths -= slice.share_millionths;
+    used.memory_bytes -= slice.memory_bytes;
+    used.packed_processors -= processors;
   }
   leases_.erase(found);
-  packed_processors_.erase(lease_id);
 }
 
 }  // namespace tendril::daemon

@@ -60,6 +60,11 @@ class LeaseBook {
     uint32_t packed_processors = 0;
   };
 
+  struct Held {
+    wire::SliceGrant slice;
+    uint32_t packed_processors = 0;
+  };
+
   base::Status check(const wire::LeaseRequest& request) const;
   base::Result<wire::SliceGrant> slice_on(uint32_t gpu, const wire::SliceSpec& spec) const;
   bool fits(const wire::SliceGrant& slice) const;
@@ -69,8 +74,7 @@ class LeaseBook {
   std::string host_;
   std::vector<GpuCapacity> gpus_;
   std::vector<Used> used_;
-  std::map<uint64_t, std::vector<wire::SliceGrant>> leases_;
-  std::map<uint64_t, std::vector<uint32_t>> packed_processors_;  // of packed leases
+  std::map<uint64_t, std::vector<Held>> leases_;
 };
 
 }  // namespace tendril::daemon

@@ -260,7 +260,9 @@ TEST_F(StreamTest, ContextSynchronizeWaitsForWhicheverStreamIsBusy) {
       Gate gate;
       std::atomic<bool> opened{false};
       gate.block(busy);
-      if (beside != busy) OK(cuMemsetD32Async(data, 9, 256, beside));
+      if (beside != busy) {
+        OK(cuMemsetD32Async(data, 9, 256, beside));
+      }
       std::thread opener([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(3));
         opened = true;
