@@ -11,7 +11,7 @@ PARTS = {
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
     # 525 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 165 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
+    # 95 to 165 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
     # 570 s.
     "speed": "--only bench,speed,network --serial --budget 585",
