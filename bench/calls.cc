@@ -16,8 +16,6 @@ constexpr int kSustained = 20'000;
 constexpr int kNodes = 100;
 constexpr useconds_t kPauseUs = 60'000;  // longer than anybody on the way looks for something to do
 
-double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
-
 // What one of `kBurst` calls costs the caller, in the least disturbed of several bursts.
 template <typename Call>
 double burst_us(Device& device, Call call) {
@@ -30,17 +28,6 @@ double burst_us(Device& device, Call call) {
   }
   device.synchronize();
   return best;
-}
-
-template <typename Call>
-std::vector<double> each_us(int rounds, Call call) {
-  std::vector<double> times;
-  for (int i = 0; i < rounds; ++i) {
-    const uint64_t begin_ns = base::now_ns();
-    call();
-    times.push_back(us_since(begin_ns));
-  }
-  return times;
 }
 
 void launches(Device& device, const Extent& extent, Report& report) {

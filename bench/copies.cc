@@ -161,14 +161,10 @@ void measure_copies(Device& device, const Extent& extent, Report& report) {
 
 void measure_waits(Device& device, const Extent& extent, Report& report) {
   const Extent small{64 * kKiB, extent.rounds * 10};
-  std::vector<double> times;
-  for (int i = 0; i < small.rounds; ++i) {
-    const uint64_t begin_ns = base::now_ns();
-    device.launch_nothing(nullptr);
-    device.synchronize();
-    times.push_back(static_cast<double>(base::now_ns() - begin_ns) / 1000);
-  }
-  report.add("launch_sync_us", median(times));
+  report.add("launch_sync_us", median(each_us(small.rounds, [&] {
+               device.launch_nothing(nullptr);
+               device.synchronize();
+             })));
   for (const bool pinned : {true, false}) measure_kind(device, small, pinned, report);
 }
 

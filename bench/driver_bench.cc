@@ -38,8 +38,6 @@ constexpr const char* kManyPtx = R"(
 }
 )";
 
-double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
-
 void print(const char* what, double value, const char* unit) {
   std::printf("  %-64s %9.2f %s\n", what, value, unit);
   std::fflush(stdout);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "bench/device.h"
 
 namespace tendril::bench {
@@ -40,6 +41,19 @@ class Report {
 inline double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
   return values[values.size() / 2];
+}
+
+inline double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
+
+template <typename Call>
+std::vector<double> each_us(int rounds, Call call) {
+  std::vector<double> times;
+  for (int i = 0; i < rounds; ++i) {
+    const uint64_t begin_ns = base::now_ns();
+    call();
+    times.push_back(us_since(begin_ns));
+  }
+  return times;
 }
 
 }  // namespace tendril::bench

@@ -54,15 +54,13 @@ class Bench {
 };
 
 // Of what a program printed that measured nothing: our own line says what kept it from a GPU, the last one what that led to.
-std::string reason_in(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  const std::string ours = "tendril: ";
-  size_t at = text.find("\n" + ours);
-  if (text.compare(0, ours.size(), ours) == 0) at = 0;
-  else if (at != std::string::npos) ++at;
-  if (at != std::string::npos) return safe(text.substr(at + ours.size(), text.find('\n', at) - at - ours.size()));
-  at = text.rfind('\n');
-  return safe(at == std::string::npos ? text : text.substr(at + 1));
+std::string reason_in(const std::string& output) {
+  const std::string ours = "\ntendril: ";
+  std::string text(1, '\n');
+  text.append(output, 0, output.find_last_not_of('\n') + 1);
+  const size_t found = text.find(ours);
+  const size_t begin = found == std::string::npos ? text.rfind('\n') + 1 : found + ours.size();
+  return safe(text.substr(begin, text.find('\n', begin) - begin));
 }
 
 std::string beside_this_program(const char* name) {

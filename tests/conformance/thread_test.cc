@@ -436,6 +436,30 @@ TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
   }
 }
 
+// Who waits for the legacy stream waits for the blocking ones, but does not make one of them wait for another.
+TEST_F(ThreadTest, AWaitForTheLegacyStreamTiesNoOthersTogether) {
+  Stream busy(CU_STREAM_DEFAULT), other(CU_STREAM_DEFAULT);
+  Buffer data(1024);
+  Gate gate;
+  std::atomic<bool> over{false}, rescued{false};
+  gate.block(busy);
+  std::thread waiter([&] {
+    if (cuCtxSetCurrent(context_) == CUDA_SUCCESS) cuStreamSynchronize(nullptr);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::thread rescuer([&] {
+    for (int i = 0; i < 500 && !over.load(); i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    rescued = !over.load();
+    gate.open();
+  });
+  OK(launch(basic("iota"), {1}, {256}, 0, other, CUdeviceptr{data}, 0u, 256u));
+  OK(cuStreamSynchronize(other));
+  over = true;
+  rescuer.join();
+  waiter.join();
+  EXPECT_FALSE(rescued.load());
+}
+
 TEST_F(ThreadTest, SynchronizeFromManyThreads) {
   Stream stream;
   Buffer data(1024);

@@ -123,8 +123,8 @@ class Channels:
             lines = bare(self.whole.binaries, "tendril-bench", *name.split(), "4")
             looks.append(figures("\n".join(line.strip() for line in lines)))
 
-    def lines(self):
-        return block("channels", {name: medians(looks) for name, looks in self.seen.items()})
+    def columns(self):
+        return {name: medians(looks) for name, looks in self.seen.items()}
 
 
 def doctor(whole):
@@ -168,7 +168,8 @@ def measure(whole, here):
     if whole.left() > 30:
         text += bare(whole.binaries, "tendril_transport_bench")
         channels.look()
-        text += [""] + channels.lines()
+        facts["channels"] = channels.columns()
+        text += [""] + block("channels", facts["channels"])
     if whole.left() > 30:
         text += [""] + bare(whole.binaries, "tendril_driver_bench", whole.args.driver or "")
     if whole.left() > 30:

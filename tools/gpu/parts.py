@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that run_all can show, cut into runs that fit ten minutes of a machine. Called by gpu_run.py for --part.
 
-Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200; those of
-`shares` and `tenants` are added up from shorter ones.
+Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200.
 """
 import shlex
 
@@ -11,15 +10,15 @@ PARTS = {
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
     # 525 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 95 to 165 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
+    # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
-    # 570 s.
+    # 502 s before `bench` took more turns; with these added up, some 540.
     "speed": "--only bench,speed,network --serial --budget 585",
-    # 300 s: shares of one kind or another.
+    # 206 s: shares of one kind or another.
     "shares": "--only shares --share-seconds 6 --budget 570 "
               "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
               "kill,priority,packed'",
-    # 430 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
+    # 383 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
     "tenants": "--only shares --share-seconds 6 --budget 575 "
                "--match '10 s,neighbours,torch,resnet,attach,packed-steps,modes'",
     # Two GPUs of one host, 42 s; and 33 s.

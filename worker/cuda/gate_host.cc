@@ -22,11 +22,7 @@ CUevent ExecutorGateHost::mark(CUcontext context, CUstream stream) {
   if (w_.captures(stream)) return nullptr;
   const CUcontext before = w_.current_in_driver();
   if (w_.use(context) != CUDA_SUCCESS) return nullptr;
-  CUevent event = w_.waiters().staging().take_event(context);
-  if (event != nullptr && w_.driver().cuEventRecord(event, stream) != CUDA_SUCCESS) {
-    give_back(context, event);
-    event = nullptr;
-  }
+  CUevent event = w_.waiters().staging().record_event(context, stream);
   if (before != nullptr) w_.use(before);
   return event;
 }

@@ -92,6 +92,15 @@ CUevent Staging::take_event(CUcontext context) {
   return event;
 }
 
+CUevent Staging::record_event(CUcontext context, CUstream stream, CUresult* failure) {
+  CUevent event = take_event(context);
+  const CUresult result = event != nullptr ? driver_->cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) return event;
+  give_back_event(context, event);
+  if (failure != nullptr) *failure = result;
+  return nullptr;
+}
+
 void Staging::give_back_event(CUcontext context, CUevent event) {
   if (event == nullptr) return;
   pthread_mutex_lock(&mutex_);

@@ -32,12 +32,13 @@ class Staging {
   // The context that pinned the blocks is gone: forget them, also those that are given back later.
   void forget();
 
-  // An event without timing for the current context, and back.
-  CUevent take_event(CUcontext context);
+  // An event without timing of the current context, recorded on `stream`, and back. Null: there is none, and *failure says why.
+  CUevent record_event(CUcontext context, CUstream stream, CUresult* failure = nullptr);
   void give_back_event(CUcontext context, CUevent event);
   void forget_events(CUcontext context);
 
  private:
+  CUevent take_event(CUcontext context);
   void drop(const Block& block);
 
   struct Spare {

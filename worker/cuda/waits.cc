@@ -61,18 +61,6 @@ CUresult Waiters::query(Wait* wait) {
   return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait->object));
 }
 
-// Records an event of ours on `stream`. False: there is none, and the stream must be asked.
-bool Waiters::mark(Wait* wait, CUstream stream) {
-  CUevent event = staging_.take_event(wait->driver_context);
-  if (event == nullptr) return false;
-  if (executor_->driver().cuEventRecord(event, stream) == CUDA_SUCCESS) {
-    wait->own_event = event;
-    return true;
-  }
-  staging_.give_back_event(wait->driver_context, event);
-  return false;
-}
-
 // Other streams would wait for an event on the legacy stream, and it for them: only when they have nothing. Never while there are captures,
 // which would take the event up.
 void Waiters::begin_stream_wait(Wait* wait) {
@@ -80,7 +68,7 @@ void Waiters::begin_stream_wait(Wait* wait) {
   const WorkerContext* context = wait->context;
   if (context == nullptr || executor_->capturing()) return;
   const bool others = !context->touched.empty() || context->untold || context->waits.load() != 0;
-  if (stream != CU_STREAM_LEGACY || !others) mark(wait, stream);
+  if (stream != CU_STREAM_LEGACY || !others) wait->own_event = staging_.record_event(wait->driver_context, stream);
 }
 
 // There is no query for a context. True: its streams can be asked in its place. False: a thread must synchronise, because they do not tell
@@ -93,7 +81,11 @@ bool Waiters::begin_context_wait(Wait* wait) {
   const bool ask = alone && !green && !context.untold && !executor_->capturing() &&
                    context.touched.size() < Wait::kStreamsMax;
   const size_t touched = context.touched.size();
-  const bool marked = ask && touched <= 1 && mark(wait, touched == 0 ? CU_STREAM_LEGACY : context.touched[0]);
+  if (ask && touched <= 1) {
+    CUstream stream = touched == 0 ? CU_STREAM_LEGACY : context.touched[0];
+    wait->own_event = staging_.record_event(wait->driver_context, stream);
+  }
+  const bool marked = wait->own_event != nullptr;
   if (ask && (!marked || touched != 0)) wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
   if (ask && !marked)
     for (CUstream stream : context.touched) wait->streams[wait->stream_count++] = stream;
@@ -269,14 +261,13 @@ void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
 }
 
 CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& block, CUevent* event) {
-  *event = staging_.take_event(context);
-  const CUresult result =
-      *event != nullptr ? executor_->driver().cuEventRecord(*event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
-  if (result == CUDA_SUCCESS) return result;
+  CUresult result = CUDA_SUCCESS;
+  *event = staging_.record_event(context, stream, &result);
+  if (*event != nullptr) return result;
   const CUresult ended = executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
   staging_.give_back(block);
-  staging_.give_back_event(context, *event);
-  return *event == nullptr && ended != CUDA_SUCCESS ? ended : result;  // a fault on the GPU is why there is no event
+  const bool none = result == CUDA_ERROR_OUT_OF_MEMORY;
+  return none && ended != CUDA_SUCCESS ? ended : result;  // a fault on the GPU is why there is no event
 }
 
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
@@ -400,14 +391,9 @@ void Waiters::deliver_all() {
 }
 
 void Waiters::in_flight(CUstream stream, InFlight item) {
-  gpu::Driver& d = executor_->driver();
-  item.event = staging_.take_event(item.context);
-  if (item.event == nullptr || d.cuEventRecord(item.event, stream) != CUDA_SUCCESS) {
-    // The context is broken; nothing reads the memory any more once the stream is idle.
-    d.cuStreamSynchronize(stream);
-    staging_.give_back_event(item.context, item.event);
-    item.event = nullptr;
-  }
+  item.event = staging_.record_event(item.context, stream);
+  // Without one the context is broken; nothing reads the memory any more once the stream is idle.
+  if (item.event == nullptr) executor_->driver().cuStreamSynchronize(stream);
   if (item.is_piece) ++pieces_in_flight_;
   flights_.push_back(item);
 }

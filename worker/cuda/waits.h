@@ -111,7 +111,6 @@ class Waiters {
   CUresult query(Wait* wait);
   bool begin_context_wait(Wait* wait);
   void begin_stream_wait(Wait* wait);
-  bool mark(Wait* wait, CUstream stream);
   static void* delivery_main(void* self);
   void send_soon();
   void deliver_locked();
