@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "cli/bench_report.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/servers.h"
 #include "cli/table.h"
@@ -148,16 +149,11 @@ BenchReport Bench::run() {
   return report_;
 }
 
-int complain(const base::Status& status) {
-  fprintf(stderr, "tendril: %s\n", status.message().c_str());
-  return kFailed;
-}
-
 int compare(const BenchOptions& options) {
   auto before = read_bench_json(options.compare[0]);
-  if (!before.ok()) return complain(before.status());
+  if (!before.ok()) return complain(kFailed, before.status());
   auto after = read_bench_json(options.compare[1]);
-  if (!after.ok()) return complain(after.status());
+  if (!after.ok()) return complain(kFailed, after.status());
   fputs(bench_comparison(*before, *after).c_str(), stdout);
   return 0;
 }
@@ -167,22 +163,16 @@ int compare(const BenchOptions& options) {
 int bench(const BenchOptions& options) {
   if (options.compare.size() == 2) return compare(options);
   auto client = client_directory();
-  if (!client.ok()) return complain(client.status());
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return complain(servers.status());
+  if (!client.ok()) return complain(kFailed, client.status());
+  auto asked = reach(options);
+  if (!asked.ok()) return complain(kFailed, asked.status());
   for (const char* name : {"TENDRIL_LEASES", "TENDRIL_MEMORY", "TENDRIL_GPUS", "TENDRIL_STATS", "TENDRIL_TRACE"}) {
     unsetenv(name);
   }
-  auto connect = connect_options(options);
-  if (!connect.ok()) return complain(connect.status());
-  const std::vector<ServerView> views = ask_servers(servers->endpoints, *connect);
-  bool all_answer = true;
-  for (const ServerView& view : views) {
-    if (!view.status.ok()) complain(view.status);
-    all_answer &= view.status.ok();
-  }
-  if (!all_answer) return kFailed;  // rather than after minutes of what needs no server
-  Bench bench(options, *servers, views, *client);
+  const std::vector<ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
+  // Rather now than after minutes of what needs no server.
+  if (complain_of_silent(views) < views.size()) return kFailed;
+  Bench bench(options, asked->servers, views, *client);
   const BenchReport report = bench.run();
   if (options.json) {
     printf("%s\n", bench_json(report).c_str());

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/json_output.h"
 #include "cli/servers.h"
@@ -273,21 +274,16 @@ void print(const DoctorReport& report) {
 }  // namespace
 
 int doctor(const DoctorOptions& options) {
-  const auto fail = [](const base::Status& status) {
-    fprintf(stderr, "tendril: %s\n", status.message().c_str());
-    return kFailed;
-  };
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return fail(servers.status());
-  auto connect = connect_options(options);
-  if (!connect.ok()) return fail(connect.status());
+  auto asked = reach(options);
+  if (!asked.ok()) return complain(kFailed, asked.status());
+  const ServerList& servers = asked->servers;
   if (!options.json) {
-    printf("tendril %s, servers from %s\n", version_text(), servers->source.c_str());
+    printf("tendril %s, servers from %s\n", version_text(), servers.source.c_str());
   }
   std::vector<DoctorReport> reports;
   bool healthy = true;
-  for (const session::Endpoint& endpoint : servers->endpoints) {
-    reports.push_back(Checkup(endpoint, *connect, options).run());
+  for (const session::Endpoint& endpoint : servers.endpoints) {
+    reports.push_back(Checkup(endpoint, asked->connect, options).run());
     healthy = healthy && reports.back().healthy;
     if (!options.json) print(reports.back());
   }

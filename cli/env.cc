@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/json_output.h"
 #include "cli/servers.h"
@@ -87,21 +88,17 @@ void print_shell(const Variables& variables, const std::string& client) {
 }  // namespace
 
 int print_environment(const EnvOptions& options) {
-  const auto fail = [](const base::Status& status) {
-    fprintf(stderr, "tendril: %s\n", status.message().c_str());
-    return kFailed;
-  };
   auto client = client_directory();
-  if (!client.ok()) return fail(client.status());
+  if (!client.ok()) return complain(kFailed, client.status());
   auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return fail(servers.status());
+  if (!servers.ok()) return complain(kFailed, servers.status());
   SliceOptions slice = options.slice;
   if (slice.count == 0) {
     slice.count =
         servers->source == "--server" ? static_cast<uint32_t>(servers->endpoints.size()) : 1;
   }
   auto variables = slice_variables(slice, servers_text(servers->endpoints));
-  if (!variables.ok()) return fail(variables.status());
+  if (!variables.ok()) return complain(kFailed, variables.status());
   const std::string token = token_path(options);
   if (options.docker) {
     print_docker(*variables, *client, token, *servers);

@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an administrator does to a lease that lives: `tendril release` ends it, `tendril lease set` changes its
 // terms. Lease numbers are each server's own.
-#include <stdio.h>
-
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/servers.h"
 #include "daemon/quantity.h"
 
 namespace tendril::cli {
 namespace {
 
-int complain(int status, const base::Status& why) {
-  fprintf(stderr, "tendril: %s\n", why.message().c_str());
-  return status;
-}
-
 base::Result<std::unique_ptr<session::Control>> connect_one(const CommonOptions& options) {
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return servers.status();
-  if (servers->endpoints.size() != 1) {
+  auto asked = reach(options);
+  if (!asked.ok()) return asked.status();
+  if (asked->servers.endpoints.size() != 1) {
     return base::Status(base::Code::kInvalid,
                         "lease numbers are each server's own: name one with --server");
   }
-  auto connect = connect_options(options);
-  if (!connect.ok()) return connect.status();
-  return session::Control::connect(servers->endpoints[0], *connect);
+  return session::Control::connect(asked->servers.endpoints[0], asked->connect);
 }
 
 }  // namespace
@@ -49,8 +41,7 @@ int change_lease(const ChangeOptions& options) {
   request.sets_priority = options.priority.has_value();
   request.terms.priority = options.priority.value_or(0);
   if (request.share_millionths == 0 && !request.sets_policy && !request.sets_priority) {
-    return complain(kUsage, base::Status(base::Code::kInvalid,
-                                         "nothing to change; give -p, --cap, --lend or --priority"));
+    return complain(kUsage, "nothing to change; give -p, --cap, --lend or --priority");
   }
   auto control = connect_one(options);
   if (!control.ok()) return complain(kFailed, control.status());

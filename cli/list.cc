@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/table.h"
@@ -12,24 +13,14 @@
 namespace tendril::cli {
 namespace {
 
-int complain(const base::Status& status) {
-  fprintf(stderr, "tendril: %s\n", status.message().c_str());
-  return kFailed;
-}
-
 // Asks every server; failed ones are named on stderr and make the command fail, the others are
 // shown all the same.
 base::Result<std::vector<ServerView>> ask(const CommonOptions& options, bool* failed) {
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return servers.status();
-  auto connect = connect_options(options);
-  if (!connect.ok()) return connect.status();
-  std::vector<ServerView> views = ask_servers(servers->endpoints, *connect);
-  for (const ServerView& view : views) {
-    if (view.status.ok()) continue;
-    *failed = true;
-    if (!options.json) complain(view.status);
-  }
+  auto asked = reach(options);
+  if (!asked.ok()) return asked.status();
+  std::vector<ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
+  for (const ServerView& view : views) *failed |= !view.status.ok();
+  if (!options.json) complain_of_silent(views);  // JSON says it in its own field
   return views;
 }
 
@@ -130,7 +121,7 @@ std::vector<Row> tenant_rows(const wire::ListReply& list) {
 int list_leases(const CommonOptions& options) {
   bool failed = false;
   auto views = ask(options, &failed);
-  if (!views.ok()) return complain(views.status());
+  if (!views.ok()) return complain(kFailed, views.status());
   if (options.json) {
     printf("%s\n", servers_json(*views).c_str());
     return failed ? kFailed : 0;
@@ -159,7 +150,7 @@ int list_leases(const CommonOptions& options) {
 int show_gpus(const CommonOptions& options) {
   bool failed = false;
   auto views = ask(options, &failed);
-  if (!views.ok()) return complain(views.status());
+  if (!views.ok()) return complain(kFailed, views.status());
   if (options.json) {
     printf("%s\n", servers_json(*views).c_str());
     return failed ? kFailed : 0;

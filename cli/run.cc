@@ -19,6 +19,7 @@
 
 #include "base/fd.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
@@ -28,11 +29,6 @@ namespace tendril::cli {
 namespace {
 
 constexpr int kPassedOn[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-
-int complain(int status, const std::string& message) {
-  fprintf(stderr, "tendril: %s\n", message.c_str());
-  return status;
-}
 
 void set_variables(const RunOptions& options, const std::string& client,
                    const std::vector<TakenLease>& leases) {
@@ -156,23 +152,22 @@ int run(const RunOptions& options) {
         "no program given; write: tendril run [-n N] [-p FRACTION] [-m SIZE] -- program arguments");
   }
   auto spec = slice_spec(options.slice);
-  if (!spec.ok()) return complain(kUsage, spec.status().message());
+  if (!spec.ok()) return complain(kUsage, spec.status());
   auto client = client_directory();
-  if (!client.ok()) return complain(kNoLease, client.status().message());
-  auto servers = resolve_servers(options.servers);
-  if (!servers.ok()) return complain(kNoLease, servers.status().message());
-  auto connect = connect_options(options);
-  if (!connect.ok()) return complain(kNoLease, connect.status().message());
-  connect->schema_digest = schema_digest();
+  if (!client.ok()) return complain(kNoLease, client.status());
+  auto asked = reach(options);
+  if (!asked.ok()) return complain(kNoLease, asked.status());
+  const ServerList& servers = asked->servers;
+  asked->connect.schema_digest = schema_digest();
   wire::LeaseRequest request;
   request.slice = *spec;
   request.terms = lease_terms(options.slice);
   request.client = client_info(options.program[0]);
   // Servers named one by one are each wanted; those of a configuration are where to look.
   uint32_t count = options.slice.count;
-  if (count == 0 && (servers->source != "--server" || servers->endpoints.size() == 1)) count = 1;
-  auto leases = take_leases(servers->endpoints, *connect, count, request);
-  if (!leases.ok()) return complain(kNoLease, leases.status().message());
+  if (count == 0 && (servers.source != "--server" || servers.endpoints.size() == 1)) count = 1;
+  auto leases = take_leases(servers.endpoints, asked->connect, count, request);
+  if (!leases.ok()) return complain(kNoLease, leases.status());
   if (options.verbose) describe(*leases);
   set_variables(options, *client, *leases);
   const int status = run_program(options, *leases);

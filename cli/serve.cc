@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
 #include "daemon/quantity.h"
@@ -72,11 +73,6 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);
   if (!read.ok()) return read;
   return out;
-}
-
-int complain(int status, const base::Status& why) {
-  fprintf(stderr, "tendril: %s\n", why.message().c_str());
-  return status;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/complain.h"
 #include "daemon/token.h"
 
 namespace tendril::cli {
@@ -130,13 +131,16 @@ base::Result<ServerList> resolve_servers(const std::vector<std::string>& asked) 
   return list;
 }
 
-base::Result<session::ConnectOptions> connect_options(const CommonOptions& options) {
-  session::ConnectOptions connect;
+base::Result<Reach> reach(const CommonOptions& options) {
+  auto servers = resolve_servers(options.servers);
+  if (!servers.ok()) return servers.status();
   auto token = daemon::load_token(options.token_file, false);
   if (!token.ok()) return token.status();
-  connect.token = token.take();
-  connect.timeout_ms = options.timeout_ms;
-  return connect;
+  Reach found;
+  found.servers = servers.take();
+  found.connect.token = token.take();
+  found.connect.timeout_ms = options.timeout_ms;
+  return found;
 }
 
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
@@ -161,6 +165,15 @@ std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoi
   }
   for (std::thread& thread : threads) thread.join();
   return views;
+}
+
+size_t complain_of_silent(const std::vector<ServerView>& views) {
+  size_t answers = 0;
+  for (const ServerView& view : views) {
+    if (!view.status.ok()) complain(kFailed, view.status);
+    answers += view.status.ok();
+  }
+  return answers;
 }
 
 wire::ClientInfo client_info(const std::string& program) {

@@ -24,7 +24,12 @@ struct ServerList {
 };
 base::Result<ServerList> resolve_servers(const std::vector<std::string>& asked);
 
-base::Result<session::ConnectOptions> connect_options(const CommonOptions& options);
+// Which servers a command means and how it connects to them.
+struct Reach {
+  ServerList servers;
+  session::ConnectOptions connect;
+};
+base::Result<Reach> reach(const CommonOptions& options);
 
 // One server's answer to a listing.
 struct ServerView {
@@ -35,6 +40,8 @@ struct ServerView {
 // Asks all of them at once.
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
                                     const session::ConnectOptions& options);
+// Says on stderr of each that did not answer why; returns how many did.
+size_t complain_of_silent(const std::vector<ServerView>& views);
 
 // For requests: who this is. `program` as the server's list should show it.
 wire::ClientInfo client_info(const std::string& program);

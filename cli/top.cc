@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
+#include "cli/complain.h"
 #include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/top_view.h"
@@ -66,7 +67,7 @@ class Top {
   int run() {
     const Keys keys;
     std::vector<ServerView> before = ask_servers(endpoints_, connect_);
-    if (!any_answers(before)) return kFailed;
+    if (complain_of_silent(before) == 0) return kFailed;  // nothing to look at
     for (;;) {
       if (!keys.wait(static_cast<int>(options_.interval_s * 1000))) return 0;
       std::vector<ServerView> after = ask_servers(endpoints_, connect_);
@@ -78,15 +79,6 @@ class Top {
   }
 
  private:
-  // One that does not answer at first is named; if none does there is nothing to look at.
-  static bool any_answers(const std::vector<ServerView>& views) {
-    bool any = false;
-    for (const ServerView& view : views) {
-      any |= view.status.ok();
-      if (!view.status.ok()) fprintf(stderr, "tendril: %s\n", view.status.message().c_str());
-    }
-    return any;
-  }
   static bool all_answer(const std::vector<ServerView>& views) {
     for (const ServerView& view : views) {
       if (!view.status.ok()) return false;
@@ -116,14 +108,10 @@ class Top {
 }  // namespace
 
 int top(const TopOptions& options) {
-  auto servers = resolve_servers(options.servers);
-  auto connect = connect_options(options);
-  if (!servers.ok() || !connect.ok()) {
-    fprintf(stderr, "tendril: %s\n", (servers.ok() ? connect.status() : servers.status()).message().c_str());
-    return kFailed;
-  }
+  auto asked = reach(options);
+  if (!asked.ok()) return complain(kFailed, asked.status());
   stop_at_signals();
-  return Top(options, servers->endpoints, *connect).run();
+  return Top(options, asked->servers.endpoints, asked->connect).run();
 }
 
 }  // namespace tendril::cli

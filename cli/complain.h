@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a command says that it cannot go on. Used by every command.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+
+namespace tendril::cli {
+
+// "tendril: <why>" on stderr; returns `exit_status`.
+int complain(int exit_status, const std::string& why);
+int complain(int exit_status, const base::Status& why);
+
+}  // namespace tendril::cli
