@@ -15,8 +15,8 @@
 namespace tendril::daemon {
 
 struct TurnRules {
-  // With four tenants. With fewer it is longer, as a switch costs about 0.3 ms; with many it is shorter, so
-  // that each has enough turns in a second.
+  // About that with four tenants, overruns included. With fewer it is longer, as a switch costs about 0.3 ms; with many it is shorter,
+  // so that each has enough turns in a second.
   uint64_t quantum_ns = 10'000'000;
   // A turn that is cut short for somebody who asks for little, often one that waits for each piece of its
   // work, still lasts this long: each turn has its price.
@@ -133,8 +133,10 @@ class TurnPolicy {
   static void excuse(State* state, uint64_t ns);
   void learn(uint64_t now_ns, State* state);
   void begin(uint64_t now_ns, State* state);
+  uint64_t late_before_ns(const State& holder) const;
   uint64_t end_of_turn(uint64_t now_ns, State* holder);
   bool may_claim(const State& state) const;
+  bool is_level_beside(const State& one, const State& other) const;
   bool is_better(const State& one, const State& other) const;
   void cut_for_those_who_came(uint64_t now_ns, State* holder);
   bool is_preempted(uint64_t now_ns, const State& holder);

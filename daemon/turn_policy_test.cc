@@ -123,6 +123,29 @@ TEST(TurnPolicy, WithTheSwitchesOfACardSharesAreStillWithinAPoint) {
   }
 }
 
+// No switch takes as long as another. What it was a little longer by must not decide who is next, or equal tenants have two turns
+// in a row as often as one, and a second holds a turn more of one of them.
+TEST(TurnPolicy, EqualTenantsAlternateWhateverASwitchTakes) {
+  TurnSimulation::Costs costs;
+  costs.begin_ns = 60 * kUs;
+  costs.end_ns = 40 * kUs;
+  costs.jitter_ns = 150 * kUs;
+  for (const int count : {2, 3, 4}) {
+    TurnSimulation simulation(TurnRules{}, costs);
+    for (int i = 0; i < count; ++i) simulation.add(share(1.0 / count), pieces(568 * kUs));
+    simulation.run(21 * kSecond);
+    double sum = 0;
+    for (int i = 1; i <= count; ++i) sum += simulation.delivered(i, kSecond, 21 * kSecond);
+    for (int i = 1; i <= count; ++i) {
+      const double mean = simulation.delivered(i, kSecond, 21 * kSecond);
+      const auto [most, least] = simulation.extremes(i, kSecond, 21 * kSecond, kSecond);
+      EXPECT_NEAR(mean, sum / count, 0.002) << count;
+      EXPECT_LE(most, mean + 0.006) << count;
+      EXPECT_GE(least, mean - 0.006) << count;
+    }
+  }
+}
+
 TEST(TurnPolicy, AloneATurnHasNoEnd) {
   TurnSimulation simulation;
   const uint64_t alone = simulation.add(share(0.05), pieces(500 * kUs));
@@ -524,7 +547,7 @@ TEST(TurnPolicy, WaitingAndUseAreCounted) {
   const auto moved = policy.decide(4 * kMs);
   ASSERT_EQ(moved.size(), 1u);
   EXPECT_EQ(moved[0].tenant, 1u);
-  EXPECT_EQ(moved[0].until_ns, 16 * kMs);
+  EXPECT_EQ(moved[0].until_ns, 16'600 * kUs);
   EXPECT_FALSE(moved[0].begins);
   policy.drained(17 * kMs, 1);
   const auto next = policy.decide(17 * kMs);

@@ -22,6 +22,10 @@ uint64_t TurnSimulation::add(const TurnTerms& terms, const Load& load) {
   return raw->id;
 }
 
+uint64_t TurnSimulation::with_jitter(uint64_t cost_ns) {
+  return costs_.jitter_ns == 0 ? cost_ns : cost_ns + chance_() % costs_.jitter_ns;
+}
+
 void TurnSimulation::rest(Program* program) {
   program->wants = false;
   if (program->holding) return plan_end(program);
@@ -87,7 +91,7 @@ void TurnSimulation::begin(Program* program, uint64_t until_ns) {
   ++turns_;
   program->holding = true;
   program->until_ns = until_ns;
-  program->start_ns = now_ns_ + costs_.begin_ns;
+  program->start_ns = now_ns_ + with_jitter(costs_.begin_ns);
   program->starts.push_back(program->start_ns);
   ++program->version;
   if (program->load.gap_ns == 0) return plan_end(program);
@@ -139,7 +143,7 @@ void TurnSimulation::give_up(Program* program) {
   program->holding = false;
   program->draining = true;
   ++program->version;
-  at(now_ns_ + costs_.end_ns, [this, program] {
+  at(now_ns_ + with_jitter(costs_.end_ns), [this, program] {
     program->draining = false;
     policy_.drained(now_ns_, program->id);
     policy_.set_wanting(now_ns_, program->id, program->wants);

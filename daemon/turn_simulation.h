@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <queue>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ class TurnSimulation {
     uint64_t end_ns = 40'000;    // from the last kernel's end until tendrild knows
     uint64_t window_ns = 1 * kMs;
     uint64_t linger_ns = 1 * kMs;
+    uint64_t jitter_ns = 0;  // begin and end take by chance up to so much longer
   };
 
   TurnSimulation() : TurnSimulation(TurnRules{}, Costs{}) {}
@@ -78,6 +80,7 @@ class TurnSimulation {
   void run_piece(Program* program);
   void give_up(Program* program);
   void used(Program* program, uint64_t from_ns, uint64_t to_ns);
+  uint64_t with_jitter(uint64_t cost_ns);
   static uint64_t used_before(const Program& program, uint64_t time_ns);
 
   struct Event {
@@ -90,6 +93,7 @@ class TurnSimulation {
 
   TurnPolicy policy_;
   const Costs costs_;
+  std::minstd_rand chance_{1};
   uint64_t now_ns_ = 0, order_ = 0, turns_ = 0, decisions_ = 0, look_planned_ns_ = 0;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::map<uint64_t, std::unique_ptr<Program>> programs_;
