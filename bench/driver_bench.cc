@@ -149,8 +149,33 @@ void poll_stream(Device& device, CUstream stream) {
   }
 }
 
-// A launch and several ways of learning that it is over. The worker asks the stream until it is, so that it can serve other calls
-// meanwhile, and waits for the context then (waits.cc says why); the last way asks the driver nothing at all.
+// What is between a launch and a reply of the worker: the last wait's event is synchronised with while the next kernel runs.
+void as_the_worker_waits(Device& device) {
+  const gpu::Driver& d = device.driver();
+  CUevent events[2] = {};
+  for (CUevent& event : events) device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  const auto ask_whether_any_prints = [&] {
+    size_t bytes = 0;
+    d.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE);
+    d.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes);
+  };
+  print("printf's room asked and set", median_us(device, 2000, ask_whether_any_prints), "us");
+  size_t turn = 0;
+  const double us = median_us(device, 2000, [&] {
+    CUevent event = events[++turn % 2], before = events[(turn + 1) % 2];
+    device.launch_nothing(CU_STREAM_LEGACY);
+    d.cuEventRecord(event, CU_STREAM_LEGACY);
+    ask_whether_any_prints();
+    d.cuEventSynchronize(before);
+    while (d.cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
+    }
+  });
+  print("launch, event recorded and polled, the last one synchronised with", us, "us");
+  for (CUevent event : events) device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
+}
+
+// A launch and several ways of learning that it is over. The worker asks an event until it is, so that it can serve other calls
+// meanwhile, and synchronises then (waits.cc says why); the last way asks the driver nothing at all.
 void waits(Device& device, uint8_t* pinned) {
   const gpu::Driver& d = device.driver();
   const auto row = [&](const char* what, const std::function<void()>& work) {
@@ -192,6 +217,7 @@ void waits(Device& device, uint8_t* pinned) {
     d.cuCtxSynchronize();
   });
   device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
+  as_the_worker_waits(device);
   row("cuStreamQuery when all is over", [&] { d.cuStreamQuery(CU_STREAM_LEGACY); });
   row("cuCtxSynchronize when all is over", [&] { d.cuCtxSynchronize(); });
   CUdeviceptr word = 0;

@@ -35,6 +35,7 @@ struct KernelInfo {
   uint32_t max_threads_per_block = 0;  // from .maxntid / .reqntid; 0 = no limit stated
   uint32_t line = 0;                   // of its .entry
   bool uses_heap = false;              // may call device malloc
+  bool prints = false;                 // may call printf
   bool uses_images = false;            // reads or writes textures or surfaces
 };
 

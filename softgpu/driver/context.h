@@ -71,6 +71,8 @@ class Context : public std::enable_shared_from_this<Context> {
   // Device printf text, shown at synchronisation.
   void print(std::string_view text);
   void flush_print();
+  // A kernel that may print has been launched: the room for that cannot be changed any more.
+  std::atomic<bool> may_print{false};
 
  private:
   std::atomic<int> error_{CUDA_SUCCESS};

@@ -221,6 +221,7 @@ SOFT(cuCtxSetLimit)(CUlimit limit, size_t value) {
   std::lock_guard guard(context->lock);
   // Local memory of a thread ends at 512 KiB; the stack is part of it.
   if (limit == CU_LIMIT_STACK_SIZE && value > 512u << 10) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && context->may_print) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_STACK_SIZE) value = (value + 15) / 16 * 16;
   if (limit == CU_LIMIT_PERSISTING_L2_CACHE_SIZE) value = 0;  // the attribute says there is none
   context->limits[limit] = value;

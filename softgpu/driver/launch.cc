@@ -164,6 +164,8 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
     if (blocks > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   if (CUresult bad = pack_params(info, params, extra, &work->params)) return bad;
+  const ContextPtr own = info.prints ? contexts().get(work->function->module->context) : nullptr;
+  if (info.prints) (own ? own : context)->may_print = true;
   work->grid = grid;
   work->block = block;
   work->shared_bytes = shared_bytes;

@@ -107,8 +107,11 @@ void ProgramImpl::describe(uint32_t function) {
   Offsets offsets;
   const std::vector<uint32_t> functions = reachable(function);
   k.static_shared_bytes = place_shared(functions, &offsets);
-  for (uint32_t i : functions)
-    k.uses_heap |= !module_->functions[i].has_body && module_->functions[i].name == "malloc";
+  for (uint32_t i : functions) {
+    const Function& callee = module_->functions[i];
+    k.uses_heap |= !callee.has_body && callee.name == "malloc";
+    k.prints |= !callee.has_body && callee.name == "vprintf";
+  }
   for (uint32_t i : functions)
     for (const Instruction& code : module_->functions[i].code)
       k.uses_images |= uses_image(code.opcode);

@@ -3,6 +3,8 @@
 // C prescribes.
 #include <stdio.h>
 
+#include <functional>
+
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -130,6 +132,71 @@ TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
   const ChildResult child = run_child("PrintfProcess.StreamSynchronizeFlushesToo");
   EXPECT_EQ(child.exit_code, 0) << child.output;
   EXPECT_EQ(occurrences(child.output, "number 7\n"), 1u) << child.output;
+}
+
+// The room for what kernels print cannot be changed once there is one that prints. Tendril asks that before it answers a wait.
+TEST(PrintfProcess, ItsRoomIsFixedOnceAKernelPrints) {
+  if (in_child()) {
+    attach();
+    size_t bytes = 0;
+    OK(cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE));
+    OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes));
+    Module module(faults_ptx());
+    OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes));
+    OK(launch(module.function("print_hello"), {1}, {1}, 0, nullptr, 1u));
+    EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    EXPECT_EQ(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes), CUDA_ERROR_INVALID_VALUE);
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.ItsRoomIsFixedOnceAKernelPrints");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+}
+
+// By a graph, after many waits for kernels that print nothing, and with each kind of wait.
+TEST(PrintfProcess, AGraphPrintsBeforeTheHostToo) {
+  if (in_child()) {
+    attach();
+    setvbuf(stdout, nullptr, _IONBF, 0);
+    Module module(faults_ptx());
+    Buffer memory(256);
+    for (int i = 0; i < 100; i++) {
+      OK(launch(basic("fill"), {1}, {64}, 0, nullptr, CUdeviceptr{memory}, 1u, 64u));
+      OK(cuCtxSynchronize());
+    }
+    Stream stream;
+    Event event;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(launch(module.function("print_hello"), {1}, {1}, 0, stream, 3u));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    uint32_t value = 0;
+    const std::function<CUresult()> waits[] = {[] { return cuCtxSynchronize(); },
+                                               [&] { return cuStreamSynchronize(stream); },
+                                               [&] { return cuEventSynchronize(event); }};
+    for (const auto& wait : waits) {
+      OK(cuGraphLaunch(exec, stream));
+      OK(cuEventRecord(event, stream));
+      OK(wait());
+      printf("host saw %u\n", ++value);
+    }
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    return;
+  }
+  const ChildResult child = run_child("PrintfProcess.AGraphPrintsBeforeTheHostToo");
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+  size_t at = 0;
+  for (int i = 1; i <= 3; i++) {
+    const size_t device_line = child.output.find("number 3\n", at);
+    const size_t host_line = child.output.find("host saw " + std::to_string(i) + "\n", at);
+    ASSERT_NE(device_line, std::string::npos) << child.output;
+    ASSERT_NE(host_line, std::string::npos) << child.output;
+    EXPECT_LT(device_line, host_line) << child.output;
+    at = host_line;
+  }
 }
 
 // More text than fits a page, a little before each wait.

@@ -29,6 +29,7 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
+constexpr uint32_t kSpinBeforeSynchronisingUs = 3;  // shared memory brings the next call in less, a network in more
 constexpr uint32_t kSpinAfterWaitUs = 300;  // a program in Python takes some 100 us from a wait to its next call
 
 bool changes_mirrors(uint16_t opcode) {
@@ -42,6 +43,15 @@ bool is_launch(uint16_t opcode) {
   using wire::cuda::Op;
   return op == Op::launch_kernel || op == Op::launch_kernel_ex || op == Op::launch_kernel_buffer ||
          op == Op::graph_launch;
+}
+
+// Before these the driver need not have been synchronised with for the last wait: they tell nothing that this changes. The wait itself sees
+// to it, while its own work runs.
+bool may_come_before_synchronising(uint16_t opcode) {
+  const auto op = static_cast<wire::cuda::Op>(opcode);
+  using wire::cuda::Op;
+  return is_launch(opcode) || op == Op::event_record || op == Op::context_synchronize || op == Op::stream_synchronize ||
+         op == Op::event_synchronize;
 }
 
 std::string store_directory() {
@@ -86,12 +96,17 @@ int Executor::run() {
     const bool polling = waiters_->polling();
     const Gate::Pace pace = gate_.pace();
     if ((polling || pace == Gate::Pace::kAtOnce) && !service_->pending()) {
+      waiters_->synchronise_owed();
       if (polling) waiters_->poll();
       if (pace != Gate::Pace::kNever) gate_.look(false);
       if (!polling) gate_.rest();
       continue;
     }
     base::Result<session::Call> call = service_->next(patience(polling));
+    if (waiters_->owes_synchronising() && !call.ok() && call.status().code() == base::Code::kTimeout) {
+      waiters_->synchronise_owed();
+      continue;
+    }
     if (!polling) waiters_->note_ended();
     if (!call.ok()) {
       if (call.status().code() == base::Code::kTimeout) {
@@ -104,6 +119,7 @@ int Executor::run() {
     }
     call_ = &*call;
     if (is_launch(call->opcode)) wire::count_alone(counts.launches, 1);
+    if (waiters_->owes_synchronising() && !may_come_before_synchronising(call->opcode)) waiters_->synchronise_owed();
     scratch_.clear();
     scratch_bytes_ = 0;
     answered_elsewhere_ = false;
@@ -130,6 +146,7 @@ int Executor::run() {
 // How long to look for the next call.
 transport::Wait Executor::patience(bool polling) const {
   if (polling) return {0, 0};
+  if (waiters_->owes_synchronising()) return {kSpinBeforeSynchronisingUs, 0};
   const uint32_t spin_us = waiters_->some_ended() && gate_.pace() == Gate::Pace::kNever ? kSpinAfterWaitUs : kSpinUs;
   int32_t timeout_ms = kept_memory_->look_again_ms();
   if (gate_.pace() != Gate::Pace::kNever) timeout_ms = kGateLookMs;  // what has come need not be a call

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls whose answer must wait for the GPU, and copies to the client that are under way. A wait is polled by the executor for a short
 // while (so a quick kernel costs no thread switch), then given to a thread that sleeps in the driver. When it is over, everything the
-// client may now look at is sent first: finished copies, device printf; then the reply.
+// client may now look at is sent first: finished copies, device printf; then the reply. What the driver does for itself when it is
+// synchronised with comes after the reply where no kernel prints.
 #pragma once
 
 #include <pthread.h>
@@ -32,6 +33,8 @@ struct Wait {
   uint64_t bytes = 0;
   // An event of ours to give back. For a stream or a context it is behind all that is waited for but what `streams` have.
   CUevent own_event = nullptr;
+  // No kernel of the context has printed: the reply need not wait until the driver has been synchronised with.
+  bool quiet = false;
   // Only deliver, then set this: for callers on a driver's callback thread, where the driver may not be called.
   bool* delivered = nullptr;
 };
@@ -69,6 +72,10 @@ class Waiters {
   // Has a polled wait ended, which nobody has taken note of since? Who waited calls again soon.
   bool some_ended() const { return ended_; }
   void note_ended() { ended_ = false; }
+  // A wait has been replied to before the driver was synchronised with. That is still to be done, before any call that could tell. Executor
+  // thread.
+  bool owes_synchronising() const { return owed_.event != nullptr; }
+  void synchronise_owed();
   // One look at every polled wait. Executor thread.
   void poll();
   // `stream` is about to be destroyed. Executor thread.
@@ -109,6 +116,9 @@ class Waiters {
   void complete(const Wait& wait, CUresult result, bool on_executor);
   void hand_over(const Wait& wait);
   CUresult query(Wait* wait);
+  CUresult synchronise(const Wait& wait);
+  bool is_quiet() const;
+  void end(Wait wait, CUresult result);
   bool begin_context_wait(Wait* wait);
   void begin_stream_wait(Wait* wait);
   static void* delivery_main(void* self);
@@ -121,6 +131,10 @@ class Waiters {
   Executor* executor_;
   const uint64_t poll_ns_;
   bool ended_ = false;
+  struct {
+    CUcontext context = nullptr;
+    CUevent event = nullptr;
+  } owed_;
   Staging staging_;
   std::vector<Wait> polled_;
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
