@@ -12,13 +12,13 @@ PARTS = {
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
     # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
-    # 502 s before `bench` took more turns; with these added up, some 540.
+    # 454 s.
     "speed": "--only bench,speed,network --serial --budget 585",
-    # 206 s with 6 seconds each: shares of one kind or another, over the 10 seconds for which they are promised, and one before.
+    # 322 s: shares of one kind or another, over the 10 seconds for which they are promised, and one before.
     "shares": "--only shares --share-seconds 11 --budget 585 "
               "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,"
               "kill,priority,packed'",
-    # 383 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
+    # 360 s: longer windows, whole programs, bad neighbours, and what each mechanism does.
     "tenants": "--only shares --share-seconds 6 --budget 575 "
                "--match '10 s,neighbours,torch,resnet,attach,packed-steps,modes'",
     # Two GPUs of one host, 42 s; and 33 s.
