@@ -65,7 +65,8 @@ CUresult Waiters::synchronise(const Wait& wait) {
   return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
 }
 
-// A driver lets the room for what kernels print be set until it is given one that prints (0.1 us on an H200).
+// A driver lets the room for what kernels print be set until it is given one that prints
+// (docs/decisions/0015-answers-before-synchronising.md).
 bool Waiters::is_quiet() const {
   gpu::Driver& d = executor_->driver();
   size_t bytes = 0;
