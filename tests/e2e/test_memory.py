@@ -230,6 +230,26 @@ for _ in range(3):
 assert free_mib() == whole, (free_mib(), whole)
 """)
 
+    def test_what_a_stream_freed_makes_room_for_a_graph(self):
+        """A graph that allocates is launched as soon as the wait is over that gives its memory free."""
+        self.run_program("""
+stream, graph, run, p = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+must(cuda.cuStreamCreate(byref(stream), 1))
+must(cuda.cuStreamBeginCapture_v2(stream, 0))
+must(cuda.cuMemAllocAsync(byref(p), c_size_t(150 * MIB), stream))
+must(cuda.cuMemFreeAsync(p, stream))
+must(cuda.cuStreamEndCapture(stream, byref(graph)))
+must(cuda.cuGraphInstantiateWithFlags(byref(run), graph, 0))
+launch, wait = cuda.cuGraphLaunch, cuda.cuStreamSynchronize
+for turn in range(100):
+    must(cuda.cuMemAllocAsync(byref(p), c_size_t(150 * MIB), stream))
+    must(cuda.cuMemFreeAsync(p, stream))
+    waited, launched = wait(stream), launch(run, stream)
+    assert (waited, launched) == (0, 0), (turn, waited, launched)
+    must(wait(stream))
+    must(cuda.cuDeviceGraphMemTrim(0))
+""", TENDRIL_TRANSPORT="shm")
+
     def test_downloads_take_little_host_memory_of_the_server(self):
         """However many asynchronous copies to the host are under way: what the server stages them in is used again (read_bulk)."""
         self.run_program("""

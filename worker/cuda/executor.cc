@@ -45,8 +45,8 @@ bool is_launch(uint16_t opcode) {
          op == Op::graph_launch;
 }
 
-// Before these the driver need not have been synchronised with for the last wait: they tell nothing that this changes. The wait itself sees
-// to it, while its own work runs.
+// Before these the driver need not have been synchronised with for the last wait: they tell nothing that this changes, and a graph that
+// allocates sees to it itself, as a wait does while its own work runs.
 bool may_come_before_synchronising(uint16_t opcode) {
   const auto op = static_cast<wire::cuda::Op>(opcode);
   using wire::cuda::Op;

@@ -6,6 +6,7 @@
 #include "worker/cuda/function.h"
 #include "worker/cuda/kept_memory.h"
 #include "worker/cuda/scope.h"
+#include "worker/cuda/waits.h"
 
 namespace tendril::worker::cuda {
 namespace {
@@ -69,6 +70,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   if (!w.may_work(stream, m.exec, 1)) return CUDA_ERROR_UNKNOWN;
   KeptMemory& memory = w.kept_memory();
   if (!memory.has_graphs()) return w.driver().cuGraphLaunch(exec, stream);
+  w.waiters().synchronise_owed();  // what streams have freed makes room
   if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = w.driver().cuGraphLaunch(exec, stream);
   memory.settle_graphs(w.slot());

@@ -88,10 +88,12 @@ void Waiters::end(Wait wait, CUresult result) {
 // An error would be one that every later call tells, too: what was waited for had ended well.
 void Waiters::synchronise_owed() {
   if (owed_.event == nullptr) return;
+  const CUcontext before = executor_->current_in_driver();
   executor_->use(owed_.context);
   executor_->driver().cuEventSynchronize(owed_.event);
   staging_.give_back_event(owed_.context, owed_.event);
   owed_.event = nullptr;
+  if (before != nullptr) executor_->use(before);
 }
 
 // Other streams would wait for an event on the legacy stream, and it for them: only when they have nothing. Never while there are captures,
@@ -137,7 +139,6 @@ void Waiters::add(const Wait& wait) {
   // While the GPU works.
   mine.quiet = mine.own_event != nullptr && !executor_->capturing() && is_quiet();
   synchronise_owed();
-  executor_->use(mine.driver_context);
   const CUresult result = query(&mine);
   if (result != CUDA_ERROR_NOT_READY) return end(mine, result);
   polled_.push_back(mine);
