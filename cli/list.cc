@@ -19,7 +19,7 @@ base::Result<std::vector<ServerView>> ask(const CommonOptions& options, bool* fa
   auto asked = reach(options);
   if (!asked.ok()) return asked.status();
   std::vector<ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
-  for (const ServerView& view : views) *failed |= !view.status.ok();
+  *failed = !all_answer(views);
   if (!options.json) complain_of_silent(views);  // JSON says it in its own field
   return views;
 }

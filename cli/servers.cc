@@ -6,6 +6,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -167,13 +168,18 @@ std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoi
   return views;
 }
 
-size_t complain_of_silent(const std::vector<ServerView>& views) {
-  size_t answers = 0;
+void complain_of_silent(const std::vector<ServerView>& views) {
   for (const ServerView& view : views) {
     if (!view.status.ok()) complain(kFailed, view.status);
-    answers += view.status.ok();
   }
-  return answers;
+}
+
+bool all_answer(const std::vector<ServerView>& views) {
+  return std::all_of(views.begin(), views.end(), [](const ServerView& view) { return view.status.ok(); });
+}
+
+bool any_answers(const std::vector<ServerView>& views) {
+  return std::any_of(views.begin(), views.end(), [](const ServerView& view) { return view.status.ok(); });
 }
 
 wire::ClientInfo client_info(const std::string& program) {

@@ -40,8 +40,10 @@ struct ServerView {
 // Asks all of them at once.
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
                                     const session::ConnectOptions& options);
-// Says on stderr of each that did not answer why; returns how many did.
-size_t complain_of_silent(const std::vector<ServerView>& views);
+// Says on stderr of each that did not answer why.
+void complain_of_silent(const std::vector<ServerView>& views);
+bool all_answer(const std::vector<ServerView>& views);
+bool any_answers(const std::vector<ServerView>& views);
 
 // For requests: who this is. `program` as the server's list should show it.
 wire::ClientInfo client_info(const std::string& program);

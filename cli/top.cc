@@ -67,7 +67,8 @@ class Top {
   int run() {
     const Keys keys;
     std::vector<ServerView> before = ask_servers(endpoints_, connect_);
-    if (complain_of_silent(before) == 0) return kFailed;  // nothing to look at
+    complain_of_silent(before);
+    if (!any_answers(before)) return kFailed;  // nothing to look at
     for (;;) {
       if (!keys.wait(static_cast<int>(options_.interval_s * 1000))) return 0;
       std::vector<ServerView> after = ask_servers(endpoints_, connect_);
@@ -79,13 +80,6 @@ class Top {
   }
 
  private:
-  static bool all_answer(const std::vector<ServerView>& views) {
-    for (const ServerView& view : views) {
-      if (!view.status.ok()) return false;
-    }
-    return true;
-  }
-
   void show(const std::vector<ServerView>& before, const std::vector<ServerView>& after) const {
     std::vector<ServerRates> rates;
     for (size_t i = 0; i < after.size(); ++i) rates.push_back(rates_between(before[i], after[i]));

@@ -320,9 +320,10 @@ bool TurnPolicy::is_due_before(const State& one, const State& other) const {
   return one.granted_ns < other.granted_ns;
 }
 
-// It is level, or its last turn is longer ago than the other's and it is ahead by less than the lengths of turns differ by chance.
+// It is level, or is of the other's class, its last turn is longer ago, and it is ahead by less than the lengths of turns differ by chance.
 bool TurnPolicy::is_level_beside(const State& one, const State& other) const {
   if (is_level(one)) return true;
+  if (one.terms.priority != other.terms.priority) return false;
   const double ahead = (one.virtual_ns - level_) * share_of(one);
   return one.granted_ns < other.granted_ns && ahead < kAlikeQuanta * static_cast<double>(quantum_ns());
 }
@@ -330,9 +331,8 @@ bool TurnPolicy::is_level_beside(const State& one, const State& other) const {
 bool TurnPolicy::is_better(const State& one, const State& other) const {
   const bool claims = one.claims && may_claim(one), other_claims = other.claims && may_claim(other);
   if (claims != other_claims && one.terms.priority == other.terms.priority) return claims;
-  const bool alike = one.terms.priority == other.terms.priority;
-  const bool level = alike ? is_level_beside(one, other) : is_level(one);
-  if (level != (alike ? is_level_beside(other, one) : is_level(other))) return level;
+  const bool level = is_level_beside(one, other);
+  if (level != is_level_beside(other, one)) return level;
   if (level && one.terms.priority != other.terms.priority) return one.terms.priority > other.terms.priority;
   return is_due_before(one, other);
 }
