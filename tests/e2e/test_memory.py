@@ -230,22 +230,27 @@ for _ in range(3):
 assert free_mib() == whole, (free_mib(), whole)
 """)
 
-    def test_what_a_stream_freed_makes_room_for_a_graph(self):
-        """A graph that allocates is launched as soon as the wait is over that gives its memory free."""
+    def test_what_a_stream_freed_makes_room_at_once(self):
+        """The call that could tell comes a microsecond after the wait that gives memory free: a question, a graph that allocates."""
         self.run_program("""
-stream, graph, run, p = c_void_p(), c_void_p(), c_void_p(), c_uint64()
+stream, graph, run, pool, p, reserved = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_uint64(), c_uint64()
+must(cuda.cuDeviceGetDefaultMemPool(byref(pool), device))
 must(cuda.cuStreamCreate(byref(stream), 1))
 must(cuda.cuStreamBeginCapture_v2(stream, 0))
 must(cuda.cuMemAllocAsync(byref(p), c_size_t(150 * MIB), stream))
 must(cuda.cuMemFreeAsync(p, stream))
 must(cuda.cuStreamEndCapture(stream, byref(graph)))
 must(cuda.cuGraphInstantiateWithFlags(byref(run), graph, 0))
-launch, wait = cuda.cuGraphLaunch, cuda.cuStreamSynchronize
-for turn in range(100):
-    must(cuda.cuMemAllocAsync(byref(p), c_size_t(150 * MIB), stream))
+wait, held, much = cuda.cuStreamSynchronize, byref(reserved), c_size_t(150 * MIB)
+def after_a_free(call, *arguments):
+    must(cuda.cuMemAllocAsync(byref(p), much, stream))
     must(cuda.cuMemFreeAsync(p, stream))
-    waited, launched = wait(stream), launch(run, stream)
-    assert (waited, launched) == (0, 0), (turn, waited, launched)
+    results = wait(stream), call(*arguments)
+    assert results == (0, 0), results
+for turn in range(1000):
+    after_a_free(cuda.cuMemPoolGetAttribute, pool, 5, held)
+    assert reserved.value == 0, (turn, reserved.value)
+    after_a_free(cuda.cuGraphLaunch, run, stream)
     must(wait(stream))
     must(cuda.cuDeviceGraphMemTrim(0))
 """, TENDRIL_TRANSPORT="shm")
