@@ -47,8 +47,8 @@ CASES = [
     ("10 s: 1/10 2/5 1/2", [Tenant(F("1/10"), "medium"), Tenant(F("2/5"), "long"), Tenant(F("1/2"), "memory")]),
     ("10 s: 1/4, 1/7, 18 x 1/30", tenants("medium", "1/4", "1/7", *["1/30"] * 18)),
 ]
-# Pieces of 50 ms at a tenth of the GPU end twice in a second.
-LONGER = {"1/10 9/10, 50 ms": 1.4}
+# Pieces of 50 ms end twice in a second at a tenth of the GPU, six times at a third.
+LONGER = {"1/10 9/10, 50 ms": 2.1, "5 us, 500 us, 50 ms": 1.7}
 TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
