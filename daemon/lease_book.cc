@@ -90,6 +90,11 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
                       ", but a process needs " + format_size(capacity.process_bytes() + kPageBytes) +
                       " there before it allocates anything; ask for more");
   }
+  if (slice.memory_bytes > capacity.memory_usable_bytes) {
+    return Status(Code::kRefused, "a slice of " + describe(spec) + " does not fit on GPU " + std::to_string(gpu) +
+                                      " of host " + host_ + " even when nobody uses it: it lends " +
+                                      format_size(capacity.memory_usable_bytes) + "; ask for less, or add a server");
+  }
   return slice;
 }
 
@@ -143,11 +148,18 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   const Status valid = check(request);
   if (!valid.ok()) return valid;
   std::vector<wire::SliceGrant> candidates;
+  size_t possible = 0;
+  Status why_not;
   for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     base::Result<wire::SliceGrant> slice = slice_on(gpu, request.slice);
-    if (!slice.ok()) return slice.status();
+    if (!slice.ok()) {  // another GPU may have more memory, or less to pay for a process
+      why_not = slice.status();
+      continue;
+    }
+    ++possible;
     if (fits(*slice)) candidates.push_back(*slice);
   }
+  if (possible < request.count) return why_not;
   if (candidates.size() < request.count)
     return Status(Code::kRefused, refusal(request, candidates.size()));
   std::stable_sort(candidates.begin(), candidates.end(), [this](const auto& a, const auto& b) {

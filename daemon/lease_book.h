@@ -66,6 +66,7 @@ class LeaseBook {
   };
 
   base::Status check(const wire::LeaseRequest& request) const;
+  // What the slice would be there; or why there can never be one.
   base::Result<wire::SliceGrant> slice_on(uint32_t gpu, const wire::SliceSpec& spec) const;
   bool fits(const wire::SliceGrant& slice) const;
   uint32_t processors_for(const wire::SliceGrant& slice) const;

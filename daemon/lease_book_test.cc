@@ -12,7 +12,7 @@
 namespace tendril::daemon {
 namespace {
 
-constexpr uint64_t kGib = 1ull << 30;
+constexpr uint64_t kGib = 1ull << 30, kPage = 2ull << 20;
 
 wire::LeaseRequest ask(uint32_t count, uint32_t share, uint64_t memory) {
   wire::LeaseRequest request;
@@ -181,6 +181,28 @@ TEST(LeaseBook, ASliceMustHoldWhatCodeTakesToo) {
   EXPECT_TRUE(book.grant(1, ask(1, 0, 627ull << 20)).ok());
 }
 
+TEST(LeaseBook, MoreThanAGpuLendsIsRefusedAsSuch) {
+  LeaseBook book("box", {{16 * kGib, 0}});
+  const auto refused = book.grant(1, ask(1, 0, 17 * kGib));
+  ASSERT_FALSE(refused.ok());
+  const std::string text = refused.status().message();
+  EXPECT_NE(text.find("even when nobody uses it: it lends 16.0 GiB"), std::string::npos) << text;
+  EXPECT_EQ(text.find("who holds the rest"), std::string::npos) << text;
+}
+
+TEST(LeaseBook, AGpuThatCanNeverHaveTheSliceLeavesItToTheOthers) {
+  LeaseBook book("box", {{16 * kGib, kGib}, {160 * kGib, kGib}});
+  auto small_part = book.grant(1, ask(1, 20'000, 0));  // of the first less than a process needs
+  ASSERT_TRUE(small_part.ok()) << small_part.status().message();
+  EXPECT_EQ((*small_part)[0].gpu_index, 1u);
+  auto large = book.grant(2, ask(1, 0, 100 * kGib));
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  EXPECT_EQ((*large)[0].gpu_index, 1u);
+  const auto both = book.grant(3, ask(2, 0, 20 * kGib));
+  ASSERT_FALSE(both.ok());
+  EXPECT_NE(both.status().message().find("GPU 0"), std::string::npos) << both.status().message();
+}
+
 TEST(LeaseBook, RejectsNonsense) {
   LeaseBook book = two_gpus();
   EXPECT_EQ(book.grant(1, ask(0, kWholeGpu, 0)).status().code(), base::Code::kInvalid);
@@ -233,7 +255,9 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
   for (int round = 0; round < 50; ++round) {
     const uint32_t gpus = 1 + random() % 8;
     std::vector<GpuCapacity> capacities;
-    for (uint32_t gpu = 0; gpu < gpus; ++gpu) capacities.push_back({(4 + random() % 60) * kGib, 0});
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
+      capacities.push_back({(4 + random() % 60) * kGib, random() % 3 * kGib / 2});
+    }
     LeaseBook book("box", capacities);
     std::map<uint64_t, std::vector<wire::SliceGrant>> held;
     for (uint64_t id = 1; id < 200; ++id) {
@@ -262,11 +286,13 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
         ASSERT_LE(memory[gpu], capacities[gpu].memory_usable_bytes);
         ASSERT_EQ(book.share_used(gpu), shares[gpu]);
         ASSERT_EQ(book.memory_promised(gpu), memory[gpu]);
-        const uint64_t wanted = request.slice.memory_bytes;
-        room += shares[gpu] + request.slice.share_millionths <= kWholeGpu &&
-                memory[gpu] + wanted <= capacities[gpu].memory_usable_bytes;
+        const uint64_t share = request.slice.share_millionths, usable = capacities[gpu].memory_usable_bytes;
+        uint64_t wanted = request.slice.memory_bytes;
+        if (wanted == 0) wanted = share == kWholeGpu ? usable : usable * share / kWholeGpu / kPage * kPage;
+        room += shares[gpu] + share <= kWholeGpu && memory[gpu] + wanted <= usable &&
+                wanted >= capacities[gpu].context_bytes + kPage;
       }
-      if (!granted.ok() && request.slice.memory_bytes != 0) {
+      if (!granted.ok()) {
         ASSERT_LT(room, request.count);
       }
     }
