@@ -8,13 +8,13 @@ import shlex
 PARTS = {
     # 355 s: what is not made of frameworks.
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
-    # 525 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
+    # 476 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
     # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
-    # 454 s.
+    # 457 s.
     "speed": "--only bench,speed,network --serial --budget 585",
-    # 575 s: cases, whole programs, bad neighbours, and what each mechanism does.
+    # 541 s: cases, whole programs, bad neighbours, and what each mechanism does.
     "shares": "--only shares --share-seconds 6 --budget 590 "
               "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10 s,"
               "kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'",
