@@ -150,14 +150,16 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
   std::vector<wire::SliceGrant> candidates;
   size_t possible = 0;
   Status why_not;
+  uint64_t most_bytes = 0;
   for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     base::Result<wire::SliceGrant> slice = slice_on(gpu, request.slice);
-    if (!slice.ok()) {  // another GPU may have more memory, or less to pay for a process
+    if (slice.ok()) {
+      ++possible;
+      if (fits(*slice)) candidates.push_back(*slice);
+    } else if (why_not.ok() || gpus_[gpu].memory_usable_bytes > most_bytes) {  // the one that is nearest to it
       why_not = slice.status();
-      continue;
+      most_bytes = gpus_[gpu].memory_usable_bytes;
     }
-    ++possible;
-    if (fits(*slice)) candidates.push_back(*slice);
   }
   if (possible < request.count) return why_not;
   if (candidates.size() < request.count)

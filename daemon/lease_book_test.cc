@@ -75,6 +75,9 @@ TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
   EXPECT_EQ(packed_together(132, {200'000, 200'000, 200'000}), (std::vector<uint32_t>{28, 26, 26}));
   EXPECT_EQ(packed_together(132, {100'000, 900'000}), (std::vector<uint32_t>{14, 118}));
   EXPECT_EQ(packed_together(132, {100'000, 100'000, 100'000}), (std::vector<uint32_t>{14, 14, 14}));
+  // What small ones have more than their share is made up for by a large one that comes later.
+  EXPECT_EQ(packed_together(132, {50'000, 500'000}), (std::vector<uint32_t>{8, 66}));
+  EXPECT_EQ(packed_together(132, {50'000, 50'000, 500'000}), (std::vector<uint32_t>{8, 8, 64}));
   for (const uint32_t processors : {132u, 188u, 108u}) {
     for (uint32_t parts = 2; parts <= 20; ++parts) {
       const uint32_t share = 1'000'000 / parts;
@@ -188,6 +191,9 @@ TEST(LeaseBook, MoreThanAGpuLendsIsRefusedAsSuch) {
   const std::string text = refused.status().message();
   EXPECT_NE(text.find("even when nobody uses it: it lends 16.0 GiB"), std::string::npos) << text;
   EXPECT_EQ(text.find("who holds the rest"), std::string::npos) << text;
+  LeaseBook unlike("box", {{80 * kGib, 0}, {16 * kGib, 0}});
+  const std::string largest = unlike.grant(1, ask(1, 0, 100 * kGib)).status().message();
+  EXPECT_NE(largest.find("it lends 80.0 GiB"), std::string::npos) << largest;
 }
 
 TEST(LeaseBook, AGpuThatCanNeverHaveTheSliceLeavesItToTheOthers) {

@@ -6,11 +6,9 @@ beside what it has with a neighbour that stays good, in the same run.
 """
 import ctypes
 import fractions
-import json
 import os
 import signal
 import statistics
-import subprocess
 import time
 
 from tenants import Counts, Tenant
@@ -44,16 +42,6 @@ class Monitor:
         return memory[2] if self.nvml.nvmlDeviceGetMemoryInfo(self.device, memory) == 0 else None
 
 
-def leases(m, server):
-    """The numbers of those that live; None if the server cannot say."""
-    argv = [str(m.whole.binaries / "bin/tendril"), "ls", "--json", "-s", server.address()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=20, env=m.environment(True))
-    try:
-        return {lease["lease"] for each in json.loads(done.stdout)["servers"] for lease in each["leases"]}
-    except (ValueError, KeyError):
-        return None
-
-
 def back_after(m, server, monitor, before, since):
     """Seconds from `since` until no lease lives but those of before, and until as much memory is free; None: not seen in time."""
     slot_s = memory_s = None
@@ -62,7 +50,7 @@ def back_after(m, server, monitor, before, since):
         used = monitor.used()
         if memory_s is None and used is not None and used <= used_before + MEMORY_SLACK:
             memory_s = time.monotonic() - since
-        now = leases(m, server) if slot_s is None else None
+        now = m.leases(server) if slot_s is None else None
         if now is not None and now <= held:
             slot_s = time.monotonic() - since
         if used is None and slot_s is not None:
@@ -77,7 +65,7 @@ def one_trial(m, server, monitor, kind):
     one = m.start(server, Tenant(HALF, "medium"), seconds)
     one.wait_for("ready", 30)
     time.sleep(0.3)  # the next worker is warm by then
-    before = (leases(m, server) or set(), monitor.used())
+    before = (m.leases(server) or set(), monitor.used())
     stays = kind in ("good", "SIGKILL")
     words = [str(seconds)] if stays else [str(BAD_AFTER_S), kind]
     other = m.start(server, Tenant(HALF, "medium"), *words)

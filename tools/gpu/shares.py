@@ -52,10 +52,10 @@ LONGER = {"1/10 9/10, 50 ms": 2.1, "5 us, 500 us, 50 ms": 1.7}
 TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
-# What the service's pairs of processors leave unused, or give twice: only when asked for by this name.
+# What else the service's pairs of processors leave unused, or give twice: only when asked for by this name.
 STEPS = "packed-steps"
 STEP_CASES = [(name, tenants(kind, *[f"1/{count}"] * count)) for name, kind, count in (
-    ("1/2 1/2", "medium", 2), ("4 x 1/4", "medium", 4), ("10 x 1/10", "medium", 10),
+    ("10 x 1/10", "medium", 10),
     ("1/2 1/2, memory-bound", "memory", 2), ("4 x 1/4, memory-bound", "memory", 4))]
 # One tenant alone with a whole GPU and with half of it: with this word, or where everything is measured.
 WHOLE = "whole"
@@ -81,6 +81,8 @@ class Measurement(Tenants):
 
     def together(self, server, tenants_now, seconds, meanwhile=None):
         """Runs them all from one moment on; (answers or None each, seconds to attach all)."""
+        if server:
+            self.await_nobody(server)
         processes = [self.start(server, tenant, seconds) for tenant in tenants_now]
         until = time.monotonic() + 40
         attach_s = max(process.wait_for("ready", until - time.monotonic()) or float("nan") for process in processes)

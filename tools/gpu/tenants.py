@@ -11,6 +11,7 @@ import time
 import sides
 
 SETTLE_S = 1.0  # of each measurement is left out at its begin
+NOBODY_LIMIT_S = 5
 Tenant = collections.namedtuple("Tenant", "share kind options", defaults=((),))
 
 
@@ -135,3 +136,18 @@ class Tenants:
                               self.whole.args.serve.split() + options, dict(os.environ))
         self.whole.servers.append(server)
         return server if server.ensure() else None
+
+    def leases(self, server):
+        """The numbers of those that live; None if the server cannot say."""
+        argv = [str(self.whole.binaries / "bin/tendril"), "ls", "--json", "-s", server.address()]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, env=self.environment(True))
+        try:
+            return {lease["lease"] for each in json.loads(done.stdout)["servers"] for lease in each["leases"]}
+        except (ValueError, KeyError):
+            return None
+
+    def await_nobody(self, server):
+        """Who was measured before may be ending still, and what packed tenants get depends on who is there."""
+        until = time.monotonic() + NOBODY_LIMIT_S
+        while self.leases(server) and time.monotonic() < until:
+            time.sleep(0.02)

@@ -38,6 +38,11 @@ class Parts(unittest.TestCase):
         left = [name for name, _ in shares.CASES if not any(word in name for word in words)]
         self.assertEqual([], left)
 
+    def test_no_case_of_shares_is_measured_twice(self):
+        packed = shares.PACKED + [name for name, _ in shares.STEP_CASES]
+        for names in ([name for name, _ in shares.CASES], packed):
+            self.assertEqual(len(names), len(set(names)))
+
     def test_what_comes_after_a_part_wins(self):
         chosen = options("--part", "frameworks", "--only", "onnx", "--budget", "60")
         self.assertEqual((["onnx"], 60, 120), (chosen.only, chosen.budget, chosen.limit))
