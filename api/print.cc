@@ -18,17 +18,20 @@ void Text::raw(const char* text, size_t bytes) {
 
 void Text::decimal(int64_t value) {
   char digits[24];
-  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%lld", static_cast<long long>(value))));
+  raw(digits,
+      static_cast<size_t>(snprintf(digits, sizeof digits, "%lld", static_cast<long long>(value))));
 }
 
 void Text::decimal(uint64_t value) {
   char digits[24];
-  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value))));
+  raw(digits, static_cast<size_t>(
+                  snprintf(digits, sizeof digits, "%llu", static_cast<unsigned long long>(value))));
 }
 
 void Text::hex(uint64_t value) {
   char digits[24];
-  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "0x%llx", static_cast<unsigned long long>(value))));
+  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "0x%llx",
+                                           static_cast<unsigned long long>(value))));
 }
 
 void Text::real(double value) {
@@ -40,8 +43,8 @@ void Text::now() {
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   char digits[40];
-  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%lld.%06ld ", static_cast<long long>(t.tv_sec),
-                                           t.tv_nsec / 1000)));
+  raw(digits, static_cast<size_t>(snprintf(digits, sizeof digits, "%lld.%06ld ",
+                                           static_cast<long long>(t.tv_sec), t.tv_nsec / 1000)));
 }
 
 void Text::quoted(const char* text, size_t bytes) {
@@ -54,7 +57,8 @@ void Text::quoted(const char* text, size_t bytes) {
       raw(&c, 1);
     } else {
       char escaped[8];
-      raw(escaped, static_cast<size_t>(snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(c))));
+      raw(escaped, static_cast<size_t>(snprintf(escaped, sizeof escaped, "\\x%02x",
+                                                static_cast<unsigned char>(c))));
     }
   }
   raw("\"");

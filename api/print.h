@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the CUDA API as text for people: values by their types, enumerators by name, records field by field. Used by the client's
-// trace and by the worker's; the functions for each enum and record are generated from api/cuda/types.txt (api/gen/emit_print.py).
-// Prints what it is given and follows no pointer. Allocates nothing; what does not fit is cut off, the end of a line never is.
+// Calls of the CUDA API as text for people: values by their types, enumerators by name, records
+// field by field. Used by the client's trace and by the worker's; the functions for each enum and
+// record are generated from api/cuda/types.txt (api/gen/emit_print.py). Prints what it is given and
+// follows no pointer. Allocates nothing; what does not fit is cut off, the end of a line never is.
 #pragma once
 
 #include <cstddef>
@@ -30,12 +31,14 @@ class Text {
   void real(double value);
   // In quotes, other characters than plain ones escaped, at most kPrintedTextBytes of it.
   void quoted(const char* text, size_t bytes);
-  // The time of day in seconds and microseconds, and a space: the traces of two machines can be laid side by side.
+  // The time of day in seconds and microseconds, and a space: the traces of two machines can be
+  // laid side by side.
   void now();
   // Bytes in hexadecimal, the first 16.
   void dump(const void* data, size_t bytes);
 
-  // Lists of named or nameless values: open("f("), name("a"), decimal(1), item(), decimal(2), close(")").
+  // Lists of named or nameless values: open("f("), name("a"), decimal(1), item(), decimal(2),
+  // close(")").
   void open(const char* bracket);
   void item();
   void name(const char* name);
@@ -61,7 +64,8 @@ void print_nested(Text& t, const char* name, const void* data, size_t bytes);
 template <typename T>
 void print_enum(Text& t, const T& value) {
   static_assert(sizeof(T) == sizeof(uint32_t));
-  uint32_t number;  // a program may pass what is no enumerator: never loaded as the enum that it is not
+  uint32_t
+      number;  // a program may pass what is no enumerator: never loaded as the enum that it is not
   std::memcpy(&number, &value, sizeof number);
   const char* name = name_of(static_cast<const T*>(nullptr), number);
   if (name != nullptr) {
@@ -86,8 +90,8 @@ void print_array(Text& t, const T* values, uint64_t count) {
   t.close("]");
 }
 
-// Handles and addresses in hexadecimal, as are all `unsigned long long`: device pointers and flags of the ABI have that type, sizes do
-// not.
+// Handles and addresses in hexadecimal, as are all `unsigned long long`: device pointers and flags
+// of the ABI have that type, sizes do not.
 template <typename T>
 void print(Text& t, const T& value) {
   if constexpr (std::is_enum_v<T>) {

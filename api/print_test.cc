@@ -43,12 +43,15 @@ TEST(Print, RecordsFieldByFieldWithoutWhatIsZero) {
   copy.dstDevice = 0x2000;
   copy.WidthInBytes = 64;
   EXPECT_EQ(printed(copy),
-            "{srcMemoryType=CU_MEMORYTYPE_HOST, srcHost=0x1000, dstMemoryType=CU_MEMORYTYPE_DEVICE, dstDevice=0x2000, "
+            "{srcMemoryType=CU_MEMORYTYPE_HOST, srcHost=0x1000, "
+            "dstMemoryType=CU_MEMORYTYPE_DEVICE, dstDevice=0x2000, "
             "WidthInBytes=64}");
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
-  EXPECT_EQ(printed(prop), "{type=CU_MEM_ALLOCATION_TYPE_PINNED, location={type=CU_MEM_LOCATION_TYPE_DEVICE, id=1}}");
+  EXPECT_EQ(
+      printed(prop),
+      "{type=CU_MEM_ALLOCATION_TYPE_PINNED, location={type=CU_MEM_LOCATION_TYPE_DEVICE, id=1}}");
   prop.allocFlags.compressionType = 1;
   EXPECT_NE(printed(prop).find(", allocFlags={...}}"), std::string::npos);
 }
@@ -70,7 +73,8 @@ TEST(Print, TextIsQuotedAndBounded) {
   Text longer;
   const std::string name(1000, 'x');
   longer.quoted(name.data(), name.size());
-  EXPECT_EQ(std::string(longer.data(), longer.bytes()), '"' + std::string(kPrintedTextBytes, 'x') + "\"...");
+  EXPECT_EQ(std::string(longer.data(), longer.bytes()),
+            '"' + std::string(kPrintedTextBytes, 'x') + "\"...");
 }
 
 TEST(Print, ALineIsCutButItsEndIsThere) {

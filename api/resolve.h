@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress' rule: which exported symbol answers (name, version, flags). The table is what a real driver answered
-// (api/cuda/procaddress.csv); nothing is guessed. Used by the client library and by the software GPU.
+// cuGetProcAddress' rule: which exported symbol answers (name, version, flags). The table is what a
+// real driver answered (api/cuda/procaddress.csv); nothing is guessed. Used by the client library
+// and by the software GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace tendril::api {
 struct ResolveStep {
   int version;         // from this CUDA version on (1000 * major + 10 * minor)
   const char* symbol;  // exported name, or null
-  int status;          // CUdriverProcAddressQueryResult: 0 found, 1 no such symbol, 2 version too old
-  int error;           // CUresult instead of an answer
+  int status;  // CUdriverProcAddressQueryResult: 0 found, 1 no such symbol, 2 version too old
+  int error;   // CUresult instead of an answer
 };
 
 struct ResolveRow {
@@ -24,7 +25,8 @@ struct ResolveRow {
 
 #include "api/resolve.gen.inc"
 
-// `flags`: 0, 1 or 2. Below the first listed version nothing is found. Logarithmic in the number of names.
+// `flags`: 0, 1 or 2. Below the first listed version nothing is found. Logarithmic in the number of
+// names.
 inline ResolveStep resolve_symbol(const char* name, int version, uint64_t flags) {
   const ResolveStep none{0, nullptr, 1, 0};
   size_t low = 0, high = sizeof kResolveRows / sizeof kResolveRows[0];

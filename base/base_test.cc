@@ -87,7 +87,8 @@ TEST(Thread, BlocksSignals) {
       [](void* argument) {
         sigset_t set;
         pthread_sigmask(SIG_SETMASK, nullptr, &set);
-        *static_cast<bool*>(argument) = sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGUSR1) == 1;
+        *static_cast<bool*>(argument) =
+            sigismember(&set, SIGINT) == 1 && sigismember(&set, SIGUSR1) == 1;
       },
       &blocked));
   thread.join();

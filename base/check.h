@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// TENDRIL_CHECK: programmer errors. Aborts in daemons and tests; inside the client library the handler installed by
-// client/common turns it into a sticky "device lost" result, because other people's processes must never be killed by us.
-// Never use it on data that came from a peer or from the user's program.
+// TENDRIL_CHECK: programmer errors. Aborts in daemons and tests; inside the client library the
+// handler installed by client/common turns it into a sticky "device lost" result, because other
+// people's processes must never be killed by us. Never use it on data that came from a peer or from
+// the user's program.
 #pragma once
 
 namespace tendril::base {
 
-// Prints the failed condition once and calls the installed handler; aborts when there is none or the handler returns false.
+// Prints the failed condition once and calls the installed handler; aborts when there is none or
+// the handler returns false.
 void check_failed(const char* condition, const char* file, int line);
 
-// The client library installs a handler that marks the session lost and returns true (do not abort).
+// The client library installs a handler that marks the session lost and returns true (do not
+// abort).
 using CheckHandler = bool (*)(const char* condition, const char* file, int line);
 void set_check_handler(CheckHandler handler);
 
 }  // namespace tendril::base
 
-#define TENDRIL_CHECK(condition)                                                      \
-  do {                                                                                \
-    if (__builtin_expect(!(condition), 0))                                            \
-      ::tendril::base::check_failed(#condition, __FILE__, __LINE__);                  \
+#define TENDRIL_CHECK(condition)                                     \
+  do {                                                               \
+    if (__builtin_expect(!(condition), 0))                           \
+      ::tendril::base::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

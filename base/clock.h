@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, and the primitive of busy waiting. Any thread; never fails. Monotonic time only: wall-clock time is for people and logs.
+// Time, and the primitive of busy waiting. Any thread; never fails. Monotonic time only: wall-clock
+// time is for people and logs.
 #pragma once
 
 #include <sched.h>
@@ -25,8 +26,8 @@ inline void cpu_pause() {
 #endif
 }
 
-// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few microseconds others are let in, now and
-// then, as each time costs as much as a look.
+// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few
+// microseconds others are let in, now and then, as each time costs as much as a look.
 class Spin {
  public:
   explicit Spin(uint32_t limit_us) : limit_ns_(uint64_t{limit_us} * 1000) {}
@@ -50,7 +51,8 @@ class Spin {
   }
 
  private:
-  static constexpr uint64_t kYieldAfterNs = 10'000;  // longer than a round trip over shared memory, or loopback
+  static constexpr uint64_t kYieldAfterNs =
+      10'000;  // longer than a round trip over shared memory, or loopback
   static constexpr uint64_t kYieldEveryNs = 2'000;
   const uint64_t limit_ns_;
   uint64_t begun_ns_ = 0, yield_at_ns_ = kYieldAfterNs;
@@ -78,8 +80,9 @@ class Deadline {
 // Processors this process may run on, read once. Nothing spins when there is only one.
 unsigned usable_cpus();
 
-// How long somebody who waits for GPU work looks for its end before he sleeps: TENDRIL_WAIT_SPIN_US. A driver spins as long as there are
-// more processors than contexts; so do we, within a bound, where there are many: each sleep on the way there and back costs a wake-up
+// How long somebody who waits for GPU work looks for its end before he sleeps:
+// TENDRIL_WAIT_SPIN_US. A driver spins as long as there are more processors than contexts; so do
+// we, within a bound, where there are many: each sleep on the way there and back costs a wake-up
 // before the GPU has work again, and 0.4 ms in all were seen on an H200's host. 0 on one processor.
 uint32_t wait_spin_us();
 

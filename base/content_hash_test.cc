@@ -31,7 +31,9 @@ TEST(ContentHash, MatchesKnownValues) {
   EXPECT_EQ(of(100000), "2876d1bbfa8e8637e8bd364c4d91006030f439ef3d9b87f66d087dd0b021c0af");
 }
 
-TEST(ContentHash, TakesNothingFromNowhere) { EXPECT_EQ(content_hash(nullptr, 0).size(), kContentHashBytes); }
+TEST(ContentHash, TakesNothingFromNowhere) {
+  EXPECT_EQ(content_hash(nullptr, 0).size(), kContentHashBytes);
+}
 
 }  // namespace
 }  // namespace tendril::base

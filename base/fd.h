@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor with one owner. Used wherever a file, socket or memory object is held; closes on destruction and never touches the
-// peer beyond that (no shutdown), so that a forked child may drop its copies without ending its parent's connections.
+// A descriptor with one owner. Used wherever a file, socket or memory object is held; closes on
+// destruction and never touches the peer beyond that (no shutdown), so that a forked child may drop
+// its copies without ending its parent's connections.
 #pragma once
 
 #include <unistd.h>

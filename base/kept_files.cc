@@ -64,7 +64,8 @@ KeptFiles::KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max,
 
 bool KeptFiles::make() {
   if (folder_.empty()) return false;
-  for (size_t end = folder_.find('/', 1); end != std::string::npos; end = folder_.find('/', end + 1))
+  for (size_t end = folder_.find('/', 1); end != std::string::npos;
+       end = folder_.find('/', end + 1))
     mkdir(folder_.substr(0, end).c_str(), 0700);
   struct stat info;
   if ((mkdir(folder_.c_str(), 0700) == 0 || errno == EEXIST) && stat(folder_.c_str(), &info) == 0) {
@@ -75,7 +76,9 @@ bool KeptFiles::make() {
   return false;
 }
 
-std::string KeptFiles::path_of(const std::string& name) const { return folder_ + "/" + name + suffix_; }
+std::string KeptFiles::path_of(const std::string& name) const {
+  return folder_ + "/" + name + suffix_;
+}
 
 Fd KeptFiles::open(const std::string& name, uint64_t* bytes) const {
   if (folder_.empty()) return Fd();
@@ -138,7 +141,8 @@ void KeptFiles::trim() const {
   closedir(folder);
   if (total <= bytes_max_) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
-    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec : a.used.tv_nsec < b.used.tv_nsec;
+    return a.used.tv_sec != b.used.tv_sec ? a.used.tv_sec < b.used.tv_sec
+                                          : a.used.tv_nsec < b.used.tv_nsec;
   });
   for (const File& file : files) {
     if (total <= bytes_max_) break;

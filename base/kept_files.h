@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of files that could be made again: what the worker keeps of images, and the client of code that was compiled in its process. A
-// file is written beside its place and renamed, so readers see all of it or nothing. Its time of modification is the time of its last use;
-// the oldest go when the folder is over its limit. Several processes may use one folder. Whether a file is what its name says is for
-// the reader to check. Any thread; every call may wait for a disk.
+// A folder of files that could be made again: what the worker keeps of images, and the client of
+// code that was compiled in its process. A file is written beside its place and renamed, so readers
+// see all of it or nothing. Its time of modification is the time of its last use; the oldest go
+// when the folder is over its limit. Several processes may use one folder. Whether a file is what
+// its name says is for the reader to check. Any thread; every call may wait for a disk.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class KeptFiles {
   // Without a folder there are no files and none can be written. `mode`: of the files.
   KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode = 0600);
 
-  // Makes the folder and those above it, for this user only. When that fails (errno says why), there is no folder any more.
+  // Makes the folder and those above it, for this user only. When that fails (errno says why),
+  // there is no folder any more.
   bool make();
   bool exists() const { return !folder_.empty(); }
   std::string path_of(const std::string& name) const;
@@ -29,7 +31,8 @@ class KeptFiles {
     const void* data;
     uint64_t bytes;
   };
-  // The parts one after the other. False, with errno, when the folder does not take it; nothing is left of it then.
+  // The parts one after the other. False, with errno, when the folder does not take it; nothing is
+  // left of it then.
   bool write(const std::string& name, std::initializer_list<Part> parts) const;
   void remove(const std::string& name) const;
 
@@ -41,7 +44,8 @@ class KeptFiles {
   unsigned mode_;
 };
 
-// Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME; empty when neither is set.
+// Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME; empty when
+// neither is set.
 std::string user_cache_folder();
 
 // All of it or false.

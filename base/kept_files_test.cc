@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders are made for their owner, writers do not meet in a temporary file, what is cut short is not there, and nothing else in the
-// folder is touched. (The worker's store of images, which is built on this, tests limits, links and full disks.)
+// Folders are made for their owner, writers do not meet in a temporary file, what is cut short is
+// not there, and nothing else in the folder is touched. (The worker's store of images, which is
+// built on this, tests limits, links and full disks.)
 #include "base/kept_files.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +75,8 @@ TEST_F(KeptFilesTest, ReadersSeeWholeFilesWhileWritersReplaceThem) {
   for (int i = 0; i < 2; ++i) {
     writers[i] = std::thread([&, i] {
       const std::string& mine = i == 0 ? a : b;
-      for (int round = 0; round < 200; ++round) EXPECT_TRUE(files.write("one", {{mine.data(), mine.size()}}));
+      for (int round = 0; round < 200; ++round)
+        EXPECT_TRUE(files.write("one", {{mine.data(), mine.size()}}));
     });
   }
   for (int round = 0; round < 400; ++round) {

@@ -11,7 +11,8 @@
 
 namespace tendril::base {
 
-void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_us, bool shared) {
+void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_us,
+                bool shared) {
   timespec t;
   if (timeout_us >= 0) {
     t.tv_sec = time_t(timeout_us / 1'000'000);

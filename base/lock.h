@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Futex and a small lock that spins briefly and then sleeps. Used instead of std::mutex because it is four bytes, costs two atomic
-// operations without contention, never throws, and can be reset in a forked child. Any thread.
+// Futex and a small lock that spins briefly and then sleeps. Used instead of std::mutex because it
+// is four bytes, costs two atomic operations without contention, never throws, and can be reset in
+// a forked child. Any thread.
 #pragma once
 
 #include <atomic>
@@ -8,21 +9,24 @@
 
 namespace tendril::base {
 
-// Sleeps while *word == expected, at most timeout_us (< 0: for ever). Wakes spuriously; callers loop. `shared`: the word lies in
-// memory shared between processes.
-void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_us, bool shared = false);
+// Sleeps while *word == expected, at most timeout_us (< 0: for ever). Wakes spuriously; callers
+// loop. `shared`: the word lies in memory shared between processes.
+void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_us,
+                bool shared = false);
 void futex_wake(const std::atomic<uint32_t>* word, int count, bool shared = false);
 
 class Lock {
  public:
   bool try_lock() {
     uint32_t expected = 0;
-    return state_.compare_exchange_strong(expected, 1, std::memory_order_acquire, std::memory_order_relaxed);
+    return state_.compare_exchange_strong(expected, 1, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
   }
   void lock() {
     if (!try_lock()) lock_slow();
   }
-  // For a lock that is held a little longer, as for a system call: spins up to so many microseconds before it sleeps.
+  // For a lock that is held a little longer, as for a system call: spins up to so many microseconds
+  // before it sleeps.
   void lock(uint32_t spin_us);
   void unlock() {
     if (state_.exchange(0, std::memory_order_release) == 2) futex_wake(&state_, 1);

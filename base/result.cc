@@ -8,17 +8,28 @@ namespace tendril::base {
 
 const char* code_name(Code code) {
   switch (code) {
-    case Code::kOk: return "ok";
-    case Code::kInvalid: return "invalid";
-    case Code::kNotFound: return "not found";
-    case Code::kRefused: return "refused";
-    case Code::kUnavailable: return "unavailable";
-    case Code::kClosed: return "closed";
-    case Code::kTimeout: return "timeout";
-    case Code::kMismatch: return "mismatch";
-    case Code::kUnsupported: return "unsupported";
-    case Code::kExhausted: return "exhausted";
-    case Code::kInternal: return "internal";
+    case Code::kOk:
+      return "ok";
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kRefused:
+      return "refused";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kClosed:
+      return "closed";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kMismatch:
+      return "mismatch";
+    case Code::kUnsupported:
+      return "unsupported";
+    case Code::kExhausted:
+      return "exhausted";
+    case Code::kInternal:
+      return "internal";
   }
   return "unknown";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result<T>: how every room reports an operating error. Never throws. The message is for a person: what happened,
-// to which GPU or server, and what to do next. Callers pass an error on unchanged; only the first function that knows the
-// cause writes the message.
+// Status and Result<T>: how every room reports an operating error. Never throws. The message is for
+// a person: what happened, to which GPU or server, and what to do next. Callers pass an error on
+// unchanged; only the first function that knows the cause writes the message.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace tendril::base {
 // Causes that callers may want to tell apart. Different causes give different messages too.
 enum class Code : uint16_t {
   kOk = 0,
-  kInvalid = 1,        // the caller or the peer handed over something malformed
-  kNotFound = 2,       // no such server, file, device, lease
-  kRefused = 3,        // the peer said no: policy, quota, token
-  kUnavailable = 4,    // no route, nobody listening, no capacity now
-  kClosed = 5,         // the peer went away
+  kInvalid = 1,      // the caller or the peer handed over something malformed
+  kNotFound = 2,     // no such server, file, device, lease
+  kRefused = 3,      // the peer said no: policy, quota, token
+  kUnavailable = 4,  // no route, nobody listening, no capacity now
+  kClosed = 5,       // the peer went away
   kTimeout = 6,
-  kMismatch = 7,       // versions or features that do not fit together
+  kMismatch = 7,  // versions or features that do not fit together
   kUnsupported = 8,
-  kExhausted = 9,      // memory, descriptors, disk
+  kExhausted = 9,  // memory, descriptors, disk
   kInternal = 10,
 };
 
@@ -49,8 +49,8 @@ Status errno_status(Code code, const char* doing, int error);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                // NOLINT: implicit by design
-  Result(Status status) : status_(std::move(status)) {}        // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by design
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by design
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }

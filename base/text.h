@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small text helpers: printf into a std::string, settings from the environment, secrets. Any thread. Not for the hot path.
+// Small text helpers: printf into a std::string, settings from the environment, secrets. Any
+// thread. Not for the hot path.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of ours inside somebody else's process: blocks every signal, so that the program's handlers run on the program's threads.
-// Plain pthread: starting one can fail without throwing.
+// A thread of ours inside somebody else's process: blocks every signal, so that the program's
+// handlers run on the program's threads. Plain pthread: starting one can fail without throwing.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +16,8 @@ class Thread {
   Thread& operator=(const Thread&) = delete;
   ~Thread() { join(); }
 
-  // False when the system has no thread to give. `name`: at most 15 characters. The object must outlive the thread.
+  // False when the system has no thread to give. `name`: at most 15 characters. The object must
+  // outlive the thread.
   bool start(const char* name, Main main, void* argument);
   void join();
   // In a forked child: the thread does not exist here.

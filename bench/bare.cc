@@ -71,7 +71,8 @@ double bare_bulk_gbs(const char* transport, size_t n) {
     threads.emplace_back([&, i] {
       std::vector<uint8_t>& data = to[i];
       for (uint64_t done = 0; done < each; done += 1u << 20) {
-        if (!b.bulk[i]->receive(data.data() + done % data.size(), 1u << 20, 1u << 20, {0, -1}).ok()) return;
+        if (!b.bulk[i]->receive(data.data() + done % data.size(), 1u << 20, 1u << 20, {0, -1}).ok())
+          return;
       }
     });
   }

@@ -71,7 +71,8 @@ void events(Device& device, Report& report) {
   record();
   report.add("event_record_us", burst_us(device, record));
   device.check(d.cuEventSynchronize(event), "cuEventSynchronize");
-  report.add("event_query_us", burst_us(device, [&] { device.check(d.cuEventQuery(event), "cuEventQuery"); }));
+  report.add("event_query_us",
+             burst_us(device, [&] { device.check(d.cuEventQuery(event), "cuEventQuery"); }));
   device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
@@ -91,7 +92,8 @@ void pool(Device& device, Report& report) {
 void graphs(Device& device, const Extent& extent, Report& report) {
   const gpu::Driver& d = device.driver();
   CUstream stream = device.stream();
-  device.check(d.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+  device.check(d.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+               "cuStreamBeginCapture");
   for (int i = 0; i < kNodes; ++i) device.launch_nothing(stream);
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
@@ -116,12 +118,17 @@ void graphs(Device& device, const Extent& extent, Report& report) {
   device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
 }
 
-// A program that learns from a host function that its copy is there, as JAX does: both have to come back from the server.
+// A program that learns from a host function that its copy is there, as JAX does: both have to come
+// back from the server.
 class CopyAndTell {
  public:
   explicit CopyAndTell(Device& device)
-      : device_(device), stream_(device.stream()), beside_(device.stream()), value_(device.allocate(4)) {
-    device.check(device.driver().cuMemHostAlloc(&host_, 4, CU_MEMHOSTALLOC_PORTABLE), "cuMemHostAlloc");
+      : device_(device),
+        stream_(device.stream()),
+        beside_(device.stream()),
+        value_(device.allocate(4)) {
+    device.check(device.driver().cuMemHostAlloc(&host_, 4, CU_MEMHOSTALLOC_PORTABLE),
+                 "cuMemHostAlloc");
     device.check(device.driver().cuEventCreate(&copied_, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   }
   ~CopyAndTell() {
@@ -174,7 +181,8 @@ void host_functions(Device& device, const Extent& extent, Report& report) {
   CopyAndTell work(device);
   work.copy_and_tell();
   report.add("host_function_us", median(each_us(extent.rounds, [&] { work.tell(); })));
-  report.add("copy_host_functions_us", median(each_us(extent.rounds, [&] { work.copy_and_tell(); })));
+  report.add("copy_host_functions_us",
+             median(each_us(extent.rounds, [&] { work.copy_and_tell(); })));
   std::vector<double> after_pauses;
   for (int i = 0; i < 10; ++i) {
     usleep(kPauseUs);

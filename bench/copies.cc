@@ -11,8 +11,10 @@ namespace tendril::bench {
 namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
-constexpr size_t kGbFrom = 16 * kMiB;  // larger copies are told in GB/s, smaller ones in microseconds
-constexpr int kFirstCopies = 20;      // small ones, not counted: first pages, windows that open; the bare ones are warm
+constexpr size_t kGbFrom =
+    16 * kMiB;  // larger copies are told in GB/s, smaller ones in microseconds
+constexpr int kFirstCopies =
+    20;  // small ones, not counted: first pages, windows that open; the bare ones are warm
 constexpr size_t kBeside = 256 * kMiB;
 constexpr size_t kMatrixBytes = 64 * kMiB;
 
@@ -21,7 +23,8 @@ std::string size_text(size_t bytes) {
   return bytes >= kMiB ? std::to_string(bytes / kMiB) + "m" : std::to_string(bytes / kKiB) + "k";
 }
 
-// Host memory that does not compress, so that a transport cannot flatter itself. Pageable or pinned.
+// Host memory that does not compress, so that a transport cannot flatter itself. Pageable or
+// pinned.
 class HostMemory {
  public:
   HostMemory(const Device& device, size_t bytes, bool pinned) : device_(device), pinned_(pinned) {
@@ -40,8 +43,10 @@ class HostMemory {
     }
   }
   ~HostMemory() {
-    if (pinned_) device_.driver().cuMemFreeHost(data_);
-    else std::free(data_);
+    if (pinned_)
+      device_.driver().cuMemFreeHost(data_);
+    else
+      std::free(data_);
   }
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -55,7 +60,8 @@ class HostMemory {
 
 class DeviceMemory {
  public:
-  DeviceMemory(const Device& device, size_t bytes) : device_(device), address_(device.allocate(bytes)) {}
+  DeviceMemory(const Device& device, size_t bytes)
+      : device_(device), address_(device.allocate(bytes)) {}
   ~DeviceMemory() { device_.driver().cuMemFree_v2(address_); }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -93,7 +99,8 @@ void add_copy(Report& report, const std::string& name, size_t bytes, double us) 
 
 void measure_kind(Device& device, const Extent& extent, bool pinned, Report& report) {
   const gpu::Driver& d = device.driver();
-  for (const size_t bytes : {4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB}) {
+  for (const size_t bytes :
+       {4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB, 256 * kMiB, 1024 * kMiB}) {
     if (bytes > extent.copy_bytes_max) break;
     const HostMemory host(device, bytes, pinned);
     const DeviceMemory memory(device, bytes);
@@ -137,7 +144,8 @@ void measure_beside(Device& device, const Extent& extent, Report& report) {
   while (state.load() == 1 && waited == CUDA_SUCCESS) {
     const uint64_t begin_ns = base::now_ns();
     device.launch_nothing(launching);
-    worst_launch_us = std::max(worst_launch_us, static_cast<double>(base::now_ns() - begin_ns) / 1000);
+    worst_launch_us =
+        std::max(worst_launch_us, static_cast<double>(base::now_ns() - begin_ns) / 1000);
     waited = d.cuStreamSynchronize(launching);
     worst_wait_us = std::max(worst_wait_us, static_cast<double>(base::now_ns() - begin_ns) / 1000);
   }
@@ -154,7 +162,8 @@ void measure_beside(Device& device, const Extent& extent, Report& report) {
 
 void measure_copies(Device& device, const Extent& extent, Report& report) {
   for (const bool pinned : {true, false}) {
-    report.attempt(pinned ? "pinned copies" : "pageable copies", [&] { measure_kind(device, extent, pinned, report); });
+    report.attempt(pinned ? "pinned copies" : "pageable copies",
+                   [&] { measure_kind(device, extent, pinned, report); });
   }
   report.attempt("launches beside a copy", [&] { measure_beside(device, extent, report); });
 }
@@ -168,7 +177,8 @@ void measure_waits(Device& device, const Extent& extent, Report& report) {
   for (const bool pinned : {true, false}) measure_kind(device, small, pinned, report);
 }
 
-// Endpoint -1 is the host. Figures are named FROM_TO_us (4 bytes) and FROM_TO_gb_per_s, with host and gpu0, gpu1, ...
+// Endpoint -1 is the host. Figures are named FROM_TO_us (4 bytes) and FROM_TO_gb_per_s, with host
+// and gpu0, gpu1, ...
 void measure_matrix(Device& first, const Extent& extent, Report& report) {
   const gpu::Driver& d = first.driver();
   int count = 0;
@@ -182,14 +192,17 @@ void measure_matrix(Device& first, const Extent& extent, Report& report) {
   }
   const HostMemory host(*devices[0], bytes, true);
   const auto copy = [&](int from, int to, size_t n) {
-    if (from < 0) return d.cuMemcpyHtoDAsync_v2(*memory[static_cast<size_t>(to)], host.data(), n, nullptr);
+    if (from < 0)
+      return d.cuMemcpyHtoDAsync_v2(*memory[static_cast<size_t>(to)], host.data(), n, nullptr);
     const auto source = static_cast<size_t>(from);
     if (to < 0) return d.cuMemcpyDtoHAsync_v2(host.data(), *memory[source], n, nullptr);
     const auto target = static_cast<size_t>(to);
     return d.cuMemcpyPeerAsync(*memory[target], devices[target]->context(), *memory[source],
                                devices[source]->context(), n, nullptr);
   };
-  const auto name = [](int endpoint) { return endpoint < 0 ? std::string("host") : "gpu" + std::to_string(endpoint); };
+  const auto name = [](int endpoint) {
+    return endpoint < 0 ? std::string("host") : "gpu" + std::to_string(endpoint);
+  };
   for (int from = -1; from < count; ++from) {
     for (int to = -1; to < count; ++to) {
       if (from < 0 && to < 0) continue;

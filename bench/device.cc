@@ -66,19 +66,22 @@ CUstream Device::stream() const {
 
 CUfunction Device::kernel(CUfunction* kept, const char* name) {
   if (module_ == nullptr) check(driver_->cuModuleLoadData(&module_, kPtx), "cuModuleLoadData");
-  if (*kept == nullptr) check(driver_->cuModuleGetFunction(kept, module_, name), "cuModuleGetFunction");
+  if (*kept == nullptr)
+    check(driver_->cuModuleGetFunction(kept, module_, name), "cuModuleGetFunction");
   return *kept;
 }
 
 void Device::launch_nothing(CUstream stream) {
   CUfunction function = kernel(&nothing_, "nothing");
-  check(driver_->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
+  check(driver_->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, nullptr, nullptr),
+        "cuLaunchKernel");
 }
 
 void Device::launch_count(CUdeviceptr counter, CUstream stream) {
   CUfunction function = kernel(&count_, "count");
   void* parameters[] = {&counter};
-  check(driver_->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+  check(driver_->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr),
+        "cuLaunchKernel");
 }
 
 }  // namespace tendril::bench

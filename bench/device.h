@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as tendril-bench sees it: any driver library behind gpu::Driver, the primary context of one device, and two kernels written in
-// PTX here, so that building needs no device compiler. A call that fails is thrown as Failure and ends the figure that wanted it.
+// A GPU as tendril-bench sees it: any driver library behind gpu::Driver, the primary context of one
+// device, and two kernels written in PTX here, so that building needs no device compiler. A call
+// that fails is thrown as Failure and ends the figure that wanted it.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver charges for several ways of doing the same thing, in the words that the worker uses: launches, waits, small copies with
-// what tells their end, and large copies through pieces of pinned memory by one thread or several. It is how the worker's ways were
-// chosen, and how they are chosen again for another driver. Without Tendril: give it the real library.
+// What a driver charges for several ways of doing the same thing, in the words that the worker
+// uses: launches, waits, small copies with what tells their end, and large copies through pieces of
+// pinned memory by one thread or several. It is how the worker's ways were chosen, and how they are
+// chosen again for another driver. Without Tendril: give it the real library.
 #include <sys/mman.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -31,8 +32,9 @@ constexpr const char* kManyPtx = R"(
 .version 7.0
 .target sm_52
 .address_size 64
-.visible .entry many(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u64 f,
-                     .param .u64 g, .param .u64 h, .param .u64 i, .param .u64 j, .param .u64 k, .param .u64 l)
+.visible .entry many(
+    .param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u64 e, .param .u64 f,
+    .param .u64 g, .param .u64 h, .param .u64 i, .param .u64 j, .param .u64 k, .param .u64 l)
 {
   ret;
 }
@@ -74,10 +76,12 @@ void launches(Device& device) {
   void* pointers[kParametersMany];
   for (int i = 0; i < kParametersMany; ++i) pointers[i] = &packed[i];
   size_t bytes = sizeof packed;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   CUlaunchConfig config;
   std::memset(&config, 0, sizeof config);
-  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+  config.gridDimX = config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY =
+      config.blockDimZ = 1;
   const auto rate = [&](const char* what, const std::function<void(CUstream)>& launch) {
     for (const bool legacy : {true, false}) {
       CUstream stream = legacy ? CU_STREAM_LEGACY : device.stream();
@@ -149,11 +153,13 @@ void poll_stream(Device& device, CUstream stream) {
   }
 }
 
-// What is between a launch and a reply of the worker: the last wait's event is synchronised with while the next kernel runs.
+// What is between a launch and a reply of the worker: the last wait's event is synchronised with
+// while the next kernel runs.
 void as_the_worker_waits(Device& device) {
   const gpu::Driver& d = device.driver();
   CUevent events[2] = {};
-  for (CUevent& event : events) device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  for (CUevent& event : events)
+    device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   const auto ask_whether_any_prints = [&] {
     size_t bytes = 0;
     d.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE);
@@ -174,8 +180,9 @@ void as_the_worker_waits(Device& device) {
   for (CUevent event : events) device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
-// A launch and several ways of learning that it is over. The worker asks an event until it is, so that it can serve other calls
-// meanwhile, and synchronises then (waits.cc says why); the last way asks the driver nothing at all.
+// A launch and several ways of learning that it is over. The worker asks an event until it is, so
+// that it can serve other calls meanwhile, and synchronises then (waits.cc says why); the last way
+// asks the driver nothing at all.
 void waits(Device& device, uint8_t* pinned) {
   const gpu::Driver& d = device.driver();
   const auto row = [&](const char* what, const std::function<void()>& work) {
@@ -232,8 +239,10 @@ void waits(Device& device, uint8_t* pinned) {
     while (*seen != next && us_since(begin_ns) < 1e5) {
     }
   };
-  row("launch, word written behind it, the word polled", [&] { poll_word(CU_STREAM_WRITE_VALUE_DEFAULT); });
-  row("the same without a barrier of memory", [&] { poll_word(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER); });
+  row("launch, word written behind it, the word polled",
+      [&] { poll_word(CU_STREAM_WRITE_VALUE_DEFAULT); });
+  row("the same without a barrier of memory",
+      [&] { poll_word(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER); });
   row("launch, word polled, cuCtxSynchronize", [&] {
     poll_word(CU_STREAM_WRITE_VALUE_DEFAULT);
     d.cuCtxSynchronize();
@@ -336,13 +345,15 @@ void staged_copies(Small s, size_t bytes) {
     poll_stream(device, CU_STREAM_LEGACY);
     d.cuCtxSynchronize();
   };
-  const auto to = [&](const char* what, size_t piece, size_t places, void (*copy)(uint8_t*, const uint8_t*, size_t)) {
+  const auto to = [&](const char* what, size_t piece, size_t places,
+                      void (*copy)(uint8_t*, const uint8_t*, size_t)) {
     size_t place = 0;
     row(what, [&, place]() mutable {
       uint8_t* pinned = s.pinned + place++ % places * kMiB;
       for (size_t at = 0; at < bytes; at += piece) {
         copy(pinned + at, s.pageable + at, std::min(piece, bytes - at));
-        d.cuMemcpyHtoDAsync_v2(s.gpu + at, pinned + at, std::min(piece, bytes - at), CU_STREAM_LEGACY);
+        d.cuMemcpyHtoDAsync_v2(s.gpu + at, pinned + at, std::min(piece, bytes - at),
+                               CU_STREAM_LEGACY);
       }
       context_wait();
     });
@@ -367,9 +378,10 @@ void staged_copies(Small s, size_t bytes) {
 
 // ---- large copies ----
 
-// Each thread has two pieces of pinned memory and a stream: while one piece is copied by the GPU, the other one is by the thread.
-double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned, uint8_t* host, bool to_gpu,
-                               size_t piece, unsigned threads) {
+// Each thread has two pieces of pinned memory and a stream: while one piece is copied by the GPU,
+// the other one is by the thread.
+double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned, uint8_t* host,
+                               bool to_gpu, size_t piece, unsigned threads) {
   const gpu::Driver& d = device.driver();
   std::atomic<size_t> next{0};
   const auto work = [&](unsigned index) {
@@ -379,10 +391,12 @@ double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned,
     for (CUevent& event : events) d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     uint8_t* slots[2] = {pinned + index * 2 * piece, pinned + (index * 2 + 1) * piece};
     size_t at[2] = {kLarge, kLarge};
-    const auto finish = [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its place
-      d.cuEventSynchronize(events[slot]);
-      if (!to_gpu && at[slot] < kLarge) std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));
-    };
+    const auto finish =
+        [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its place
+          d.cuEventSynchronize(events[slot]);
+          if (!to_gpu && at[slot] < kLarge)
+            std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));
+        };
     for (unsigned slot = 0;; slot ^= 1) {
       finish(slot);
       at[slot] = next.fetch_add(piece);
@@ -420,7 +434,9 @@ void large_copies(Device& device, CUdeviceptr gpu, uint8_t* pinned) {
     double best = 0;
     for (int round = 0; round < 3; ++round) {
       const uint64_t begin_ns = base::now_ns();
-      device.check(to_gpu ? d.cuMemcpyHtoD_v2(gpu, host, kLarge) : d.cuMemcpyDtoH_v2(host, gpu, kLarge), "copy");
+      device.check(
+          to_gpu ? d.cuMemcpyHtoD_v2(gpu, host, kLarge) : d.cuMemcpyDtoH_v2(host, gpu, kLarge),
+          "copy");
       best = std::max(best, static_cast<double>(kLarge) / us_since(begin_ns) / 1000);
     }
     const std::string way = to_gpu ? "256 MB to, " : "256 MB from, ";
@@ -429,7 +445,8 @@ void large_copies(Device& device, CUdeviceptr gpu, uint8_t* pinned) {
       for (const unsigned threads : {1u, 2u, 3u, 4u}) {
         const std::string size = std::to_string(piece / kKiB), count = std::to_string(threads);
         const std::string what = way + "pieces of " + size + " KB, threads: " + count;
-        print(what.c_str(), through_pieces_gb_per_s(device, gpu, pinned, host, to_gpu, piece, threads), "GB/s");
+        print(what.c_str(),
+              through_pieces_gb_per_s(device, gpu, pinned, host, to_gpu, piece, threads), "GB/s");
       }
     }
   }
@@ -449,7 +466,8 @@ int main(int argc, char** argv) {
     }
     const CUdeviceptr gpu = device.allocate(kLarge);
     uint8_t* pinned = memory(32 * kMiB);
-    device.check(d.cuMemHostRegister_v2(pinned, 32 * kMiB, CU_MEMHOSTREGISTER_PORTABLE), "cuMemHostRegister");
+    device.check(d.cuMemHostRegister_v2(pinned, 32 * kMiB, CU_MEMHOSTREGISTER_PORTABLE),
+                 "cuMemHostRegister");
     if (!staged_only) waits(device, pinned);
     CUevent event = nullptr;
     device.check(d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker spends on a launch besides the driver's own call: a lane full of launches, the real service and executor, and a driver
-// whose launch does nothing, or does nothing but what a real one does to the processor's caches. One thread, so that callgrind counts the
-// same instructions every time (tests/cost). Prints nanoseconds per launch, the best of several rounds.
+// What the worker spends on a launch besides the driver's own call: a lane full of launches, the
+// real service and executor, and a driver whose launch does nothing, or does nothing but what a
+// real one does to the processor's caches. One thread, so that callgrind counts the same
+// instructions every time (tests/cost). Prints nanoseconds per launch, the best of several rounds.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,9 +32,10 @@ uint64_t g_launches;
 uint8_t g_memory[64 << 10];
 volatile uint8_t g_sum;
 
-// As much code and data as the first-level caches hold, the way a driver of many megabytes goes through them.
-CUresult sweep_caches(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                      void**, void**) {
+// As much code and data as the first-level caches hold, the way a driver of many megabytes goes
+// through them.
+CUresult sweep_caches(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned, CUstream, void**, void**) {
   ++g_launches;
 #if defined(__x86_64__)
   asm volatile(".rept 6600\n\tnopl 0x0(%rax,%rax,1)\n\t.endr");
@@ -52,8 +54,8 @@ double alone_ns(gpu::Driver* driver, uint64_t launches) {
   return static_cast<double>(base::now_ns() - begin_ns) / static_cast<double>(launches);
 }
 
-CUresult count_launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                      void**, void**) {
+CUresult count_launch(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      unsigned, CUstream, void**, void**) {
   ++g_launches;
   return CUDA_SUCCESS;
 }
@@ -65,7 +67,9 @@ CUresult tell_parameter(CUfunction, size_t index, size_t* offset, size_t* size) 
   return CUDA_SUCCESS;
 }
 
-uint64_t id(api::Kind kind, uint64_t index) { return api::make_id(kind, 0, 0, static_cast<uint32_t>(index)); }
+uint64_t id(api::Kind kind, uint64_t index) {
+  return api::make_id(kind, 0, 0, static_cast<uint32_t>(index));
+}
 
 // The records as a client's library writes them.
 void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
@@ -141,14 +145,18 @@ int main(int argc, char** argv) {
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 20;
   auto driver = gpu::Driver::open(argv[1]);
   if (!driver.ok() || (*driver)->cuInit(0) != CUDA_SUCCESS) {
-    std::fprintf(stderr, "no driver: %s\n", driver.ok() ? "cuInit failed" : driver.status().message().c_str());
+    std::fprintf(stderr, "no driver: %s\n",
+                 driver.ok() ? "cuInit failed" : driver.status().message().c_str());
     return 1;
   }
   (*driver)->cuFuncGetParamInfo = tell_parameter;
-  (*driver)->cuStreamGetCtx = [](CUstream, CUcontext* context) { return (*context = nullptr, CUDA_SUCCESS); };
+  (*driver)->cuStreamGetCtx = [](CUstream, CUcontext* context) {
+    return (*context = nullptr, CUDA_SUCCESS);
+  };
   (*driver)->cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   (*driver)->cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
-  FILE* out = fdopen(dup(STDOUT_FILENO), "w");  // an executor takes the standard outputs for the driver's
+  FILE* out =
+      fdopen(dup(STDOUT_FILENO), "w");  // an executor takes the standard outputs for the driver's
   struct Variant {
     const char* name;
     bool cold, gated;
@@ -158,21 +166,25 @@ int main(int argc, char** argv) {
                               {"caches warm, in a turn", false, true},
                               {"caches swept, in a turn", true, true}};
   for (const Variant& variant : variants) {
-    if (argc > 4 && (variant.cold || variant.gated != (std::strcmp(argv[4], "gated") == 0))) continue;
+    if (argc > 4 && (variant.cold || variant.gated != (std::strcmp(argv[4], "gated") == 0)))
+      continue;
     (*driver)->cuLaunchKernel = variant.cold ? sweep_caches : count_launch;
     double best_ns = 1e30, best_alone_ns = 1e30;
     for (int i = 0; i < rounds; ++i) {
       g_launches = 0;
-      best_ns = std::min(best_ns, round_ns(driver->get(), launches, variant.gated ? endless_turn() : worker::Turns()));
+      best_ns = std::min(best_ns, round_ns(driver->get(), launches,
+                                           variant.gated ? endless_turn() : worker::Turns()));
       if (g_launches != launches) {
-        std::fprintf(out, "%llu launches arrived of %llu\n", static_cast<unsigned long long>(g_launches),
+        std::fprintf(out, "%llu launches arrived of %llu\n",
+                     static_cast<unsigned long long>(g_launches),
                      static_cast<unsigned long long>(launches));
         std::fclose(out);
         return 1;
       }
       best_alone_ns = std::min(best_alone_ns, alone_ns(driver->get(), launches));
     }
-    std::fprintf(out, "launch in the worker, %-23s %8.1f ns\n", variant.name, best_ns - best_alone_ns);
+    std::fprintf(out, "launch in the worker, %-23s %8.1f ns\n", variant.name,
+                 best_ns - best_alone_ns);
   }
   return std::fclose(out) == 0 ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendril-bench: a CUDA program like any other that measures what a program can. `tendril bench` starts it natively and through
-// `tendril run` and makes ratios of the two; tools/gpu runs it on every side. Knows nothing of Tendril but what it measures.
+// tendril-bench: a CUDA program like any other that measures what a program can. `tendril bench`
+// starts it natively and through `tendril run` and makes ratios of the two; tools/gpu runs it on
+// every side. Knows nothing of Tendril but what it measures.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,13 +17,15 @@ namespace {
 using namespace tendril::bench;  // NOLINT: a program
 
 int usage() {
-  std::fprintf(stderr,
-               "usage: tendril-bench calls|copies|waits|all|matrix|first [--driver LIBRARY] [--quick]\n"
-               "       tendril-bench bare tcp|shm CHANNELS\n");
+  std::fprintf(
+      stderr,
+      "usage: tendril-bench calls|copies|waits|all|matrix|first [--driver LIBRARY] [--quick]\n"
+      "       tendril-bench bare tcp|shm CHANNELS\n");
   return 2;
 }
 
-// The whole way once, as quickly as a program can: `tendril bench` takes the time from exec to this line.
+// The whole way once, as quickly as a program can: `tendril bench` takes the time from exec to this
+// line.
 void first_result(Device& device) {
   const CUdeviceptr counter = device.allocate(4);
   device.check(device.driver().cuMemsetD32_v2(counter, 41, 1), "cuMemsetD32");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tendril-bench prints: one line, `tendril-bench ` and a flat JSON object of figures with their units in their names. What it could
-// not measure is said on stderr and missing. Read by `tendril bench` (cli/bench.cc) and tools/gpu.
+// What tendril-bench prints: one line, `tendril-bench ` and a flat JSON object of figures with
+// their units in their names. What it could not measure is said on stderr and missing. Read by
+// `tendril bench` (cli/bench.cc) and tools/gpu.
 #pragma once
 
 #include <algorithm>
@@ -29,7 +30,8 @@ class Report {
   void print() const {
     std::printf("tendril-bench {");
     for (size_t i = 0; i < figures_.size(); ++i) {
-      std::printf("%s\"%s\": %.6g", i == 0 ? "" : ", ", figures_[i].first.c_str(), figures_[i].second);
+      std::printf("%s\"%s\": %.6g", i == 0 ? "" : ", ", figures_[i].first.c_str(),
+                  figures_[i].second);
     }
     std::printf("}\n");
   }
@@ -39,11 +41,14 @@ class Report {
 };
 
 inline double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2), values.end());
+  std::nth_element(values.begin(), values.begin() + static_cast<long>(values.size() / 2),
+                   values.end());
   return values[values.size() / 2];
 }
 
-inline double us_since(uint64_t begin_ns) { return static_cast<double>(base::now_ns() - begin_ns) / 1000; }
+inline double us_since(uint64_t begin_ns) {
+  return static_cast<double>(base::now_ns() - begin_ns) / 1000;
+}
 
 template <typename Call>
 std::vector<double> each_us(int rounds, Call call) {

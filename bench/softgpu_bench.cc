@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the software GPU's interpreter: five kernels, in thread instructions per second, each
-// beside a plain C++ loop that does the same work on one thread in the same run. Without arguments, or with a
-// word of a kernel's name, it prints figures; `--check` also fails when a kernel needs more times the plain loop's time than
-// its limit, which is how the suite notices that the interpreter became slow on any machine.
+// beside a plain C++ loop that does the same work on one thread in the same run. Without arguments,
+// or with a word of a kernel's name, it prints figures; `--check` also fails when a kernel needs
+// more times the plain loop's time than its limit, which is how the suite notices that the
+// interpreter became slow on any machine.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lane and service beside bare sockets, in the same run on the same machine: round trip, cost of an enqueued call, calls per second,
-// bulk bandwidth each way. The ratios are what counts; the absolute figures belong to the machine. The best of several rounds each.
+// Lane and service beside bare sockets, in the same run on the same machine: round trip, cost of an
+// enqueued call, calls per second, bulk bandwidth each way. The ratios are what counts; the
+// absolute figures belong to the machine. The best of several rounds each.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,8 +36,12 @@ constexpr int kBulkTimes = 4;
 constexpr uint32_t kSpinUs = 1'000'000;
 
 // The least disturbed round: on a shared machine everything else only adds.
-double least(const std::vector<double>& values) { return *std::min_element(values.begin(), values.end()); }
-double most(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+double least(const std::vector<double>& values) {
+  return *std::min_element(values.begin(), values.end());
+}
+double most(const std::vector<double>& values) {
+  return *std::max_element(values.begin(), values.end());
+}
 
 struct Silent : session::LaneEvents {
   bool accepts_delivery(uint64_t, uint64_t) override { return false; }
@@ -60,9 +65,10 @@ class Worker {
     ChannelSet client, worker;
     transport::make_channels(transport, bulk, &client, &worker);
     pool_.resize(size_t(64) * wire::kChunkBytesMax);
-    lane = session::Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
-    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(),
-                                      {pool_.data(), 64});
+    lane = session::Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(),
+                               &events);
+    service_ = session::Service::open(std::move(worker.command), worker.bulk.data(),
+                                      worker.bulk.size(), {pool_.data(), 64});
     source_.assign(kBulkBytes, 1);
     thread_ = std::thread([this] { run(); });
   }
@@ -153,7 +159,8 @@ struct Enqueue {
 Enqueue enqueue(Worker& worker) {
   char body[48] = {};
   uint64_t start = base::now_ns();
-  // What a caller pays for a burst that the ring can hold, and the rate that the whole path sustains.
+  // What a caller pays for a burst that the ring can hold, and the rate that the whole path
+  // sustains.
   constexpr uint64_t kBurst = 20'000;
   for (uint64_t i = 0; i < kBurst; ++i) worker.post(kSink, body, sizeof body, 0);
   double ns = double(base::now_ns() - start) / kBurst;
@@ -177,11 +184,14 @@ void compare(const char* transport, size_t channels) {
     out.push_back(bulk_out_gbs(worker, data));
     in.push_back(bulk_in_gbs(worker, data));
   }
-  printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport, least(bare_trip),
-         least(trip), least(trip) / least(bare_trip));
-  printf("%-9s enqueue 64 B      burst %6.0f ns   sustained %6.2f M calls/s\n", transport, least(ns), most(rate));
-  printf("%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n", transport,
-         channels, most(bare_bulk), most(out), most(out) / most(bare_bulk), most(in), most(in) / most(bare_bulk));
+  printf("%-9s round trip 64 B   bare %7.2f us   lane %7.2f us   ratio %.2f\n", transport,
+         least(bare_trip), least(trip), least(trip) / least(bare_trip));
+  printf("%-9s enqueue 64 B      burst %6.0f ns   sustained %6.2f M calls/s\n", transport,
+         least(ns), most(rate));
+  printf(
+      "%-9s bulk, %zu channels  bare %7.2f GB/s to worker %6.2f (%.2f)   to client %6.2f (%.2f)\n",
+      transport, channels, most(bare_bulk), most(out), most(out) / most(bare_bulk), most(in),
+      most(in) / most(bare_bulk));
   fflush(stdout);
 }
 

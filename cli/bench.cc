@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril bench`: runs tendril-bench natively where this machine has a driver, on bare transports, and through Tendril over TCP and
-// shared memory, one after the other, and prints the ratios; `--compare` sets two such reports beside each other. The measured
-// program is a process of its own that attaches like any other.
+// `tendril bench`: runs tendril-bench natively where this machine has a driver, on bare transports,
+// and through Tendril over TCP and shared memory, one after the other, and prints the ratios;
+// `--compare` sets two such reports beside each other. The measured program is a process of its own
+// that attaches like any other.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@ constexpr int kBetweenStartsUs = 700'000;  // the server makes the next worker w
 
 class Bench {
  public:
-  Bench(const BenchOptions& options, const ServerList& servers, const std::vector<ServerView>& views,
-        const std::string& client)
+  Bench(const BenchOptions& options, const ServerList& servers,
+        const std::vector<ServerView>& views, const std::string& client)
       : options_(options), servers_(servers), views_(views), client_(client) {}
 
   BenchReport run();
@@ -54,7 +55,8 @@ class Bench {
   BenchReport report_;
 };
 
-// Of what a program printed that measured nothing: our own line says what kept it from a GPU, the last one what that led to.
+// Of what a program printed that measured nothing: our own line says what kept it from a GPU, the
+// last one what that led to.
 std::string reason_in(const std::string& output) {
   const std::string ours = "\ntendril: ";
   std::string text(1, '\n');
@@ -98,7 +100,8 @@ void Bench::measure(const std::string& name, Words words) {
   const daemon::ChildOutput output = start(words);
   BenchSide side{name, bench_figures(output.text), ""};
   if (side.figures.empty()) {
-    side.absent = output.text.empty() ? daemon::describe_exit(output.wait_status) : reason_in(output.text);
+    side.absent =
+        output.text.empty() ? daemon::describe_exit(output.wait_status) : reason_in(output.text);
   } else if (words[0] == "all") {
     words[0] = "first";
     time_start(&side, words);
@@ -121,10 +124,12 @@ void Bench::attach_over(const char* transport) const {
 // Every GPU of every server in one process.
 void Bench::measure_endpoints() {
   for (const ServerView& view : views_) {
-    for (const wire::GpuRecord& gpu : view.list.gpus) labels_.push_back(view.endpoint.text + ", " + safe(gpu.name));
+    for (const wire::GpuRecord& gpu : view.list.gpus)
+      labels_.push_back(view.endpoint.text + ", " + safe(gpu.name));
   }
   std::string all;
-  for (const session::Endpoint& endpoint : servers_.endpoints) all += (all.empty() ? "" : ",") + endpoint.text;
+  for (const session::Endpoint& endpoint : servers_.endpoints)
+    all += (all.empty() ? "" : ",") + endpoint.text;
   setenv("TENDRIL_SERVERS", all.c_str(), 1);
   setenv("TENDRIL_GPUS", std::to_string(labels_.size()).c_str(), 1);
   setenv("TENDRIL_TRANSPORT", "auto", 1);
@@ -166,7 +171,8 @@ int bench(const BenchOptions& options) {
   if (!client.ok()) return complain(kFailed, client.status());
   auto asked = reach(options);
   if (!asked.ok()) return complain(kFailed, asked.status());
-  for (const char* name : {"TENDRIL_LEASES", "TENDRIL_MEMORY", "TENDRIL_GPUS", "TENDRIL_STATS", "TENDRIL_TRACE"}) {
+  for (const char* name :
+       {"TENDRIL_LEASES", "TENDRIL_MEMORY", "TENDRIL_GPUS", "TENDRIL_STATS", "TENDRIL_TRACE"}) {
     unsetenv(name);
   }
   const std::vector<ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);

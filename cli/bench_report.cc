@@ -25,7 +25,8 @@ bool better_small(const std::string& name) {
   return ends_with(name, "_us") || ends_with(name, "_ms") || ends_with(name, "_mb");
 }
 
-// The figure of a bare channel that does as much: "gb_per_s" for a large copy, "round_trip_64k_us" for one of 64 KiB.
+// The figure of a bare channel that does as much: "gb_per_s" for a large copy, "round_trip_64k_us"
+// for one of 64 KiB.
 std::string bare_name(const std::string& name) {
   const std::string mark = "_gpu_";
   const size_t at = name.find(mark);
@@ -65,7 +66,8 @@ std::vector<std::string> names_of(const std::vector<const BenchSide*>& sides) {
   for (const BenchSide* side : sides) {
     if (side == nullptr) continue;
     for (const auto& figure : side->figures) {
-      if (std::find(names.begin(), names.end(), figure.first) == names.end()) names.push_back(figure.first);
+      if (std::find(names.begin(), names.end(), figure.first) == names.end())
+        names.push_back(figure.first);
     }
   }
   return names;
@@ -84,7 +86,8 @@ Figures bench_figures(const std::string& output) {
   const size_t at = output.rfind(kMark);
   if (at == std::string::npos) return {};
   const size_t begin = at + std::string(kMark).size() - 1;
-  const Json json = Json::parse(output.substr(begin, output.find('}', begin) + 1 - begin), nullptr, false);
+  const Json json =
+      Json::parse(output.substr(begin, output.find('}', begin) + 1 - begin), nullptr, false);
   return json.is_object() ? figures_of(json) : Figures();
 }
 
@@ -101,8 +104,10 @@ std::string bench_json(const BenchReport& report) {
 base::Result<BenchReport> read_bench_json(const std::string& path) {
   std::ifstream file(path);
   const Json json = Json::parse(file, nullptr, false);
-  if (!file.is_open() || !json.is_object() || !json.contains("sides") || !json["sides"].is_object()) {
-    return base::Status(base::Code::kInvalid, "'" + path + "' is not what 'tendril bench --json' prints");
+  if (!file.is_open() || !json.is_object() || !json.contains("sides") ||
+      !json["sides"].is_object()) {
+    return base::Status(base::Code::kInvalid,
+                        "'" + path + "' is not what 'tendril bench --json' prints");
   }
   BenchReport report;
   report.version = json.value("version", "");
@@ -114,12 +119,14 @@ base::Result<BenchReport> read_bench_json(const std::string& path) {
 }
 
 std::string bench_table(const BenchReport& report) {
-  const BenchSide *native = report.side("native"), *tcp = report.side("tcp"), *shm = report.side("shm");
+  const BenchSide *native = report.side("native"), *tcp = report.side("tcp"),
+                  *shm = report.side("shm");
   const BenchSide* bare = report.side("bare tcp");
   const auto of = [](const BenchSide* side, const std::string& name) {
     return side != nullptr ? find(side->figures, name) : nullptr;
   };
-  std::vector<Row> rows = {{"figure", "native", "tcp", "shm", "tcp/native", "shm/native", "tcp/bare"}};
+  std::vector<Row> rows = {
+      {"figure", "native", "tcp", "shm", "tcp/native", "shm/native", "tcp/bare"}};
   for (const std::string& name : names_of({native, tcp, shm})) {
     const double *n = of(native, name), *t = of(tcp, name), *s = of(shm, name);
     rows.push_back({name, number(n), number(t), number(s), speed(name, t, n), speed(name, s, n),
@@ -153,7 +160,8 @@ std::string endpoint_table(const Figures& figures, const std::vector<std::string
     }
     out += aligned(rows);
   }
-  for (size_t i = 0; i < labels.size(); ++i) out += "gpu" + std::to_string(i) + ": " + labels[i] + "\n";
+  for (size_t i = 0; i < labels.size(); ++i)
+    out += "gpu" + std::to_string(i) + ": " + labels[i] + "\n";
   return out;
 }
 

@@ -11,6 +11,8 @@ int complain(int exit_status, const std::string& why) {
   return exit_status;
 }
 
-int complain(int exit_status, const base::Status& why) { return complain(exit_status, why.message()); }
+int complain(int exit_status, const base::Status& why) {
+  return complain(exit_status, why.message());
+}
 
 }  // namespace tendril::cli

@@ -51,7 +51,8 @@ base::Result<Variables> slice_variables(const SliceOptions& slice, const std::st
   if (spec->memory_bytes != 0)
     variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));
   if (slice.capped) variables.emplace_back("TENDRIL_CAP", "1");
-  if (slice.priority != 0) variables.emplace_back("TENDRIL_PRIORITY", std::to_string(slice.priority));
+  if (slice.priority != 0)
+    variables.emplace_back("TENDRIL_PRIORITY", std::to_string(slice.priority));
   return variables;
 }
 

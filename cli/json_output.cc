@@ -40,7 +40,8 @@ void add_use(const wire::SliceUse& use, Json* slice) {
   const bool known = use.measured && use.age_ns != 0;
   const double used_s = static_cast<double>(use.used_ns) / 1e9;
   (*slice)["share_delivered_10_s"] = known ? Json(fraction(use.recent_millionths)) : Json(nullptr);
-  (*slice)["share_delivered"] = known ? Json(used_s / (static_cast<double>(use.age_ns) / 1e9)) : Json(nullptr);
+  (*slice)["share_delivered"] =
+      known ? Json(used_s / (static_cast<double>(use.age_ns) / 1e9)) : Json(nullptr);
   (*slice)["gpu_time_s"] = known ? Json(used_s) : Json(nullptr);
   (*slice)["queued_s"] = known ? Json(static_cast<double>(use.waited_ns) / 1e9) : Json(nullptr);
 }
@@ -49,12 +50,12 @@ Json lease_json(const wire::LeaseRecord& lease) {
   Json slices = Json::array();
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& grant = lease.slices[i];
-    Json slice = {{"gpu", grant.gpu_index},
-                  {"share", fraction(grant.share_millionths)},
-                  {"packed", grant.packed},
-                  {"memory_bytes", grant.memory_bytes},
-                  {"memory_used_bytes",
-                   i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}};
+    Json slice = {
+        {"gpu", grant.gpu_index},
+        {"share", fraction(grant.share_millionths)},
+        {"packed", grant.packed},
+        {"memory_bytes", grant.memory_bytes},
+        {"memory_used_bytes", i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}};
     add_use(i < lease.uses.size() ? lease.uses[i] : wire::SliceUse(), &slice);
     slices.push_back(slice);
   }
@@ -77,7 +78,8 @@ Json rates_json(const SessionRates& rates) {
     slices.push_back({{"gpu", rates.slices[i].gpu_index},
                       {"share", fraction(rates.slices[i].share_millionths)},
                       {"memory_bytes", rates.slices[i].memory_bytes},
-                      {"memory_used_bytes", i < session.memory_used_bytes.size() ? session.memory_used_bytes[i] : 0}});
+                      {"memory_used_bytes",
+                       i < session.memory_used_bytes.size() ? session.memory_used_bytes[i] : 0}});
   }
   return {{"session", session.session_id},
           {"lease", session.lease_id},
@@ -144,7 +146,8 @@ std::string top_json(const std::vector<ServerRates>& servers) {
     server["gpus"] = Json::array();
     for (const wire::GpuRecord& gpu : rates.view.list.gpus) server["gpus"].push_back(gpu_json(gpu));
     server["sessions"] = Json::array();
-    for (const SessionRates& session : rates.sessions) server["sessions"].push_back(rates_json(session));
+    for (const SessionRates& session : rates.sessions)
+      server["sessions"].push_back(rates_json(session));
     all.push_back(server);
   }
   return Json({{"servers", all}}).dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -48,7 +48,8 @@ std::string percent(uint32_t millionths) { return base::format("%.1f%%", million
 
 uint32_t overall_millionths(const wire::SliceUse& use) {
   if (use.age_ns == 0) return 0;
-  return static_cast<uint32_t>(static_cast<double>(use.used_ns) / static_cast<double>(use.age_ns) * 1e6);
+  return static_cast<uint32_t>(static_cast<double>(use.used_ns) / static_cast<double>(use.age_ns) *
+                               1e6);
 }
 
 // What was had of the GPU's time: over the last ten seconds, and since the lease began.
@@ -103,13 +104,13 @@ std::vector<Row> tenant_rows(const wire::ListReply& list) {
         const uint64_t used_bytes =
             slice < lease.memory_used_bytes.size() ? lease.memory_used_bytes[slice] : 0;
         const wire::SliceUse use = use_of(lease, slice);
-        rows.push_back({std::to_string(gpu.index), std::to_string(lease.lease_id),
-                        safe(lease.client.user) + "@" + safe(lease.client.host),
-                        safe(lease.client.program), terms_text(lease.terms),
-                        percent(grant.share_millionths) + (grant.packed ? " packed" : ""),
-                        delivered_text(use), waited_text(use),
-                        daemon::format_size(used_bytes) + " / " +
-                            daemon::format_size(grant.memory_bytes)});
+        rows.push_back(
+            {std::to_string(gpu.index), std::to_string(lease.lease_id),
+             safe(lease.client.user) + "@" + safe(lease.client.host), safe(lease.client.program),
+             terms_text(lease.terms),
+             percent(grant.share_millionths) + (grant.packed ? " packed" : ""), delivered_text(use),
+             waited_text(use),
+             daemon::format_size(used_bytes) + " / " + daemon::format_size(grant.memory_bytes)});
       }
     }
   }
@@ -126,16 +127,14 @@ int list_leases(const CommonOptions& options) {
     printf("%s\n", servers_json(*views).c_str());
     return failed ? kFailed : 0;
   }
-  std::vector<Row> rows = {
-      {"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL", "QUEUED", "TERMS",
-       "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
+  std::vector<Row> rows = {{"LEASE", "SERVER", "WHO", "PROGRAM", "SLICES", "TIME 10 S / ALL",
+                            "QUEUED", "TERMS", "MEMORY USED / QUOTA", "PROCESSES", "AGE"}};
   for (const ServerView& view : *views) {
     for (const wire::LeaseRecord& lease : view.list.leases) {
       rows.push_back({std::to_string(lease.lease_id), view.endpoint.text,
                       safe(lease.client.user) + "@" + safe(lease.client.host),
-                      safe(lease.client.program), slices_text(lease),
-                      joined(lease, delivered_text), joined(lease, waited_text),
-                      terms_text(lease.terms), memory_text(lease),
+                      safe(lease.client.program), slices_text(lease), joined(lease, delivered_text),
+                      joined(lease, waited_text), terms_text(lease.terms), memory_text(lease),
                       std::to_string(lease.processes), age_text(lease.age_s)});
     }
   }

@@ -94,6 +94,7 @@ class CommandLine {
   }
 
   void add_serve();
+  void add_serve_switches(CLI::App* sub);
   void add_run();
   void add_env();
   void add_views();
@@ -152,7 +153,8 @@ void CommandLine::add_serve() {
   sub->add_option("--warm-max", o.warm_max, "Idle workers kept ready in all")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
-  sub->add_option("--warm-spare", o.warm_spare, "More of them per GPU, in memory that nobody was promised")
+  sub->add_option("--warm-spare", o.warm_spare,
+                  "More of them per GPU, in memory that nobody was promised")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   sub->add_option("--workers-max", o.workers_max, "Worker processes at once")
@@ -162,7 +164,8 @@ void CommandLine::add_serve() {
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   sub->add_option("--images", o.images,
-                  "Folder that keeps device code which clients sent, or 'off' (default: in this user's cache)")
+                  "Folder that keeps device code which clients sent, or 'off' (default: in this "
+                  "user's cache)")
       ->type_name("FOLDER");
   sub->add_option("--packed-control", o.packed_control,
                   "Control program of the multi-process service (default: nvidia-cuda-mps-control)")
@@ -171,16 +174,24 @@ void CommandLine::add_serve() {
                   "What an empty context costs on the GPU (default: as measured)")
       ->type_name("SIZE");
   sub->add_option("--code-memory", o.code_memory,
-                  "Kept back of each process' memory for its code and the driver's objects (default: a quarter of "
+                  "Kept back of each process' memory for its code and the driver's objects "
+                  "(default: a quarter of "
                   "--context-memory)")
       ->type_name("SIZE");
-  sub->add_option("--metrics", o.metrics, "Serve metrics over HTTP (Prometheus text) at this address")
+  sub->add_option("--metrics", o.metrics,
+                  "Serve metrics over HTTP (Prometheus text) at this address")
       ->type_name("HOST:PORT");
+  add_serve_switches(sub);
+}
+
+void CommandLine::add_serve_switches(CLI::App* sub) {
+  ServeOptions& o = serve_options_;
   sub->add_option("--hardware-slices", o.hardware_slices,
                   "Whether workers set the GPU's own time slices by their shares: auto or off")
       ->check(CLI::IsMember({"auto", "off"}))
       ->capture_default_str();
-  sub->add_option("--turns", o.turns, "Whether tenants have turns of a GPU that they share: on, or off for comparisons")
+  sub->add_option("--turns", o.turns,
+                  "Whether tenants have turns of a GPU that they share: on, or off for comparisons")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   sub->add_flag("-v,--verbose", o.verbose, "Log more");
@@ -193,9 +204,10 @@ void CommandLine::add_run() {
               [this] { return run(run_options_); });
   add_common(sub, &run_options_, false);
   add_slice(sub, &run_options_.slice);
-  sub->add_flag("--packed", run_options_.slice.packed,
-                "Run beside other packed programs at the same time, on a part of the GPU's processors; "
-                "for programs that trust each other");
+  sub->add_flag(
+      "--packed", run_options_.slice.packed,
+      "Run beside other packed programs at the same time, on a part of the GPU's processors; "
+      "for programs that trust each other");
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
   // Also without "--": the first word that is no option begins the program.
   sub->prefix_command();
@@ -239,7 +251,8 @@ void CommandLine::add_views() {
 void CommandLine::add_lease() {
   CLI::App* const group = app_.add_subcommand("lease", "Change leases that live (administration)");
   group->require_subcommand(1);
-  CLI::App* const sub = group->add_subcommand("set", "New terms for a lease and the programs on it");
+  CLI::App* const sub =
+      group->add_subcommand("set", "New terms for a lease and the programs on it");
   sub->final_callback([this] { action_ = [this] { return change_lease(change_options_); }; });
   ChangeOptions& o = change_options_;
   add_common(sub, &o, false);
@@ -263,13 +276,15 @@ void CommandLine::add_doctor() {
 }
 
 void CommandLine::add_bench() {
-  CLI::App* const sub = command("bench", "Measure the GPU through Tendril, beside native and bare transport",
-                                [this] { return bench(bench_options_); });
+  CLI::App* const sub =
+      command("bench", "Measure the GPU through Tendril, beside native and bare transport",
+              [this] { return bench(bench_options_); });
   BenchOptions& o = bench_options_;
   add_common(sub, &o, true);
   sub->add_option("-p,--part", o.share, "Part of each GPU to measure with (default: a whole GPU)")
       ->type_name("FRACTION");
-  sub->add_option("--native", o.native, "This machine's own driver (default: the system's libcuda.so.1)")
+  sub->add_option("--native", o.native,
+                  "This machine's own driver (default: the system's libcuda.so.1)")
       ->type_name("LIBRARY");
   sub->add_flag("--quick", o.quick, "Fewer rounds, copies up to 16 MiB");
   sub->add_option("--compare", o.compare, "Only set two reports of --json beside each other")

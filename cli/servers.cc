@@ -175,11 +175,13 @@ void complain_of_silent(const std::vector<ServerView>& views) {
 }
 
 bool all_answer(const std::vector<ServerView>& views) {
-  return std::all_of(views.begin(), views.end(), [](const ServerView& view) { return view.status.ok(); });
+  return std::all_of(views.begin(), views.end(),
+                     [](const ServerView& view) { return view.status.ok(); });
 }
 
 bool any_answers(const std::vector<ServerView>& views) {
-  return std::any_of(views.begin(), views.end(), [](const ServerView& view) { return view.status.ok(); });
+  return std::any_of(views.begin(), views.end(),
+                     [](const ServerView& view) { return view.status.ok(); });
 }
 
 wire::ClientInfo client_info(const std::string& program) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril top`: what the sessions of each server do, again every second. On a terminal it draws over what it drew and ends with q or
-// Ctrl-C; in a pipe each picture follows the last one.
+// `tendril top`: what the sessions of each server do, again every second. On a terminal it draws
+// over what it drew and ends with q or Ctrl-C; in a pipe each picture follows the last one.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,11 +19,13 @@ namespace {
 
 volatile sig_atomic_t g_stop = 0;
 
-// Single keys without Enter and without an echo, as long as this lives. Nothing where no person types.
+// Single keys without Enter and without an echo, as long as this lives. Nothing where no person
+// types.
 class Keys {
  public:
   Keys() {
-    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before_) != 0) return;
+    if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before_) != 0)
+      return;
     termios single = before_;
     single.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
     single.c_cc[VMIN] = 0;
@@ -61,7 +63,8 @@ void stop_at_signals() {
 
 class Top {
  public:
-  Top(const TopOptions& options, std::vector<session::Endpoint> endpoints, session::ConnectOptions connect)
+  Top(const TopOptions& options, std::vector<session::Endpoint> endpoints,
+      session::ConnectOptions connect)
       : options_(options), endpoints_(std::move(endpoints)), connect_(std::move(connect)) {}
 
   int run() {

@@ -15,7 +15,8 @@ double per_second(uint64_t before, uint64_t after, double interval_s) {
   return after > before && interval_s > 0 ? static_cast<double>(after - before) / interval_s : 0;
 }
 
-SessionRates rates_of(const wire::SessionRecord& before, const wire::SessionRecord& after, double interval_s) {
+SessionRates rates_of(const wire::SessionRecord& before, const wire::SessionRecord& after,
+                      double interval_s) {
   SessionRates rates;
   rates.session = after;
   rates.calls_per_s = per_second(before.calls, after.calls, interval_s);
@@ -52,14 +53,22 @@ Row row_of(const SessionRates& rates) {
   uint64_t used = 0, quota = 0;
   for (const uint64_t bytes : rates.session.memory_used_bytes) used += bytes;
   for (const wire::SliceGrant& slice : rates.slices) quota += slice.memory_bytes;
-  return {std::to_string(rates.session.session_id), std::to_string(rates.session.lease_id),
-          safe(rates.session.client.user) + "@" + safe(rates.session.client.host), safe(rates.session.client.program),
-          std::to_string(rates.session.client.pid), slices_text(rates.slices),
-          rates.delivered ? base::format("%.1f%%", *rates.delivered * 100) : "-", count_text(rates.calls_per_s),
-          count_text(rates.launches_per_s), count_text(rates.round_trips_per_s), bytes_text(rates.bytes_in_per_s),
-          bytes_text(rates.bytes_out_per_s), base::format("%.1f%%", rates.waiting * 100),
+  return {std::to_string(rates.session.session_id),
+          std::to_string(rates.session.lease_id),
+          safe(rates.session.client.user) + "@" + safe(rates.session.client.host),
+          safe(rates.session.client.program),
+          std::to_string(rates.session.client.pid),
+          slices_text(rates.slices),
+          rates.delivered ? base::format("%.1f%%", *rates.delivered * 100) : "-",
+          count_text(rates.calls_per_s),
+          count_text(rates.launches_per_s),
+          count_text(rates.round_trips_per_s),
+          bytes_text(rates.bytes_in_per_s),
+          bytes_text(rates.bytes_out_per_s),
+          base::format("%.1f%%", rates.waiting * 100),
           base::format("%.1f%%", rates.processors * 100),
-          daemon::format_size(used) + " / " + daemon::format_size(quota), age_text(rates.session.age_s)};
+          daemon::format_size(used) + " / " + daemon::format_size(quota),
+          age_text(rates.session.age_s)};
 }
 
 }  // namespace
@@ -77,11 +86,13 @@ ServerRates rates_between(const ServerView& before, const ServerView& after) {
   if (from_ns != 0 && to_ns > from_ns) out.interval_s = static_cast<double>(to_ns - from_ns) / 1e9;
   for (const wire::SessionRecord& session : after.list.sessions) {
     const auto& known = before.list.sessions;
-    const auto same = std::find_if(known.begin(), known.end(), [&](const wire::SessionRecord& other) {
-      return other.session_id == session.session_id;
-    });
-    SessionRates rates = rates_of(same != known.end() ? *same : wire::SessionRecord(), session, out.interval_s);
-    if (same == known.end()) rates.processors = 0;  // a worker has used some before its session began
+    const auto same = std::find_if(
+        known.begin(), known.end(),
+        [&](const wire::SessionRecord& other) { return other.session_id == session.session_id; });
+    SessionRates rates =
+        rates_of(same != known.end() ? *same : wire::SessionRecord(), session, out.interval_s);
+    if (same == known.end())
+      rates.processors = 0;  // a worker has used some before its session began
     const wire::LeaseRecord* const lease = lease_of(after.list, session.lease_id);
     if (lease != nullptr) rates.slices = lease->slices;
     out.sessions.push_back(std::move(rates));
@@ -93,8 +104,8 @@ std::string top_text(const ServerRates& rates) {
   const wire::ListReply& list = rates.view.list;
   std::string text = rates.view.endpoint.text;
   if (!rates.view.status.ok()) return text + ": " + safe(rates.view.status.message()) + "\n";
-  text += base::format(" (%s): %zu leases, %zu sessions\n", safe(list.server).c_str(), list.leases.size(),
-                       rates.sessions.size());
+  text += base::format(" (%s): %zu leases, %zu sessions\n", safe(list.server).c_str(),
+                       list.leases.size(), rates.sessions.size());
   for (const wire::GpuRecord& gpu : list.gpus) {
     text += base::format("GPU %u: %s, %s lent, %s of %s used", gpu.index, safe(gpu.name).c_str(),
                          daemon::format_fraction(gpu.share_used_millionths).c_str(),
@@ -105,9 +116,9 @@ std::string top_text(const ServerRates& rates) {
     text += "\n";
   }
   if (rates.sessions.empty()) return text;
-  std::vector<Row> rows = {{"SESSION", "LEASE", "WHO", "PROGRAM", "PID", "GPU: SHARE", "HAD", "CALLS/S", "LAUNCHES/S",
-                            "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S", "WAITING", "SERVER CPU",
-                            "MEMORY USED / QUOTA", "AGE"}};
+  std::vector<Row> rows = {{"SESSION", "LEASE", "WHO", "PROGRAM", "PID", "GPU: SHARE", "HAD",
+                            "CALLS/S", "LAUNCHES/S", "ROUND TRIPS/S", "TO GPU/S", "FROM GPU/S",
+                            "WAITING", "SERVER CPU", "MEMORY USED / QUOTA", "AGE"}};
   for (const SessionRates& session : rates.sessions) rows.push_back(row_of(session));
   return text + aligned(rows);
 }

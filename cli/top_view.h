@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tendril top` shows, from two listings of a server: what each session did in between. Arithmetic and text only; called by top.cc.
+// What `tendril top` shows, from two listings of a server: what each session did in between.
+// Arithmetic and text only; called by top.cc.
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@ struct SessionRates {
   std::vector<wire::SliceGrant> slices;  // of its lease
   double calls_per_s = 0, launches_per_s = 0, round_trips_per_s = 0;
   double bytes_in_per_s = 0, bytes_out_per_s = 0;  // to the server, from the server
-  double waiting = 0;                              // part of the time in which the program waited for an answer
+  double waiting = 0;     // part of the time in which the program waited for an answer
   double processors = 0;  // of the server, by its worker: 1 is one of them all the time
   // GPUs' time, all slices together: 1 is a whole GPU; unknown without turns.
   std::optional<double> delivered;
@@ -27,7 +28,8 @@ struct ServerRates {
   std::vector<SessionRates> sessions;
 };
 
-// A session that is not in `before` began in between. A worker may write any numbers: what would be negative is 0.
+// A session that is not in `before` began in between. A worker may write any numbers: what would be
+// negative is 0.
 ServerRates rates_between(const ServerView& before, const ServerView& after);
 
 // For people: a line for the server, one for each of its GPUs, and a table of its sessions.

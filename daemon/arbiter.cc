@@ -21,12 +21,14 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr uint64_t kSpinNs = 400'000;  // at most as long as a bell is expected
+constexpr uint64_t kSpinNs = 400'000;                     // at most as long as a bell is expected
 constexpr uint64_t kTimerKey = 0, kStopKey = UINT64_MAX;  // others are sessions' ids
 
-// Whoever sleeps on this turn's number looks again at everything. Not private: it is another process.
+// Whoever sleeps on this turn's number looks again at everything. Not private: it is another
+// process.
 void wake(wire::TurnPart* page) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&page->turn), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&page->turn), FUTEX_WAKE, INT_MAX, nullptr,
+          nullptr, 0);
 }
 
 }  // namespace
@@ -39,7 +41,8 @@ base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const SharingOptions& opti
   arbiter->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   arbiter->stop_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!arbiter->epoll_.valid() || !arbiter->timer_.valid() || !arbiter->stop_.valid())
-    return base::errno_status(Code::kExhausted, "cannot create the arbiter of the GPUs' time", errno);
+    return base::errno_status(Code::kExhausted, "cannot create the arbiter of the GPUs' time",
+                              errno);
   Status status = arbiter->watch(arbiter->timer_.get(), kTimerKey, EPOLLIN);
   if (status.ok()) status = arbiter->watch(arbiter->stop_.get(), kStopKey, EPOLLIN);
   if (!status.ok()) return status;
@@ -93,7 +96,8 @@ void Arbiter::run() {
   }
 }
 
-// The timer is absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us longer than asked.
+// The timer is absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us
+// longer than asked.
 void Arbiter::follow() {
   spin_until_ns_ = turns_.listen_until_ns();
   const uint64_t at_ns = turns_.look_again_ns();
@@ -105,12 +109,14 @@ void Arbiter::follow() {
   timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
 }
 
-void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms) {
+void Arbiter::open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+                   const wire::LeaseTerms& terms) {
   std::lock_guard<std::mutex> hold(mutex_);
   turns_.open(base::now_ns(), lease_id, slices, terms);
 }
 
-void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms) {
+void Arbiter::change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+                     const wire::LeaseTerms& terms) {
   std::lock_guard<std::mutex> hold(mutex_);
   turns_.change(base::now_ns(), lease_id, slices, terms);
   follow();
@@ -127,10 +133,12 @@ base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id
   if (!page.ok()) return page.status();
   // A bell of its own: who holds one could also silence it.
   base::Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell.valid()) return base::errno_status(Code::kExhausted, "cannot make a worker's bell", errno);
+  if (!bell.valid())
+    return base::errno_status(Code::kExhausted, "cannot make a worker's bell", errno);
   auto place = std::make_unique<Place>(page.take(), std::move(bell));
   std::lock_guard<std::mutex> hold(mutex_);
-  if (!turns_.has_lease(lease_id)) return Status(Code::kClosed, "the lease ended while the session was being set up");
+  if (!turns_.has_lease(lease_id))
+    return Status(Code::kClosed, "the lease ended while the session was being set up");
   // By edges: every ring wakes, and nobody needs to read it.
   const Status watched = watch(place->bell.get(), session_id, EPOLLIN | EPOLLET);
   if (!watched.ok()) return watched;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the turns on this server's GPUs: the thread, the lock, the bells and the clock around the rules (daemon/lease_turns.h), which are
-// told what workers ask over their pages (wire/turn_page.h), and write there what is decided. It sleeps until a worker rings or a turn
-// is overdue; the methods may be called from any thread and do not block. A worker is a stranger: how often it rings may cost time here,
-// and never others their turns. Called by daemon/sessions.h.
+// Gives the turns on this server's GPUs: the thread, the lock, the bells and the clock around the
+// rules (daemon/lease_turns.h), which are told what workers ask over their pages
+// (wire/turn_page.h), and write there what is decided. It sleeps until a worker rings or a turn is
+// overdue; the methods may be called from any thread and do not block. A worker is a stranger: how
+// often it rings may cost time here, and never others their turns. Called by daemon/sessions.h.
 #pragma once
 
 #include <atomic>
@@ -28,12 +29,15 @@ class Arbiter {
   ~Arbiter();
 
   // A lease's slices become tenants, and its later terms theirs.
-  void open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms);
-  void change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms);
+  void open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+            const wire::LeaseTerms& terms);
+  void change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+              const wire::LeaseTerms& terms);
   // Its sessions have left before.
   void close(uint64_t lease_id);
 
-  // What a session's worker is given: its page and its bell. They stay the arbiter's, until `leave`.
+  // What a session's worker is given: its page and its bell. They stay the arbiter's, until
+  // `leave`.
   struct Seat {
     int page_fd, bell_fd;
   };
@@ -50,7 +54,8 @@ class Arbiter {
 
  private:
   struct Place {  // of a session
-    Place(SharedPage<wire::TurnPage> shared, base::Fd fd) : page(std::move(shared)), bell(std::move(fd)) {}
+    Place(SharedPage<wire::TurnPage> shared, base::Fd fd)
+        : page(std::move(shared)), bell(std::move(fd)) {}
     SharedPage<wire::TurnPage> page;
     base::Fd bell;
   };

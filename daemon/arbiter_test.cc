@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arbiter with workers that are threads of this process: they ask, use the time they are given, and say that they are done, over the
-// same pages and bells. What is asked here holds on a machine that is as slow as it likes: the rules' times are in lease_turns_test.cc.
+// The arbiter with workers that are threads of this process: they ask, use the time they are given,
+// and say that they are done, over the same pages and bells. What is asked here holds on a machine
+// that is as slow as it likes: the rules' times are in lease_turns_test.cc.
 #include "daemon/arbiter.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ void sleep_ns(uint64_t ns) {
 }
 
 bool eventually(const std::function<bool()>& holds) {
-  for (const uint64_t end_ns = base::now_ns() + 40 * kSecond; base::now_ns() < end_ns; sleep_ns(kMs / 5)) {
+  for (const uint64_t end_ns = base::now_ns() + 40 * kSecond; base::now_ns() < end_ns;
+       sleep_ns(kMs / 5)) {
     if (holds()) return true;
   }
   return holds();
@@ -35,11 +37,13 @@ bool eventually(const std::function<bool()>& holds) {
 // A worker's end of a seat.
 class Worker {
  public:
-  Worker(Arbiter* arbiter, uint64_t session_id, uint64_t lease_id) : arbiter_(arbiter), id_(session_id) {
+  Worker(Arbiter* arbiter, uint64_t session_id, uint64_t lease_id)
+      : arbiter_(arbiter), id_(session_id) {
     const auto seat = arbiter->join(session_id, lease_id);
     EXPECT_TRUE(seat.ok());
     bell_ = dup(seat.value().bell_fd);
-    void* const at = mmap(nullptr, sizeof(wire::TurnPage), PROT_READ | PROT_WRITE, MAP_SHARED, seat.value().page_fd, 0);
+    void* const at = mmap(nullptr, sizeof(wire::TurnPage), PROT_READ | PROT_WRITE, MAP_SHARED,
+                          seat.value().page_fd, 0);
     EXPECT_NE(at, MAP_FAILED);
     page_ = static_cast<wire::TurnPage*>(at);
   }
@@ -77,7 +81,8 @@ class Worker {
         const uint32_t turn = part().turn.load();
         if (turn == part().drained.load()) {
           const timespec most_wait = {0, 20'000'000};
-          syscall(SYS_futex, reinterpret_cast<uint32_t*>(&part().turn), FUTEX_WAIT, turn, &most_wait, nullptr, 0);
+          syscall(SYS_futex, reinterpret_cast<uint32_t*>(&part().turn), FUTEX_WAIT, turn,
+                  &most_wait, nullptr, 0);
           continue;
         }
         const int now_inside = ++*inside;
@@ -132,7 +137,8 @@ TEST(Arbiter, TurnsDoNotOverlapAndAreCounted) {
   Worker one(arbiter.get(), 11, 1), two(arbiter.get(), 12, 2);
   one.work(&inside, &most);
   two.work(&inside, &most);
-  EXPECT_TRUE(eventually([&] { return arbiter->turns_given(0) >= 20 && one.had_ns() > 0 && two.had_ns() > 0; }));
+  EXPECT_TRUE(eventually(
+      [&] { return arbiter->turns_given(0) >= 20 && one.had_ns() > 0 && two.had_ns() > 0; }));
   one.stop();
   two.stop();
   EXPECT_EQ(most, 1);
@@ -244,7 +250,8 @@ TEST(Arbiter, ManyComeAndGo) {
         Worker worker(arbiter.get(), 1000 + lease, lease);
         worker.work(&inside, &most);
         sleep_ns(2 * kMs);
-        if (round % 3 == 0) arbiter->change(lease, slice(100'000), {wire::SharePolicy::kCap, round % 2});
+        if (round % 3 == 0)
+          arbiter->change(lease, slice(100'000), {wire::SharePolicy::kCap, round % 2});
         arbiter->use_of(lease);
         worker.leave();
         arbiter->close(lease);

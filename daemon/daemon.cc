@@ -35,8 +35,8 @@ using base::Status;
 
 // More than this is not an empty context but somebody else's memory.
 constexpr uint64_t kContextBytesMax = 640u << 20;
-// PyTorch's small programs take about a hundred megabytes that nobody asks for by a number of bytes (H200): machine code, kernels'
-// local memory, the driver's own objects.
+// PyTorch's small programs take about a hundred megabytes that nobody asks for by a number of bytes
+// (H200): machine code, kernels' local memory, the driver's own objects.
 constexpr uint64_t kContextsPerCode = 4;
 // Connections beyond the maximum that are still told so; those beyond these are closed without a
 // word.
@@ -191,7 +191,8 @@ LeaseBook DaemonImpl::make_book() const {
     const uint64_t reserve = capacity.context_bytes * pool_->warm_target(device.index);
     capacity.memory_usable_bytes =
         device.memory_total_bytes - std::min(device.memory_total_bytes, reserve);
-    log(Level::kInfo, "GPU %u: %s, %s, %s of it to lend (%s per process for its context, %s for code)",
+    log(Level::kInfo,
+        "GPU %u: %s, %s, %s of it to lend (%s per process for its context, %s for code)",
         device.index, printable(device.name).c_str(),
         format_size(device.memory_total_bytes).c_str(),
         format_size(capacity.memory_usable_bytes).c_str(),
@@ -248,7 +249,8 @@ Status DaemonImpl::prepare() {
         options_.metrics, [this] { return metrics_text(list(), sessions_->counters()); });
     if (!metrics.ok()) return metrics.status();
     metrics_ = metrics.take();
-    for (const std::string& address : metrics_->addresses()) log(Level::kInfo, "metrics on %s", address.c_str());
+    for (const std::string& address : metrics_->addresses())
+      log(Level::kInfo, "metrics on %s", address.c_str());
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });

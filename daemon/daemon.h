@@ -25,13 +25,16 @@ struct DaemonOptions {
   std::vector<std::string> unix_paths;
   std::string token_file;
   SharingOptions sharing;
-  std::string metrics;  // HOST:PORT where metrics are served over HTTP; empty: nowhere
+  std::string metrics;               // HOST:PORT where metrics are served over HTTP; empty: nowhere
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
-  std::string images;  // where images of device code are kept: a folder or "off"; empty: the default (image_store.h)
-  std::string packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
+  std::string images;  // where images of device code are kept: a folder or "off"; empty: the
+                       // default (image_store.h)
+  std::string
+      packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
   int64_t context_bytes = -1;  // what an empty context costs; -1: as measured
-  int64_t code_bytes = -1;     // kept back for what a process' code and the driver's objects take; -1: a part of that
+  int64_t code_bytes =
+      -1;  // kept back for what a process' code and the driver's objects take; -1: a part of that
   uint32_t connections_max = 4096;
   uint64_t schema_digest = 0;
   std::string product_version;

@@ -34,10 +34,12 @@ void choose_image_store(const std::string& wanted, bool users_differ) {
   if (folder.empty()) folder = default_folder();
   unsetenv(kVariable);
   if (folder.empty() || folder == "off") return;
-  const bool made = base::KeptFiles(folder, "", 0).make() && (!users_differ || chmod(folder.c_str(), 0777) == 0);
+  const bool made =
+      base::KeptFiles(folder, "", 0).make() && (!users_differ || chmod(folder.c_str(), 0777) == 0);
   if (!made) {
     base::log(base::LogLevel::kWarning,
-              "device code is not kept, and each client sends its own: %s: %s (--images FOLDER chooses another folder)",
+              "device code is not kept, and each client sends its own: %s: %s (--images FOLDER "
+              "chooses another folder)",
               folder.c_str(), strerror(errno));
     return;
   }

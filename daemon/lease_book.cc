@@ -17,7 +17,8 @@ using base::Status;
 // Drivers hand memory out in pages of this size; a quota that ends inside one could not be used to
 // its end.
 constexpr uint64_t kPageBytes = 2u << 20;
-constexpr uint64_t kPackedLessPart = 25;  // a packed slice may have less than its share by one such part of it
+constexpr uint64_t kPackedLessPart =
+    25;  // a packed slice may have less than its share by one such part of it
 
 std::string describe(const wire::SliceSpec& spec) {
   std::string text;
@@ -33,10 +34,15 @@ LeaseBook::LeaseBook(std::string host, std::vector<GpuCapacity> gpus)
     : host_(std::move(host)), gpus_(std::move(gpus)), used_(gpus_.size()) {}
 
 Status LeaseBook::check(const wire::LeaseTerms& terms) {
-  const bool known = terms.policy == wire::SharePolicy::kLend || terms.policy == wire::SharePolicy::kCap;
-  if (!known) return Status(Code::kInvalid, "this server does not know what the lease asks for beyond its share");
-  if (terms.priority >= -wire::kPriorityMax && terms.priority <= wire::kPriorityMax) return Status();
-  return Status(Code::kInvalid, "a priority is a number from " + std::to_string(-wire::kPriorityMax) + " to " +
+  const bool known =
+      terms.policy == wire::SharePolicy::kLend || terms.policy == wire::SharePolicy::kCap;
+  if (!known)
+    return Status(Code::kInvalid,
+                  "this server does not know what the lease asks for beyond its share");
+  if (terms.priority >= -wire::kPriorityMax && terms.priority <= wire::kPriorityMax)
+    return Status();
+  return Status(Code::kInvalid, "a priority is a number from " +
+                                    std::to_string(-wire::kPriorityMax) + " to " +
                                     std::to_string(wire::kPriorityMax));
 }
 
@@ -84,16 +90,19 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
     slice.share_millionths = static_cast<uint32_t>(std::clamp<__uint128_t>(part, 1, kWholeGpu));
   }
   if (slice.memory_bytes < capacity.process_bytes() + kPageBytes) {
-    return Status(Code::kRefused,
-                  "a slice of " + describe(spec) + " has " + format_size(slice.memory_bytes) +
-                      " on GPU " + std::to_string(gpu) + " of host " + host_ +
-                      ", but a process needs " + format_size(capacity.process_bytes() + kPageBytes) +
-                      " there before it allocates anything; ask for more");
+    return Status(Code::kRefused, "a slice of " + describe(spec) + " has " +
+                                      format_size(slice.memory_bytes) + " on GPU " +
+                                      std::to_string(gpu) + " of host " + host_ +
+                                      ", but a process needs " +
+                                      format_size(capacity.process_bytes() + kPageBytes) +
+                                      " there before it allocates anything; ask for more");
   }
   if (slice.memory_bytes > capacity.memory_usable_bytes) {
-    return Status(Code::kRefused, "a slice of " + describe(spec) + " does not fit on GPU " + std::to_string(gpu) +
-                                      " of host " + host_ + " even when nobody uses it: it lends " +
-                                      format_size(capacity.memory_usable_bytes) + "; ask for less, or add a server");
+    return Status(Code::kRefused, "a slice of " + describe(spec) + " does not fit on GPU " +
+                                      std::to_string(gpu) + " of host " + host_ +
+                                      " even when nobody uses it: it lends " +
+                                      format_size(capacity.memory_usable_bytes) +
+                                      "; ask for less, or add a server");
   }
   return slice;
 }
@@ -106,7 +115,8 @@ bool LeaseBook::fits(const wire::SliceGrant& slice) const {
          slice.memory_bytes <= usable - used.memory_bytes;
 }
 
-// The pairs that are promised grow with the shares that are promised, rounded up once and not for each of them.
+// The pairs that are promised grow with the shares that are promised, rounded up once and not for
+// each of them.
 uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
   const Used& used = used_[slice.gpu_index];
   const uint64_t processors = gpus_[slice.gpu_index].processors;
@@ -156,7 +166,8 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::grant(uint64_t lease_id,
     if (slice.ok()) {
       ++possible;
       if (fits(*slice)) candidates.push_back(*slice);
-    } else if (why_not.ok() || gpus_[gpu].memory_usable_bytes > most_bytes) {  // the one that is nearest to it
+    } else if (why_not.ok() ||
+               gpus_[gpu].memory_usable_bytes > most_bytes) {  // the one that is nearest to it
       why_not = slice.status();
       most_bytes = gpus_[gpu].memory_usable_bytes;
     }
@@ -191,16 +202,20 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
   for (const auto& [slice, processors] : found->second) {
     const uint32_t others = used_[slice.gpu_index].share_millionths - slice.share_millionths;
     if (slice.packed) {
-      return Status(Code::kRefused, "lease " + std::to_string(lease_id) + " is packed: its share of GPU " +
-                                        std::to_string(slice.gpu_index) +
-                                        "'s processors was fixed when its processes started; take a new lease");
+      return Status(Code::kRefused,
+                    "lease " + std::to_string(lease_id) + " is packed: its share of GPU " +
+                        std::to_string(slice.gpu_index) +
+                        "'s processors was fixed when its processes started; take a new lease");
     }
     if (share_millionths <= kWholeGpu - others) continue;
     return Status(Code::kRefused,
-                  "lease " + std::to_string(lease_id) + " cannot have " + format_fraction(share_millionths) +
-                      " of GPU " + std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
-                      format_fraction(others) + " of it. 'tendril ls' shows who; lower theirs first, or ask for "
-                      "at most " + format_fraction(kWholeGpu - others));
+                  "lease " + std::to_string(lease_id) + " cannot have " +
+                      format_fraction(share_millionths) + " of GPU " +
+                      std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
+                      format_fraction(others) +
+                      " of it. 'tendril ls' shows who; lower theirs first, or ask for "
+                      "at most " +
+                      format_fraction(kWholeGpu - others));
   }
   std::vector<wire::SliceGrant> changed;
   for (auto& [slice, processors] : found->second) {

@@ -3,7 +3,8 @@
 // shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
 // without clock, lock or I/O; the daemon calls it under its own lock. Memory policy
 // (daemon/README.md): a slice's quota includes what its processes' contexts and code cost; usable
-// memory is the GPU's total less the contexts of idle warm workers. While anybody is on a GPU it is either packed or not.
+// memory is the GPU's total less the contexts of idle warm workers. While anybody is on a GPU it is
+// either packed or not.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +46,12 @@ class LeaseBook {
   uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
   uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
-  // How many of its GPU's processors the packed lease's slice is to have, by its place among the slices. 0: their number is not known, or
-  // odd. Pairs, as the service gives no less. Large slices have one less now and then, so that all together have no more than there are:
-  // processors that two tenants have keep both waiting. Not so slices of which that is more than one part in 25: they have no less than
-  // their share, and the service puts many small ones onto the same processors anyway (ten of a tenth, on an H200).
+  // How many of its GPU's processors the packed lease's slice is to have, by its place among the
+  // slices. 0: their number is not known, or odd. Pairs, as the service gives no less. Large slices
+  // have one less now and then, so that all together have no more than there are: processors that
+  // two tenants have keep both waiting. Not so slices of which that is more than one part in 25:
+  // they have no less than their share, and the service puts many small ones onto the same
+  // processors anyway (ten of a tenth, on an H200).
   uint32_t packed_processors(uint64_t lease_id, size_t slice) const;
   uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
 

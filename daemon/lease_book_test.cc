@@ -45,7 +45,8 @@ TEST(LeaseBook, AGpuIsPackedOrNotWhileAnybodyIsOnIt) {
   ASSERT_TRUE(book.grant(1, packed).ok());
   auto refused = book.grant(2, ask(1, 100'000, 0));
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("for packed slices only"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("for packed slices only"), std::string::npos)
+      << refused.status().message();
   auto another = book.grant(3, packed);
   ASSERT_TRUE(another.ok());
   EXPECT_TRUE((*another)[0].packed);
@@ -71,7 +72,8 @@ std::vector<uint32_t> packed_together(uint32_t processors, const std::vector<uin
 
 TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
   EXPECT_EQ(packed_together(132, {500'000, 500'000}), (std::vector<uint32_t>{66, 66}));
-  EXPECT_EQ(packed_together(132, {250'000, 250'000, 250'000, 250'000}), (std::vector<uint32_t>{34, 32, 34, 32}));
+  EXPECT_EQ(packed_together(132, {250'000, 250'000, 250'000, 250'000}),
+            (std::vector<uint32_t>{34, 32, 34, 32}));
   EXPECT_EQ(packed_together(132, {200'000, 200'000, 200'000}), (std::vector<uint32_t>{28, 26, 26}));
   EXPECT_EQ(packed_together(132, {100'000, 900'000}), (std::vector<uint32_t>{14, 118}));
   EXPECT_EQ(packed_together(132, {100'000, 100'000, 100'000}), (std::vector<uint32_t>{14, 14, 14}));
@@ -91,14 +93,16 @@ TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
         sum += got;
         nobody_has_less &= points > -1e-4;
       }
-      // A pair is too large a part of small slices: then nobody has less, and some processors have two tenants.
+      // A pair is too large a part of small slices: then nobody has less, and some processors have
+      // two tenants.
       EXPECT_TRUE(sum <= processors || nobody_has_less) << parts << " parts of " << processors;
     }
   }
 }
 
 TEST(LeaseBook, PackedSlicesOfFewProcessorsHaveNoLessThanTheirShare) {
-  EXPECT_EQ(packed_together(20, {250'000, 250'000, 250'000, 250'000}), (std::vector<uint32_t>{6, 6, 6, 6}));
+  EXPECT_EQ(packed_together(20, {250'000, 250'000, 250'000, 250'000}),
+            (std::vector<uint32_t>{6, 6, 6, 6}));
   EXPECT_EQ(packed_together(13, {500'000, 500'000}), (std::vector<uint32_t>{0, 0}));
   EXPECT_EQ(packed_together(0, {500'000}), (std::vector<uint32_t>{0}));
 }
@@ -111,7 +115,8 @@ TEST(LeaseBook, ProcessorsOfAPackedLeaseThatEndsAreGivenAgain) {
     if (lease >= 4) book.release(lease - 4);
     ASSERT_TRUE(book.grant(lease, packed).ok());
     uint32_t sum = 0;
-    for (uint64_t held = lease < 3 ? 0 : lease - 3; held <= lease; ++held) sum += book.packed_processors(held, 0);
+    for (uint64_t held = lease < 3 ? 0 : lease - 3; held <= lease; ++held)
+      sum += book.packed_processors(held, 0);
     EXPECT_LE(sum, 132u);
     EXPECT_GE(sum + 2, 33 * std::min<uint64_t>(lease + 1, 4));
   }
@@ -225,7 +230,8 @@ TEST(LeaseBook, AShareChangesWithinWhatIsFree) {
   ASSERT_TRUE(book.grant(2, ask(1, 500'000, 0)).ok());
   const auto refused = book.change(1, 600'000);
   ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.status().message().find("at most 0.50"), std::string::npos) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("at most 0.50"), std::string::npos)
+      << refused.status().message();
   EXPECT_EQ(book.share_used(0), 800'000u);
   EXPECT_EQ(book.share_used(1), 300'000u);
   auto changed = book.change(1, 500'000);
@@ -292,9 +298,11 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
         ASSERT_LE(memory[gpu], capacities[gpu].memory_usable_bytes);
         ASSERT_EQ(book.share_used(gpu), shares[gpu]);
         ASSERT_EQ(book.memory_promised(gpu), memory[gpu]);
-        const uint64_t share = request.slice.share_millionths, usable = capacities[gpu].memory_usable_bytes;
+        const uint64_t share = request.slice.share_millionths,
+                       usable = capacities[gpu].memory_usable_bytes;
         uint64_t wanted = request.slice.memory_bytes;
-        if (wanted == 0) wanted = share == kWholeGpu ? usable : usable * share / kWholeGpu / kPage * kPage;
+        if (wanted == 0)
+          wanted = share == kWholeGpu ? usable : usable * share / kWholeGpu / kPage * kPage;
         room += shares[gpu] + share <= kWholeGpu && memory[gpu] + wanted <= usable &&
                 wanted >= capacities[gpu].context_bytes + kPage;
       }

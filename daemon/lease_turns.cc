@@ -7,24 +7,29 @@
 namespace tendril::daemon {
 namespace {
 
-// How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that comes while a
-// turn has no end. More of it only where no neighbour has come for a while.
+// How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that
+// comes while a turn has no end. More of it only where no neighbour has come for a while.
 constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
 constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
-// A program that waits for its work has its answer, and the next piece on the way, in less than that.
+// A program that waits for its work has its answer, and the next piece on the way, in less than
+// that.
 constexpr uint64_t kLingerNs = 1'000'000;
-// A lease's turns on several GPUs begin together as far as can be: those who have them are told so long before the first one begins, and
-// that one's worker does not give it up for so long while it waits for the next one.
+// A lease's turns on several GPUs begin together as far as can be: those who have them are told so
+// long before the first one begins, and that one's worker does not give it up for so long while it
+// waits for the next one.
 constexpr uint64_t kAnnounceNs = 1'000'000, kAwaitNs = 20'000'000;
-// The slices of the hardware: long enough that switching costs little, in the proportion of the shares
-// where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they should).
+// The slices of the hardware: long enough that switching costs little, in the proportion of the
+// shares where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they
+// should).
 constexpr uint64_t kHardwareWholeUs = 40'000;
 constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
-// While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its queue is empty: so they are
-// short, twice as long for who has the turn as the shares would have it, and its queue may be longer than one.
+// While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its
+// queue is empty: so they are short, twice as long for who has the turn as the shares would have
+// it, and its queue may be longer than one.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
-// Where there are several classes, one of a higher class waits for the rest of a lower one's slice, which begins anew while that is alone
-// (H200, slices of 500 us: up to 450 us); its own lasts. Beside overdue work short slices would cost more than they save.
+// Where there are several classes, one of a higher class waits for the rest of a lower one's slice,
+// which begins anew while that is alone (H200, slices of 500 us: up to 450 us); its own lasts.
+// Beside overdue work short slices would cost more than they save.
 constexpr uint32_t kBelowHigherUs = 100, kAboveLowerUs = 20'000, kBelowBesideUs = 1'000;
 // So much is charged at most for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
@@ -32,7 +37,9 @@ constexpr uint64_t kOutsideMaxNs = 100'000'000;
 constexpr uint64_t kListenNs = 400'000;
 
 // The whole GPU is its, or the vendor's service limits its part of the processors.
-bool has_no_turns(const wire::SliceGrant& slice) { return slice.packed || slice.share_millionths >= 1'000'000; }
+bool has_no_turns(const wire::SliceGrant& slice) {
+  return slice.packed || slice.share_millionths >= 1'000'000;
+}
 
 uint32_t hardware_slice_us(uint32_t share_millionths) {
   const uint64_t part = kHardwareWholeUs * share_millionths / 1'000'000;
@@ -44,8 +51,9 @@ uint32_t slice_beside_us(uint64_t share_millionths) {
   return static_cast<uint32_t>(std::max(kBesideUs * share_millionths / 1'000'000, kBesideMinUs));
 }
 uint64_t slice_of_turn_us(uint64_t overdue_millionths) {
-  return std::max(2 * kBesideUs * (1'000'000 - std::min<uint64_t>(overdue_millionths, 1'000'000)) / 1'000'000,
-                  kHardwareMinUs);
+  return std::max(
+      2 * kBesideUs * (1'000'000 - std::min<uint64_t>(overdue_millionths, 1'000'000)) / 1'000'000,
+      kHardwareMinUs);
 }
 
 }  // namespace
@@ -57,7 +65,8 @@ LeaseTurns::Gpu& LeaseTurns::gpu(uint32_t index) {
 }
 
 TurnTerms LeaseTurns::policy_terms(const Lease& lease, const Tenant& tenant) const {
-  return {tenant.share_millionths, lease.terms.policy == wire::SharePolicy::kCap, lease.terms.priority};
+  return {tenant.share_millionths, lease.terms.policy == wire::SharePolicy::kCap,
+          lease.terms.priority};
 }
 
 void LeaseTurns::enlist(uint64_t now_ns, Lease* lease, Tenant* tenant) {
@@ -79,8 +88,8 @@ void LeaseTurns::discharge(uint64_t now_ns, Tenant* tenant) {
   on.tenants.erase(tenant->id);
 }
 
-void LeaseTurns::open(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
-                      const wire::LeaseTerms& terms) {
+void LeaseTurns::open(uint64_t now_ns, uint64_t lease_id,
+                      const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms) {
   auto lease = std::make_unique<Lease>();
   lease->terms = terms;
   lease->began_ns = now_ns;
@@ -110,7 +119,8 @@ void LeaseTurns::describe(const Tenant& tenant, Part* part) const {
   page->hardware_slice_us.store(tenant.hardware_slice_us, std::memory_order_relaxed);
   page->linger_ns.store(kLingerNs, std::memory_order_relaxed);
   page->window_ns.store(kWindowNs, std::memory_order_relaxed);
-  page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns, std::memory_order_release);
+  page->regime.store(tenant.free ? wire::TurnRegime::kFree : wire::TurnRegime::kTurns,
+                     std::memory_order_release);
 }
 
 // A new turn number, so that whoever is about to sleep does not.
@@ -123,7 +133,8 @@ void LeaseTurns::liberate(const Tenant& tenant, Part* part) const {
   wake_(part->page);
 }
 
-void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
+void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id,
+                        const std::vector<wire::SliceGrant>& slices,
                         const wire::LeaseTerms& terms) {
   const auto found = leases_.find(lease_id);
   if (found == leases_.end()) return;
@@ -188,7 +199,8 @@ void LeaseTurns::leave(uint64_t now_ns, uint64_t session_id) {
   const auto lease = leases_.find(found->second->lease_id);
   if (lease != leases_.end()) {
     auto& sessions = lease->second->sessions;
-    sessions.erase(std::remove(sessions.begin(), sessions.end(), found->second.get()), sessions.end());
+    sessions.erase(std::remove(sessions.begin(), sessions.end(), found->second.get()),
+                   sessions.end());
     for (Tenant& tenant : lease->second->tenants) {
       if (!tenant.free) read(now_ns, lease->second.get(), &tenant);
     }
@@ -220,7 +232,8 @@ uint64_t LeaseTurns::newly_outside_ns(const Lease& lease, const Tenant& tenant) 
   return sum_ns;
 }
 
-// Without a turn of its own elsewhere a session that wants this one too has nothing to do with it: it waits there, or has gone to sleep.
+// Without a turn of its own elsewhere a session that wants this one too has nothing to do with it:
+// it waits there, or has gone to sleep.
 bool LeaseTurns::asks(const Session& session, const Tenant& tenant) {
   const uint32_t wants = session.parts[tenant.slice].page->wants.load(std::memory_order_acquire);
   if (wants != wire::kWantsTurnToo) return wants != wire::kWantsNothing;
@@ -238,7 +251,8 @@ void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   bool wants = false, held = false;
   for (Session* const session : lease->sessions) {
     Part& part = session->parts[tenant->slice];
-    if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn) part.held = false;
+    if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn)
+      part.held = false;
     const bool asks = LeaseTurns::asks(*session, *tenant);
     // One that comes while the others have their turn joins them.
     if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
@@ -263,7 +277,8 @@ uint64_t LeaseTurns::window_for(uint64_t now_ns, const Gpu& on, const Tenant& te
     const auto& [lease, other] = entry;
     const bool of_late = other->wanted_ns != 0 && now_ns - other->wanted_ns < kAloneAfterNs;
     if (other == &tenant || !(other->wanting || of_late)) continue;
-    window_ns = std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
+    window_ns =
+        std::min(window_ns, lease->terms.priority > priority ? kWindowUnderHigherNs : kWindowNs);
   }
   if (on.overdue_millionths == 0) return window_ns;
   return std::max(window_ns, 2000 * slice_of_turn_us(on.overdue_millionths));
@@ -283,7 +298,8 @@ void LeaseTurns::give(const Tenant& tenant, Part* part) {
 }
 
 // False: nobody of the tenant wants the turn any more.
-bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease, Tenant* tenant) {
+bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease,
+                       Tenant* tenant) {
   tenant->until_ns = turn.until_ns;
   tenant->window_ns = window_for(now_ns, gpu(tenant->gpu_index), *tenant);
   bool held = false;
@@ -304,7 +320,8 @@ void LeaseTurns::fit_windows(uint64_t now_ns, Gpu* on) {
     const auto& [lease, tenant] = entry;
     if (!tenant->holding || tenant->until_ns != TurnPolicy::kNever) continue;
     const uint64_t window_ns = window_for(now_ns, *on, *tenant);
-    if (window_ns != kWindowAloneNs && on->overdue_millionths == 0) look_again_at(now_ns + kAloneAfterNs);
+    if (window_ns != kWindowAloneNs && on->overdue_millionths == 0)
+      look_again_at(now_ns + kAloneAfterNs);
     if (window_ns == tenant->window_ns) continue;
     tenant->window_ns = window_ns;
     for (Session* const session : lease->sessions) {
@@ -320,14 +337,16 @@ uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& t
   const auto of_turn_us = static_cast<uint32_t>(slice_of_turn_us(on.overdue_millionths));
   if (on.policy.is_overdue(tenant.id)) {
     const auto us = static_cast<uint64_t>(slice_beside_us(tenant.share_millionths));
-    return static_cast<uint32_t>(below ? std::max(us * kBelowBesideUs / of_turn_us, kBesideMinUs) : us);
+    return static_cast<uint32_t>(below ? std::max(us * kBelowBesideUs / of_turn_us, kBesideMinUs)
+                                       : us);
   }
   if (on.overdue_millionths != 0) return below ? kBelowBesideUs : of_turn_us;
   if (below) return kBelowHigherUs;
   return lease.terms.priority > on.lowest_priority ? std::max(usual_us, kAboveLowerUs) : usual_us;
 }
 
-// They follow who is overdue, and what classes there are. The workers see to it when they next look at their pages.
+// They follow who is overdue, and what classes there are. The workers see to it when they next look
+// at their pages.
 void LeaseTurns::fit_hardware_slices(Gpu* on) {
   uint64_t overdue_millionths = 0;
   on->highest_priority = INT32_MIN;
@@ -362,15 +381,17 @@ void LeaseTurns::tell_preempted(uint64_t now_ns, Gpu* on) {
   }
 }
 
-// When a turn ends for somebody else's sake, the next one is about to begin: the worker that will have it is woken
-// before, and this thread does not sleep until then. Each saves a wake-up of the time that the GPU is idle.
+// When a turn ends for somebody else's sake, the next one is about to begin: the worker that will
+// have it is woken before, and this thread does not sleep until then. Each saves a wake-up of the
+// time that the GPU is idle.
 void LeaseTurns::prepare(uint64_t now_ns, Gpu* on) {
   const TurnPolicy::Ending ending = on->policy.ending();
   if (ending.until_ns == TurnPolicy::kNever || ending.until_ns == on->prepared_ns) return;
   const auto& [lease, tenant] = on->tenants.at(ending.next);
   if (now_ns < ending.until_ns) {
     const uint64_t announce_ns = ending.until_ns - std::min(ending.until_ns, kAnnounceNs);
-    if (lease->tenants.size() == 1 || ending.until_ns == on->announced_ns) return look_again_at(ending.until_ns);
+    if (lease->tenants.size() == 1 || ending.until_ns == on->announced_ns)
+      return look_again_at(ending.until_ns);
     if (now_ns < announce_ns) return look_again_at(announce_ns);
     on->announced_ns = ending.until_ns;
     claim_others(now_ns, lease, *tenant, false);
@@ -399,13 +420,16 @@ uint32_t LeaseTurns::lowest_held(uint64_t now_ns, const Lease& lease) {
 bool LeaseTurns::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, uint32_t lowest) {
   for (const auto& [id, entry] : on.tenants) {
     const auto& [other, holder] = entry;
-    if (other == &lease || other->tenants.size() == 1 || !holder->holding || holder->until_ns <= now_ns) continue;
+    if (other == &lease || other->tenants.size() == 1 || !holder->holding ||
+        holder->until_ns <= now_ns)
+      continue;
     if (lowest_held(now_ns, *other) < lowest) return false;
   }
   return true;
 }
 
-// `first` of the lease has a turn, or is next: the other GPUs that it wants are to be its at the same time.
+// `first` of the lease has a turn, or is next: the other GPUs that it wants are to be its at the
+// same time.
 void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut) {
   if (lease->tenants.size() == 1) return;
   const uint32_t lowest = std::min(first.gpu_index, lowest_held(now_ns, *lease));
@@ -435,7 +459,8 @@ void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first
   }
 }
 
-// A turn has ended for somebody else's sake. On the other GPUs of its lease the calls will soon stop: so do its turns, where others wait.
+// A turn has ended for somebody else's sake. On the other GPUs of its lease the calls will soon
+// stop: so do its turns, where others wait.
 void LeaseTurns::cut_others(uint64_t now_ns, Gpu* ended) {
   for (const auto& [id, entry] : ended->tenants) {
     const auto& [lease, holder] = entry;
@@ -503,7 +528,8 @@ void LeaseTurns::hear(uint64_t now_ns, const std::vector<uint64_t>& sessions) {
       if (tenant.free) continue;
       read(now_ns, lease, &tenant);
       Gpu* const on = &gpu(tenant.gpu_index);
-      if (std::find(concerned.begin(), concerned.end(), on) == concerned.end()) concerned.push_back(on);
+      if (std::find(concerned.begin(), concerned.end(), on) == concerned.end())
+        concerned.push_back(on);
     }
   }
   if (now_ns >= look_again_ns_) {
@@ -519,7 +545,8 @@ void LeaseTurns::settle_all(uint64_t now_ns) {
   settle_rest(now_ns);
 }
 
-// What one GPU's turns have to do with another's is soon said; should it not be, it goes on in a while.
+// What one GPU's turns have to do with another's is soon said; should it not be, it goes on in a
+// while.
 void LeaseTurns::settle_rest(uint64_t now_ns) {
   for (size_t rounds = 4; rounds != 0; --rounds) {
     bool any = false;
@@ -557,7 +584,9 @@ std::vector<wire::SliceUse> LeaseTurns::use_of(uint64_t now_ns, uint64_t lease_i
 void LeaseTurns::describe(uint64_t session_id, wire::SessionRecord* record) const {
   const auto found = sessions_.find(session_id);
   if (found == sessions_.end()) return;
-  const auto read = [](const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); };
+  const auto read = [](const std::atomic<uint64_t>& value) {
+    return value.load(std::memory_order_relaxed);
+  };
   const wire::SessionCounts& counts = found->second->page->counts;
   record->calls = read(counts.calls);
   record->launches = read(counts.launches);
@@ -577,7 +606,8 @@ uint64_t LeaseTurns::used_ns(uint64_t now_ns, uint32_t gpu_index) {
   const auto found = gpus_.find(gpu_index);
   if (found == gpus_.end()) return 0;
   uint64_t sum_ns = found->second->retired_used_ns;
-  for (const auto& [id, entry] : found->second->tenants) sum_ns += found->second->policy.use(now_ns, id).used_ns;
+  for (const auto& [id, entry] : found->second->tenants)
+    sum_ns += found->second->policy.use(now_ns, id).used_ns;
   return sum_ns;
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules by which leases have their turns on this server's GPUs: what each worker's page says, which GPU's turn policy decides what, and
-// what the turns of one lease on several GPUs have to do with each other (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is
-// one tenant of its GPU, whatever number of sessions are on it: they have their turns together. Pure but for the pages, which it reads and
-// writes: no clock, lock or file. daemon/arbiter.h calls it under its lock with the time, which never runs backwards; tests on simulated
-// time do too. A page's other end is a stranger: what it writes there may cost time here, and never others their turns.
+// The rules by which leases have their turns on this server's GPUs: what each worker's page says,
+// which GPU's turn policy decides what, and what the turns of one lease on several GPUs have to do
+// with each other (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one tenant of
+// its GPU, whatever number of sessions are on it: they have their turns together. Pure but for the
+// pages, which it reads and writes: no clock, lock or file. daemon/arbiter.h calls it under its
+// lock with the time, which never runs backwards; tests on simulated time do too. A page's other
+// end is a stranger: what it writes there may cost time here, and never others their turns.
 #pragma once
 
 #include <cstdint>
@@ -48,10 +50,12 @@ class LeaseTurns {
   // The worker is gone, and with it what it held.
   void leave(uint64_t now_ns, uint64_t session_id);
 
-  // The workers of these sessions have rung; and what the time has brought. Also to be called, with none, at look_again_ns().
+  // The workers of these sessions have rung; and what the time has brought. Also to be called, with
+  // none, at look_again_ns().
   void hear(uint64_t now_ns, const std::vector<uint64_t>& sessions);
   uint64_t look_again_ns() const { return look_again_ns_; }
-  // Until then a bell is likely to ring at any moment, and a GPU stands still when it is heard late.
+  // Until then a bell is likely to ring at any moment, and a GPU stands still when it is heard
+  // late.
   uint64_t listen_until_ns() const { return listen_until_ns_; }
 
   std::vector<wire::SliceUse> use_of(uint64_t now_ns, uint64_t lease_id);  // by slice
@@ -79,7 +83,8 @@ class LeaseTurns {
     bool whole = false;  // the whole GPU is its, or something else limits it
     bool free = false;   // has no turns
     bool holding = false, wanting = false;
-    bool claims = false;  // for another one of its lease, `claims_with`, that has its turn or is next
+    bool claims =
+        false;  // for another one of its lease, `claims_with`, that has its turn or is next
     uint32_t claims_with = 0;
     uint64_t until_ns = 0, window_ns = 0;
     uint32_t hardware_slice_us = 0;
@@ -99,13 +104,15 @@ class LeaseTurns {
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
     uint64_t announced_ns = 0, prepared_ns = 0;  // the end of a turn for which that has been done
-    bool unsettled = false;                       // something was claimed or cut here from another GPU
+    bool unsettled = false;  // something was claimed or cut here from another GPU
     int32_t highest_priority = 0, lowest_priority = 0;
     uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
     bool plain_slices = true;         // of the hardware: by share alone
   };
 
-  void look_again_at(uint64_t at_ns) { look_again_ns_ = at_ns < look_again_ns_ ? at_ns : look_again_ns_; }
+  void look_again_at(uint64_t at_ns) {
+    look_again_ns_ = at_ns < look_again_ns_ ? at_ns : look_again_ns_;
+  }
   Gpu& gpu(uint32_t index);
   TurnTerms policy_terms(const Lease& lease, const Tenant& tenant) const;
   void enlist(uint64_t now_ns, Lease* lease, Tenant* tenant);

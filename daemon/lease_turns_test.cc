@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules between workers' pages and leases, to the microsecond: time passes when the test says so, and workers are what it writes on
-// their pages. With real gates between them, and GPUs: tests/simulation/turns_test.cc. With threads, bells and a timer: arbiter_test.cc.
+// The rules between workers' pages and leases, to the microsecond: time passes when the test says
+// so, and workers are what it writes on their pages. With real gates between them, and GPUs:
+// tests/simulation/turns_test.cc. With threads, bells and a timer: arbiter_test.cc.
 #include "daemon/lease_turns.h"
 
 #include <gtest/gtest.h>
@@ -37,13 +38,17 @@ std::vector<const wire::TurnPart*> woken;
 class Server {
  public:
   explicit Server(uint64_t grace_ns = 120 * kMs, bool hardware_slices = true)
-      : turns_({{.grace_ns = grace_ns}, hardware_slices}, [](wire::TurnPart* part) { woken.push_back(part); }) {
+      : turns_({{.grace_ns = grace_ns}, hardware_slices},
+               [](wire::TurnPart* part) { woken.push_back(part); }) {
     woken.clear();
   }
 
   uint64_t now_ns() const { return now_ns_; }
-  void open(uint64_t lease, const std::vector<wire::SliceGrant>& slices) { turns_.open(now_ns_, lease, slices, {}); }
-  void change(uint64_t lease, const std::vector<wire::SliceGrant>& slices, const wire::LeaseTerms& terms = {}) {
+  void open(uint64_t lease, const std::vector<wire::SliceGrant>& slices) {
+    turns_.open(now_ns_, lease, slices, {});
+  }
+  void change(uint64_t lease, const std::vector<wire::SliceGrant>& slices,
+              const wire::LeaseTerms& terms = {}) {
     turns_.change(now_ns_, lease, slices, terms);
   }
   wire::SliceUse use_of(uint64_t lease) { return turns_.use_of(now_ns_, lease)[0]; }
@@ -104,7 +109,8 @@ TEST(LeaseTurns, SharesArriveAndTurnsDoNotOverlap) {
   one.want();
   two.want();
   uint64_t had_ns = 0;
-  for (const uint64_t end_ns = server.now_ns() + 2 * kSecond; server.now_ns() < end_ns; server.sleep(kStepNs)) {
+  for (const uint64_t end_ns = server.now_ns() + 2 * kSecond; server.now_ns() < end_ns;
+       server.sleep(kStepNs)) {
     ASSERT_FALSE(one.holds() && two.holds());
     had_ns += two.holds() ? kStepNs : 0;
     one.work();
@@ -133,7 +139,8 @@ TEST(LeaseTurns, AloneATurnLastsUntilAnotherComes) {
   const uint64_t wide_ns = one.part().window_ns.load();
   server.sleep(15 * kMs);
   two.want();
-  EXPECT_LE(one.part().until_ns.load(), server.now_ns() + 15 * kMs) << "more than a quantum of two is left";
+  EXPECT_LE(one.part().until_ns.load(), server.now_ns() + 15 * kMs)
+      << "more than a quantum of two is left";
   EXPECT_LT(one.part().window_ns.load(), wide_ns);
   EXPECT_FALSE(two.holds());
   one.drain(wire::kWantsNothing);
@@ -174,7 +181,8 @@ TEST(LeaseTurns, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   EXPECT_TRUE(one.holds());
   const uint64_t hung_ns = server.use_of(1).used_ns;
   server.sleep(20 * kMs);
-  EXPECT_NEAR(static_cast<double>(server.use_of(1).used_ns), static_cast<double>(hung_ns + 10 * kMs), 50 * kUs)
+  EXPECT_NEAR(static_cast<double>(server.use_of(1).used_ns),
+              static_cast<double>(hung_ns + 10 * kMs), 50 * kUs)
       << "it pays for its half";
   // The same turn goes on now and then: what it waits for may be its own next launch.
   const uint32_t turn = one.part().turn.load();
@@ -183,7 +191,8 @@ TEST(LeaseTurns, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   EXPECT_EQ(one.part().turn.load(), turn);
 }
 
-// The hardware divides then, and only what is queued: whoever has its turn may queue more than its slice lasts.
+// The hardware divides then, and only what is queued: whoever has its turn may queue more than its
+// slice lasts.
 TEST(LeaseTurns, BesideAHungWorkerSlicesAreShortAndQueuesLong) {
   Server server(30 * kMs);
   server.open(1, slice(500'000));
@@ -264,7 +273,8 @@ TEST(LeaseTurns, ALeaseHasItsTurnsOnSeveralGpusTogether) {
   ASSERT_TRUE(first.holds() && second.holds());
   both.want(1, wire::kWantsTurnToo);
   server.sleep(20 * kMs);
-  EXPECT_EQ(second.part().until_ns.load(), wire::kTurnWithoutEnd);  // without the other GPU it is not wanted
+  EXPECT_EQ(second.part().until_ns.load(),
+            wire::kTurnWithoutEnd);  // without the other GPU it is not wanted
   both.want(0);
   ASSERT_TRUE(server.eventually([&] { return first.over(); }));
   first.drain(wire::kWantsTurn);
@@ -362,7 +372,8 @@ TEST(LeaseTurns, AWorkerThatHangsIsOverdueAlsoWhereOneOfAHigherClassComesAgainAn
     server.sleep(2 * kMs);
   }
   EXPECT_TRUE(other.holds());
-  EXPECT_LE(server.now_ns(), kSecond + 80 * kMs);  // a turn, the grace, and what the others have of both
+  EXPECT_LE(server.now_ns(),
+            kSecond + 80 * kMs);  // a turn, the grace, and what the others have of both
 }
 
 TEST(LeaseTurns, HardwareSlicesFollowTheClasses) {
@@ -389,7 +400,8 @@ TEST(LeaseTurns, AHostileWorkerTakesNobodysTurn) {
   honest.want();
   uint64_t had_ns = 0;
   uint32_t i = 0;
-  for (const uint64_t end_ns = server.now_ns() + kSecond; server.now_ns() < end_ns; server.sleep(kStepNs), ++i) {
+  for (const uint64_t end_ns = server.now_ns() + kSecond; server.now_ns() < end_ns;
+       server.sleep(kStepNs), ++i) {
     wire::TurnPart& part = hostile.part();
     part.wants = i * 2654435761u;
     part.drained = i % 7;

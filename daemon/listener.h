@@ -26,8 +26,8 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
 // one is not.
 base::Result<Listener> listen_unix(const std::string& path);
 
-// What the limit on unacknowledged data, which session::allow_stalls takes back, was for: data was sent again and
-// again and nothing came back for ten seconds, not even an acknowledgement.
+// What the limit on unacknowledged data, which session::allow_stalls takes back, was for: data was
+// sent again and again and nothing came back for ten seconds, not even an acknowledgement.
 bool is_half_open(int fd);
 
 // "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log; *same_user: a unix peer with the

@@ -33,7 +33,8 @@ std::string uuid_text(const std::string& raw) {
 // A family of series: its help and type once, then a line for each.
 class Family {
  public:
-  Family(std::string* out, const char* name, const char* type, const char* help) : out_(out), name_(name) {
+  Family(std::string* out, const char* name, const char* type, const char* help)
+      : out_(out), name_(name) {
     head_ = base::format("# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
   }
   void add(const std::string& labels, double value) {
@@ -65,24 +66,28 @@ void add_server(const wire::ListReply& list, const Counters& counters, std::stri
   };
   one("tendril_leases", "gauge", "Leases that live.", list.leases.size());
   one("tendril_sessions", "gauge", "Client processes that are attached.", sessions);
-  one("tendril_worker_processes", "gauge", "Worker processes, idle ones included.", counters.worker_processes);
+  one("tendril_worker_processes", "gauge", "Worker processes, idle ones included.",
+      counters.worker_processes);
   one("tendril_leases_granted_total", "counter", "Leases granted.", counters.leases_granted);
   one("tendril_lease_refusals_total", "counter", "Leases refused.", counters.leases_refused);
-  one("tendril_sessions_total", "counter", "Client processes that were attached.", counters.sessions_begun);
+  one("tendril_sessions_total", "counter", "Client processes that were attached.",
+      counters.sessions_begun);
 }
 
 using GpuValue = std::function<double(const wire::GpuRecord&, const GpuCounters&)>;
 
 void add_gpus(const wire::ListReply& list, const Counters& counters, std::string* out) {
   // A negative value: it is not known.
-  const auto each = [&](const char* name, const char* type, const char* help, const GpuValue& value_of) {
+  const auto each = [&](const char* name, const char* type, const char* help,
+                        const GpuValue& value_of) {
     Family family(out, name, type, help);
     for (const wire::GpuRecord& gpu : list.gpus) {
-      const GpuCounters counted = gpu.index < counters.gpus.size() ? counters.gpus[gpu.index] : GpuCounters();
+      const GpuCounters counted =
+          gpu.index < counters.gpus.size() ? counters.gpus[gpu.index] : GpuCounters();
       const double value = value_of(gpu, counted);
       if (value < 0) continue;
-      family.add(label("gpu", std::to_string(gpu.index)) + "," + label("uuid", uuid_text(gpu.uuid)) + "," +
-                     label("model", gpu.name),
+      family.add(label("gpu", std::to_string(gpu.index)) + "," +
+                     label("uuid", uuid_text(gpu.uuid)) + "," + label("model", gpu.name),
                  value);
     }
   };
@@ -102,11 +107,13 @@ void add_gpus(const wire::ListReply& list, const Counters& counters, std::string
        [](Gpu, Counted counted) { return seconds(counted.turn_ns); });
   each("tendril_gpu_turns_total", "counter", "Turns given.",
        [](Gpu, Counted counted) { return static_cast<double>(counted.turns); });
-  each("tendril_gpu_utilization_ratio", "gauge", "Utilisation, as the vendor's monitoring library has it.",
+  each("tendril_gpu_utilization_ratio", "gauge",
+       "Utilisation, as the vendor's monitoring library has it.",
        [](Gpu gpu, Counted) { return gpu.utilization_percent / 100.0; });
   each("tendril_gpu_temperature_celsius", "gauge", "Temperature.",
        [](Gpu gpu, Counted) { return static_cast<double>(gpu.temperature_c); });
-  each("tendril_gpu_power_watts", "gauge", "Power.", [](Gpu gpu, Counted) { return gpu.power_mw / 1000.0; });
+  each("tendril_gpu_power_watts", "gauge", "Power.",
+       [](Gpu gpu, Counted) { return gpu.power_mw / 1000.0; });
 }
 
 void add_leases(const wire::ListReply& list, std::string* out) {
@@ -119,25 +126,31 @@ void add_leases(const wire::ListReply& list, std::string* out) {
         if (measured && (slice >= lease.uses.size() || !lease.uses[slice].measured)) continue;
         family.add(label("lease", std::to_string(lease.lease_id)) + "," +
                        label("gpu", std::to_string(lease.slices[slice].gpu_index)) + "," +
-                       label("user", lease.client.user) + "," + label("client", lease.client.host) + "," +
-                       label("program", lease.client.program),
+                       label("user", lease.client.user) + "," + label("client", lease.client.host) +
+                       "," + label("program", lease.client.program),
                    value_of(lease, slice));
       }
     }
   };
   each("tendril_lease_share_ratio", "gauge", "Share of the GPU that was asked for.", false,
        [](Lease lease, size_t slice) { return ratio(lease.slices[slice].share_millionths); });
-  each("tendril_lease_share_delivered_ratio", "gauge", "Share of the GPU's time had over the last ten seconds.",
-       true, [](Lease lease, size_t slice) { return ratio(lease.uses[slice].recent_millionths); });
+  each("tendril_lease_share_delivered_ratio", "gauge",
+       "Share of the GPU's time had over the last ten seconds.", true,
+       [](Lease lease, size_t slice) { return ratio(lease.uses[slice].recent_millionths); });
   each("tendril_lease_gpu_seconds_total", "counter", "GPU time had in turns.", true,
        [](Lease lease, size_t slice) { return seconds(lease.uses[slice].used_ns); });
-  each("tendril_lease_queued_seconds_total", "counter", "Time with work in hand and without a turn.", true,
+  each("tendril_lease_queued_seconds_total", "counter",
+       "Time with work in hand and without a turn.", true,
        [](Lease lease, size_t slice) { return seconds(lease.uses[slice].waited_ns); });
   each("tendril_lease_memory_quota_bytes", "gauge", "Memory that the lease may use.", false,
-       [](Lease lease, size_t slice) { return static_cast<double>(lease.slices[slice].memory_bytes); });
+       [](Lease lease, size_t slice) {
+         return static_cast<double>(lease.slices[slice].memory_bytes);
+       });
   each("tendril_lease_memory_used_bytes", "gauge", "Memory charged to the lease.", false,
        [](Lease lease, size_t slice) {
-         return slice < lease.memory_used_bytes.size() ? static_cast<double>(lease.memory_used_bytes[slice]) : 0.0;
+         return slice < lease.memory_used_bytes.size()
+                    ? static_cast<double>(lease.memory_used_bytes[slice])
+                    : 0.0;
        });
   each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
@@ -145,22 +158,30 @@ void add_leases(const wire::ListReply& list, std::string* out) {
 
 void add_sessions(const wire::ListReply& list, std::string* out) {
   using Session = const wire::SessionRecord&;
-  const auto each = [&](const char* name, const char* help, const std::function<double(Session)>& value_of) {
+  const auto each = [&](const char* name, const char* help,
+                        const std::function<double(Session)>& value_of) {
     Family family(out, name, "counter", help);
     for (const wire::SessionRecord& session : list.sessions) {
       family.add(label("session", std::to_string(session.session_id)) + "," +
-                     label("lease", std::to_string(session.lease_id)) + "," + label("user", session.client.user) +
-                     "," + label("client", session.client.host) + "," + label("program", session.client.program) +
-                     "," + label("pid", std::to_string(session.client.pid)),
+                     label("lease", std::to_string(session.lease_id)) + "," +
+                     label("user", session.client.user) + "," +
+                     label("client", session.client.host) + "," +
+                     label("program", session.client.program) + "," +
+                     label("pid", std::to_string(session.client.pid)),
                  value_of(session));
     }
   };
   const auto count = [](uint64_t value) { return static_cast<double>(value); };
-  each("tendril_session_calls_total", "Calls that reached the server.", [&](Session s) { return count(s.calls); });
-  each("tendril_session_launches_total", "Kernels and graphs launched.", [&](Session s) { return count(s.launches); });
-  each("tendril_session_round_trips_total", "Calls that were answered.", [&](Session s) { return count(s.replies); });
-  each("tendril_session_received_bytes_total", "Bytes from the program.", [&](Session s) { return count(s.bytes_in); });
-  each("tendril_session_sent_bytes_total", "Bytes to the program.", [&](Session s) { return count(s.bytes_out); });
+  each("tendril_session_calls_total", "Calls that reached the server.",
+       [&](Session s) { return count(s.calls); });
+  each("tendril_session_launches_total", "Kernels and graphs launched.",
+       [&](Session s) { return count(s.launches); });
+  each("tendril_session_round_trips_total", "Calls that were answered.",
+       [&](Session s) { return count(s.replies); });
+  each("tendril_session_received_bytes_total", "Bytes from the program.",
+       [&](Session s) { return count(s.bytes_in); });
+  each("tendril_session_sent_bytes_total", "Bytes to the program.",
+       [&](Session s) { return count(s.bytes_out); });
   each("tendril_session_processor_seconds_total", "Processor time of the session's worker.",
        [](Session s) { return seconds(s.processor_ns); });
   each("tendril_session_awaited_seconds_total", "Time in which the program waited for an answer.",

@@ -25,10 +25,12 @@ constexpr size_t kRequestMax = 4096;
 constexpr uint64_t kAnswerNs = 5'000'000'000;
 constexpr int kTickMs = 500;  // how late a connection that is over time may end
 
-std::string answer_of(const char* status, const std::string& body, const char* type = "text/plain") {
-  return base::format("HTTP/1.0 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
-                      "Connection: close\r\n\r\n",
-                      status, type, body.size()) +
+std::string answer_of(const char* status, const std::string& body,
+                      const char* type = "text/plain") {
+  return base::format(
+             "HTTP/1.0 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
+             "Connection: close\r\n\r\n",
+             status, type, body.size()) +
          body;
 }
 
@@ -42,21 +44,25 @@ std::string http_answer(std::string_view request, const MetricsServer::Text& tex
   const std::string_view target = line.substr(first + 1, last - first - 1);
   if (target.substr(0, target.find('?')) != "/metrics")
     return answer_of("404 Not Found", "only /metrics is here\n");
-  if (line.substr(0, first) != "GET") return answer_of("405 Method Not Allowed", "only GET is understood\n");
+  if (line.substr(0, first) != "GET")
+    return answer_of("405 Method Not Allowed", "only GET is understood\n");
   return answer_of("200 OK", text(), "text/plain; version=0.0.4");
 }
 
-base::Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& address, Text text) {
+base::Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& address,
+                                                                  Text text) {
   std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(text)));
   if (address.find(':') == std::string::npos) {
-    return base::Status(Code::kInvalid, "metrics need an address with a port, such as 127.0.0.1:9433, not '" +
-                                            address + "'");
+    return base::Status(
+        Code::kInvalid,
+        "metrics need an address with a port, such as 127.0.0.1:9433, not '" + address + "'");
   }
   auto listeners = listen_tcp(address, 0);
   if (!listeners.ok()) return listeners.status();
   server->listeners_ = listeners.take();
   server->stop_.reset(eventfd(0, EFD_CLOEXEC));
-  if (!server->stop_.valid()) return base::errno_status(Code::kExhausted, "cannot serve metrics", errno);
+  if (!server->stop_.valid())
+    return base::errno_status(Code::kExhausted, "cannot serve metrics", errno);
   for (const Listener& listener : server->listeners_) fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
   server->thread_ = std::thread([raw = server.get()] { raw->run(); });
   return server;
@@ -70,7 +76,8 @@ MetricsServer::~MetricsServer() {
 
 std::vector<std::string> MetricsServer::addresses() const {
   std::vector<std::string> texts;
-  for (const Listener& listener : listeners_) texts.push_back("http://" + listener.text + "/metrics");
+  for (const Listener& listener : listeners_)
+    texts.push_back("http://" + listener.text + "/metrics");
   return texts;
 }
 
@@ -84,7 +91,8 @@ void MetricsServer::run() {
       const short events = connection.answer.empty() ? POLLIN : POLLOUT;
       waits.push_back({connection.fd.get(), events, 0});
     }
-    if (poll(waits.data(), waits.size(), connections.empty() ? -1 : kTickMs) < 0 && errno != EINTR) return;
+    if (poll(waits.data(), waits.size(), connections.empty() ? -1 : kTickMs) < 0 && errno != EINTR)
+      return;
     if (waits[0].revents != 0) return;
     const uint64_t now_ns = base::now_ns();
     const size_t first = 1 + listeners_.size();
@@ -94,7 +102,8 @@ void MetricsServer::run() {
       if (now_ns >= connection.end_ns || (ready && !serve(&connection))) connection.fd.reset();
     }
     const auto over = [](const Connection& connection) { return !connection.fd.valid(); };
-    connections.erase(std::remove_if(connections.begin(), connections.end(), over), connections.end());
+    connections.erase(std::remove_if(connections.begin(), connections.end(), over),
+                      connections.end());
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (waits[1 + i].revents != 0) take(listeners_[i], &connections);
     }
@@ -129,7 +138,8 @@ bool MetricsServer::read_request(Connection* connection) const {
   if (request.find("\r\n\r\n") != std::string::npos || request.find("\n\n") != std::string::npos) {
     connection->answer = http_answer(request, text_);
   } else if (request.size() >= kRequestMax) {
-    connection->answer = answer_of("431 Request Header Fields Too Large", "the request is too long\n");
+    connection->answer =
+        answer_of("431 Request Header Fields Too Large", "the request is too long\n");
   }
   return connection->answer.empty() || send_answer(connection);
 }
@@ -141,7 +151,8 @@ bool MetricsServer::send_answer(Connection* connection) {
   if (sent < 0) return errno == EAGAIN || errno == EINTR;
   connection->sent += static_cast<size_t>(sent);
   if (connection->sent < answer.size()) return true;
-  // What the peer has sent beyond its request must not turn our end into a reset that eats the answer.
+  // What the peer has sent beyond its request must not turn our end into a reset that eats the
+  // answer.
   shutdown(connection->fd.get(), SHUT_WR);
   char rest[1024];
   while (recv(connection->fd.get(), rest, sizeof rest, 0) > 0) {

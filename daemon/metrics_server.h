@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the metrics over HTTP/1.0: `GET /metrics` and nothing else, on a thread of its own. Whoever can connect
-// may ask, so everything is bounded: connections at once, the bytes of a request, the seconds until it is
-// answered. Made by the daemon when `tendril serve --metrics` says so.
+// Serves the metrics over HTTP/1.0: `GET /metrics` and nothing else, on a thread of its own.
+// Whoever can connect may ask, so everything is bounded: connections at once, the bytes of a
+// request, the seconds until it is answered. Made by the daemon when `tendril serve --metrics` says
+// so.
 #pragma once
 
 #include <functional>

@@ -58,7 +58,8 @@ TEST(Metrics, WhatIsKnownIsThere) {
   counters.leases_refused = 3;
   counters.gpus = {{900, 250, 2'000'000'000, 12}};
   const std::string text = metrics_text(sample(), counters);
-  const std::string gpu = R"({gpu="0",uuid="GPU-11111111-1111-1111-1111-111111111111",model="H200"} )";
+  const std::string gpu =
+      R"({gpu="0",uuid="GPU-11111111-1111-1111-1111-111111111111",model="H200"} )";
   EXPECT_TRUE(has_line(text, "tendril_gpu_memory_total_bytes" + gpu + "1000")) << text;
   EXPECT_TRUE(has_line(text, "tendril_gpu_share_lent_ratio" + gpu + "0.75"));
   EXPECT_TRUE(has_line(text, "tendril_gpu_turn_seconds_total" + gpu + "2"));
@@ -73,7 +74,8 @@ TEST(Metrics, WhatIsKnownIsThere) {
   EXPECT_TRUE(has_line(text, "tendril_lease_queued_seconds_total" + lease + "0.25"));
   EXPECT_TRUE(has_line(text, "tendril_lease_share_delivered_ratio" + lease + "0.24"));
   EXPECT_TRUE(has_line(text, "tendril_lease_memory_used_bytes" + lease + "6"));
-  const std::string session = R"({session="12",lease="9",user="ada",client="box",program="train",pid="77"} )";
+  const std::string session =
+      R"({session="12",lease="9",user="ada",client="box",program="train",pid="77"} )";
   EXPECT_TRUE(has_line(text, "tendril_session_calls_total" + session + "50")) << text;
   EXPECT_TRUE(has_line(text, "tendril_session_launches_total" + session + "40"));
   EXPECT_TRUE(has_line(text, "tendril_session_received_bytes_total" + session + "3000"));
@@ -85,7 +87,8 @@ TEST(Metrics, EachFamilyIsDescribedOnce) {
   const std::string text = metrics_text(sample(), Counters());
   size_t types = 0;
   std::vector<std::string> names;
-  for (size_t at = text.find("# TYPE "); at != std::string::npos; at = text.find("# TYPE ", at + 1)) {
+  for (size_t at = text.find("# TYPE "); at != std::string::npos;
+       at = text.find("# TYPE ", at + 1)) {
     const std::string name = text.substr(at + 7, text.find(' ', at + 7) - at - 7);
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 0) << name;
     names.push_back(name);
@@ -133,7 +136,8 @@ class MetricsServerTest : public testing::Test {
   static std::string hear(const base::Fd& fd) {
     std::string all;
     char piece[4096];
-    for (ssize_t got; (got = recv(fd.get(), piece, sizeof piece, 0)) > 0;) all.append(piece, static_cast<size_t>(got));
+    for (ssize_t got; (got = recv(fd.get(), piece, sizeof piece, 0)) > 0;)
+      all.append(piece, static_cast<size_t>(got));
     return all;
   }
 
@@ -184,7 +188,8 @@ TEST_F(MetricsServerTest, ARequestWithoutEndIsRefused) {
 }
 
 TEST(Metrics, AnAddressNeedsAPort) {
-  EXPECT_EQ(MetricsServer::start("127.0.0.1", [] { return ""; }).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(MetricsServer::start("127.0.0.1", [] { return ""; }).status().code(),
+            base::Code::kInvalid);
 }
 
 }  // namespace

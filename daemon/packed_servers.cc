@@ -32,10 +32,12 @@ constexpr const char* kEnv = "/usr/bin/env";
 
 std::string pipes_of(const std::string& folder) { return folder + "/pipe"; }
 
-// env and setpriv give the control program its folders, its user, and its end should the daemon be killed.
+// env and setpriv give the control program its folders, its user, and its end should the daemon be
+// killed.
 std::vector<std::string> command(const PackedOptions& options, const std::string& folder) {
   std::vector<std::string> words = {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_of(folder),
-                                    "CUDA_MPS_LOG_DIRECTORY=" + folder + "/log", "setpriv", "--pdeathsig=KILL"};
+                                    "CUDA_MPS_LOG_DIRECTORY=" + folder + "/log", "setpriv",
+                                    "--pdeathsig=KILL"};
   if (options.user != 0) {
     const std::string user = std::to_string(options.user);
     words.insert(words.end(), {"--reuid=" + user, "--regid=" + user, "--clear-groups"});
@@ -53,7 +55,8 @@ base::Result<std::string> make_folder(uint32_t user) {
     if (path != folder && mkdir(path.c_str(), 0700) != 0)
       return base::errno_status(Code::kExhausted, "cannot make a folder in /tmp", errno);
     if (user != 0 && chown(path.c_str(), user, user) != 0)
-      return base::errno_status(Code::kInternal, "cannot give a folder to the workers' user", errno);
+      return base::errno_status(Code::kInternal, "cannot give a folder to the workers' user",
+                                errno);
   }
   return folder;
 }
@@ -70,8 +73,8 @@ bool is_gone(const Child& child, int wait_ms) {
 
 }  // namespace
 
-// Seen with 132 processors (50, 25, 10 % gave 66, 32, 12) and told of 188. Of very few the service gives more (5 % of 132: 8);
-// that is not relied on.
+// Seen with 132 processors (50, 25, 10 % gave 66, 32, 12) and told of 188. Of very few the service
+// gives more (5 % of 132: 8); that is not relied on.
 uint32_t packed_percent(uint32_t wanted, uint32_t processors, uint32_t share_millionths) {
   if (wanted == 0) return std::min((share_millionths + 9'999) / 10'000, 100u);
   uint32_t percent = 1;
@@ -86,7 +89,8 @@ base::Result<std::unique_ptr<PackedServers::Server>> PackedServers::start() cons
   server->folder = folder.take();
   std::vector<std::string> words = command(options_, server->folder);
   words.push_back("-f");  // in the foreground: then it is our child, and seen to end
-  const base::Fd log_file(open((server->folder + "/control.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const base::Fd log_file(
+      open((server->folder + "/control.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   std::promise<base::Result<Child>> promise;
   loop_->post([&] { promise.set_value(start_child(kEnv, words, log_file.get(), -1)); });
   base::Result<Child> child = promise.get_future().get();
@@ -104,11 +108,12 @@ base::Result<std::unique_ptr<PackedServers::Server>> PackedServers::start() cons
     const std::string how = describe_exit(reap_child(&server->child));
     remove_folder(server->folder);
     return Status(Code::kUnavailable,
-                  "packed slices need the vendor's multi-process service, and '" + options_.control + "' " +
-                      (gone ? how : "did not start in time") +
+                  "packed slices need the vendor's multi-process service, and '" +
+                      options_.control + "' " + (gone ? how : "did not start in time") +
                       "; install it on this server, or ask for slices without --packed");
   }
-  log(Level::kInfo, "a server for packed slices runs as process %d, in %s", server->child.pid, server->folder.c_str());
+  log(Level::kInfo, "a server for packed slices runs as process %d, in %s", server->child.pid,
+      server->folder.c_str());
   return server;
 }
 
@@ -157,7 +162,8 @@ void PackedServers::give_back(uint32_t id) {
 void PackedServers::tidy() {
   std::unique_lock<std::mutex> hold(mutex_);
   while (!stopping_) {
-    const uint64_t now_ns = base::now_ns(), most_ns = static_cast<uint64_t>(options_.idle_max_ms) * 1'000'000;
+    const uint64_t now_ns = base::now_ns(),
+                   most_ns = static_cast<uint64_t>(options_.idle_max_ms) * 1'000'000;
     uint64_t next_ns = UINT64_MAX;
     std::unique_ptr<Server> idle;
     for (auto at = servers_.begin(); at != servers_.end(); ++at) {

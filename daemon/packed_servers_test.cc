@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Servers for packed slices, with a script in the place of the vendor's control program: it makes its door, waits, and ends when it
-// is told to quit through a second run of itself.
+// Servers for packed slices, with a script in the place of the vendor's control program: it makes
+// its door, waits, and ends when it is told to quit through a second run of itself.
 #include "daemon/packed_servers.h"
 
 #include <gtest/gtest.h>
@@ -144,7 +144,8 @@ TEST_F(PackedServersTest, SaysWhatIsMissing) {
   PackedServers servers(loop_.get(), with("exit 4"));
   auto seat = servers.take();
   ASSERT_FALSE(seat.ok());
-  EXPECT_NE(seat.status().message().find("exited with status 4"), std::string::npos) << seat.status().message();
+  EXPECT_NE(seat.status().message().find("exited with status 4"), std::string::npos)
+      << seat.status().message();
   EXPECT_NE(seat.status().message().find("--packed"), std::string::npos);
 }
 

@@ -128,7 +128,8 @@ std::shared_ptr<MonitorFeed> MonitorFeed::start(EventLoop* loop, const WorkerOpt
     fcntl(writer.get(), F_SETFL, 0);
     std::vector<std::string> arguments = worker_arguments(options, 0);
     arguments.insert(arguments.begin(), "--monitor");
-    if (!options.monitor.empty()) arguments.insert(arguments.end(), {"--monitor-library", options.monitor});
+    if (!options.monitor.empty())
+      arguments.insert(arguments.end(), {"--monitor-library", options.monitor});
     base::Result<Child> child = start_child(options.executable, arguments, writer.get(), -1);
     if (!child.ok()) return;
     std::lock_guard<std::mutex> hold(feed->mutex_);

@@ -58,7 +58,8 @@ uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
 uint64_t processor_ns(pid_t pid) {
   clockid_t clock = 0;
   timespec used = {};
-  if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0) return 0;
+  if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+    return 0;
   return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
@@ -87,8 +88,9 @@ void Sessions::tell_room() {
 }
 
 bool Sessions::is_trimming(const std::vector<wire::SliceGrant>& slices) const {
-  return std::any_of(slices.begin(), slices.end(),
-                     [this](const wire::SliceGrant& slice) { return pool_->is_trimming(slice.gpu_index); });
+  return std::any_of(slices.begin(), slices.end(), [this](const wire::SliceGrant& slice) {
+    return pool_->is_trimming(slice.gpu_index);
+  });
 }
 
 // Supervisor's thread. Memory that an idle worker had is free now.
@@ -215,8 +217,10 @@ Status Sessions::change(const wire::ChangeRequest& request) {
   lease.terms = terms;
   arbiter_->change(lease.id, lease.slices, terms);
   log(Level::kInfo, "lease %llu: %s of each GPU now, %s, priority %d",
-      static_cast<unsigned long long>(lease.id), format_fraction(lease.slices[0].share_millionths).c_str(),
-      terms.policy == wire::SharePolicy::kCap ? "capped" : "and idle time of others", terms.priority);
+      static_cast<unsigned long long>(lease.id),
+      format_fraction(lease.slices[0].share_millionths).c_str(),
+      terms.policy == wire::SharePolicy::kCap ? "capped" : "and idle time of others",
+      terms.priority);
   return Status();
 }
 
@@ -340,8 +344,9 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     slice = lease->slices[0];
     for (size_t i = 0; i < lease->slices.size(); ++i) {
       const wire::SliceGrant& each = lease->slices[i];
-      packed_part = std::max(packed_part, packed_percent(book_.packed_processors(lease_id, i),
-                                                         book_.processors(each.gpu_index), each.share_millionths));
+      packed_part = std::max(
+          packed_part, packed_percent(book_.packed_processors(lease_id, i),
+                                      book_.processors(each.gpu_index), each.share_millionths));
     }
     if (pool_->separates_users() && !slice.packed) {
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
@@ -432,7 +437,8 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
   const auto seat = arbiter_->join(session_id, lease.id);
   Status sent = seat.status();
   if (seat.ok()) {
-    const int fds[] = {command.get(), lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};
+    const int fds[] = {command.get(), lease.accounting->fd(), seat.value().page_fd,
+                       seat.value().bell_fd};
     sent = session->worker->send(message, fds, 4);
   }
   if (!sent.ok()) {
@@ -676,7 +682,8 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
     record.client.user = lease->second->client.user;
     record.client.host = lease->second->client.host;
   }
-  for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size(); ++slice) {
+  for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size();
+       ++slice) {
     const auto& tally = (*lease->second->accounting)->used_bytes[slice][session.tally];
     record.memory_used_bytes.push_back(tally.load(std::memory_order_relaxed));
   }
@@ -701,8 +708,8 @@ Counters Sessions::counters() {
   Counters counters = counters_;
   counters.worker_processes = pool_->process_count();
   for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
-    counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu), arbiter_->used_ns(gpu),
-                             arbiter_->turns_given(gpu)});
+    counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu),
+                             arbiter_->used_ns(gpu), arbiter_->turns_given(gpu)});
   }
   return counters;
 }

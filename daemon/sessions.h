@@ -32,9 +32,9 @@ namespace tendril::daemon {
 
 inline constexpr int kGraceMs = 500;       // from a client's end to SIGKILL for its worker
 inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk channel
-// A request that does not fit waits this long when something is about to become free: one program right after another must not be
-// refused because the first one's worker takes its time to go. Among twelve programs at once one took 2.0 s (H200). Less than clients
-// wait for an answer (5 s).
+// A request that does not fit waits this long when something is about to become free: one program
+// right after another must not be refused because the first one's worker takes its time to go.
+// Among twelve programs at once one took 2.0 s (H200). Less than clients wait for an answer (5 s).
 inline constexpr int kComingFreeMs = 4000;
 inline constexpr uint16_t kBulkMax = 16;
 // The last column is the daemon's own: in the quota count what the empty contexts of the lease's
@@ -44,8 +44,8 @@ inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors what workers export may take.
-  Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter, LeaseBook book,
-           size_t descriptors_max);
+  Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
+           LeaseBook book, size_t descriptors_max);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.

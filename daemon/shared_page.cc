@@ -16,12 +16,14 @@ base::Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes) 
   if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return base::errno_status(base::Code::kExhausted,
-                              ("cannot make the shared page '" + std::string(name) + "'").c_str(), errno);
+                              ("cannot make the shared page '" + std::string(name) + "'").c_str(),
+                              errno);
   }
   void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (at == MAP_FAILED) {
     return base::errno_status(base::Code::kExhausted,
-                              ("cannot map the shared page '" + std::string(name) + "'").c_str(), errno);
+                              ("cannot map the shared page '" + std::string(name) + "'").c_str(),
+                              errno);
   }
   return SharedMemory(std::move(fd), at, bytes);
 }

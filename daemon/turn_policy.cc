@@ -11,14 +11,15 @@ namespace {
 
 // A turn whose holder would be chosen again at the end of each quantum is given in one piece.
 constexpr int kQuantaMax = 10;
-// What a tenant may be owed that had no work for a while: another one's turn, which may be longer than a quantum.
+// What a tenant may be owed that had no work for a while: another one's turn, which may be longer
+// than a quantum.
 constexpr double kOwedQuanta = 2;
 // How far ahead of its share a tenant may be that goes first because its lease has another GPU.
 constexpr double kClaimQuanta = 0.5;
 // Nobody goes before another because of so little.
 constexpr double kAlikeQuanta = 0.25;
-// What a capped tenant may save up while it waits, and how far it may pass its share within a turn: together
-// less than 20 ms, so that no second holds more than 2 points too much.
+// What a capped tenant may save up while it waits, and how far it may pass its share within a turn:
+// together less than 20 ms, so that no second holds more than 2 points too much.
 constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
 
 }  // namespace
@@ -31,15 +32,15 @@ bool TurnPolicy::competes(const State& state) {
   return state.holding ? !state.overdue : state.wanting && !state.blocked;
 }
 
-// What is overdue may need to submit more before it can end: a stream that waits for what a later launch
-// does. It gets a quantum beside the others now and then, as often as its share has it.
+// What is overdue may need to submit more before it can end: a stream that waits for what a later
+// launch does. It gets a quantum beside the others now and then, as often as its share has it.
 uint64_t TurnPolicy::resumes_ns(const State& state) const {
   return state.until_ns + state.grace_ns +
          static_cast<uint64_t>(static_cast<double>(rules_.quantum_ns) / share_of(state));
 }
 
-// The cycles of two, three, four and twenty equal tenants fit a second 30, 27, 24 and 7 times, so that each second holds as many turns of
-// one as of the other.
+// The cycles of two, three, four and twenty equal tenants fit a second 30, 27, 24 and 7 times, so
+// that each second holds as many turns of one as of the other.
 uint64_t TurnPolicy::quantum_ns() const {
   if (competitors_ <= 2) return rules_.quantum_ns * 166 / 100;
   if (competitors_ == 3) return rules_.quantum_ns * 123 / 100;
@@ -91,7 +92,8 @@ void TurnPolicy::advance(uint64_t now_ns) {
     const double most = state.wanting || state.holding ? saved : 0;
     state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
   }
-  // While nobody competes nobody is kept from anything: debts grow old as if all shares were in use.
+  // While nobody competes nobody is kept from anything: debts grow old as if all shares were in
+  // use.
   if (competitors_ == 0) level_ += passed;
   measure_level();
   for (auto& [tenant, state] : tenants_) {
@@ -119,8 +121,8 @@ void TurnPolicy::measure_level() {
   shares_ = 0;
   for (const State* state : counted) shares_ += share_of(*state);
   if (counted.empty()) return;
-  // A tenant further ahead than that has been overdue. It does not lift the level of the others: who comes
-  // meanwhile need not wait until they have been paid.
+  // A tenant further ahead than that has been overdue. It does not lift the level of the others:
+  // who comes meanwhile need not wait until they have been paid.
   const double debt = static_cast<double>(rules_.quantum_ns + 2 * rules_.grace_ns);
   for (size_t before = 0; before != counted.size();) {
     before = counted.size();
@@ -138,8 +140,9 @@ void TurnPolicy::measure_level() {
 }
 
 bool TurnPolicy::is_level(const State& state) const {
-  // A higher class need not wait because of what it has just had, as long as that is less than a quantum, nor because the others' mean
-  // falls with one who is overdue, as long as it is no more than its share.
+  // A higher class need not wait because of what it has just had, as long as that is less than a
+  // quantum, nor because the others' mean falls with one who is overdue, as long as it is no more
+  // than its share.
   const bool higher = state.terms.priority > lowest_priority_;
   if (higher && state.credit_ns >= 0) return true;
   const double ahead = higher ? static_cast<double>(quantum_ns()) / share_of(state) : 0;
@@ -147,13 +150,14 @@ bool TurnPolicy::is_level(const State& state) const {
   return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
 }
 
-// It begins to compete: level with the others, but for what it was owed when it left (kOwedQuanta at most, nothing is
-// saved up) or owes itself. What it was owed was measured from a mean of which it was a part, and will be again: from
-// the mean of the others alone it is further away.
+// It begins to compete: level with the others, but for what it was owed when it left (kOwedQuanta
+// at most, nothing is saved up) or owes itself. What it was owed was measured from a mean of which
+// it was a part, and will be again: from the mean of the others alone it is further away.
 void TurnPolicy::enter(State* state) {
   if (!competes(*state)) return;
   const double apart = shares_ > 0 ? (shares_ + share_of(*state)) / shares_ : 1;
-  state->virtual_ns = std::max(state->virtual_ns, level_ - apart * state->owed_ns / share_of(*state));
+  state->virtual_ns =
+      std::max(state->virtual_ns, level_ - apart * state->owed_ns / share_of(*state));
   state->owed_ns = 0;
   state->came = true;
   measure_level();
@@ -185,7 +189,8 @@ void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) 
   if (state == nullptr) return;
   // What it is owed or owes stays the same amount of time.
   const double owed = (level_ - state->virtual_ns) * share_of(*state);
-  if (is_capped(*state) != (terms.capped && terms.share_millionths < 1'000'000)) state->credit_ns = 0;
+  if (is_capped(*state) != (terms.capped && terms.share_millionths < 1'000'000))
+    state->credit_ns = 0;
   state->terms = terms;
   state->virtual_ns = level_ - owed / share_of(*state);
   if (state->blocked && !is_capped(*state)) {
@@ -237,7 +242,8 @@ bool TurnPolicy::claim(uint64_t now_ns, Tenant tenant, Cut cut) {
   state->claims = true;
   Tenant other = 0;
   State* const current = holder(&other);
-  if (cut == Cut::kNone || current == nullptr || current->terms.priority > state->terms.priority) return true;
+  if (cut == Cut::kNone || current == nullptr || current->terms.priority > state->terms.priority)
+    return true;
   const uint64_t least_ns = cut == Cut::kNow ? 0 : rules_.cut_ns;
   current->cut_ns = std::min(current->cut_ns, std::max(now_ns, current->granted_ns + least_ns));
   return true;
@@ -311,21 +317,25 @@ bool TurnPolicy::others_compete(const State* holder) const {
   return false;
 }
 
-// Among equals the one whose last turn is longest ago: no turn is of exactly the same length as another, and
-// their order must not follow from that.
+// Among equals the one whose last turn is longest ago: no turn is of exactly the same length as
+// another, and their order must not follow from that.
 bool TurnPolicy::is_due_before(const State& one, const State& other) const {
   const double one_due = due(one), other_due = due(other);
-  const double alike = kAlikeQuanta * static_cast<double>(quantum_ns()) / std::max(share_of(one), share_of(other));
-  if (std::abs(one_due - other_due) > alike || one.granted_ns == other.granted_ns) return one_due < other_due;
+  const double alike =
+      kAlikeQuanta * static_cast<double>(quantum_ns()) / std::max(share_of(one), share_of(other));
+  if (std::abs(one_due - other_due) > alike || one.granted_ns == other.granted_ns)
+    return one_due < other_due;
   return one.granted_ns < other.granted_ns;
 }
 
-// It is level, or is of the other's class, its last turn is longer ago, and it is ahead by less than the lengths of turns differ by chance.
+// It is level, or is of the other's class, its last turn is longer ago, and it is ahead by less
+// than the lengths of turns differ by chance.
 bool TurnPolicy::is_level_beside(const State& one, const State& other) const {
   if (is_level(one)) return true;
   if (one.terms.priority != other.terms.priority) return false;
   const double ahead = (one.virtual_ns - level_) * share_of(one);
-  return one.granted_ns < other.granted_ns && ahead < kAlikeQuanta * static_cast<double>(quantum_ns());
+  return one.granted_ns < other.granted_ns &&
+         ahead < kAlikeQuanta * static_cast<double>(quantum_ns());
 }
 
 bool TurnPolicy::is_better(const State& one, const State& other) const {
@@ -333,7 +343,8 @@ bool TurnPolicy::is_better(const State& one, const State& other) const {
   if (claims != other_claims && one.terms.priority == other.terms.priority) return claims;
   const bool level = is_level_beside(one, other);
   if (level != is_level_beside(other, one)) return level;
-  if (level && one.terms.priority != other.terms.priority) return one.terms.priority > other.terms.priority;
+  if (level && one.terms.priority != other.terms.priority)
+    return one.terms.priority > other.terms.priority;
   return is_due_before(one, other);
 }
 
@@ -347,14 +358,16 @@ std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const S
   return found;
 }
 
-// Somebody came: does it end the running turn, and when? Of its own class, when it would be done before the
-// holder's quantum is.
+// Somebody came: does it end the running turn, and when? Of its own class, when it would be done
+// before the holder's quantum is.
 void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   const uint64_t into_ns = (now_ns - holder->granted_ns) % quantum_ns();
-  const double over = holder->virtual_ns + static_cast<double>(quantum_ns() - into_ns) / share_of(*holder);
+  const double over =
+      holder->virtual_ns + static_cast<double>(quantum_ns() - into_ns) / share_of(*holder);
   for (auto& [tenant, state] : tenants_) {
     if (!state.came) continue;
-    const bool may = !state.holding && competes(state), higher = state.terms.priority > holder->terms.priority;
+    const bool may = !state.holding && competes(state),
+               higher = state.terms.priority > holder->terms.priority;
     if (may && higher && !is_level(state)) continue;  // soon: plan_next_look
     state.came = false;
     if (!may || !is_level(state)) continue;
@@ -367,11 +380,12 @@ void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   }
 }
 
-// What its last turn took too long comes off this one, so that what turns differ by does not add up until somebody has two of them in a
-// row. A piece longer than turns is no matter of their lengths.
+// What its last turn took too long comes off this one, so that what turns differ by does not add up
+// until somebody has two of them in a row. A piece longer than turns is no matter of their lengths.
 uint64_t TurnPolicy::late_before_ns(const State& holder) const {
   if (holder.last_overrun_ns == UINT64_MAX) return 0;
-  return std::min(holder.last_overrun_ns, static_cast<uint64_t>(kAlikeQuanta * static_cast<double>(quantum_ns())));
+  return std::min(holder.last_overrun_ns,
+                  static_cast<uint64_t>(kAlikeQuanta * static_cast<double>(quantum_ns())));
 }
 
 uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
@@ -384,9 +398,10 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
     end_ns = holder->granted_ns + begun * quantum - late_ns;
     const double virtual_now = holder->virtual_ns;
     for (int quanta = 1; quanta < kQuantaMax; ++quanta) {
-      // Half a quantum more than it takes: among equals it is the next one's turn. But who has a larger
-      // share than the others has longer turns rather than more: fewer switches.
-      const double drained_ns = static_cast<double>(end_ns - now_ns + holder->overrun_ns + quantum / 2);
+      // Half a quantum more than it takes: among equals it is the next one's turn. But who has a
+      // larger share than the others has longer turns rather than more: fewer switches.
+      const double drained_ns =
+          static_cast<double>(end_ns - now_ns + holder->overrun_ns + quantum / 2);
       holder->virtual_ns = virtual_now + (drained_ns - longer_ns(*holder)) / share_of(*holder);
       measure_level();
       if (&best(holder)->second != holder) break;
@@ -404,13 +419,15 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   return end_ns;
 }
 
-// Of a higher class that is ahead: when it will be so no more, as the level rises or its share comes in.
+// Of a higher class that is ahead: when it will be so no more, as the level rises or its share
+// comes in.
 uint64_t TurnPolicy::level_in_ns(const State& state) const {
   constexpr double kLeastNs = 20'000;
   const double ahead = static_cast<double>(quantum_ns()) / share_of(state);
   const double as_level_rises = (state.virtual_ns - level_ - ahead) * shares_;
   const double as_share_comes_in = -state.credit_ns / share_of(state);
-  return static_cast<uint64_t>(std::max(kLeastNs, std::ceil(std::min(as_level_rises, as_share_comes_in))));
+  return static_cast<uint64_t>(
+      std::max(kLeastNs, std::ceil(std::min(as_level_rises, as_share_comes_in))));
 }
 
 void TurnPolicy::plan_next_look(uint64_t now_ns) {
@@ -424,7 +441,8 @@ void TurnPolicy::plan_next_look(uint64_t now_ns) {
     const bool higher = current != nullptr && state.terms.priority > current->terms.priority;
     if (higher && state.came && !state.holding && competes(state) && current->until_ns > now_ns)
       look_again_ns_ = std::min(look_again_ns_, now_ns + level_in_ns(state));
-    if (may_resume(state)) look_again_ns_ = std::min(look_again_ns_, std::max(now_ns + 1, resumes_ns(state)));
+    if (may_resume(state))
+      look_again_ns_ = std::min(look_again_ns_, std::max(now_ns + 1, resumes_ns(state)));
     if (state.wanting && state.blocked) {
       const double wait_ns = std::ceil(std::max(0.0, -state.credit_ns) / share_of(state));
       look_again_ns_ = std::min(look_again_ns_, now_ns + static_cast<uint64_t>(wait_ns) + 1);
@@ -438,7 +456,8 @@ void TurnPolicy::begin(uint64_t now_ns, State* state) {
   state->overdue = state->claims = false;
   state->granted_ns = now_ns;
   state->cut_ns = kNever;
-  for (auto& [other, waiting] : tenants_) waiting.came &= waiting.terms.priority > state->terms.priority;
+  for (auto& [other, waiting] : tenants_)
+    waiting.came &= waiting.terms.priority > state->terms.priority;
   state->until_ns = end_of_turn(now_ns, state);
 }
 
@@ -454,14 +473,17 @@ TurnPolicy::Ending TurnPolicy::ending() {
 bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
   if (!rules_.preempts || holder.until_ns > now_ns) return false;
   const auto* const next = best(nullptr);
-  return next != nullptr && is_level(next->second) && next->second.terms.priority > holder.terms.priority;
+  return next != nullptr && is_level(next->second) &&
+         next->second.terms.priority > holder.terms.priority;
 }
 
-// Whose work must be done before `next` begins: what has been preempted gives way only to a higher class.
+// Whose work must be done before `next` begins: what has been preempted gives way only to a higher
+// class.
 TurnPolicy::State* TurnPolicy::preempted_before(const State& next) {
   State* found = nullptr;
   for (auto& [tenant, state] : tenants_) {
-    if (!state.preempted || (next.terms.priority > state.terms.priority && is_level(next))) continue;
+    if (!state.preempted || (next.terms.priority > state.terms.priority && is_level(next)))
+      continue;
     if (found == nullptr || is_better(state, *found)) found = &state;
   }
   return found;
@@ -498,7 +520,8 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
   if (current != nullptr) {
     cut_for_those_who_came(now_ns, current);
     // A turn whose end has passed is over, its work is being finished.
-    const uint64_t end_ns = current->until_ns <= now_ns ? current->until_ns : end_of_turn(now_ns, current);
+    const uint64_t end_ns =
+        current->until_ns <= now_ns ? current->until_ns : end_of_turn(now_ns, current);
     if (end_ns != current->until_ns) {
       current->until_ns = end_ns;
       turns.push_back({tenant, end_ns, false});
@@ -535,8 +558,8 @@ TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
   advance(now_ns);
   const State* const state = find(tenant);
   if (state == nullptr) return Use();
-  return {state->used_ns, state->waited_ns, state->wanting, state->holding, state->overdue, state->preempted,
-          state->preempted_ns};
+  return {state->used_ns, state->waited_ns, state->wanting,     state->holding,
+          state->overdue, state->preempted, state->preempted_ns};
 }
 
 }  // namespace tendril::daemon

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may use a GPU next, and until when: the arithmetic behind turns (docs/decisions/0012-turns.md),
-// one object per GPU. Pure: no clock, lock or I/O; daemon/lease_turns.h calls it with the
-// time, which never runs backwards, and tells the workers what it decided. Every tenant has a virtual
-// time, what it used divided by its share. The tenants that compete have a level, their mean weighted by
-// share. Who is not ahead of the level may go; among these the higher class first, then the one whose
-// next quantum would be due first. So nobody is ever further from its share than about a quantum.
+// Who may use a GPU next, and until when: the arithmetic behind turns
+// (docs/decisions/0012-turns.md), one object per GPU. Pure: no clock, lock or I/O;
+// daemon/lease_turns.h calls it with the time, which never runs backwards, and tells the workers
+// what it decided. Every tenant has a virtual time, what it used divided by its share. The tenants
+// that compete have a level, their mean weighted by share. Who is not ahead of the level may go;
+// among these the higher class first, then the one whose next quantum would be due first. So nobody
+// is ever further from its share than about a quantum.
 #pragma once
 
 #include <cstddef>
@@ -15,16 +16,16 @@
 namespace tendril::daemon {
 
 struct TurnRules {
-  // About that with four tenants, overruns included. With fewer it is longer, as a switch costs about 0.3 ms; with many it is shorter,
-  // so that each has enough turns in a second.
+  // About that with four tenants, overruns included. With fewer it is longer, as a switch costs
+  // about 0.3 ms; with many it is shorter, so that each has enough turns in a second.
   uint64_t quantum_ns = 10'000'000;
-  // A turn that is cut short for somebody who asks for little, often one that waits for each piece of its
-  // work, still lasts this long: each turn has its price.
+  // A turn that is cut short for somebody who asks for little, often one that waits for each piece
+  // of its work, still lasts this long: each turn has its price.
   uint64_t cut_ns = 3'000'000;
   // Work that is not done this long after its turn's end is overdue: others run beside it.
   uint64_t grace_ns = 120'000'000;  // two kernels of 50 ms still fit
-  // A higher class need not wait until the work of the turn that it ends is done: the hardware takes the GPU from that at once. LeaseTurns
-  // sets it where the hardware's slices are in use.
+  // A higher class need not wait until the work of the turn that it ends is done: the hardware
+  // takes the GPU from that at once. LeaseTurns sets it where the hardware's slices are in use.
   bool preempts = false;
 };
 
@@ -48,19 +49,26 @@ class TurnPolicy {
 
   // It has work to submit, or unfinished; or has not any more.
   void set_wanting(uint64_t now_ns, Tenant tenant, bool wanting);
-  // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing to do that it is not charged.
+  // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing
+  // to do that it is not charged.
   void drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns = 0);
 
   // It has used so much in another one's turn: most likely the one's that had the GPU before it.
   void charge(uint64_t now_ns, Tenant tenant, uint64_t ns);
 
-  // For a tenant whose lease has another GPU, or is about to: its one order of calls will stop there for want of this one. If it wants
-  // this GPU and is not ahead by more than half a quantum, it goes before the others of its class until its turn begins, and the
-  // running turn ends. False: it is ahead.
-  enum class Cut : uint8_t { kNone, kSoon, kNow };  // not; when that turn has lasted cut_ns; at once
+  // For a tenant whose lease has another GPU, or is about to: its one order of calls will stop
+  // there for want of this one. If it wants this GPU and is not ahead by more than half a quantum,
+  // it goes before the others of its class until its turn begins, and the running turn ends. False:
+  // it is ahead.
+  enum class Cut : uint8_t {
+    kNone,
+    kSoon,
+    kNow
+  };  // not; when that turn has lasted cut_ns; at once
   bool claim(uint64_t now_ns, Tenant tenant, Cut cut);
   void disclaim(Tenant tenant);
-  // Its turn ends if others want the GPU: on another one of its lease's it has ended, and its calls will stop there.
+  // Its turn ends if others want the GPU: on another one of its lease's it has ended, and its calls
+  // will stop there.
   void cut(uint64_t now_ns, Tenant tenant);
 
   struct Turn {
@@ -92,24 +100,27 @@ class TurnPolicy {
     TurnTerms terms;
     bool wanting = false, holding = false, blocked = false;
     bool overdue = false;  // of a holder: past its grace; others run beside it
-    bool preempted = false;  // of a holder: one of a higher class has the GPU, and it goes on afterwards
-    bool came = false;     // began to compete since the last decision
+    bool preempted =
+        false;          // of a holder: one of a higher class has the GPU, and it goes on afterwards
+    bool came = false;  // began to compete since the last decision
     bool claims = false;
     double virtual_ns = 0;
     double owed_ns = 0;    // of its share, when it last ceased to compete
     double credit_ns = 0;  // of a capped one: what it may use now
     uint64_t granted_ns = 0, until_ns = 0;
-    uint64_t grace_ns = 0;  // none for a turn that continues one that was overdue
-    uint64_t cut_ns = kNever;     // where its turn ends for somebody else's sake
-    uint64_t overrun_ns = 0;      // of late: its turns last so much longer than they should
+    uint64_t grace_ns = 0;     // none for a turn that continues one that was overdue
+    uint64_t cut_ns = kNever;  // where its turn ends for somebody else's sake
+    uint64_t overrun_ns = 0;   // of late: its turns last so much longer than they should
     uint64_t last_overrun_ns = UINT64_MAX;
-    uint64_t usual_ns = kNever;   // of late: how much of a turn it uses, where it ends it itself
+    uint64_t usual_ns = kNever;  // of late: how much of a turn it uses, where it ends it itself
     uint64_t used_ns = 0, waited_ns = 0, preempted_ns = 0, preempted_at_ns = 0;
   };
 
   static double share_of(const State& state) { return state.terms.share_millionths / 1e6; }
   bool is_capped(const State& state) const;
-  static bool is_exclusive(const State& state) { return state.holding && !state.overdue && !state.preempted; }
+  static bool is_exclusive(const State& state) {
+    return state.holding && !state.overdue && !state.preempted;
+  }
   uint64_t resumes_ns(const State& state) const;
   bool may_resume(const State& state) const;
   // Takes part in the competition: its virtual time counts for the level.

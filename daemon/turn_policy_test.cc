@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn policy on simulated time: what each tenant asked for is what it gets, to the figures that
-// docs/slices.md promises; and random sequences against what must always hold.
+// The turn policy on simulated time: what each tenant asked for is what it gets, to the figures
+// that docs/slices.md promises; and random sequences against what must always hold.
 #include "daemon/turn_policy.h"
 
 #include <gtest/gtest.h>
@@ -27,10 +27,11 @@ Load pieces(uint64_t piece_ns, uint64_t gap_ns = 0) {
   return load;
 }
 
-// How far what was delivered is from what was asked, in points. Work that cannot be interrupted has its
-// own grain: an interval holds one piece more or less. How long a tenant's pieces are is learnt from its
-// first turn, and tenants of 1/76 have their first turn after a while.
-void expect_shares(const TurnSimulation& simulation, const std::vector<double>& asked, uint64_t piece_ns) {
+// How far what was delivered is from what was asked, in points. Work that cannot be interrupted has
+// its own grain: an interval holds one piece more or less. How long a tenant's pieces are is learnt
+// from its first turn, and tenants of 1/76 have their first turn after a while.
+void expect_shares(const TurnSimulation& simulation, const std::vector<double>& asked,
+                   uint64_t piece_ns) {
   const double grain = piece_ns > 10 * kMs ? 1.05 * static_cast<double>(piece_ns) / kSecond : 0;
   for (size_t i = 0; i < asked.size(); ++i) {
     EXPECT_NEAR(simulation.delivered(i + 1, 2 * kSecond, 12 * kSecond), asked[i], 0.01 + grain / 10)
@@ -77,8 +78,9 @@ TEST_P(Backlogged, OneToNineArrivesAsOneToNine) {
   EXPECT_LE(ratio, 9.5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Pieces, Backlogged, testing::ValuesIn(kPieces),
-                         [](const auto& param) { return std::to_string(param.param / kUs) + "us"; });
+INSTANTIATE_TEST_SUITE_P(Pieces, Backlogged, testing::ValuesIn(kPieces), [](const auto& param) {
+  return std::to_string(param.param / kUs) + "us";
+});
 
 TEST(TurnPolicy, MixedPiecesGetTheirShares) {
   TurnSimulation simulation;
@@ -107,15 +109,20 @@ TEST(TurnPolicy, WithTheSwitchesOfACardSharesAreStillWithinAPoint) {
   TurnSimulation::Costs costs;
   costs.begin_ns = 150 * kUs;
   costs.end_ns = 120 * kUs;
-  for (const std::vector<double>& asked : std::vector<std::vector<double>>{
-           {0.5, 0.5}, {0.25, 0.75}, {0.1, 0.9}, {1. / 7, 2. / 7, 4. / 7}, {0.25, 0.25, 0.25, 0.25},
-           std::vector<double>(20, 0.05)}) {
+  for (const std::vector<double>& asked :
+       std::vector<std::vector<double>>{{0.5, 0.5},
+                                        {0.25, 0.75},
+                                        {0.1, 0.9},
+                                        {1. / 7, 2. / 7, 4. / 7},
+                                        {0.25, 0.25, 0.25, 0.25},
+                                        std::vector<double>(20, 0.05)}) {
     TurnSimulation simulation(TurnRules{}, costs);
     uint64_t piece_ns = 450 * kUs;
     for (const double part : asked) simulation.add(share(part), pieces(piece_ns += 13 * kUs));
     simulation.run(12 * kSecond);
     for (size_t i = 0; i < asked.size(); ++i) {
-      EXPECT_NEAR(simulation.delivered(i + 1, kSecond, 11 * kSecond), asked[i], 0.0101) << asked.size();
+      EXPECT_NEAR(simulation.delivered(i + 1, kSecond, 11 * kSecond), asked[i], 0.0101)
+          << asked.size();
       const auto [most, least] = simulation.extremes(i + 1, kSecond, 11 * kSecond, kSecond);
       EXPECT_LE(most, asked[i] + 0.02);
       EXPECT_GE(least, asked[i] - 0.02);
@@ -123,25 +130,31 @@ TEST(TurnPolicy, WithTheSwitchesOfACardSharesAreStillWithinAPoint) {
   }
 }
 
-// No switch takes as long as another. What it was a little longer by must not decide who is next, or equal tenants have two turns
-// in a row as often as one, and a second holds a turn more of one of them. Nor are others' turns shifted by it.
+// No switch takes as long as another. What it was a little longer by must not decide who is next,
+// or equal tenants have two turns in a row as often as one, and a second holds a turn more of one
+// of them. Nor are others' turns shifted by it.
 TEST(TurnPolicy, TenantsAlternateWhateverASwitchTakes) {
   TurnSimulation::Costs costs;
   costs.begin_ns = 60 * kUs;
   costs.end_ns = 40 * kUs;
   costs.jitter_ns = 150 * kUs;
-  const std::vector<std::vector<double>> together = {
-      {0.5, 0.5}, {1. / 3, 1. / 3, 1. / 3}, {0.25, 0.25, 0.25, 0.25}, {1. / 3, 2. / 3}, {0.25, 0.75}};
+  const std::vector<std::vector<double>> together = {{0.5, 0.5},
+                                                     {1. / 3, 1. / 3, 1. / 3},
+                                                     {0.25, 0.25, 0.25, 0.25},
+                                                     {1. / 3, 2. / 3},
+                                                     {0.25, 0.75}};
   for (const std::vector<double>& parts : together) {
     TurnSimulation simulation(TurnRules{}, costs);
     for (const double part : parts) simulation.add(share(part), pieces(568 * kUs));
     simulation.run(21 * kSecond);
     double sum = 0;
-    for (size_t i = 1; i <= parts.size(); ++i) sum += simulation.delivered(i, kSecond, 21 * kSecond);
+    for (size_t i = 1; i <= parts.size(); ++i)
+      sum += simulation.delivered(i, kSecond, 21 * kSecond);
     for (size_t i = 1; i <= parts.size(); ++i) {
       const double mean = simulation.delivered(i, kSecond, 21 * kSecond);
       const auto [most, least] = simulation.extremes(i, kSecond, 21 * kSecond, kSecond);
-      // A turn has the same price whatever its length, so who has the smaller share pays more for it.
+      // A turn has the same price whatever its length, so who has the smaller share pays more for
+      // it.
       EXPECT_NEAR(mean, sum * parts[i - 1], parts[0] == parts[1] ? 0.002 : 0.003) << parts[i - 1];
       EXPECT_LE(most, mean + 0.006) << parts[i - 1];
       EXPECT_GE(least, mean - 0.006) << parts[i - 1];
@@ -196,7 +209,8 @@ TEST(TurnPolicy, ACapHoldsAloneAndAmongOthers) {
         EXPECT_LE(got, part + 0.01 + grain / 10);
         EXPECT_GE(got, part - 0.01 - grain / 10) << part << " in pieces of " << piece_ns;
         if (contended) {
-          EXPECT_GE(simulation.delivered(other, kSecond, 11 * kSecond), 1 - part - 0.01 - grain / 10);
+          EXPECT_GE(simulation.delivered(other, kSecond, 11 * kSecond),
+                    1 - part - 0.01 - grain / 10);
         }
       }
     }
@@ -224,7 +238,8 @@ TEST(TurnPolicy, ACapHoldsForProgramsThatWait) {
   EXPECT_GE(simulation.delivered(capped, kSecond, 11 * kSecond), 0.15);
 }
 
-// Each piece is overdue by far: it is paid for before the next, and nothing is looked at without need.
+// Each piece is overdue by far: it is paid for before the next, and nothing is looked at without
+// need.
 TEST(TurnPolicy, ACapHoldsForVeryLongWork) {
   for (const bool contended : {false, true}) {
     TurnSimulation simulation;
@@ -249,11 +264,14 @@ TEST(TurnPolicy, TimeNotWantedIsNotSavedUp) {
   load.from_ns = 5 * kSecond;
   const uint64_t late = simulation.add(share(0.5), load);
   simulation.run(6 * kSecond);
-  EXPECT_NEAR(simulation.delivered(late, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5, 0.06);
-  EXPECT_NEAR(simulation.delivered(steady, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5, 0.06);
+  EXPECT_NEAR(simulation.delivered(late, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5,
+              0.06);
+  EXPECT_NEAR(simulation.delivered(steady, 5 * kSecond + 50 * kMs, 5 * kSecond + 250 * kMs), 0.5,
+              0.06);
 }
 
-// The host is late now and then, and its queue runs dry for 2 ms: what it loses is these 2 ms, and not what it was owed.
+// The host is late now and then, and its queue runs dry for 2 ms: what it loses is these 2 ms, and
+// not what it was owed.
 TEST(TurnPolicy, WhoRunsDryForAMomentKeepsWhatItIsOwed) {
   for (const double part : {0.5, 0.75, 0.9, 0.95}) {
     TurnSimulation simulation;
@@ -264,13 +282,17 @@ TEST(TurnPolicy, WhoRunsDryForAMomentKeepsWhatItIsOwed) {
     simulation.run(12 * kSecond);
     const double lost = part * 2 / 61;
     EXPECT_GE(simulation.delivered(dry, 2 * kSecond, 12 * kSecond), part - lost - 0.01) << part;
-    EXPECT_GE(simulation.extremes(dry, 2 * kSecond, 12 * kSecond, kSecond).second, part - lost - 0.02) << part;
-    EXPECT_LE(simulation.extremes(other, 2 * kSecond, 12 * kSecond, kSecond).first, 1 - part + lost + 0.02) << part;
+    EXPECT_GE(simulation.extremes(dry, 2 * kSecond, 12 * kSecond, kSecond).second,
+              part - lost - 0.02)
+        << part;
+    EXPECT_LE(simulation.extremes(other, 2 * kSecond, 12 * kSecond, kSecond).first,
+              1 - part + lost + 0.02)
+        << part;
   }
 }
 
-// It works for 1 ms and waits for 0.3: alone it would use 77 % of the GPU. Beside one that always has more
-// it holds its half, what it leaves idle within its turns included.
+// It works for 1 ms and waits for 0.3: alone it would use 77 % of the GPU. Beside one that always
+// has more it holds its half, what it leaves idle within its turns included.
 TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {
   TurnSimulation simulation;
   const uint64_t waits = simulation.add(share(0.5), pieces(1 * kMs, 300 * kUs));
@@ -280,8 +302,8 @@ TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {
   EXPECT_NEAR(simulation.delivered(other, kSecond, 11 * kSecond), 0.5, 0.03);
 }
 
-// Its pauses are longer than a turn lasts without work: it must not wait for a whole quantum each time,
-// which would leave it one seventh.
+// Its pauses are longer than a turn lasts without work: it must not wait for a whole quantum each
+// time, which would leave it one seventh.
 TEST(TurnPolicy, AProgramThatPausesIsServedSoonAfter) {
   TurnSimulation simulation;
   const uint64_t pauses = simulation.add(share(0.5), pieces(2 * kMs, 4 * kMs));  // alone: 1/3
@@ -300,7 +322,8 @@ TEST(TurnPolicy, AHigherClassGoesFirstAndGetsNoMore) {
   EXPECT_NEAR(simulation.delivered(low, kSecond, 11 * kSecond), 0.5, 0.01);
 }
 
-// Requests of 300 us beside one that always has more: how long they wait at most, and at the median.
+// Requests of 300 us beside one that always has more: how long they wait at most, and at the
+// median.
 struct Waits {
   uint64_t median_ns, p99_ns;
 };
@@ -315,7 +338,8 @@ Waits waits_of(int32_t priority, uint64_t gap_ns, int others) {
   simulation.run(11 * kSecond);
   const std::vector<uint64_t> starts = simulation.starts(asks);
   std::vector<uint64_t> waits;
-  for (size_t i = 1; i < starts.size(); ++i) waits.push_back(starts[i] - starts[i - 1] - load.piece_ns - gap_ns);
+  for (size_t i = 1; i < starts.size(); ++i)
+    waits.push_back(starts[i] - starts[i - 1] - load.piece_ns - gap_ns);
   std::sort(waits.begin(), waits.end());
   EXPECT_GT(waits.size(), 100u);
   return {waits[waits.size() / 2], waits[waits.size() * 99 / 100]};
@@ -325,7 +349,8 @@ TEST(TurnPolicy, AHigherClassCutsTheRunningTurn) {
   for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
     for (const int others : {1, 3}) {
       const Waits waits = waits_of(1, gap_ns, others);
-      EXPECT_LE(waits.p99_ns, 1800 * kUs) << others << " others";  // a window, a piece, and a switch
+      EXPECT_LE(waits.p99_ns, 1800 * kUs)
+          << others << " others";  // a window, a piece, and a switch
     }
   }
 }
@@ -333,13 +358,15 @@ TEST(TurnPolicy, AHigherClassCutsTheRunningTurn) {
 // Also without a higher class: who asks for little is due sooner than who asks for whole turns.
 TEST(TurnPolicy, WhoAsksForLittleIsServedSoon) {
   for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
-    for (const int others : {1, 3}) EXPECT_LE(waits_of(0, gap_ns, others).median_ns, 3 * kMs) << others << " others";
+    for (const int others : {1, 3})
+      EXPECT_LE(waits_of(0, gap_ns, others).median_ns, 3 * kMs) << others << " others";
   }
 }
 
 TEST(TurnPolicy, AHigherClassThatIsAheadWaitsItsTurn) {
   TurnSimulation simulation;
-  const uint64_t high = simulation.add(share(0.1, false, 5), pieces(3 * kMs, 2 * kMs));  // alone: 60 %
+  const uint64_t high =
+      simulation.add(share(0.1, false, 5), pieces(3 * kMs, 2 * kMs));  // alone: 60 %
   const uint64_t low = simulation.add(share(0.9), pieces(500 * kUs));
   simulation.run(11 * kSecond);
   EXPECT_LE(simulation.delivered(high, kSecond, 11 * kSecond), 0.12);
@@ -370,7 +397,8 @@ TEST(TurnPolicy, LongPiecesTwoAtATime) {
   EXPECT_GE(simulation.extremes(small, 2 * kSecond, 22 * kSecond, 2 * kSecond).second, 0.05);
 }
 
-// A kernel that does not end: the others go on beside it, and who came meanwhile does not pay for it.
+// A kernel that does not end: the others go on beside it, and who came meanwhile does not pay for
+// it.
 TEST(TurnPolicy, WhoDoesNotDrainLosesExclusivenessAndPays) {
   TurnSimulation simulation;
   Load once = pieces(3 * kSecond);
@@ -389,7 +417,8 @@ TEST(TurnPolicy, WhoDoesNotDrainLosesExclusivenessAndPays) {
   EXPECT_GE(simulation.policy().use(6 * kSecond, stuck).used_ns, 1300 * kMs);
 }
 
-// Its work ends only when it submits more (a stream that waits for another's event): it must get to it.
+// Its work ends only when it submits more (a stream that waits for another's event): it must get to
+// it.
 TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
   TurnPolicy policy(TurnRules{});
   policy.add(0, 1, share(0.5));
@@ -409,12 +438,13 @@ TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
     }
   }
   ASSERT_GT(resumed_ns.size(), 5u);
-  for (size_t i = 1; i < resumed_ns.size(); ++i) EXPECT_LE(resumed_ns[i] - resumed_ns[i - 1], 160 * kMs);
+  for (size_t i = 1; i < resumed_ns.size(); ++i)
+    EXPECT_LE(resumed_ns[i] - resumed_ns[i - 1], 160 * kMs);
   EXPECT_GE(policy.use(kSecond, 2).used_ns, kSecond / 4);
 }
 
-// Twenty come one after another, two at a time, and the first launch of one of them takes the driver 80 ms, in which it loads code.
-// `excused_ns`: what of that is said not to have been work.
+// Twenty come one after another, two at a time, and the first launch of one of them takes the
+// driver 80 ms, in which it loads code. `excused_ns`: what of that is said not to have been work.
 uint64_t longest_wait_after_loading(uint64_t begin_ns, uint64_t excused_ns) {
   TurnSimulation simulation;
   Load load = pieces(500 * kUs);
@@ -422,7 +452,8 @@ uint64_t longest_wait_after_loading(uint64_t begin_ns, uint64_t excused_ns) {
   for (int i = 0; i < 20; ++i) simulation.add(share(0.05), load);
   TurnPolicy& policy = simulation.policy();
   for (uint64_t one = 1; one < 20; one += 2) {
-    const uint64_t at_ns = one * 150 * kMs, done_ns = at_ns + 90 * kMs, over_ns = done_ns + 12 * kMs;
+    const uint64_t at_ns = one * 150 * kMs, done_ns = at_ns + 90 * kMs,
+                   over_ns = done_ns + 12 * kMs;
     simulation.at(at_ns, [&policy, at_ns, one] {
       for (const uint64_t tenant : {one, one + 1}) policy.set_wanting(at_ns, tenant, true);
       policy.decide(at_ns);
@@ -446,7 +477,8 @@ uint64_t longest_wait_after_loading(uint64_t begin_ns, uint64_t excused_ns) {
 
 TEST(TurnPolicy, TimeInWhichTheDriverLoadedCodeIsNoDebt) {
   EXPECT_LE(longest_wait_after_loading(3200 * kMs, 80 * kMs), 200 * kMs);
-  EXPECT_GE(longest_wait_after_loading(3200 * kMs, 0), 1000 * kMs);  // 90 ms are 1.8 s worth of a twentieth
+  EXPECT_GE(longest_wait_after_loading(3200 * kMs, 0),
+            1000 * kMs);  // 90 ms are 1.8 s worth of a twentieth
 }
 
 TEST(TurnPolicy, ADebtGrowsOldWhileNobodyWantsTheGpu) {
@@ -484,7 +516,8 @@ TEST(TurnPolicy, WhatRanInAnothersTurnIsTakenFromIt) {
   EXPECT_EQ(policy.use(11 * kMs, 2).used_ns, 0u);
 }
 
-// Its lease has another GPU now. It goes before who is due, and ends a turn that has lasted a while; but it gets no more than its share.
+// Its lease has another GPU now. It goes before who is due, and ends a turn that has lasted a
+// while; but it gets no more than its share.
 TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
   TurnPolicy policy(TurnRules{});
   for (const uint64_t tenant : {1, 2, 3}) {
@@ -521,7 +554,8 @@ TEST(TurnPolicy, SharesChangeWhileTheyRun) {
   const uint64_t two = simulation.add(share(0.5), pieces(500 * kUs));
   simulation.at(3 * kSecond, [&] { simulation.policy().change(3 * kSecond, one, share(0.2)); });
   simulation.at(3 * kSecond, [&] { simulation.policy().change(3 * kSecond, two, share(0.8)); });
-  simulation.at(6 * kSecond, [&] { simulation.policy().change(6 * kSecond, two, share(0.3, true)); });
+  simulation.at(6 * kSecond,
+                [&] { simulation.policy().change(6 * kSecond, two, share(0.3, true)); });
   simulation.at(9 * kSecond, [&] { simulation.policy().change(9 * kSecond, two, share(0.8)); });
   simulation.run(12 * kSecond);
   EXPECT_NEAR(simulation.delivered(one, kSecond, 3 * kSecond), 0.5, 0.01);
@@ -588,9 +622,7 @@ class RandomSequence {
     *id = at->first;
     return &at->second;
   }
-  TurnTerms terms() {
-    return {1 + pick(400'000), pick(4) == 0, static_cast<int32_t>(pick(3)) - 1};
-  }
+  TurnTerms terms() { return {1 + pick(400'000), pick(4) == 0, static_cast<int32_t>(pick(3)) - 1}; }
 
   std::mt19937 random_;
   TurnPolicy policy_;
@@ -653,7 +685,8 @@ void RandomSequence::check() {
   for (auto& [id, model] : tenants_) {
     const TurnPolicy::Use use = policy_.use(now_ns_, id);
     const uint64_t grace_ns = TurnRules{}.grace_ns;
-    model.late = model.holding && (model.late || now_ns_ - std::min(now_ns_, model.until_ns) >= grace_ns);
+    model.late =
+        model.holding && (model.late || now_ns_ - std::min(now_ns_, model.until_ns) >= grace_ns);
     ASSERT_EQ(use.holding, model.holding);
     const uint64_t running_ns = model.holding ? now_ns_ - model.granted_ns : 0;
     ASSERT_LE(use.used_ns, model.used_ns + running_ns + 1);
@@ -692,9 +725,9 @@ TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
   }
 }
 
-// Tenants at random, of any kind of load, beside one that always has more: that one gets its share of any
-// half second (less what those of a higher class may be ahead, and who claims), whatever the others do, and however often
-// their terms change.
+// Tenants at random, of any kind of load, beside one that always has more: that one gets its share
+// of any half second (less what those of a higher class may be ahead, and who claims), whatever the
+// others do, and however often their terms change.
 TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);
@@ -707,14 +740,20 @@ TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
       load.from_ns = random() % kSecond;
       if (random() % 2 == 0) load.to_ns = load.from_ns + random() % (10 * kSecond);
       const bool capped = random() % 3 == 0;
-      const uint64_t id = simulation.add(share((1 - asked) / others, capped, static_cast<int>(random() % 3)), load);
-      for (uint64_t at_ns = 100 * kMs; at_ns < 10 * kSecond; at_ns += 100 * kMs + random() % kSecond) {
+      const uint64_t id =
+          simulation.add(share((1 - asked) / others, capped, static_cast<int>(random() % 3)), load);
+      for (uint64_t at_ns = 100 * kMs; at_ns < 10 * kSecond;
+           at_ns += 100 * kMs + random() % kSecond) {
         const TurnTerms terms = share((1 - asked) / others, capped, static_cast<int>(random() % 3));
-        simulation.at(at_ns, [&simulation, id, at_ns, terms] { simulation.policy().change(at_ns, id, terms); });
+        simulation.at(at_ns, [&simulation, id, at_ns, terms] {
+          simulation.policy().change(at_ns, id, terms);
+        });
       }
-      for (uint64_t at_ns = kSecond; at_ns < 10 * kSecond; at_ns += 5 * kMs + random() % (100 * kMs)) {
+      for (uint64_t at_ns = kSecond; at_ns < 10 * kSecond;
+           at_ns += 5 * kMs + random() % (100 * kMs)) {
         const auto cut = static_cast<TurnPolicy::Cut>(random() % 2);
-        simulation.at(at_ns, [&simulation, id, at_ns, cut] { simulation.policy().claim(at_ns, id, cut); });
+        simulation.at(at_ns,
+                      [&simulation, id, at_ns, cut] { simulation.policy().claim(at_ns, id, cut); });
       }
     }
     simulation.run(10 * kSecond);

@@ -77,7 +77,8 @@ void TurnSimulation::settle() {
     }
   }
   const uint64_t look_ns = policy_.look_again_ns();
-  if (look_ns == TurnPolicy::kNever || (look_ns >= look_planned_ns_ && look_planned_ns_ > now_ns_)) return;
+  if (look_ns == TurnPolicy::kNever || (look_ns >= look_planned_ns_ && look_planned_ns_ > now_ns_))
+    return;
   look_planned_ns_ = look_ns;
   at(look_ns, [] {});  // each event is followed by a decision
 }
@@ -98,15 +99,17 @@ void TurnSimulation::begin(Program* program, uint64_t until_ns) {
   at(program->start_ns, [this, program] { run_piece(program); });
 }
 
-// Of a program that always has more: its pieces follow each other without a gap, so its work's end follows
-// from the turn's. Submitted until then, and unfinished: a window's worth, or a piece or two that are longer.
+// Of a program that always has more: its pieces follow each other without a gap, so its work's end
+// follows from the turn's. Submitted until then, and unfinished: a window's worth, or a piece or
+// two that are longer.
 void TurnSimulation::plan_end(Program* program) {
   if (program->load.gap_ns != 0) return;  // asks after each piece
   const uint64_t version = ++program->version;
   const uint64_t last_ns = std::min(program->until_ns, program->load.to_ns);
   if (last_ns == UINT64_MAX) return;
   const uint64_t piece_ns = program->load.piece_ns;
-  const uint64_t ahead_ns = piece_ns < costs_.window_ns ? costs_.window_ns : (program->load.in_flight - 1) * piece_ns;
+  const uint64_t ahead_ns =
+      piece_ns < costs_.window_ns ? costs_.window_ns : (program->load.in_flight - 1) * piece_ns;
   const uint64_t work_ns = std::max(last_ns, now_ns_) + ahead_ns;
   const uint64_t pieces =
       work_ns > program->start_ns ? (work_ns - program->start_ns + piece_ns - 1) / piece_ns : 1;
@@ -151,16 +154,18 @@ void TurnSimulation::give_up(Program* program) {
 }
 
 void TurnSimulation::used(Program* program, uint64_t from_ns, uint64_t to_ns) {
-  const uint64_t sum = program->spans.empty() ? 0
-                                              : program->sums_ns.back() + program->spans.back().to_ns -
-                                                    program->spans.back().from_ns;
+  const uint64_t sum =
+      program->spans.empty()
+          ? 0
+          : program->sums_ns.back() + program->spans.back().to_ns - program->spans.back().from_ns;
   program->spans.push_back({from_ns, to_ns});
   program->sums_ns.push_back(sum);
 }
 
 uint64_t TurnSimulation::used_before(const Program& program, uint64_t time_ns) {
-  const auto after = std::upper_bound(program.spans.begin(), program.spans.end(), time_ns,
-                                      [](uint64_t time, const Span& span) { return time < span.from_ns; });
+  const auto after =
+      std::upper_bound(program.spans.begin(), program.spans.end(), time_ns,
+                       [](uint64_t time, const Span& span) { return time < span.from_ns; });
   if (after == program.spans.begin()) return 0;
   const size_t last = static_cast<size_t>(after - program.spans.begin()) - 1;
   const Span& span = program.spans[last];
@@ -173,8 +178,8 @@ double TurnSimulation::delivered(uint64_t tenant, uint64_t from_ns, uint64_t to_
          static_cast<double>(to_ns - from_ns);
 }
 
-std::pair<double, double> TurnSimulation::extremes(uint64_t tenant, uint64_t from_ns, uint64_t to_ns,
-                                                   uint64_t length_ns) const {
+std::pair<double, double> TurnSimulation::extremes(uint64_t tenant, uint64_t from_ns,
+                                                   uint64_t to_ns, uint64_t length_ns) const {
   std::pair<double, double> found = {0, 1};
   for (uint64_t at_ns = from_ns; at_ns + length_ns <= to_ns; at_ns += 10 * kMs) {
     const double part = delivered(tenant, at_ns, at_ns + length_ns);
@@ -184,7 +189,9 @@ std::pair<double, double> TurnSimulation::extremes(uint64_t tenant, uint64_t fro
   return found;
 }
 
-std::vector<uint64_t> TurnSimulation::starts(uint64_t tenant) const { return programs_.at(tenant)->starts; }
+std::vector<uint64_t> TurnSimulation::starts(uint64_t tenant) const {
+  return programs_.at(tenant)->starts;
+}
 
 uint64_t TurnSimulation::first_after(uint64_t tenant, uint64_t time_ns) const {
   for (const uint64_t start_ns : programs_.at(tenant)->starts) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU, workers and their programs on simulated time, for tests of the turn policy: kernels that cannot
-// be interrupted, a window of unfinished work, programs that wait for each piece, the price of a switch.
-// What the GPU did for whom is kept to the nanosecond.
+// A GPU, workers and their programs on simulated time, for tests of the turn policy: kernels that
+// cannot be interrupted, a window of unfinished work, programs that wait for each piece, the price
+// of a switch. What the GPU did for whom is kept to the nanosecond.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 // What a program does on the GPU.
 struct Load {
   uint64_t piece_ns = 500'000;  // a kernel, or a graph: once begun, it runs to its end
-  uint64_t gap_ns = 0;          // not 0: it waits for each piece and comes with the next so much later
+  uint64_t gap_ns = 0;  // not 0: it waits for each piece and comes with the next so much later
   uint64_t from_ns = 0, to_ns = UINT64_MAX;
-  uint64_t in_flight = 1;       // pieces that are submitted at a time, where they are long
+  uint64_t in_flight = 1;  // pieces that are submitted at a time, where they are long
 };
 
 class TurnSimulation {
@@ -51,7 +51,8 @@ class TurnSimulation {
   // GPU time of `tenant` between two points in time, as a part of it.
   double delivered(uint64_t tenant, uint64_t from_ns, uint64_t to_ns) const;
   // The most, and the least, in any interval of this length that begins at a multiple of 10 ms.
-  std::pair<double, double> extremes(uint64_t tenant, uint64_t from_ns, uint64_t to_ns, uint64_t length_ns) const;
+  std::pair<double, double> extremes(uint64_t tenant, uint64_t from_ns, uint64_t to_ns,
+                                     uint64_t length_ns) const;
   uint64_t first_after(uint64_t tenant, uint64_t time_ns) const;  // when it next had the GPU
   std::vector<uint64_t> starts(uint64_t tenant) const;            // of its turns' first pieces
   uint64_t turns() const { return turns_; }

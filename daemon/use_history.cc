@@ -12,8 +12,10 @@ constexpr uint64_t kSpacingNs = 100'000'000;
 }  // namespace
 
 void UseHistory::record(uint64_t now_ns, uint64_t used_ns) {
-  // The last point is always the latest, so that what lies between two points was used evenly, or nearly.
-  if (points_.size() >= 2 && now_ns - points_[points_.size() - 2].time_ns < kSpacingNs) points_.pop_back();
+  // The last point is always the latest, so that what lies between two points was used evenly, or
+  // nearly.
+  if (points_.size() >= 2 && now_ns - points_[points_.size() - 2].time_ns < kSpacingNs)
+    points_.pop_back();
   points_.push_back({now_ns, used_ns});
   while (points_.size() > 2 && points_[1].time_ns + kRecentNs <= now_ns) points_.pop_front();
 }
@@ -33,7 +35,8 @@ uint32_t UseHistory::recent_millionths(uint64_t now_ns, uint64_t used_ns) const 
   double then = static_cast<double>(before.used_ns);
   if (after.time_ns > before.time_ns) {
     then += static_cast<double>(after.used_ns - before.used_ns) *
-            static_cast<double>(from_ns - before.time_ns) / static_cast<double>(after.time_ns - before.time_ns);
+            static_cast<double>(from_ns - before.time_ns) /
+            static_cast<double>(after.time_ns - before.time_ns);
   }
   const double part = (static_cast<double>(used_ns) - then) / static_cast<double>(now_ns - from_ns);
   return static_cast<uint32_t>(std::clamp(part, 0.0, 1.0) * 1e6 + 0.5);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tenant has used of a GPU, over the last ten seconds: a few points of a sum that only grows. Pure;
-// for daemon/lease_turns.h, which records a point whenever a turn begins, ends or moves.
+// What a tenant has used of a GPU, over the last ten seconds: a few points of a sum that only
+// grows. Pure; for daemon/lease_turns.h, which records a point whenever a turn begins, ends or
+// moves.
 #pragma once
 
 #include <cstdint>

@@ -23,13 +23,14 @@ constexpr uint32_t kPackedSlot = kUserIds - 1;  // nobody else's
 constexpr int kBackOffMaxMs = 30'000;
 // Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
 constexpr int kStartMaxMs = 60'000;
-// Not at once: a client's first calls should not compete with another process' start for this machine's
-// processors. When several have come at once more may be coming, and each new context stands before theirs.
+// Not at once: a client's first calls should not compete with another process' start for this
+// machine's processors. When several have come at once more may be coming, and each new context
+// stands before theirs.
 constexpr int kRefillAfterMs = 50, kCrowdedRefillAfterMs = 300;
 constexpr size_t kCrowd = 3;
 constexpr uint64_t kCrowdedNs = 1'000'000'000;
-// Drivers make contexts one after another, those of processes that began together by turns: the first would be ready
-// with the last.
+// Drivers make contexts one after another, those of processes that began together by turns: the
+// first would be ready with the last.
 constexpr size_t kStartsAtOnce = 4;
 
 }  // namespace
@@ -75,9 +76,10 @@ size_t WorkerPool::warm(uint32_t gpu) const {
 }
 
 size_t WorkerPool::starting(uint32_t gpu) const {
-  return static_cast<size_t>(std::count_if(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
-    return entry.second.state == State::kStarting && entry.second.worker->gpu() == gpu;
-  }));
+  return static_cast<size_t>(
+      std::count_if(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
+        return entry.second.state == State::kStarting && entry.second.worker->gpu() == gpu;
+      }));
 }
 
 void WorkerPool::trim(uint32_t gpu) {
@@ -127,7 +129,9 @@ uint32_t WorkerPool::user_of(const WorkerProcess& worker) const {
   return separates_users() ? worker.slot() % kUserIds : 0;
 }
 
-uint32_t WorkerPool::packed_user() const { return separates_users() ? options_.uid_base + kPackedSlot : 0; }
+uint32_t WorkerPool::packed_user() const {
+  return separates_users() ? options_.uid_base + kPackedSlot : 0;
+}
 
 size_t WorkerPool::process_count() {
   std::lock_guard<std::mutex> hold(mutex_);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands
-// one out, the pool refills in the background. A worker serves one session and ends with it. How many are
-// kept: those that memory is set aside for, and more where their contexts fit into memory that nobody was
-// promised, or into the quotas of leases whose programs have yet to attach (`--warm`, `--warm-spare`, expect).
-// Everything that starts or collects a process happens on the supervisor's thread; `take` blocks
-// and may be called from any other. A worker may have to run as the same user as another one (the
-// driver shares memory between processes of one user only); such a worker is started when it is
-// asked for, and taken by who asked.
+// one out, the pool refills in the background. A worker serves one session and ends with it. How
+// many are kept: those that memory is set aside for, and more where their contexts fit into memory
+// that nobody was promised, or into the quotas of leases whose programs have yet to attach
+// (`--warm`, `--warm-spare`, expect). Everything that starts or collects a process happens on the
+// supervisor's thread; `take` blocks and may be called from any other. A worker may have to run as
+// the same user as another one (the driver shares memory between processes of one user only); such
+// a worker is started when it is asked for, and taken by who asked.
 #pragma once
 
 #include <condition_variable>
@@ -28,11 +28,11 @@ struct WorkerOptions {
   std::string executable;
   std::string driver;   // empty: the system's
   std::string monitor;  // the monitoring library; empty: the system's
-  std::string user;    // "auto", "none" or the first of a range of user ids; resolved by the daemon
+  std::string user;  // "auto", "none" or the first of a range of user ids; resolved by the daemon
   uint32_t uid_base = 0;  // 0: workers keep the daemon's user
   uint32_t warm_per_gpu = 1;
   uint32_t warm_total_max = 4;
-  uint32_t warm_spare = 0;  // more per GPU, in memory that nobody was promised
+  uint32_t warm_spare = 0;      // more per GPU, in memory that nobody was promised
   uint32_t workers_max = 1024;  // processes at once, idle ones included
 };
 
@@ -68,19 +68,20 @@ class WorkerPool {
   // Whether workers run as users of their own, and which one is whose (equal numbers, equal users).
   bool separates_users() const { return options_.uid_base != 0; }
   uint32_t user_of(const WorkerProcess& worker) const;
-  // Packed workers trust each other and are one user, as their server takes clients of one only. 0: the daemon's own.
+  // Packed workers trust each other and are one user, as their server takes clients of one only. 0:
+  // the daemon's own.
   uint32_t packed_user() const;
 
   // How many idle warm workers `gpu` has memory set aside for.
   uint32_t warm_target(uint32_t gpu) const;
-  // A program will attach, and its slice's quota holds the context; or will not any more. (Who takes what
-  // was expected says so in its wish.)
+  // A program will attach, and its slice's quota holds the context; or will not any more. (Who
+  // takes what was expected says so in its wish.)
   void expect(uint32_t gpu);
   void expect_no_more(uint32_t gpu);
   // How many contexts fit into memory that nobody was promised.
   void set_room(uint32_t gpu, uint64_t contexts);
-  // Idle workers of the GPU that were too many after one of the last three and have not ended yet: their
-  // memory is not free. `trimmed` is called when one has, on the supervisor's thread.
+  // Idle workers of the GPU that were too many after one of the last three and have not ended yet:
+  // their memory is not free. `trimmed` is called when one has, on the supervisor's thread.
   bool is_trimming(uint32_t gpu);
   void when_trimmed(std::function<void()> trimmed) { trimmed_ = std::move(trimmed); }
   size_t process_count();
@@ -124,8 +125,8 @@ class WorkerPool {
   void gone(WorkerProcess* worker, const std::string& how);
   void fail_waiters(uint32_t gpu, const base::Status& why);
   uint32_t free_slot();
-  // With the lock held: how many should be warm on the GPU, how many are or soon will be, and the end of
-  // those that are too many.
+  // With the lock held: how many should be warm on the GPU, how many are or soon will be, and the
+  // end of those that are too many.
   size_t wanted(uint32_t gpu) const;
   size_t warm(uint32_t gpu) const;
   size_t starting(uint32_t gpu) const;

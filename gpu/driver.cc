@@ -35,13 +35,15 @@ base::Result<std::unique_ptr<Driver>> Driver::open(const std::string& path) {
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
-    return base::Status(base::Code::kNotFound, "cannot open the GPU driver library '" + name + "': " +
-                                                   (why != nullptr ? why : "unknown reason") +
-                                                   "; install the GPU's driver or name a library with --driver");
+    return base::Status(base::Code::kNotFound,
+                        "cannot open the GPU driver library '" + name +
+                            "': " + (why != nullptr ? why : "unknown reason") +
+                            "; install the GPU's driver or name a library with --driver");
   }
   std::unique_ptr<Driver> driver(new Driver);
   driver->path_ = file_of(library, name);
-#define TENDRIL_DRIVER_BIND(symbol, result, arguments, names) {#symbol, offset_of(driver.get(), &driver->symbol)},
+#define TENDRIL_DRIVER_BIND(symbol, result, arguments, names) \
+  {#symbol, offset_of(driver.get(), &driver->symbol)},
   const Binding bindings[] = {TENDRIL_CUDA_FUNCTIONS(TENDRIL_DRIVER_BIND)};
 #undef TENDRIL_DRIVER_BIND
   for (const Binding& binding : bindings) {
@@ -49,7 +51,8 @@ base::Result<std::unique_ptr<Driver>> Driver::open(const std::string& path) {
     *reinterpret_cast<void**>(reinterpret_cast<char*>(driver.get()) + binding.offset) = entry;
   }
   if (driver->cuInit == nullptr || driver->cuDriverGetVersion == nullptr) {
-    return base::Status(base::Code::kMismatch, "'" + name + "' is not a CUDA driver library (it has no cuInit)");
+    return base::Status(base::Code::kMismatch,
+                        "'" + name + "' is not a CUDA driver library (it has no cuInit)");
   }
   return driver;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only door to a vendor's compute library: opens libcuda.so.1 (or the software GPU in its place) and holds every entry point by its
-// exported name. Used by worker/ and by the inventory. Opening creates no context; `cuInit` is the caller's to call. Entries that the
-// library lacks are null: ask `has` or call through `TENDRIL_DRIVER_CALL`-like wrappers of the worker, which answer not-supported.
+// The only door to a vendor's compute library: opens libcuda.so.1 (or the software GPU in its
+// place) and holds every entry point by its exported name. Used by worker/ and by the inventory.
+// Opening creates no context; `cuInit` is the caller's to call. Entries that the library lacks are
+// null: ask `has` or call through `TENDRIL_DRIVER_CALL`-like wrappers of the worker, which answer
+// not-supported.
 #pragma once
 
 #include <memory>
@@ -14,7 +16,8 @@ namespace tendril::gpu {
 
 class Driver {
  public:
-  // `path`: a file or soname; empty: "libcuda.so.1". The library stays open for the life of the process.
+  // `path`: a file or soname; empty: "libcuda.so.1". The library stays open for the life of the
+  // process.
   static base::Result<std::unique_ptr<Driver>> open(const std::string& path);
 
   const std::string& path() const { return path_; }

@@ -63,7 +63,8 @@ base::Result<DeviceFacts> facts_of(const Driver& driver, int ordinal) {
   }
   int processors = 0;
   if (driver.cuDeviceGetAttribute != nullptr &&
-      driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) == CUDA_SUCCESS) {
+      driver.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
+          CUDA_SUCCESS) {
     facts.processors = static_cast<uint32_t>(std::max(processors, 0));
   }
   facts.memory_taken_bytes = memory_taken(driver, device);

@@ -91,9 +91,8 @@ std::string inventory_to_text(const Inventory& inventory) {
   for (const DeviceFacts& device : inventory.devices) {
     text += std::string(kDeviceLine) + '\t' + std::to_string(device.index) + '\t' +
             to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
-            std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) + '\t' +
-            cleaned(device.pci_bus_id) + '\t' +
-            cleaned(device.name) + '\n';
+            std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) +
+            '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\n';
   }
   return text;
 }

@@ -19,8 +19,8 @@ using base::Status;
 
 namespace {
 
-// One thread on either side of a ring copies some 10 GB/s to memory that no cache holds. On a small machine more of them only take
-// processors from the program.
+// One thread on either side of a ring copies some 10 GB/s to memory that no cache holds. On a small
+// machine more of them only take processors from the program.
 constexpr uint16_t kSharedBulkFew = 2, kSharedBulkMany = 4;
 constexpr unsigned kManyCpus = 8;
 
@@ -40,14 +40,15 @@ Adopted split(std::vector<std::unique_ptr<transport::Channel>> channels) {
 
 Result<base::Fd> create_shared_memory(uint16_t bulk_channels) {
   transport::ShmSizes sizes;
-  sizes.channels = 1u + std::min(bulk_channels, base::usable_cpus() >= kManyCpus ? kSharedBulkMany : kSharedBulkFew);
+  sizes.channels = 1u + std::min(bulk_channels, base::usable_cpus() >= kManyCpus ? kSharedBulkMany
+                                                                                 : kSharedBulkFew);
   return transport::create_shm(sizes);
 }
 
 Adopted adopt_shared_memory(base::Fd connection, std::shared_ptr<transport::ShmMemory> memory,
                             transport::HostWindow window) {
-  Adopted adopted =
-      split(transport::shm_channels(std::move(memory), transport::ShmSide::kClient, std::move(connection)));
+  Adopted adopted = split(transport::shm_channels(std::move(memory), transport::ShmSide::kClient,
+                                                  std::move(connection)));
   adopted.window = std::move(window);
   return adopted;
 }
@@ -56,7 +57,8 @@ Result<Adopted> adopt_channels(base::Fd command, std::vector<base::Fd> more) {
   if (more.size() == 1 && is_memory(more[0])) {
     Result<std::shared_ptr<transport::ShmMemory>> memory = transport::map_shm(more[0]);
     if (!memory.ok()) return memory.status();
-    Adopted adopted = split(transport::shm_channels(memory.take(), transport::ShmSide::kWorker, std::move(command)));
+    Adopted adopted = split(
+        transport::shm_channels(memory.take(), transport::ShmSide::kWorker, std::move(command)));
     adopted.window = transport::host_window(std::move(more[0]));
     return adopted;
   }

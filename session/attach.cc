@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attaching, on the client: hello, attach, then shared memory where both ends are on one host, else bulk connections opened side by
-// side. Blocking with time-outs, on the thread that makes the first GPU call.
+// Attaching, on the client: hello, attach, then shared memory where both ends are on one host, else
+// bulk connections opened side by side. Blocking with time-outs, on the thread that makes the first
+// GPU call.
 #include "session/attach.h"
 
 #include <sys/socket.h>
@@ -27,7 +28,8 @@ constexpr uint16_t kBulkChannelsMax = 64;
 
 // Fetches the session's memory over the server's unix socket and has the session moved to it.
 Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions& options,
-                           std::shared_ptr<transport::ShmMemory>* memory, transport::HostWindow* window) {
+                           std::shared_ptr<transport::ShmMemory>* memory,
+                           transport::HostWindow* window) {
   Endpoint endpoint;
   endpoint.unix_path = reply.shared_memory_socket;
   endpoint.text = "unix:" + reply.shared_memory_socket;
@@ -40,7 +42,8 @@ Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions&
   request.session_secret = reply.session_secret;
   std::vector<uint8_t> body = wire::encode(request);
   int fd = (*client)->fd();
-  Status sent = send_message(fd, uint16_t(wire::Request::kShare), Code::kOk, body, Deadline(options.timeout_ms));
+  Status sent = send_message(fd, uint16_t(wire::Request::kShare), Code::kOk, body,
+                             Deadline(options.timeout_ms));
   if (!sent.ok()) return sent;
   // The descriptor rides on the header's bytes.
   if (timeval limit{options.timeout_ms / 1000, options.timeout_ms % 1000 * 1000}; true) {
@@ -52,7 +55,8 @@ Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions&
   if (!fds.ok()) return fds.status();
   std::vector<base::Fd> owned;
   for (int one : *fds) owned.emplace_back(one);
-  if (got != sizeof header || !wire::believable(header)) return Status(Code::kMismatch, "a malformed answer");
+  if (got != sizeof header || !wire::believable(header))
+    return Status(Code::kMismatch, "a malformed answer");
   if (header.code != uint16_t(Code::kOk)) {
     std::string text(header.bytes, 0);
     Status rest = receive_all(fd, &text[0], text.size(), Deadline(options.timeout_ms), &got);
@@ -66,7 +70,8 @@ Status fetch_shared_memory(const wire::AttachReply& reply, const ConnectOptions&
   return (*client)->ask(wire::Request::kShared, body, options.timeout_ms).status();
 }
 
-// Opens every bulk connection at once, so that a distant server costs two round trips and not two for each.
+// Opens every bulk connection at once, so that a distant server costs two round trips and not two
+// for each.
 Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options, Attached* attached) {
   uint16_t count = std::min(attached->reply.bulk_channels, kBulkChannelsMax);
   std::vector<std::unique_ptr<ControlClient>> clients;
@@ -77,7 +82,8 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options, Attach
     request.channel = i;
     std::vector<uint8_t> body = wire::encode(request);
     Result<std::unique_ptr<ControlClient>> client = ControlClient::start(
-        endpoint, options, pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
+        endpoint, options,
+        pack(uint16_t(wire::Request::kJoin), Code::kOk, body.data(), body.size()));
     if (!client.ok()) return client.status();
     clients.push_back(client.take());
   }
@@ -94,7 +100,8 @@ Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options, Attach
 }
 
 // True when the session now runs over shared memory; otherwise attached->reason says why not.
-bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* connection, Attached* attached) {
+bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* connection,
+                       Attached* attached) {
   if (!options.allow_shared_memory) {
     attached->reason = "shared memory is switched off";
     return false;
@@ -114,7 +121,8 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
     attached->reason = "same host, but shared memory could not be had: " + fetched.message();
     return false;
   }
-  Adopted adopted = adopt_shared_memory(std::move(*connection), std::move(memory), std::move(window));
+  Adopted adopted =
+      adopt_shared_memory(std::move(*connection), std::move(memory), std::move(window));
   attached->command = std::move(adopted.command);
   attached->bulk = std::move(adopted.bulk);
   attached->window = std::move(adopted.window);
@@ -123,7 +131,8 @@ bool try_shared_memory(const ConnectOptions& options, bool same_host, base::Fd* 
   return true;
 }
 
-// The bulk channels share the line's bandwidth. Commands hardly use any, and a network lets their few bytes through between others.
+// The bulk channels share the line's bandwidth. Commands hardly use any, and a network lets their
+// few bytes through between others.
 void shape(const transport::Shape& link, Attached* attached) {
   if (link.delay_us == 0 && link.bytes_per_second == 0) return;
   attached->command = transport::shaped(std::move(attached->command), link);
@@ -148,8 +157,9 @@ Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions&
   if (!answer.ok()) return answer.status();
   Attached attached;
   if (!answer->read(&attached.reply)) {
-    return Status(Code::kMismatch,
-                  endpoint.text + " answered attach with something this client does not understand");
+    return Status(
+        Code::kMismatch,
+        endpoint.text + " answered attach with something this client does not understand");
   }
   base::Fd connection = (*client)->take_fd();
   allow_stalls(connection.get());

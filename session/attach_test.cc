@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attaching against a small server in this process: every refusal with its own message, leases that end with their connection, bulk
-// joins, the move to shared memory, half-open and hostile connections.
+// Attaching against a small server in this process: every refusal with its own message, leases that
+// end with their connection, bulk joins, the move to shared memory, half-open and hostile
+// connections.
 #include "session/attach.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,8 @@ std::string this_boot() {
 // One session at a time; its worker is a thread that echoes.
 class SmallServer : public ControlHandler {
  public:
-  explicit SmallServer(const std::string& token = "", uint16_t oldest = 1, uint16_t newest = 1, bool broken = false)
+  explicit SmallServer(const std::string& token = "", uint16_t oldest = 1, uint16_t newest = 1,
+                       bool broken = false)
       : token_(token), break_sharing_(broken) {
     hello_.protocol_oldest = oldest;
     hello_.protocol_newest = newest;
@@ -114,12 +116,14 @@ class SmallServer : public ControlHandler {
     start_if_whole();
   }
   base::Result<int> share(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || break_sharing_) return base::Status(Code::kRefused, "sharing is broken today");
+    if (!join(request).ok() || break_sharing_)
+      return base::Status(Code::kRefused, "sharing is broken today");
     if (!memory_.valid()) memory_ = create_shared_memory(granted_).take();
     return memory_.get();
   }
   base::Status shared(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || !memory_.valid()) return base::Status(Code::kRefused, "no such session");
+    if (!join(request).ok() || !memory_.valid())
+      return base::Status(Code::kRefused, "no such session");
     std::lock_guard<std::mutex> guard(mutex_);
     more_.clear();
     more_.push_back(std::move(memory_));
@@ -137,15 +141,16 @@ class SmallServer : public ControlHandler {
       base::Result<base::Fd> fd = accept_on(listening, 50, &local);
       if (!fd.ok()) continue;
       std::lock_guard<std::mutex> guard(threads_mutex_);
-      threads_.emplace_back([this, raw = fd->release(), local] { serve_connection(raw, local, this); });
+      threads_.emplace_back(
+          [this, raw = fd->release(), local] { serve_connection(raw, local, this); });
     }
   }
   void start_if_whole() {
     if (!command_.valid() || joined_ != granted_) return;
     worker_ = std::thread([command = std::move(command_), more = std::move(more_)]() mutable {
       Adopted adopted = adopt_channels(std::move(command), std::move(more)).take();
-      auto service =
-          Service::open(std::move(adopted.command), adopted.bulk.data(), adopted.bulk.size(), SlotPool());
+      auto service = Service::open(std::move(adopted.command), adopted.bulk.data(),
+                                   adopted.bulk.size(), SlotPool());
       for (;;) {
         base::Result<Call> call = service->next({0, -1});
         if (!call.ok()) return;
@@ -200,7 +205,8 @@ TEST_F(AttachTest, ParsesEndpoints) {
   EXPECT_EQ(at("[::1]:99").port, 99);
   EXPECT_EQ(at("fe80::1").host, "fe80::1");
   EXPECT_EQ(at("unix:/run/x").unix_path, "/run/x");
-  for (const char* bad : {"", ":1", "a:", "a:0", "a:70000", "a:1x", "[::1", "[::1]x", "unix:", "unix:x", "a b"}) {
+  for (const char* bad :
+       {"", ":1", "a:", "a:0", "a:70000", "a:1x", "[::1", "[::1]x", "unix:", "unix:x", "a b"}) {
     EXPECT_FALSE(parse_endpoint(bad).ok()) << bad;
   }
 }
@@ -239,12 +245,14 @@ TEST_F(AttachTest, TellsTheRefusalsApart) {
   auto message = [](const std::string& address, const ConnectOptions& options) {
     auto control = Control::connect(at(address), options);
     return control.ok() ? std::string("connected")
-                        : std::string(code_name(control.status().code())) + ": " + control.status().message();
+                        : std::string(code_name(control.status().code())) + ": " +
+                              control.status().message();
   };
   ConnectOptions options = quick();
   EXPECT_NE(message("no-such-host.invalid", options).find("cannot be resolved"), std::string::npos);
   uint16_t free_port = listen_on("127.0.0.1:0")->port;
-  EXPECT_NE(message("127.0.0.1:" + std::to_string(free_port), options).find("refused"), std::string::npos);
+  EXPECT_NE(message("127.0.0.1:" + std::to_string(free_port), options).find("refused"),
+            std::string::npos);
   EXPECT_NE(message("unix:/no/such/socket", options).find("there is no socket"), std::string::npos);
   {
     SmallServer server("right");
@@ -295,14 +303,16 @@ TEST_F(AttachTest, RecognisesStrangers) {
     options.timeout_ms = 300;
     auto control = Control::connect(at(listening.text), options);
     ASSERT_FALSE(control.ok());
-    EXPECT_NE(control.status().message().find(stranger.wanted), std::string::npos) << control.status().message();
+    EXPECT_NE(control.status().message().find(stranger.wanted), std::string::npos)
+        << control.status().message();
     thread.join();
   }
 }
 
 void use_session(Attached& attached) {
   TestEvents events;
-  auto lane = Lane::open(std::move(attached.command), attached.bulk.data(), attached.bulk.size(), &events);
+  auto lane =
+      Lane::open(std::move(attached.command), attached.bulk.data(), attached.bulk.size(), &events);
   auto post = [&](uint16_t opcode, const void* body, uint32_t bytes) {
     uint32_t id = lane->new_reply_id();
     uint8_t* at = lane->begin(opcode, 0, bytes, id);

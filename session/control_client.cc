@@ -27,7 +27,8 @@ Status ControlClient::strange(const char* what) const {
   return Status(Code::kMismatch, base::format("%s %s", endpoint_.text.c_str(), what));
 }
 
-Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endpoint, const ConnectOptions& options,
+Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endpoint,
+                                                            const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more) {
   Deadline deadline(options.timeout_ms);
   Result<int> fd = connect_to(endpoint, deadline);
@@ -49,14 +50,16 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
 }
 
 Status ControlClient::read_hello() {
-  Result<Message> message = receive_message(fd_.get(), Deadline(options_.timeout_ms), options_.timeout_ms);
+  Result<Message> message =
+      receive_message(fd_.get(), Deadline(options_.timeout_ms), options_.timeout_ms);
   if (!message.ok()) {
     switch (message.status().code()) {
       case Code::kTimeout:
-        return Status(Code::kTimeout,
-                      base::format("%s accepted the connection but did not answer within %d ms: it is "
-                                   "not a Tendril server, or overloaded",
-                                   endpoint_.text.c_str(), options_.timeout_ms));
+        return Status(
+            Code::kTimeout,
+            base::format("%s accepted the connection but did not answer within %d ms: it is "
+                         "not a Tendril server, or overloaded",
+                         endpoint_.text.c_str(), options_.timeout_ms));
       case Code::kClosed:
         return strange("closed the connection without a word: it is not a Tendril server");
       default:
@@ -64,63 +67,75 @@ Status ControlClient::read_hello() {
     }
   }
   if (message->code != Code::kOk) {
-    return Status(message->code, base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
+    return Status(message->code,
+                  base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
   }
   if (message->kind != wire::kHelloKind || !message->read(&hello_)) {
     return strange("answered hello with something this client does not understand");
   }
   hello_.product_version = cleaned(hello_.product_version);
-  if (hello_.protocol_newest < wire::kProtocolVersion || hello_.protocol_oldest > wire::kProtocolVersion) {
-    return Status(
-        Code::kMismatch,
-        base::format("%s runs Tendril %s, which speaks protocol %u to %u; this client is Tendril %s and speaks "
-                     "%u; install the same version on both",
-                     endpoint_.text.c_str(), hello_.product_version.c_str(), unsigned(hello_.protocol_oldest),
-                     unsigned(hello_.protocol_newest), wire::product_version(), unsigned(wire::kProtocolVersion)));
+  if (hello_.protocol_newest < wire::kProtocolVersion ||
+      hello_.protocol_oldest > wire::kProtocolVersion) {
+    return Status(Code::kMismatch,
+                  base::format("%s runs Tendril %s, which speaks protocol %u to %u; this client is "
+                               "Tendril %s and speaks "
+                               "%u; install the same version on both",
+                               endpoint_.text.c_str(), hello_.product_version.c_str(),
+                               unsigned(hello_.protocol_oldest), unsigned(hello_.protocol_newest),
+                               wire::product_version(), unsigned(wire::kProtocolVersion)));
   }
   return Status();
 }
 
 Status ControlClient::check_schema() const {
-  if (options_.schema_digest == 0 || hello_.schema_digest == 0 || options_.schema_digest == hello_.schema_digest) {
+  if (options_.schema_digest == 0 || hello_.schema_digest == 0 ||
+      options_.schema_digest == hello_.schema_digest) {
     return Status();
   }
-  return Status(
-      Code::kMismatch,
-      base::format("%s runs Tendril %s with another set of GPU calls than this client, Tendril %s; install the "
-                   "same version on both",
-                   endpoint_.text.c_str(), hello_.product_version.c_str(), wire::product_version()));
+  return Status(Code::kMismatch,
+                base::format("%s runs Tendril %s with another set of GPU calls than this client, "
+                             "Tendril %s; install the "
+                             "same version on both",
+                             endpoint_.text.c_str(), hello_.product_version.c_str(),
+                             wire::product_version()));
 }
 
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
   Result<Message> message = receive_message(fd_.get(), Deadline(timeout_ms), options_.timeout_ms);
   if (!message.ok()) {
-    return Status(message.status().code(),
-                  base::format("%s: %s", endpoint_.text.c_str(), message.status().message().c_str()));
+    return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(),
+                                                        message.status().message().c_str()));
   }
   if (message->code != Code::kOk) {
-    return Status(message->code, base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
+    return Status(message->code,
+                  base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
   }
-  if (message->kind != uint16_t(request)) return strange("answered another question than was asked");
+  if (message->kind != uint16_t(request))
+    return strange("answered another question than was asked");
   return message;
 }
 
-Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint8_t>& body, int timeout_ms) {
-  Status sent = send_message(fd_.get(), uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
+Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint8_t>& body,
+                                   int timeout_ms) {
+  Status sent =
+      send_message(fd_.get(), uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
   // A refusal may be waiting even though nobody reads any more.
   if (!sent.ok() && sent.code() != Code::kClosed) {
-    return Status(sent.code(), base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
+    return Status(sent.code(),
+                  base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
   }
   return read_reply(request, timeout_ms);
 }
 
 Result<double> ControlClient::ping_us() {
   uint64_t start = base::now_ns();
-  Result<Message> message = ask(wire::Request::kPing, wire::encode(wire::PingBody{start}), options_.timeout_ms);
+  Result<Message> message =
+      ask(wire::Request::kPing, wire::encode(wire::PingBody{start}), options_.timeout_ms);
   if (!message.ok()) return message.status();
   double us = double(base::now_ns() - start) / 1000.0;
   wire::PingBody body;
-  if (!message->read(&body) || body.cookie != start) return strange("answered a ping with something else");
+  if (!message->read(&body) || body.cookie != start)
+    return strange("answered a ping with something else");
   return us;
 }
 
@@ -135,14 +150,17 @@ Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request)
 }
 
 Status ControlClient::release(uint64_t lease_id) {
-  return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}), options_.timeout_ms).status();
+  return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}),
+             options_.timeout_ms)
+      .status();
 }
 
 Status ControlClient::change(const wire::ChangeRequest& request) {
   return ask(wire::Request::kChange, wire::encode(request), options_.timeout_ms).status();
 }
 
-Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint, const ConnectOptions& options) {
+Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint,
+                                                  const ConnectOptions& options) {
   Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
   if (!client.ok()) return client.status();
   Status hello = (*client)->read_hello();

@@ -16,12 +16,14 @@ class ControlClient final : public Control {
   ControlClient(base::Fd fd, const Endpoint& endpoint, const ConnectOptions& options)
       : fd_(std::move(fd)), endpoint_(endpoint), options_(options) {}
   // Connects and sends hello, with `more` (an already packed request) right behind it.
-  static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint, const ConnectOptions& options,
+  static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint,
+                                                            const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more);
   base::Status read_hello();
   base::Status check_schema() const;
   base::Result<Message> read_reply(wire::Request request, int timeout_ms);
-  base::Result<Message> ask(wire::Request request, const std::vector<uint8_t>& body, int timeout_ms);
+  base::Result<Message> ask(wire::Request request, const std::vector<uint8_t>& body,
+                            int timeout_ms);
 
   const wire::Hello& server_hello() const override { return hello_; }
   base::Result<double> ping_us() override;

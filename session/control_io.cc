@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See control_io.h; also the passing of descriptors between daemon and worker. Sockets are used non-blocking per call.
+// See control_io.h; also the passing of descriptors between daemon and worker. Sockets are used
+// non-blocking per call.
 #include "session/control_io.h"
 
 #include <errno.h>
@@ -63,7 +64,8 @@ Status receive_all(int fd, void* into, size_t bytes, const Deadline& deadline, s
     } else if (n == 0) {
       return Status(Code::kClosed, "the peer closed the connection");
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      if (!wait_for(fd, POLLIN, deadline)) return Status(Code::kTimeout, "the peer does not answer");
+      if (!wait_for(fd, POLLIN, deadline))
+        return Status(Code::kTimeout, "the peer does not answer");
     } else if (errno != EINTR) {
       return base::errno_status(Code::kClosed, "receiving", errno);
     }
@@ -82,8 +84,10 @@ std::vector<uint8_t> pack(uint16_t kind, Code code, const void* body, size_t byt
   return all;
 }
 
-Status send_message(int fd, uint16_t kind, Code code, const std::vector<uint8_t>& body, const Deadline& deadline) {
-  if (body.size() > wire::kControlBytesMax) return Status(Code::kInternal, "a control message is too large");
+Status send_message(int fd, uint16_t kind, Code code, const std::vector<uint8_t>& body,
+                    const Deadline& deadline) {
+  if (body.size() > wire::kControlBytesMax)
+    return Status(Code::kInternal, "a control message is too large");
   std::vector<uint8_t> all = pack(kind, code, body.data(), body.size());
   return send_all(fd, all.data(), all.size(), deadline);
 }
@@ -97,10 +101,13 @@ Result<Message> receive_message(int fd, const Deadline& first, int whole_ms) {
   Deadline rest(whole_ms);
   // Magic first: a stranger's banner may be shorter than a header.
   status = receive_all(fd, raw + 1, sizeof header.magic - 1, rest, &got);
-  if (!status.ok() || header.magic != wire::kHelloMagic) return Status(Code::kInvalid, "not a Tendril message");
-  status = receive_all(fd, raw + sizeof header.magic, sizeof header - sizeof header.magic, rest, &got);
+  if (!status.ok() || header.magic != wire::kHelloMagic)
+    return Status(Code::kInvalid, "not a Tendril message");
+  status =
+      receive_all(fd, raw + sizeof header.magic, sizeof header - sizeof header.magic, rest, &got);
   if (!status.ok()) return status;
-  if (!wire::believable(header)) return Status(Code::kInvalid, "a control message of impossible size");
+  if (!wire::believable(header))
+    return Status(Code::kInvalid, "a control message of impossible size");
   Message message;
   message.kind = header.kind;
   message.code = Code(header.code);
@@ -145,8 +152,10 @@ void allow_stalls(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
 }
 
-Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds, size_t count) {
-  if (count > kDescriptorsMax || bytes == 0) return Status(Code::kInvalid, "too many descriptors in one message");
+Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds,
+                        size_t count) {
+  if (count > kDescriptorsMax || bytes == 0)
+    return Status(Code::kInvalid, "too many descriptors in one message");
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
   iovec part{const_cast<void*>(message), bytes};
   msghdr header{};
@@ -168,12 +177,14 @@ Status send_descriptors(int socket, const void* message, size_t bytes, const int
   if (sent < 0) return base::errno_status(Code::kClosed, "passing descriptors", errno);
   // Descriptors went with the first byte; the rest of the message follows plainly.
   if (size_t(sent) < bytes) {
-    return send_all(socket, static_cast<const uint8_t*>(message) + sent, bytes - size_t(sent), Deadline(5000));
+    return send_all(socket, static_cast<const uint8_t*>(message) + sent, bytes - size_t(sent),
+                    Deadline(5000));
   }
   return Status();
 }
 
-Result<std::vector<int>> receive_descriptors(int socket, void* message, size_t capacity, size_t* bytes) {
+Result<std::vector<int>> receive_descriptors(int socket, void* message, size_t capacity,
+                                             size_t* bytes) {
   alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
   iovec part{message, capacity};
   msghdr header{};
@@ -196,7 +207,8 @@ Result<std::vector<int>> receive_descriptors(int socket, void* message, size_t c
   }
   if ((header.msg_flags & MSG_CTRUNC) != 0) {
     for (int fd : fds) close(fd);
-    return Status(Code::kExhausted, "descriptors were lost on the way: too many, or this process may open no more");
+    return Status(Code::kExhausted,
+                  "descriptors were lost on the way: too many, or this process may open no more");
   }
   *bytes = size_t(got);
   return fds;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Server addresses as people write them, and connecting to one. Every way in which that can fail has a message of its own.
+// Server addresses as people write them, and connecting to one. Every way in which that can fail
+// has a message of its own.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -44,7 +45,8 @@ Status connect_status(const Endpoint& endpoint, int error) {
                                  "running there, and is the port right?",
                                  where));
     case ENOENT:
-      return Status(Code::kNotFound, base::format("there is no socket %s; is 'tendril serve' running?", where));
+      return Status(Code::kNotFound,
+                    base::format("there is no socket %s; is 'tendril serve' running?", where));
     case EACCES:
     case EPERM:
       return Status(Code::kRefused, base::format("this user may not connect to %s", where));
@@ -52,13 +54,16 @@ Status connect_status(const Endpoint& endpoint, int error) {
     case ENETUNREACH:
     case ENETDOWN:
     case EHOSTDOWN:
-      return Status(Code::kUnavailable, base::format("there is no route to %s: %s", where, strerror(error)));
+      return Status(Code::kUnavailable,
+                    base::format("there is no route to %s: %s", where, strerror(error)));
     case ETIMEDOUT:
-      return Status(Code::kTimeout, base::format("%s does not answer; is the host up, and does a firewall drop the "
-                                                 "port?",
-                                                 where));
+      return Status(Code::kTimeout,
+                    base::format("%s does not answer; is the host up, and does a firewall drop the "
+                                 "port?",
+                                 where));
     default:
-      return Status(Code::kUnavailable, base::format("cannot connect to %s: %s", where, strerror(error)));
+      return Status(Code::kUnavailable,
+                    base::format("cannot connect to %s: %s", where, strerror(error)));
   }
 }
 
@@ -91,8 +96,8 @@ Result<int> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
   address.sun_family = AF_UNIX;
   const std::string& path = endpoint.unix_path;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    return Status(Code::kInvalid,
-                  base::format("the socket path in %s is empty or too long", endpoint.text.c_str()));
+    return Status(Code::kInvalid, base::format("the socket path in %s is empty or too long",
+                                               endpoint.text.c_str()));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   socklen_t bytes = socklen_t(offsetof(sockaddr_un, sun_path) + path.size() + 1);
@@ -113,21 +118,24 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   Endpoint endpoint;
   endpoint.text = text;
   auto bad = [&](const char* why) {
-    return Status(Code::kInvalid,
-                  base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port or "
-                               "unix:/path)",
-                               text.c_str(), why));
+    return Status(
+        Code::kInvalid,
+        base::format("'%s' is not a server address: %s (write host, host:port, [v6]:port or "
+                     "unix:/path)",
+                     text.c_str(), why));
   };
   if (text.rfind("unix:", 0) == 0) {
     endpoint.unix_path = text.substr(5);
-    if (endpoint.unix_path.empty() || (endpoint.unix_path[0] != '/' && endpoint.unix_path[0] != '@')) {
+    if (endpoint.unix_path.empty() ||
+        (endpoint.unix_path[0] != '/' && endpoint.unix_path[0] != '@')) {
       return bad("the path must be absolute");
     }
     return endpoint;
   }
   if (text.empty()) return bad("it is empty");
   for (char c : text) {
-    if (static_cast<unsigned char>(c) <= 32 || c == '/') return bad("it contains a blank or a slash");
+    if (static_cast<unsigned char>(c) <= 32 || c == '/')
+      return bad("it contains a blank or a slash");
   }
   std::string port;
   if (text[0] == '[') {
@@ -158,13 +166,14 @@ Result<int> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
-  int resolved =
-      getaddrinfo(endpoint.host.c_str(), base::format("%u", unsigned(endpoint.port)).c_str(), &hints, &list);
+  int resolved = getaddrinfo(endpoint.host.c_str(),
+                             base::format("%u", unsigned(endpoint.port)).c_str(), &hints, &list);
   if (resolved != 0) {
-    return Status(Code::kNotFound,
-                  base::format("the name '%s' cannot be resolved: %s; check the spelling and the name "
-                               "service",
-                               endpoint.host.c_str(), gai_strerror(resolved)));
+    return Status(
+        Code::kNotFound,
+        base::format("the name '%s' cannot be resolved: %s; check the spelling and the name "
+                     "service",
+                     endpoint.host.c_str(), gai_strerror(resolved)));
   }
   int error = EHOSTUNREACH;
   int connected = -1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions over lines that break: loss at many points of every channel, shredded and corrupted streams, hostile peers by hand, fork. The
-// claim is always the same: it ends with an error on both sides, it never hangs, and nothing is written where no call asked for it.
+// Sessions over lines that break: loss at many points of every channel, shredded and corrupted
+// streams, hostile peers by hand, fork. The claim is always the same: it ends with an error on both
+// sides, it never hangs, and nothing is written where no call asked for it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,7 +46,8 @@ int exercise(TestSession& s) {
       memcpy(at, echoed.data(), echoed.size());
       s.lane->expect_bytes(wanted, placed.data(), uint32_t(placed.size()));
       s.lane->commit();
-      if (s.lane->wait(wanted).placed && memcmp(placed.data(), &echoed[8], placed.size()) == 0) ++good;
+      if (s.lane->wait(wanted).placed && memcmp(placed.data(), &echoed[8], placed.size()) == 0)
+        ++good;
     }
     wiped = s.call(kEcho, "").lost;
     if (wiped) placed.assign(placed.size(), 7), target.assign(target.size(), 7);
@@ -91,8 +93,10 @@ int run_with(const Faults& faults, Where where, size_t bulk) {
 }
 
 TEST_F(FaultTest, LossAtAnyPointEndsTheSession) {
-  for (Where where : {Where::kClientCommand, Where::kClientBulk, Where::kWorkerCommand, Where::kWorkerBulk}) {
-    for (uint64_t at : {0u, 1u, 15u, 16u, 17u, 40u, 100u, 333u, 5000u, 70000u, 1048600u, 2500000u}) {
+  for (Where where :
+       {Where::kClientCommand, Where::kClientBulk, Where::kWorkerCommand, Where::kWorkerBulk}) {
+    for (uint64_t at :
+         {0u, 1u, 15u, 16u, 17u, 40u, 100u, 333u, 5000u, 70000u, 1048600u, 2500000u}) {
       Faults faults;
       faults.end_after_sent = at;
       run_with(faults, where, 2);
@@ -125,9 +129,11 @@ TEST_F(FaultTest, ShreddedStreamsWorkAllTheSame) {
 }
 
 TEST_F(FaultTest, CorruptionNeverHangsOrCrashes) {
-  for (Where where : {Where::kClientCommand, Where::kWorkerCommand, Where::kClientBulk, Where::kWorkerBulk}) {
+  for (Where where :
+       {Where::kClientCommand, Where::kWorkerCommand, Where::kClientBulk, Where::kWorkerBulk}) {
     for (uint64_t at = 0; at < 160; at += 7) {
-      // A flipped length can make either side wait for bytes that never come: then the line must end some time, as lines do.
+      // A flipped length can make either side wait for bytes that never come: then the line must
+      // end some time, as lines do.
       Faults faults;
       faults.corrupt_sent_at = at;
       faults.end_after_sent = 3u << 20;
@@ -152,10 +158,12 @@ TEST_F(FaultTest, CorruptionNeverHangsOrCrashes) {
 }
 
 // What a hostile client can say by hand; each must end that session with a text, and nothing else.
-std::string service_says(const std::vector<uint8_t>& lane, const std::vector<uint8_t>& bulk, size_t bulk_channels) {
+std::string service_says(const std::vector<uint8_t>& lane, const std::vector<uint8_t>& bulk,
+                         size_t bulk_channels) {
   ChannelSet client, worker;
   transport::make_channels("unix", bulk_channels, &client, &worker);
-  auto service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
+  auto service =
+      Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
   iovec part{const_cast<uint8_t*>(lane.data()), lane.size()};
   if (!lane.empty()) (void)client.command->send(&part, 1);
   part = {const_cast<uint8_t*>(bulk.data()), bulk.size()};
@@ -181,10 +189,13 @@ TEST_F(FaultTest, HostileClientsAreNamed) {
   says(service_says(bytes_of(wire::CallHeader{17, 1, 0, 0, 0}), {}, 0), "length");
   says(service_says(bytes_of(wire::CallHeader{0xfffffff8u, 1, 0, 0, 0}), {}, 0), "length");
   says(service_says(bytes_of(wire::CallHeader{16, 1, 7, 0, 0}), {}, 0), "length");
-  says(service_says(bytes_of(wire::CallHeader{24, 1, wire::kFlagBulkData, 0, 0}, 8), {}, 0), "bulk");
-  says(service_says(bytes_of(wire::CallHeader{48, 1, wire::kFlagBulkData, 0, 0}, 32), {}, 1), "bulk");
+  says(service_says(bytes_of(wire::CallHeader{24, 1, wire::kFlagBulkData, 0, 0}, 8), {}, 0),
+       "bulk");
+  says(service_says(bytes_of(wire::CallHeader{48, 1, wire::kFlagBulkData, 0, 0}, 32), {}, 1),
+       "bulk");
   says(service_says({}, bytes_of(wire::ChunkHeader{1, 0, 0, 1}), 1), "header");
-  says(service_says({}, bytes_of(wire::ChunkHeader{1, 0, wire::kChunkBytesMax + 1, 1}), 1), "header");
+  says(service_says({}, bytes_of(wire::ChunkHeader{1, 0, wire::kChunkBytesMax + 1, 1}), 1),
+       "header");
   says(service_says({}, bytes_of(wire::ChunkHeader{1, 0, 8, 1}, 8), 1), "not granted");
   std::vector<uint8_t> flood;
   for (uint64_t i = 1; i < 100; ++i) {
@@ -210,17 +221,26 @@ std::string lane_says(const std::vector<uint8_t>& frames) {
 }
 
 TEST_F(FaultTest, HostileServersAreNamed) {
-  auto frame = [](wire::FrameKind kind, uint32_t bytes, uint16_t flags, uint32_t reply_id, size_t extra) {
+  auto frame = [](wire::FrameKind kind, uint32_t bytes, uint16_t flags, uint32_t reply_id,
+                  size_t extra) {
     return bytes_of(wire::ReplyHeader{bytes, uint16_t(kind), flags, 0, reply_id}, extra);
   };
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 8, 0, 1, 0)).find("length"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 0x7ffffff8, 0, 1, 0)).find("length"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 16, 0, 999, 0)).find("waits for none"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind(77), 16, 0, 1, 0)).find("unknown kind"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kDelivery, 24, 4, 0, 8)).find("delivery's length"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kDelivery, 32, 0, 0, 16)).find("no call named"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kGrant, 24, 0, 0, 8)).find("grant"), std::string::npos);
-  EXPECT_NE(lane_says(frame(wire::FrameKind::kBulkData, 48, 0, 0, 32)).find("chunk"), std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 8, 0, 1, 0)).find("length"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 0x7ffffff8, 0, 1, 0)).find("length"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kReply, 16, 0, 999, 0)).find("waits for none"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind(77), 16, 0, 1, 0)).find("unknown kind"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kDelivery, 24, 4, 0, 8)).find("delivery's length"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kDelivery, 32, 0, 0, 16)).find("no call named"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kGrant, 24, 0, 0, 8)).find("grant"),
+            std::string::npos);
+  EXPECT_NE(lane_says(frame(wire::FrameKind::kBulkData, 48, 0, 0, 32)).find("chunk"),
+            std::string::npos);
 }
 
 TEST_F(FaultTest, ForkedChildAbandonsTheLane) {
@@ -245,8 +265,8 @@ TEST_F(FaultTest, ForkedChildAbandonsTheLane) {
     if (child == 0) {
       alarm(20);
       s.lane->abandon_after_fork();
-      bool right = s.lane->is_lost() && s.lane->begin(1, 0, 8, 0) == nullptr && s.lane->wait(5).lost &&
-                   !s.lane->send_bulk(77, data.data(), 10);
+      bool right = s.lane->is_lost() && s.lane->begin(1, 0, 8, 0) == nullptr &&
+                   s.lane->wait(5).lost && !s.lane->send_bulk(77, data.data(), 10);
       s.lane->close(100);
       s.lane.reset();
       _exit(right ? 0 : 1);

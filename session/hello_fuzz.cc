@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a stranger's control connection, hello first. The server's half must answer or end it.
+// libFuzzer target: arbitrary bytes as a stranger's control connection, hello first. The server's
+// half must answer or end it.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,11 +16,15 @@ struct Handler : session::ControlHandler {
     return true;
   }
   base::Result<wire::ListReply> list() override { return wire::ListReply(); }
-  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest&) override { return wire::LeaseReply(); }
+  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest&) override {
+    return wire::LeaseReply();
+  }
   base::Status release(uint64_t) override { return base::Status(); }
   base::Status change(const wire::ChangeRequest&) override { return base::Status(); }
   void lease_connection_closed(uint64_t) override {}
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override { return wire::AttachReply(); }
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override {
+    return wire::AttachReply();
+  }
   void attached(uint64_t, int fd) override { close(fd); }
   base::Status join(const wire::JoinRequest&) override { return base::Status(); }
   void joined(const wire::JoinRequest&, int fd) override { close(fd); }

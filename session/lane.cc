@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls out: encoding into the ring, the sender thread, flushing, the beginning and the end of a lane. Called by the client library's
-// threads; the sender thread is ours. Over shared memory the ring is the one that the worker reads and there is no sender.
+// Calls out: encoding into the ring, the sender thread, flushing, the beginning and the end of a
+// lane. Called by the client library's threads; the sender thread is ours. Over shared memory the
+// ring is the one that the worker reads and there is no sender.
 #include "session/lane.h"
 
 #include <sys/mman.h>
@@ -32,14 +33,16 @@ thread_local bool t_exempt = false;
 void Lane::exempt_this_thread() { t_exempt = true; }
 
 std::unique_ptr<Lane> Lane::open(std::unique_ptr<transport::Channel> command,
-                                 std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, LaneEvents* events) {
-  std::unique_ptr<LaneImpl> lane(new (std::nothrow) LaneImpl(std::move(command), bulk, bulk_count, events));
+                                 std::unique_ptr<transport::Channel>* bulk, size_t bulk_count,
+                                 LaneEvents* events) {
+  std::unique_ptr<LaneImpl> lane(new (std::nothrow)
+                                     LaneImpl(std::move(command), bulk, bulk_count, events));
   if (lane == nullptr || !lane->usable()) return nullptr;
   return lane;
 }
 
-LaneImpl::LaneImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
-                   size_t bulk_count, LaneEvents* events)
+LaneImpl::LaneImpl(std::unique_ptr<transport::Channel> command,
+                   std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, LaneEvents* events)
     : command_(std::move(command)), events_(events), id_(g_lane_ids.fetch_add(1)) {
   snprintf(kind_, sizeof kind_, "%s", command_->kind());
   if (base::usable_cpus() > 1) {
@@ -48,7 +51,8 @@ LaneImpl::LaneImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<
   }
   direct_ = command_->ring();
   if (direct_ == nullptr) {
-    void* memory = mmap(nullptr, kLaneRingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        mmap(nullptr, kLaneRingBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ring_ = memory == MAP_FAILED ? nullptr : static_cast<uint8_t*>(memory);
   }
   receive_buffer_ = static_cast<uint8_t*>(aligned_alloc(64, kLaneReceiveBytes));
@@ -107,7 +111,8 @@ uint32_t LaneImpl::new_reply_id() {
   return id;
 }
 
-uint8_t* LaneImpl::begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) {
+uint8_t* LaneImpl::begin(uint16_t opcode, uint32_t context, uint32_t body_bytes,
+                         uint32_t reply_id) {
   return begin_flagged(opcode, 0, context, body_bytes, reply_id);
 }
 
@@ -127,14 +132,14 @@ uint8_t* LaneImpl::place(uint64_t need) {
   return ring_ + start % kLaneRingBytes;
 }
 
-uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t context, uint32_t body_bytes,
-                                 uint32_t reply_id) {
+uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t context,
+                                 uint32_t body_bytes, uint32_t reply_id) {
   if (body_bytes > wire::kCallBytesMax - sizeof(wire::CallHeader)) {
     lose(Status(Code::kInternal, "a call is larger than the lane allows"), false);
     return nullptr;
   }
-  uint32_t need =
-      (uint32_t(sizeof(wire::CallHeader)) + body_bytes + wire::kCallAlign - 1) & ~(wire::kCallAlign - 1);
+  uint32_t need = (uint32_t(sizeof(wire::CallHeader)) + body_bytes + wire::kCallAlign - 1) &
+                  ~(wire::kCallAlign - 1);
   lock_.lock();
   uint8_t* at;
   for (;;) {
@@ -153,7 +158,8 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
     call_counts_ = counts;
     at = place(need);
     if (__builtin_expect(at != nullptr, 1)) break;
-    // Full: send, or read what the worker wants to say; it may be blocked by that. Never with the lock held: a callback may call.
+    // Full: send, or read what the worker wants to say; it may be blocked by that. Never with the
+    // lock held: a callback may call.
     Status room;
     if (direct_ != nullptr) room = direct_->wait_room(need, kPumpMs);
     lock_.unlock();
@@ -214,14 +220,16 @@ void LaneImpl::commit() {
 }
 
 void LaneImpl::wake_sender() {
-  if (sender_asleep_.exchange(0, std::memory_order_seq_cst) != 0) base::futex_wake(&sender_asleep_, 1);
+  if (sender_asleep_.exchange(0, std::memory_order_seq_cst) != 0)
+    base::futex_wake(&sender_asleep_, 1);
 }
 
 // Sends some of what is committed; false when the peer has no room (or is gone).
 bool LaneImpl::send_pending(int timeout_ms) {
   base::Result<size_t> sent = size_t(0);
   {
-    Locked locked(send_lock_, sender_spin_us_);  // whoever has it is in a system call shorter than a sleep
+    Locked locked(send_lock_,
+                  sender_spin_us_);  // whoever has it is in a system call shorter than a sleep
     if (lost_.load(std::memory_order_relaxed)) return false;
     uint64_t head = head_.load(std::memory_order_relaxed);
     uint64_t tail = tail_.load(std::memory_order_acquire);
@@ -232,14 +240,16 @@ bool LaneImpl::send_pending(int timeout_ms) {
     bool wrapped = head / kLaneRingBytes != tail / kLaneRingBytes;
     if (wrapped) first_end = wrap_at_.load(std::memory_order_relaxed);
     parts[0] = {ring_ + head % kLaneRingBytes, size_t(first_end - head)};
-    if (wrapped && tail % kLaneRingBytes != 0) parts[count++] = {ring_, size_t(tail % kLaneRingBytes)};
+    if (wrapped && tail % kLaneRingBytes != 0)
+      parts[count++] = {ring_, size_t(tail % kLaneRingBytes)};
     sent = command_->send_some(parts, count, timeout_ms);
     if (sent.ok()) {
       uint64_t done = *sent;
       uint64_t first = first_end - head;
       // Past the first part: skip the unused end of the ring.
-      uint64_t now =
-          wrapped && done >= first ? tail / kLaneRingBytes * kLaneRingBytes + (done - first) : head + done;
+      uint64_t now = wrapped && done >= first
+                         ? tail / kLaneRingBytes * kLaneRingBytes + (done - first)
+                         : head + done;
       head_.store(now, std::memory_order_release);
       if (done > 0) {
         stats_.sends.fetch_add(1, std::memory_order_relaxed);
@@ -269,9 +279,11 @@ void LaneImpl::wait_is_near() {
   company_until_ns_.store(base::now_ns() + kNearNs, std::memory_order_relaxed);
 }
 
-// A wait often follows and would send what is pending itself, together with its own call: one message in place of two.
+// A wait often follows and would send what is pending itself, together with its own call: one
+// message in place of two.
 void LaneImpl::await_company(uint64_t until_ns) {
-  while (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_acquire) && !lost_.load()) {
+  while (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_acquire) &&
+         !lost_.load()) {
     const uint64_t until = std::max(until_ns, company_until_ns_.load(std::memory_order_relaxed));
     if (until == 0 || base::now_ns() >= until) return;
     base::cpu_pause();
@@ -281,13 +293,15 @@ void LaneImpl::await_company(uint64_t until_ns) {
 void LaneImpl::sender_main(void* self) {
   auto* lane = static_cast<LaneImpl*>(self);
   while (!lane->lost_.load(std::memory_order_acquire)) {
-    if (lane->head_.load(std::memory_order_acquire) != lane->tail_.load(std::memory_order_acquire)) {
+    if (lane->head_.load(std::memory_order_acquire) !=
+        lane->tail_.load(std::memory_order_acquire)) {
       lane->await_company(0);
       if (!lane->send_pending(kPumpMs)) lane->pump();
       continue;
     }
     auto idle = [lane] {
-      return lane->head_.load(std::memory_order_acquire) == lane->tail_.load(std::memory_order_seq_cst) &&
+      return lane->head_.load(std::memory_order_acquire) ==
+                 lane->tail_.load(std::memory_order_seq_cst) &&
              !lane->lost_.load(std::memory_order_seq_cst);
     };
     base::Spin spin(lane->sender_spin_us_);
@@ -304,7 +318,8 @@ void LaneImpl::sender_main(void* self) {
   }
 }
 
-// Marks the session lost once; everybody who waits wakes up. Never called with a lock held, except by the destructor's thread.
+// Marks the session lost once; everybody who waits wakes up. Never called with a lock held, except
+// by the destructor's thread.
 void LaneImpl::lose(const Status& why, bool quiet) {
   if (lost_.exchange(true, std::memory_order_seq_cst)) return;
   command_->shutdown();
@@ -319,7 +334,8 @@ void LaneImpl::lose(const Status& why, bool quiet) {
   if (!quiet && !closing_.load() && events_ != nullptr) events_->lost(why);
 }
 
-// A channel other than the reply lane ended. The reason, if the worker gave one, lies on the reply lane.
+// A channel other than the reply lane ended. The reason, if the worker gave one, lies on the reply
+// lane.
 void LaneImpl::lose_after_last_words(const Status& why) {
   base::Deadline deadline(kLastWordsMs);
   while (!is_lost() && !deadline.passed()) {

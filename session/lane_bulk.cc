@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk transfers of a lane. Out: the calling thread and one helper per further channel send chunks side by side; chunks beyond the
-// session's small eager allowance wait for the worker's grant, so that no order of threads and transfers can fill the worker's slots
-// with data it does not want yet. In: one receiver per channel writes straight into registered memory, after checking every chunk's
-// header against its registration. Threads start with the first transfer that needs them.
+// Bulk transfers of a lane. Out: the calling thread and one helper per further channel send chunks
+// side by side; chunks beyond the session's small eager allowance wait for the worker's grant, so
+// that no order of threads and transfers can fill the worker's slots with data it does not want
+// yet. In: one receiver per channel writes straight into registered memory, after checking every
+// chunk's header against its registration. Threads start with the first transfer that needs them.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -132,7 +133,8 @@ void LaneImpl::settle() {
     {
       Locked locked(state_lock_);
       bool writing = false;
-      for (Incoming* one = incoming_; one != nullptr; one = one->next) writing = writing || one->writers != 0;
+      for (Incoming* one = incoming_; one != nullptr; one = one->next)
+        writing = writing || one->writers != 0;
       if (!writing) return;
     }
     incoming_event_.wait(seen, 10'000);
@@ -170,7 +172,8 @@ bool LaneImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
         left -= step;
       }
     }
-    if (got.ok()) stats_.bytes_received.fetch_add(sizeof chunk + chunk.bytes, std::memory_order_relaxed);
+    if (got.ok())
+      stats_.bytes_received.fetch_add(sizeof chunk + chunk.bytes, std::memory_order_relaxed);
   }
   if (!got.ok()) lose_after_last_words(got.status());
   return got.ok();
@@ -179,7 +182,8 @@ bool LaneImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
 void LaneImpl::bulk_receiver_main(void* bulk_channel) {
   auto* bulk = static_cast<BulkChannel*>(bulk_channel);
   auto* scratch = static_cast<uint8_t*>(malloc(64u << 10));
-  if (scratch == nullptr) return bulk->lane->lose(Status(Code::kExhausted, "no memory for bulk data"), false);
+  if (scratch == nullptr)
+    return bulk->lane->lose(Status(Code::kExhausted, "no memory for bulk data"), false);
   while (!bulk->lane->is_lost() && bulk->lane->receive_chunk(bulk->channel.get(), scratch)) {
   }
   free(scratch);
@@ -237,7 +241,8 @@ bool LaneImpl::handle_grant(const uint8_t* body, uint32_t bytes) {
     if (!out->sending && out->begun) retire(out);
   }
   size_t entries = 0;
-  for (Outgoing* out = outgoing_; out != nullptr; out = out->next, ++entries) complete(&out->waiter);
+  for (Outgoing* out = outgoing_; out != nullptr; out = out->next, ++entries)
+    complete(&out->waiter);
   state_lock_.unlock();
   return bad || entries > kOutgoingMax ? violation("a grant for no transfer") : true;
 }

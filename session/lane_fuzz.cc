@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a worker's reply lane. The client's side may lose the session; it must write nowhere but where a
-// call allowed it to.
+// libFuzzer target: arbitrary bytes as a worker's reply lane. The client's side may lose the
+// session; it must write nowhere but where a call allowed it to.
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -15,14 +15,18 @@ uint8_t g_target[4096];
 struct Events : session::LaneEvents {
   bool accepts_delivery(uint64_t address, uint64_t bytes) override {
     auto begin = reinterpret_cast<uint64_t>(g_target);
-    return address >= begin && bytes <= sizeof g_target && address - begin <= sizeof g_target - bytes;
+    return address >= begin && bytes <= sizeof g_target &&
+           address - begin <= sizeof g_target - bytes;
   }
   void delivered(uint64_t address, uint64_t bytes) override {
-    const bool transfer = address == reinterpret_cast<uint64_t>(transferred.data()) && bytes == transferred.size();
+    const bool transfer =
+        address == reinterpret_cast<uint64_t>(transferred.data()) && bytes == transferred.size();
     if (!transfer && !accepts_delivery(address, bytes)) abort();
   }
   bool awaits_callbacks() override { return (sum & 1) != 0; }
-  void output(const char* text, size_t bytes) override { use(reinterpret_cast<const uint8_t*>(text), bytes); }
+  void output(const char* text, size_t bytes) override {
+    use(reinterpret_cast<const uint8_t*>(text), bytes);
+  }
   void callback(const uint8_t* body, size_t bytes) override { use(body, bytes); }
   void sticky_error(int32_t, const char* text, size_t bytes) override {
     use(reinterpret_cast<const uint8_t*>(text), bytes);

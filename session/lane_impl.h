@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a lane, shared by lane.cc (calls out), lane_receive.cc (frames in, waiting) and lane_bulk.cc (transfers). Private to
-// session/. Locks, in the order in which they may nest: lock_ (encoding) > state_lock_; send_lock_ and the channel locks are leaves.
+// The insides of a lane, shared by lane.cc (calls out), lane_receive.cc (frames in, waiting) and
+// lane_bulk.cc (transfers). Private to session/. Locks, in the order in which they may nest: lock_
+// (encoding) > state_lock_; send_lock_ and the channel locks are leaves.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,12 @@
 
 namespace tendril::session {
 
-inline constexpr uint64_t kLaneRingBytes = 2u << 20;  // twice the largest call; as small as that, see transport/shm.h
+inline constexpr uint64_t kLaneRingBytes =
+    2u << 20;  // twice the largest call; as small as that, see transport/shm.h
 inline constexpr size_t kLaneReceiveBytes = size_t(wire::kReplyBytesMax) * 2 + 4096;
 
-// Somebody who waits for something that the receiving thread will notice. Guarded by state_lock_ except for reads of `state`.
+// Somebody who waits for something that the receiving thread will notice. Guarded by state_lock_
+// except for reads of `state`.
 struct Waiter {
   enum : uint32_t { kWaiting = 0, kDone = 1, kAsleep = 2 };
   std::atomic<uint32_t> state{kWaiting};
@@ -33,7 +36,8 @@ struct PendingReply {
   uint8_t* body = nullptr;
   uint32_t bytes = 0;
   uint32_t capacity = 0;
-  uint8_t* into = nullptr;  // where the body goes behind its first 8 bytes, if it is as long as expected
+  uint8_t* into =
+      nullptr;  // where the body goes behind its first 8 bytes, if it is as long as expected
   uint32_t into_bytes = 0;
   bool placed = false;
   PendingReply* next = nullptr;
@@ -80,9 +84,12 @@ class LaneImpl final : public Lane {
   LaneImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
            size_t bulk_count, LaneEvents* events);
   ~LaneImpl() override;
-  bool usable() const { return (ring_ != nullptr || direct_ != nullptr) && receive_buffer_ != nullptr; }
+  bool usable() const {
+    return (ring_ != nullptr || direct_ != nullptr) && receive_buffer_ != nullptr;
+  }
 
-  uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes, uint32_t reply_id) override;
+  uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes,
+                 uint32_t reply_id) override;
   void commit() override;
   void wait_is_near() override;
   uint32_t new_reply_id() override;
@@ -90,7 +97,9 @@ class LaneImpl final : public Lane {
   Reply wait(uint32_t reply_id) override;
   void pump() override;
   void flush() override { flush_until(-1); }
-  uint64_t new_transfer_id() override { return next_transfer_.fetch_add(1, std::memory_order_relaxed); }
+  uint64_t new_transfer_id() override {
+    return next_transfer_.fetch_add(1, std::memory_order_relaxed);
+  }
   bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) override;
   void expect_bulk(uint64_t transfer, void* into, uint64_t bytes) override;
   bool wait_bulk(uint64_t transfer) override;
@@ -106,7 +115,8 @@ class LaneImpl final : public Lane {
 
  private:
   // lane.cc
-  uint8_t* begin_flagged(uint16_t opcode, uint16_t flags, uint32_t context, uint32_t body_bytes, uint32_t reply_id);
+  uint8_t* begin_flagged(uint16_t opcode, uint16_t flags, uint32_t context, uint32_t body_bytes,
+                         uint32_t reply_id);
   uint8_t* place(uint64_t need);
   bool is_too_far_ahead();  // lock_ held
   void let_worker_catch_up();
@@ -131,7 +141,8 @@ class LaneImpl final : public Lane {
   uint8_t* place_of(const wire::ReplyHeader& header, const uint8_t* body, uint64_t bytes);
   bool place_rest(const wire::ReplyHeader& header);
   bool handle_frame(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes);
-  bool handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes, bool placed);
+  bool handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes,
+                    bool placed);
   bool handle_delivery(const uint8_t* body, uint32_t bytes);
   bool handle_transfer(int32_t result, const uint8_t* body, uint32_t bytes);
   bool handle_grant(const uint8_t* body, uint32_t bytes);
@@ -148,15 +159,18 @@ class LaneImpl final : public Lane {
   Incoming* find_incoming(uint64_t transfer);  // state_lock_ held
   void remove_incoming(Incoming* incoming);    // state_lock_ held; waits for its writers
   void register_incoming(uint64_t transfer, void* into, uint64_t bytes, bool async);
-  // Of a lost session: returns when nothing is being written to the program's memory any more, and nothing ever will be.
+  // Of a lost session: returns when nothing is being written to the program's memory any more, and
+  // nothing ever will be.
   void settle();
   // May `chunk` be written? Then counts it as being written. Null with *ok true: drop the bytes.
   Incoming* admit(const wire::ChunkHeader& chunk, bool* ok);
   void landed(Incoming* incoming, uint64_t bytes, bool arrived);
   Outgoing* outgoing(uint64_t transfer);  // state_lock_ held; finds or makes
   void retire(Outgoing* outgoing);        // state_lock_ held
-  bool send_range(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan);
-  bool send_on_lane(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan);
+  bool send_range(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
+                  const ChunkPlan& plan);
+  bool send_on_lane(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
+                    const ChunkPlan& plan);
   static void bulk_receiver_main(void* bulk_channel);
   bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
 
@@ -177,7 +191,7 @@ class LaneImpl final : public Lane {
   bool call_wrapped_ = false;
   bool call_wants_reply_ = false;
   bool call_counts_ = false;
-  uint64_t committed_ = 0;                     // calls that count
+  uint64_t committed_ = 0;                   // calls that count
   uint64_t hold_at_ = wire::kCallsAheadMax;  // so many may be committed, as far as was looked
   uint64_t wrap_from_ = 0;
   std::atomic<uint64_t> wrap_at_{0};

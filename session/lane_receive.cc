@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames in, and waiting for them. Whichever thread waits receives for all: it leads until its own reply is there, then hands over to
-// another that sleeps. Frames are handled in the order of arrival by one thread at a time, and a kTransfer frame holds the lane until
-// the bytes of its transfer are in: that is the order guarantee of lane.h. The worker is believed no further than its bytes check.
+// Frames in, and waiting for them. Whichever thread waits receives for all: it leads until its own
+// reply is there, then hands over to another that sleeps. Frames are handled in the order of
+// arrival by one thread at a time, and a kTransfer frame holds the lane until the bytes of its
+// transfer are in: that is the order guarantee of lane.h. The worker is believed no further than
+// its bytes check.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -19,13 +21,17 @@ using base::Status;
 
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
-constexpr uint32_t kFollowerSpinUs = 20;      // a follower's reply is in the leader's hands within that, or far off
+constexpr uint32_t kFollowerSpinUs =
+    20;  // a follower's reply is in the leader's hands within that, or far off
 constexpr int64_t kLeadAgainUs = 20'000;
-constexpr uint32_t kPlaceRestLeast = 32u << 10;  // below, a further system call costs more than the copy
-constexpr uint32_t kPlacedAfter = 8;          // the count that stands before bytes
-constexpr uint32_t kKeptReplyBytes = 68u << 10;  // fits an inline copy; larger reply buffers are given back
+constexpr uint32_t kPlaceRestLeast =
+    32u << 10;                        // below, a further system call costs more than the copy
+constexpr uint32_t kPlacedAfter = 8;  // the count that stands before bytes
+constexpr uint32_t kKeptReplyBytes =
+    68u << 10;  // fits an inline copy; larger reply buffers are given back
 
-// The address of this variable names a thread; it needs no destructor, and a later thread that reuses it finds a clean slot.
+// The address of this variable names a thread; it needs no destructor, and a later thread that
+// reuses it finds a clean slot.
 struct SlotCache {
   uint64_t lane;
   ThreadSlot* slot;
@@ -133,7 +139,9 @@ bool LaneImpl::try_lead() {
   return true;
 }
 
-bool LaneImpl::is_leader() const { return leader_.load(std::memory_order_relaxed) == &t_slot_cache; }
+bool LaneImpl::is_leader() const {
+  return leader_.load(std::memory_order_relaxed) == &t_slot_cache;
+}
 
 void LaneImpl::resign() {
   leader_.store(nullptr, std::memory_order_relaxed);
@@ -169,11 +177,13 @@ void LaneImpl::wake_all_sleepers() {
   }
 }
 
-// Returns when the waiter is done or the session lost. A waiter that may not lead looks at incoming frames now and then, so that the
-// worker is never stuck on a client that does not read.
+// Returns when the waiter is done or the session lost. A waiter that may not lead looks at incoming
+// frames now and then, so that the worker is never stuck on a client that does not read.
 void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
-  auto over = [&] { return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost(); };
+  auto over = [&] {
+    return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost();
+  };
   // Short for transfers as well: they are long, and the receivers need the processors.
   const uint32_t spin_us = wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs;
   while (!over()) {
@@ -222,18 +232,21 @@ void LaneImpl::pump() {
   resign();
 }
 
-// Receives what there is and handles the complete frames. Only the leader. False: nothing came, or lost.
+// Receives what there is and handles the complete frames. Only the leader. False: nothing came, or
+// lost.
 bool LaneImpl::receive_once(transport::Wait wait) {
   if (receive_at_ == receive_end_) {
     receive_at_ = receive_end_ = 0;
-  } else if (kLaneReceiveBytes - receive_end_ < kReceivePiece || receive_at_ >= kLaneReceiveBytes / 2) {
+  } else if (kLaneReceiveBytes - receive_end_ < kReceivePiece ||
+             receive_at_ >= kLaneReceiveBytes / 2) {
     std::memmove(receive_buffer_, receive_buffer_ + receive_at_, receive_end_ - receive_at_);
     receive_end_ -= receive_at_;
     receive_at_ = 0;
   }
   size_t room = kLaneReceiveBytes - receive_end_;
-  Result<size_t> got = command_->receive(receive_buffer_ + receive_end_, wait.timeout_ms == 0 ? 0 : 1,
-                                         room < kReceivePiece ? room : kReceivePiece, wait);
+  Result<size_t> got =
+      command_->receive(receive_buffer_ + receive_end_, wait.timeout_ms == 0 ? 0 : 1,
+                        room < kReceivePiece ? room : kReceivePiece, wait);
   if (!got.ok()) {
     if (got.status().code() != Code::kTimeout) lose(got.status(), false);
     return false;
@@ -245,7 +258,8 @@ bool LaneImpl::receive_once(transport::Wait wait) {
 }
 
 bool LaneImpl::violation(const char* what) {
-  lose(Status(Code::kInvalid, base::format("the server sent something malformed: %s", what)), false);
+  lose(Status(Code::kInvalid, base::format("the server sent something malformed: %s", what)),
+       false);
   return false;
 }
 
@@ -266,26 +280,30 @@ bool LaneImpl::handle_frames() {
   return true;
 }
 
-// Where the bytes of a frame go that stand behind the first 8 of its body; null: into the buffer with all else.
+// Where the bytes of a frame go that stand behind the first 8 of its body; null: into the buffer
+// with all else.
 uint8_t* LaneImpl::place_of(const wire::ReplyHeader& header, const uint8_t* body, uint64_t bytes) {
   if (wire::FrameKind(header.kind) == wire::FrameKind::kDelivery) {
     uint64_t address;
     std::memcpy(&address, body, sizeof address);
-    const bool accepted = bytes <= wire::kReplyInlineMax && events_->accepts_delivery(address, bytes);
+    const bool accepted =
+        bytes <= wire::kReplyInlineMax && events_->accepts_delivery(address, bytes);
     return accepted ? reinterpret_cast<uint8_t*>(address) : nullptr;
   }
   if (wire::FrameKind(header.kind) != wire::FrameKind::kReply) return nullptr;
   Locked locked(state_lock_);
   const PendingReply* reply = find_reply(header.reply_id);
-  if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) return nullptr;
+  if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone)
+    return nullptr;
   return bytes == reply->into_bytes ? reply->into : nullptr;
 }
 
-// A long frame has begun to arrive: what is still on the line is received where it belongs. Settling waits for us: nobody who was told of
-// a loss has his memory written.
+// A long frame has begun to arrive: what is still on the line is received where it belongs.
+// Settling waits for us: nobody who was told of a loss has his memory written.
 bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   const size_t have = receive_end_ - receive_at_, before = sizeof header + kPlacedAfter;
-  if (header.bytes < kPlaceRestLeast || have < before || (header.flags & wire::kFlagPadMask) != 0) return true;
+  if (header.bytes < kPlaceRestLeast || have < before || (header.flags & wire::kFlagPadMask) != 0)
+    return true;
   const uint8_t* body = receive_buffer_ + receive_at_ + sizeof header;
   const size_t bytes = header.bytes - before;
   uint8_t* into = place_of(header, body, bytes);
@@ -296,14 +314,17 @@ bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   if (!lost_.load(std::memory_order_seq_cst)) std::memcpy(into, body + kPlacedAfter, got);
   while (got < bytes && failure.ok() && !lost_.load(std::memory_order_relaxed)) {
     Result<size_t> more = command_->receive(into + got, 1, bytes - got, {wait_spin_us_, kPumpMs});
-    if (more.ok()) got += *more;
-    else if (more.status().code() != Code::kTimeout || closing_.load()) failure = more.status();
+    if (more.ok())
+      got += *more;
+    else if (more.status().code() != Code::kTimeout || closing_.load())
+      failure = more.status();
   }
   delivering_.store(false, std::memory_order_release);
   if (got < bytes) return lose(failure, false), false;
   stats_.bytes_received.fetch_add(header.bytes - have, std::memory_order_relaxed);
   receive_at_ = receive_end_ = 0;
-  if (wire::FrameKind(header.kind) == wire::FrameKind::kReply) return handle_reply(header, body, kPlacedAfter, true);
+  if (wire::FrameKind(header.kind) == wire::FrameKind::kReply)
+    return handle_reply(header, body, kPlacedAfter, true);
   events_->delivered(reinterpret_cast<uint64_t>(into), bytes);
   return true;
 }
@@ -337,22 +358,26 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
       events_->memory_written();
       return true;
     case wire::FrameKind::kGoodbye:
-      lose(Status(Code::kClosed, "the server ended the session: " + std::string(text, bytes)), false);
+      lose(Status(Code::kClosed, "the server ended the session: " + std::string(text, bytes)),
+           false);
       return false;
   }
   return violation("a frame of unknown kind");
 }
 
 // `placed`: its bytes are where they belong.
-bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes, bool placed) {
+bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes,
+                            bool placed) {
   state_lock_.lock();
   PendingReply* reply = find_reply(header.reply_id);
   if (reply == nullptr || reply->waiter.state.load(std::memory_order_relaxed) == Waiter::kDone) {
     state_lock_.unlock();
     return violation("a reply to a call that waits for none");
   }
-  // Under the lock: whoever has been told that the session is lost has had it since, and gets its memory back.
-  const uint64_t padded = (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
+  // Under the lock: whoever has been told that the session is lost has had it since, and gets its
+  // memory back.
+  const uint64_t padded =
+      (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
   if (!placed && reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
     std::memcpy(reply->into, body + kPlacedAfter, reply->into_bytes);
     placed = true;
@@ -382,7 +407,8 @@ bool LaneImpl::handle_progress(const uint8_t* body, uint32_t bytes) {
   uint64_t run;
   if (bytes != sizeof run) return violation("a progress frame's length");
   std::memcpy(&run, body, sizeof run);
-  if (run < run_.load(std::memory_order_relaxed) || run > stats_.calls.load(std::memory_order_relaxed))
+  if (run < run_.load(std::memory_order_relaxed) ||
+      run > stats_.calls.load(std::memory_order_relaxed))
     return violation("progress of calls that were not made");
   run_.store(run, std::memory_order_relaxed);
   return true;
@@ -399,7 +425,8 @@ bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
   }
   delivering_.store(true, std::memory_order_seq_cst);
   bool lost = lost_.load(std::memory_order_seq_cst);  // then its owner may have given the memory up
-  if (bytes != 0 && !lost) std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
+  if (bytes != 0 && !lost)
+    std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
   delivering_.store(false, std::memory_order_release);
   if (!lost) events_->delivered(address, bytes);
   return !lost;
@@ -410,7 +437,8 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
   if (bytes != sizeof transfer) return violation("a transfer frame's length");
   std::memcpy(&transfer, body, sizeof transfer);
   uint64_t until =
-      base::now_ns() + uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
+      base::now_ns() +
+      uint64_t(wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs) * 1000;
   for (;;) {
     uint32_t seen = incoming_event_.read();
     uint64_t address = 0, over = 0;
@@ -442,12 +470,15 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
 
 void LaneImpl::start_receiver() {
   Locked locked(start_lock_);
-  if (receiver_.running()) stop_event_.signal();
-  else if (!is_lost()) receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
+  if (receiver_.running())
+    stop_event_.signal();
+  else if (!is_lost())
+    receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
 }
 
-// Leads only while nobody else waits: a waiting thread receives faster for itself. Whoever waits is likely to wait again soon, so that the
-// lead is not taken right after it, unless a host function may be due: the last one that waits says so.
+// Leads only while nobody else waits: a waiting thread receives faster for itself. Whoever waits is
+// likely to wait again soon, so that the lead is not taken right after it, unless a host function
+// may be due: the last one that waits says so.
 void LaneImpl::receiver_main(void* self) {
   auto* lane = static_cast<LaneImpl*>(self);
   while (!lane->is_lost()) {

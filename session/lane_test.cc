@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lane and service against each other over every transport: calls, replies, order, bulk both ways, many threads, loss. A watchdog ends
-// the process when a test hangs.
+// Lane and service against each other over every transport: calls, replies, order, bulk both ways,
+// many threads, loss. A watchdog ends the process when a test hangs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,7 +45,8 @@ TEST_P(LaneTest, KeepsTheOrderOfCalls) {
   EXPECT_GT(s.looked_ahead.load(), 0u) << "none was found that had arrived";
 }
 
-// The executor waits for a call that stands behind others: whoever attends finds it, and nothing else is lost or moved.
+// The executor waits for a call that stands behind others: whoever attends finds it, and nothing
+// else is lost or moved.
 TEST_P(LaneTest, AttendingFindsACallBehindOthers) {
   for (size_t bulk : {size_t(0), size_t(2)}) {
     TestSession s(GetParam(), bulk);
@@ -80,7 +81,8 @@ TEST_P(LaneTest, WhatWasTakenOnSightIsNotPending) {
   EXPECT_EQ(s.pending_after_hold, 0);
 }
 
-// As a driver does that has a thousand launches before it. What the worker may be waiting for passes all the same.
+// As a driver does that has a thousand launches before it. What the worker may be waiting for
+// passes all the same.
 TEST_P(LaneTest, TheClientDoesNotRunFarAhead) {
   TestSession s(GetParam(), 0);
   s.post(kHold, "stay", 5);
@@ -161,7 +163,8 @@ TEST_P(LaneTest, ACallIsSentWhenTheWaitThatWasNearDoesNotCome) {
 
 TEST_P(LaneTest, ExpectedBytesGoStraightToTheirPlace) {
   TestSession s(GetParam(), 0);
-  const auto ask = [&](const std::vector<uint8_t>& body, std::vector<uint8_t>* target, size_t bytes) {
+  const auto ask = [&](const std::vector<uint8_t>& body, std::vector<uint8_t>* target,
+                       size_t bytes) {
     const uint32_t id = s.lane->new_reply_id();
     uint8_t* at = s.lane->begin(kEcho, 0, uint32_t(body.size()), id);
     memcpy(at, body.data(), body.size());
@@ -169,7 +172,8 @@ TEST_P(LaneTest, ExpectedBytesGoStraightToTheirPlace) {
     s.lane->commit();
     return s.lane->wait(id);
   };
-  for (const size_t bytes : {size_t{4}, size_t{1000}, size_t{65536}, size_t{262144}, size_t{200004}, size_t{4}}) {
+  for (const size_t bytes :
+       {size_t{4}, size_t{1000}, size_t{65536}, size_t{262144}, size_t{200004}, size_t{4}}) {
     const std::vector<uint8_t> body = pattern(8 + (bytes + 7) / 8 * 8, bytes);
     std::vector<uint8_t> target(bytes + 8, 7);
     Reply reply = ask(body, &target, bytes);
@@ -202,7 +206,8 @@ TEST_P(LaneTest, RefusesDeliveriesNobodyAskedFor) {
   EXPECT_EQ(s.events.lost_count.load(), 1);
 }
 
-// Many deliveries and no reader: the worker blocks on its replies and the client on its calls; the client must read.
+// Many deliveries and no reader: the worker blocks on its replies and the client on its calls; the
+// client must read.
 TEST_P(LaneTest, RefusesProgressOfCallsThatWereNotMade) {
   TestSession s(GetParam(), 0);
   const uint64_t run = 1000;
@@ -251,7 +256,9 @@ TEST_P(LaneTest, ManyThreadsShareALane) {
         for (int n = 0; n < 5; ++n) s.post(kNothing, &number, 8);
         std::string text = std::to_string(t) + "/" + std::to_string(i);
         Reply reply = s.call(kEcho, text);
-        if (reply.lost || std::string(reinterpret_cast<const char*>(reply.body), reply.bytes) != text) ++failures;
+        if (reply.lost ||
+            std::string(reinterpret_cast<const char*>(reply.body), reply.bytes) != text)
+          ++failures;
       }
     });
   }
@@ -259,7 +266,8 @@ TEST_P(LaneTest, ManyThreadsShareALane) {
   EXPECT_EQ(failures.load(), 0);
 }
 
-// Replies whose ids fall into one bucket of the table of pending replies, held by one thread each when the lane ends.
+// Replies whose ids fall into one bucket of the table of pending replies, held by one thread each
+// when the lane ends.
 TEST_P(LaneTest, RepliesOfOneBucketAreHeldBySeveralThreads) {
   TestSession s(GetParam(), 0);
   uint32_t first = s.lane->new_reply_id(), second = 0;
@@ -323,7 +331,8 @@ TEST_P(LaneTest, BothEndsCountTheSame) {
     for (int i = 0; i < 10; ++i) s.call(kEcho, "some text");
     bulk_out(s, 1u << 20, 1);
     bulk_in(s, 2u << 20, 2, false);
-    EXPECT_EQ(counts.calls, 1012u) << "without the pieces of bulk data that the lane carries where nothing else does";
+    EXPECT_EQ(counts.calls, 1012u)
+        << "without the pieces of bulk data that the lane carries where nothing else does";
     EXPECT_EQ(counts.replies, ours.round_trips);
     EXPECT_GE(counts.lane_bytes_in + counts.bulk_bytes_in, (1u << 20) + 1000 * 24u);
     EXPECT_GE(counts.lane_bytes_out + counts.bulk_bytes_out, (2u << 20) + 10 * 16u);
@@ -334,7 +343,8 @@ TEST_P(LaneTest, BothEndsCountTheSame) {
   }
 }
 
-// More data at once than the worker has slots, in an order it does not want: grants must sort it out.
+// More data at once than the worker has slots, in an order it does not want: grants must sort it
+// out.
 TEST_P(LaneTest, ManyBulkTransfersAtOnce) {
   for (size_t channels : {0, 2}) {
     TestSession s(GetParam(), channels);
@@ -342,8 +352,10 @@ TEST_P(LaneTest, ManyBulkTransfersAtOnce) {
     for (int t = 0; t < 6; ++t) {
       threads.emplace_back([&, t] {
         for (int i = 0; i < 4; ++i) {
-          bulk_out(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 5 + i) % 9) + 17, uint64_t(t * 100 + i));
-          bulk_in(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 3 + i) % 5) + 3, uint64_t(t * 100 + i), i % 2 == 0);
+          bulk_out(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 5 + i) % 9) + 17,
+                   uint64_t(t * 100 + i));
+          bulk_in(s, (uint64_t(1) << 20) * uint64_t(1 + (t * 3 + i) % 5) + 3, uint64_t(t * 100 + i),
+                  i % 2 == 0);
         }
       });
     }
@@ -393,7 +405,8 @@ TEST_P(LaneTest, PushesReachTheClient) {
   EXPECT_FALSE(s.call(kEcho, "").lost);
 }
 
-// Whoever has waited for an answer leaves nobody behind who receives; the thread that does it for host functions has stood back meanwhile.
+// Whoever has waited for an answer leaves nobody behind who receives; the thread that does it for
+// host functions has stood back meanwhile.
 TEST_P(LaneTest, PushesReachTheClientRightAfterAWait) {
   TestSession s(GetParam(), 0);
   s.lane->start_receiver();
@@ -419,7 +432,8 @@ TEST_P(LaneTest, TheServersLastWordsArrive) {
   s.post(kEnd, nullptr, 0);
   EXPECT_TRUE(s.call(kEcho, "").lost);
   EXPECT_EQ(s.events.lost_count.load(), 1);
-  EXPECT_NE(s.events.why.message().find("out of patience"), std::string::npos) << s.events.why.message();
+  EXPECT_NE(s.events.why.message().find("out of patience"), std::string::npos)
+      << s.events.why.message();
   EXPECT_EQ(s.lane->begin(1, 0, 8, 0), nullptr);
   EXPECT_FALSE(s.lane->send_bulk(s.lane->new_transfer_id(), "x", 1));
 }
@@ -451,7 +465,8 @@ TEST_P(LaneTest, LossWakesEveryWaiter) {
         for (;;) {
           uint64_t id = s.lane->new_transfer_id();
           uint64_t ask[3] = {id, data.size(), 0};
-          if (!s.post(kTake, ask, sizeof ask) || !s.lane->send_bulk(id, data.data(), data.size())) break;
+          if (!s.post(kTake, ask, sizeof ask) || !s.lane->send_bulk(id, data.data(), data.size()))
+            break;
         }
         ++lost;
       } else {

@@ -62,7 +62,8 @@ Result<Listening> listen_unix(const std::string& address, const std::string& pat
   }
   Listening listening;
   listening.fd.reset(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!listening.fd.valid() || bind(listening.fd.get(), reinterpret_cast<sockaddr*>(&name), bytes) != 0 ||
+  if (!listening.fd.valid() ||
+      bind(listening.fd.get(), reinterpret_cast<sockaddr*>(&name), bytes) != 0 ||
       listen(listening.fd.get(), backlog) != 0) {
     return base::errno_status(Code::kUnavailable, ("cannot listen on " + address).c_str(), errno);
   }
@@ -75,9 +76,10 @@ Result<Listening> listen_unix(const std::string& address, const std::string& pat
 
 Result<Listening> listen_on(const std::string& address, int backlog) {
   std::string wanted = address.empty() ? std::string("127.0.0.1") : address;
-  bool any_port =
-      wanted.size() > 2 && wanted.compare(wanted.size() - 2, 2, ":0") == 0 && wanted.rfind("unix:", 0) != 0;
-  Result<Endpoint> endpoint = parse_endpoint(any_port ? wanted.substr(0, wanted.size() - 2) : wanted);
+  bool any_port = wanted.size() > 2 && wanted.compare(wanted.size() - 2, 2, ":0") == 0 &&
+                  wanted.rfind("unix:", 0) != 0;
+  Result<Endpoint> endpoint =
+      parse_endpoint(any_port ? wanted.substr(0, wanted.size() - 2) : wanted);
   if (!endpoint.ok()) return endpoint.status();
   if (!endpoint->unix_path.empty()) return listen_unix(wanted, endpoint->unix_path, backlog);
   addrinfo hints{};
@@ -87,8 +89,8 @@ Result<Listening> listen_on(const std::string& address, int backlog) {
   std::string port = base::format("%u", any_port ? 0u : unsigned(endpoint->port));
   int resolved = getaddrinfo(endpoint->host.c_str(), port.c_str(), &hints, &list);
   if (resolved != 0) {
-    return Status(Code::kNotFound,
-                  base::format("cannot listen on '%s': %s", wanted.c_str(), gai_strerror(resolved)));
+    return Status(Code::kNotFound, base::format("cannot listen on '%s': %s", wanted.c_str(),
+                                                gai_strerror(resolved)));
   }
   Listening listening;
   int on = 1, error = 0;
@@ -99,7 +101,8 @@ Result<Listening> listen_on(const std::string& address, int backlog) {
     error = errno;
   }
   freeaddrinfo(list);
-  if (error != 0) return base::errno_status(Code::kUnavailable, ("cannot listen on " + wanted).c_str(), error);
+  if (error != 0)
+    return base::errno_status(Code::kUnavailable, ("cannot listen on " + wanted).c_str(), error);
   sockaddr_storage bound{};
   socklen_t bytes = sizeof bound;
   getsockname(listening.fd.get(), reinterpret_cast<sockaddr*>(&bound), &bytes);
@@ -117,7 +120,8 @@ Result<base::Fd> accept_on(const Listening& listening, int timeout_ms, bool* loc
     if (ready < 0 && errno == EINTR) continue;
     sockaddr_storage peer{};
     socklen_t bytes = sizeof peer;
-    base::Fd fd(accept4(listening.fd.get(), reinterpret_cast<sockaddr*>(&peer), &bytes, SOCK_CLOEXEC));
+    base::Fd fd(
+        accept4(listening.fd.get(), reinterpret_cast<sockaddr*>(&peer), &bytes, SOCK_CLOEXEC));
     if (fd.valid()) {
       if (peer.ss_family == 0) peer.ss_family = AF_UNIX;
       *local = is_local(peer);

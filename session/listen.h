@@ -17,9 +17,11 @@ struct Listening {
   bool loopback = false;  // reachable from this host only
 };
 
-// "host:port", "[v6]:port", "unix:/path" or "unix:@name"; empty: loopback on the default port. Port 0 lets the system choose.
+// "host:port", "[v6]:port", "unix:/path" or "unix:@name"; empty: loopback on the default port. Port
+// 0 lets the system choose.
 base::Result<Listening> listen_on(const std::string& address, int backlog = 128);
-// The next connection, close-on-exec; *local: the peer is on this host by its address. kTimeout, or the error of accept.
+// The next connection, close-on-exec; *local: the peer is on this host by its address. kTimeout, or
+// the error of accept.
 base::Result<base::Fd> accept_on(const Listening& listening, int timeout_ms, bool* local);
 
 }  // namespace tendril::session

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's half of a control connection: hello, then one request and one reply at a time, until the connection ends or becomes part
-// of a session. Runs on a thread of the daemon. The peer is a stranger until its hello was accepted, and hostile for ever.
+// The server's half of a control connection: hello, then one request and one reply at a time, until
+// the connection ends or becomes part of a session. Runs on a thread of the daemon. The peer is a
+// stranger until its hello was accepted, and hostile for ever.
 #include <sys/socket.h>
 
 #include <vector>
@@ -23,7 +24,8 @@ constexpr int kIdleMs = 10 * 60'000;  // between requests on a connection that h
 
 class Connection {
  public:
-  Connection(int fd, bool local, ControlHandler* handler) : fd_(fd), local_(local), handler_(handler) {}
+  Connection(int fd, bool local, ControlHandler* handler)
+      : fd_(fd), local_(local), handler_(handler) {}
   ~Connection() {
     for (uint64_t lease : leases_) handler_->lease_connection_closed(lease);
   }
@@ -44,7 +46,9 @@ class Connection {
     std::vector<uint8_t> body(text.begin(), text.end());
     return send_message(fd_.get(), kind, code, body, Deadline(kMessageMs)).ok();
   }
-  bool refuse(uint16_t kind, const Status& status) { return refuse(kind, status.code(), status.message()); }
+  bool refuse(uint16_t kind, const Status& status) {
+    return refuse(kind, status.code(), status.message());
+  }
   bool malformed(uint16_t kind) {
     refuse(kind, Code::kInvalid, "the request is malformed");
     return false;
@@ -60,25 +64,28 @@ class Connection {
 bool Connection::accept_hello() {
   Result<Message> message = receive_message(fd_.get(), Deadline(kMessageMs), kMessageMs);
   if (!message.ok()) return false;  // a port scanner, or somebody else's protocol: no answer
-  if (message->kind != wire::kHelloKind || !message->read(&theirs_)) return malformed(wire::kHelloKind);
+  if (message->kind != wire::kHelloKind || !message->read(&theirs_))
+    return malformed(wire::kHelloKind);
   mine_ = handler_->hello();
   mine_.token.clear();
-  if (theirs_.protocol_newest < mine_.protocol_oldest || theirs_.protocol_oldest > mine_.protocol_newest) {
-    return refuse(
-               wire::kHelloKind, Code::kMismatch,
-               base::format("this server is Tendril %s and speaks protocol %u to %u; the client is Tendril %s and "
-                            "speaks %u to %u; install the same version on both",
-                            mine_.product_version.c_str(), unsigned(mine_.protocol_oldest),
-                            unsigned(mine_.protocol_newest), cleaned(theirs_.product_version).c_str(),
-                            unsigned(theirs_.protocol_oldest), unsigned(theirs_.protocol_newest))) &&
+  if (theirs_.protocol_newest < mine_.protocol_oldest ||
+      theirs_.protocol_oldest > mine_.protocol_newest) {
+    return refuse(wire::kHelloKind, Code::kMismatch,
+                  base::format(
+                      "this server is Tendril %s and speaks protocol %u to %u; the client is "
+                      "Tendril %s and "
+                      "speaks %u to %u; install the same version on both",
+                      mine_.product_version.c_str(), unsigned(mine_.protocol_oldest),
+                      unsigned(mine_.protocol_newest), cleaned(theirs_.product_version).c_str(),
+                      unsigned(theirs_.protocol_oldest), unsigned(theirs_.protocol_newest))) &&
            false;
   }
   bool required = true;
   if (!handler_->token_matches(theirs_.token, &required) && required) {
-    const char* text =
-        theirs_.token.empty()
-            ? "this server wants a token and the client sent none; set it in the client's configuration"
-            : "the token is wrong: it is not the one this server was started with";
+    const char* text = theirs_.token.empty()
+                           ? "this server wants a token and the client sent none; set it in the "
+                             "client's configuration"
+                           : "the token is wrong: it is not the one this server was started with";
     return refuse(wire::kHelloKind, Code::kRefused, text) && false;
   }
   return answer(wire::kHelloKind, wire::encode(mine_));
@@ -89,7 +96,8 @@ void Connection::serve() {
   if (!accept_hello()) return;
   theirs_.token.clear();
   for (;;) {
-    Result<Message> message = receive_message(fd_.get(), Deadline(leases_.empty() ? kIdleMs : -1), kMessageMs);
+    Result<Message> message =
+        receive_message(fd_.get(), Deadline(leases_.empty() ? kIdleMs : -1), kMessageMs);
     if (!message.ok() || !handle(*message)) return;
   }
 }
@@ -100,7 +108,8 @@ bool Connection::handle(const Message& message) {
       return answer(message.kind, message.body);
     case wire::Request::kList: {
       Result<wire::ListReply> list = handler_->list();
-      return list.ok() ? answer(message.kind, wire::encode(*list)) : refuse(message.kind, list.status());
+      return list.ok() ? answer(message.kind, wire::encode(*list))
+                       : refuse(message.kind, list.status());
     }
     case wire::Request::kLease:
       return handle_lease(message);
@@ -124,9 +133,11 @@ bool Connection::handle(const Message& message) {
       return released.ok() ? answer(message.kind, {}) : refuse(message.kind, released);
     }
   }
-  return refuse(message.kind, Code::kUnsupported,
-                base::format("this server (Tendril %s) does not know the request; it is older than the client",
-                             mine_.product_version.c_str()));
+  return refuse(
+      message.kind, Code::kUnsupported,
+      base::format(
+          "this server (Tendril %s) does not know the request; it is older than the client",
+          mine_.product_version.c_str()));
 }
 
 bool Connection::handle_lease(const Message& message) {
@@ -141,14 +152,17 @@ bool Connection::handle_lease(const Message& message) {
 bool Connection::handle_attach(const Message& message) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  if (theirs_.schema_digest != 0 && mine_.schema_digest != 0 && theirs_.schema_digest != mine_.schema_digest) {
+  if (theirs_.schema_digest != 0 && mine_.schema_digest != 0 &&
+      theirs_.schema_digest != mine_.schema_digest) {
     return refuse(
         message.kind, Code::kMismatch,
-        base::format("this server is Tendril %s and knows another set of GPU calls than the client, Tendril %s; "
+        base::format("this server is Tendril %s and knows another set of GPU calls than the "
+                     "client, Tendril %s; "
                      "install the same version on both",
                      mine_.product_version.c_str(), cleaned(theirs_.product_version).c_str()));
   }
-  request.shared_memory = request.shared_memory && !mine_.boot_id.empty() && theirs_.boot_id == mine_.boot_id;
+  request.shared_memory =
+      request.shared_memory && !mine_.boot_id.empty() && theirs_.boot_id == mine_.boot_id;
   Result<wire::AttachReply> reply = handler_->attach(request);
   if (!reply.ok()) return refuse(message.kind, reply.status());
   if (!answer(message.kind, wire::encode(*reply))) return false;
@@ -173,7 +187,8 @@ bool Connection::handle_share(const Message& message) {
   socklen_t bytes = sizeof address;
   getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
   if (!local_ || address.ss_family != AF_UNIX) {
-    return refuse(message.kind, Code::kInvalid, "shared memory is handed over on unix sockets only");
+    return refuse(message.kind, Code::kInvalid,
+                  "shared memory is handed over on unix sockets only");
   }
   if (wire::Request(message.kind) == wire::Request::kShared) {
     Status status = handler_->shared(request);
@@ -187,6 +202,8 @@ bool Connection::handle_share(const Message& message) {
 
 }  // namespace
 
-void serve_connection(int fd, bool local, ControlHandler* handler) { Connection(fd, local, handler).serve(); }
+void serve_connection(int fd, bool local, ControlHandler* handler) {
+  Connection(fd, local, handler).serve();
+}
 
 }  // namespace tendril::session

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls in and frames out, on the worker's side. `next`, `pending` and the inbox belong to the executor's thread; frames may come from
-// any. Everything read from the peer is checked here before it is believed.
+// Calls in and frames out, on the worker's side. `next`, `pending` and the inbox belong to the
+// executor's thread; frames may come from any. Everything read from the peer is checked here before
+// it is believed.
 #include "session/service.h"
 
 #include <sys/mman.h>
@@ -87,8 +88,9 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
   }
   if (capacity_ - end_ < kReceivePiece) {
     size_t wanted = std::max(capacity_, (end_ - at_) * 2 + kInboxBytes);
-    auto* fresh =
-        wanted > kInboxBytesMax ? nullptr : static_cast<uint8_t*>(aligned_alloc(64, (wanted + 63) & ~size_t(63)));
+    auto* fresh = wanted > kInboxBytesMax
+                      ? nullptr
+                      : static_cast<uint8_t*>(aligned_alloc(64, (wanted + 63) & ~size_t(63)));
     if (fresh == nullptr) return nullptr;
     uint8_t* old = data_;
     compact(fresh);
@@ -109,15 +111,18 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
 std::unique_ptr<Service> Service::open(std::unique_ptr<transport::Channel> command,
                                        std::unique_ptr<transport::Channel>* bulk, size_t bulk_count,
                                        SlotPool pool, wire::SessionCounts* counts) {
-  std::unique_ptr<ServiceImpl> service(new (std::nothrow)
-                                           ServiceImpl(std::move(command), bulk, bulk_count, pool, counts));
+  std::unique_ptr<ServiceImpl> service(
+      new (std::nothrow) ServiceImpl(std::move(command), bulk, bulk_count, pool, counts));
   if (service == nullptr || !service->start()) return nullptr;
   return service;
 }
 
-ServiceImpl::ServiceImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
-                         size_t bulk_count, SlotPool pool, wire::SessionCounts* counts)
-    : command_(std::move(command)), pool_(pool), counts_(counts != nullptr ? counts : &own_counts_) {
+ServiceImpl::ServiceImpl(std::unique_ptr<transport::Channel> command,
+                         std::unique_ptr<transport::Channel>* bulk, size_t bulk_count,
+                         SlotPool pool, wire::SessionCounts* counts)
+    : command_(std::move(command)),
+      pool_(pool),
+      counts_(counts != nullptr ? counts : &own_counts_) {
   direct_ = command_->ring();
   for (size_t i = 0; i < bulk_count; ++i) {
     lines_.push_back(std::make_unique<Line>());
@@ -139,12 +144,14 @@ bool ServiceImpl::start() {
     pool_ = {static_cast<uint8_t*>(memory), kOwnSlots};
   }
   for (uint32_t i = pool_.slots; i > 0; --i) free_slots_.push_back(i - 1);
-  // A quarter for chunks nobody waits for yet, half for the taker, the rest for what is on its way to the taker.
+  // A quarter for chunks nobody waits for yet, half for the taker, the rest for what is on its way
+  // to the taker.
   eager_max_ = pool_.slots >= 2 ? std::max(1u, pool_.slots / 4) : 0;
   tell_grant(0, eager_max_);
   flush();
   for (auto& line : lines_) {
-    if (!line->receiver.start("tendril-bulk", &ServiceImpl::receiver_main, line.get())) return false;
+    if (!line->receiver.start("tendril-bulk", &ServiceImpl::receiver_main, line.get()))
+      return false;
   }
   return true;
 }
@@ -184,7 +191,8 @@ Status ServiceImpl::reason() {
 
 void ServiceImpl::end(const char* why) {
   if (ended_.load(std::memory_order_acquire)) return;
-  // Somebody may be stuck in a send with the lock: then the client is not reading and learns it from the closed connection.
+  // Somebody may be stuck in a send with the lock: then the client is not reading and learns it
+  // from the closed connection.
   base::Deadline deadline(kGoodbyeMs);
   bool held = out_lock_.try_lock();
   while (!held && !deadline.passed()) {
@@ -194,8 +202,8 @@ void ServiceImpl::end(const char* why) {
   if (held) {
     uint32_t bytes = uint32_t(std::min<size_t>(strlen(why), 1000));
     uint32_t pad = (0 - bytes) & (wire::kCallAlign - 1);
-    wire::ReplyHeader header{uint32_t(sizeof header) + bytes + pad, uint16_t(wire::FrameKind::kGoodbye),
-                             uint16_t(pad), 0, 0};
+    wire::ReplyHeader header{uint32_t(sizeof header) + bytes + pad,
+                             uint16_t(wire::FrameKind::kGoodbye), uint16_t(pad), 0, 0};
     static const uint8_t zeros[8] = {};
     iovec parts[4] = {{out_, out_used_},
                       {&header, sizeof header},
@@ -229,14 +237,17 @@ Status ServiceImpl::malformed(const char* what) {
 
 // ---- calls in ----
 
-bool ServiceImpl::on_executor() const { return executor_.load(std::memory_order_relaxed) == &t_self; }
+bool ServiceImpl::on_executor() const {
+  return executor_.load(std::memory_order_relaxed) == &t_self;
+}
 
 // Receives into the inbox. False with *failure ok: nothing came in time.
 bool ServiceImpl::receive_more(transport::Wait wait, bool keep, Status* failure) {
   size_t room = 0;
   uint8_t* into = inbox_.room(&room, keep);
   if (into == nullptr) {
-    *failure = malformed("too many calls before the bytes of a transfer that an earlier call named");
+    *failure =
+        malformed("too many calls before the bytes of a transfer that an earlier call named");
     return false;
   }
   bool poll = wait.timeout_ms == 0 && wait.spin_us == 0;
@@ -263,8 +274,8 @@ Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
   return call;
 }
 
-// Somebody waits from the first reply that is due until none is. Replies to calls that were answered on sight come before their call is
-// counted; then the two cancel out.
+// Somebody waits from the first reply that is due until none is. Replies to calls that were
+// answered on sight come before their call is counted; then the two cancel out.
 void ServiceImpl::reply_due() {
   if (replies_due_.fetch_add(1, std::memory_order_relaxed) == 0)
     due_since_ns_.store(base::now_ns(), std::memory_order_relaxed);
@@ -369,7 +380,8 @@ bool ServiceImpl::pending() {
   if (out_since_ns_.load(std::memory_order_relaxed) != 0) flush();
   // `next` would pass these over and wait for another.
   wire::CallHeader header;
-  while (inbox_.peek(inbox_.at_, &header) == 1 && (header.flags & kFlagTaken) != 0) inbox_.pass(header.bytes);
+  while (inbox_.peek(inbox_.at_, &header) == 1 && (header.flags & kFlagTaken) != 0)
+    inbox_.pass(header.bytes);
   if (!inbox_.empty()) return true;
   Status failure;
   receive_more({0, 0}, true, &failure);
@@ -394,7 +406,8 @@ void ServiceImpl::flush() {
 }
 
 // Over shared memory frames are written where the client reads them. out_lock_ held.
-void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad) {
+void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* parts, int count,
+                                uint32_t pad) {
   uint8_t* at;
   while ((at = direct_->reserve(header.bytes)) == nullptr) {
     Status room = direct_->wait_room(header.bytes, -1);
@@ -411,7 +424,8 @@ void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* par
 }
 
 // Behind what waits to be sent, and without a copy. out_lock_ held.
-void ServiceImpl::send_gathered(const wire::ReplyHeader& header, const Part* parts, int count, uint32_t pad) {
+void ServiceImpl::send_gathered(const wire::ReplyHeader& header, const Part* parts, int count,
+                                uint32_t pad) {
   static const uint8_t zeros[8] = {};
   iovec list[8];
   int used = 0;
@@ -425,11 +439,13 @@ void ServiceImpl::send_gathered(const wire::ReplyHeader& header, const Part* par
   if (!sent.ok()) finish(sent);
 }
 
-void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id, const Part* parts, int count) {
+void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id, const Part* parts,
+                        int count) {
   if (ended_.load(std::memory_order_acquire)) return;
   uint64_t body = 0;
   for (int i = 0; i < count; ++i) body += parts[i].bytes;
-  if (body > wire::kReplyBytesMax) return end("internal error: a reply larger than the lane allows");
+  if (body > wire::kReplyBytesMax)
+    return end("internal error: a reply larger than the lane allows");
   uint32_t pad = uint32_t((0 - body) & (wire::kCallAlign - 1));
   uint32_t total = uint32_t(sizeof(wire::ReplyHeader) + body + pad);
   wire::ReplyHeader header{total, uint16_t(kind), uint16_t(pad), result, reply_id};
@@ -437,8 +453,10 @@ void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id,
   wire::count_alone(counts_->lane_bytes_out, total);
   if (kind == wire::FrameKind::kReply) replied();
   if (direct_ != nullptr) return frame_in_ring(header, parts, count, pad);
-  // A delivery is followed by a reply: copying it costs less than a message for each, up to some size.
-  const bool gather = kind == wire::FrameKind::kReply ? total >= kGatherBytes : total > kServiceOutBytes / 2;
+  // A delivery is followed by a reply: copying it costs less than a message for each, up to some
+  // size.
+  const bool gather =
+      kind == wire::FrameKind::kReply ? total >= kGatherBytes : total > kServiceOutBytes / 2;
   if (gather) return send_gathered(header, parts, count, pad);
   if (out_used_ + total > kServiceOutBytes) send_now();
   uint8_t* at = out_ + out_used_;
@@ -460,15 +478,16 @@ void ServiceImpl::reply(uint32_t reply_id, int32_t result, const void* body, uin
   frame(wire::FrameKind::kReply, result, reply_id, &part, 1);
 }
 
-void ServiceImpl::reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
-                         uint32_t more_bytes) {
+void ServiceImpl::reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes,
+                         const void* more, uint32_t more_bytes) {
   if (reply_id == 0) return;
   Part parts[2] = {{body, bytes}, {more, more_bytes}};
   frame(wire::FrameKind::kReply, result, reply_id, parts, 2);
 }
 
 void ServiceImpl::deliver(uint64_t address, const void* data, uint32_t bytes) {
-  if (bytes > wire::kReplyInlineMax) return end("internal error: a delivery larger than the lane allows");
+  if (bytes > wire::kReplyInlineMax)
+    return end("internal error: a delivery larger than the lane allows");
   Part parts[2] = {{&address, sizeof address}, {data, bytes}};
   frame(wire::FrameKind::kDelivery, 0, 0, parts, 2);
 }

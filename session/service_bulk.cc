@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk transfers on the worker's side. One receiver thread per bulk channel puts chunks into slots; `take` hands them out. Memory is the
-// slots, never more. Deadlock is excluded by grants: a client sends at most `eager_max_` chunks of transfers that nobody has taken yet,
-// that many slots are always left to them, and everything else belongs to a transfer that is being taken, which frees slots again.
+// Bulk transfers on the worker's side. One receiver thread per bulk channel puts chunks into slots;
+// `take` hands them out. Memory is the slots, never more. Deadlock is excluded by grants: a client
+// sends at most `eager_max_` chunks of transfers that nobody has taken yet, that many slots are
+// always left to them, and everything else belongs to a transfer that is being taken, which frees
+// slots again.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -60,12 +62,14 @@ void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
   push(wire::FrameKind::kGrant, 0, &body, sizeof body);
 }
 
-// Reserves a slot, waiting for one if need be (not in a session without bulk channels, whose executor is the one that frees them).
+// Reserves a slot, waiting for one if need be (not in a session without bulk channels, whose
+// executor is the one that frees them).
 int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why) {
   const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
   const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
   *why = nullptr;
-  if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 || pieces == 0) {
+  if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 ||
+      pieces == 0) {
     *why = "a bulk chunk's header";
     return -1;
   }
@@ -76,7 +80,8 @@ int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const cha
       if (ended_.load(std::memory_order_relaxed)) return -1;
       Transfer* of = transfer(chunk.transfer, true);
       if (of == nullptr || (of->pieces != 0 && of->pieces != pieces) || of->arrived >= pieces) {
-        *why = of == nullptr ? "too many bulk transfers at once" : "more bulk chunks than the transfer has";
+        *why = of == nullptr ? "too many bulk transfers at once"
+                             : "more bulk chunks than the transfer has";
         return -1;
       }
       of->pieces = pieces;
@@ -160,7 +165,8 @@ bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
 void ServiceImpl::receiver_main(void* argument) {
   auto* line = static_cast<Line*>(argument);
   auto* scratch = static_cast<uint8_t*>(malloc(64u << 10));
-  if (scratch == nullptr) return line->service->finish(Status(Code::kExhausted, "no memory for bulk data"));
+  if (scratch == nullptr)
+    return line->service->finish(Status(Code::kExhausted, "no memory for bulk data"));
   while (line->service->receive_chunk(line->channel.get(), scratch)) {
   }
   free(scratch);
@@ -187,7 +193,8 @@ int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint3
   return 1;
 }
 
-// Without bulk channels: receives calls and takes one more chunk out from among them, leaving the others to `next`. False: ended.
+// Without bulk channels: receives calls and takes one more chunk out from among them, leaving the
+// others to `next`. False: ended.
 bool ServiceImpl::scan_lane() {
   Locked receiving(inbox_lock_);
   for (;;) {
@@ -279,7 +286,8 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
   ChunkPlan plan = plan_chunks(bytes, lines_.size());
   if (!lines_.empty()) {
     plan.pieces = 0;
-    counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);  // before the client can have them and look
+    counts_->bulk_bytes_out.fetch_add(
+        bytes, std::memory_order_relaxed);  // before the client can have them and look
     Status sent = striper_.send(id, from, 0, bytes, plan, offset);
     if (!sent.ok()) finish(sent);
     return sent.ok();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a client's command lane and bulk channel. The worker's side must end the session or run calls,
-// never crash, hang or read outside what came.
+// libFuzzer target: arbitrary bytes as a client's command lane and bulk channel. The worker's side
+// must end the session or run calls, never crash, hang or read outside what came.
 #include <unistd.h>
 
 #include <cstring>
@@ -20,8 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   transport::make_channels("unix", channels, &client, &worker);
   // Half closed: replies still leave, so that the calls after the first reply are reached.
   transport::SpentClient lane(data + 1, split);
-  auto service = session::Service::open(lane.take_worker_end(), worker.bulk.data(), worker.bulk.size(),
-                                        session::SlotPool());
+  auto service = session::Service::open(lane.take_worker_end(), worker.bulk.data(),
+                                        worker.bulk.size(), session::SlotPool());
   auto feed = [](transport::Channel* channel, const uint8_t* from, size_t count) {
     iovec part{const_cast<uint8_t*>(from), count};
     if (count != 0) (void)channel->send_some(&part, 1, 0);
@@ -43,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     uint64_t transfer = 0;
     if (call->bytes >= 8) memcpy(&transfer, call->body, 8);
     if ((call->opcode & 3) == 1) service->discard(transfer);
-    if ((call->opcode & 3) == 2 && channels == 0 && service->take(transfer, &piece)) service->release(piece);
+    if ((call->opcode & 3) == 2 && channels == 0 && service->take(transfer, &piece))
+      service->release(piece);
   }
   service.reset();
   return 0;

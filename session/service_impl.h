@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a service, shared by service.cc (calls in, frames out) and service_bulk.cc (transfers). Private to session/.
+// The insides of a service, shared by service.cc (calls in, frames out) and service_bulk.cc
+// (transfers). Private to session/.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,25 @@ inline constexpr size_t kServiceOutBytes = 256u << 10;
 inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
 inline constexpr size_t kInboxBytesMax =
     size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
-inline constexpr size_t kAttendedBytesMax = size_t(64) << 20;  // of them, received while the executor is busy
+inline constexpr size_t kAttendedBytesMax = size_t(64)
+                                            << 20;  // of them, received while the executor is busy
 inline constexpr uint32_t kOwnSlots = 16;
 
-// The calls that have arrived and were not run. Private memory: a call cannot change while it is decoded.
+// The calls that have arrived and were not run. Private memory: a call cannot change while it is
+// decoded.
 class Inbox {
  public:
   Inbox() = default;
   ~Inbox();
   bool open();
-  // Room to receive into, without disturbing the current call when `keep`; null: the backlog is too large.
+  // Room to receive into, without disturbing the current call when `keep`; null: the backlog is too
+  // large.
   uint8_t* room(size_t* bytes, bool keep);
   void received(size_t bytes) { end_ += bytes; }
   // The call at the front, of so many bytes, has been taken.
   void pass(size_t bytes);
-  // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its length to pass it.
+  // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its
+  // length to pass it.
   int peek(size_t at, wire::CallHeader* header) const {
     if (end_ - at < sizeof *header) return 0;
     std::memcpy(header, data_ + at, sizeof *header);
@@ -47,7 +52,7 @@ class Inbox {
 
   uint8_t* data_ = nullptr;
   size_t capacity_ = 0;
-  size_t at_ = 0;    // next call to run
+  size_t at_ = 0;     // next call to run
   size_t scan_ = 0;   // next call to be looked at by take
   size_t sight_ = 0;  // next call to be shown by attend
   size_t end_ = 0;
@@ -55,15 +60,18 @@ class Inbox {
  private:
   void compact(uint8_t* into);
   void let_go();
-  std::vector<uint8_t*> held_;  // the memory of the calls that are being run, when `room` had to move on
+  std::vector<uint8_t*>
+      held_;  // the memory of the calls that are being run, when `room` had to move on
 };
 
-inline constexpr uint16_t kFlagTaken = 1u << 15;  // set in the inbox only: take or attend has had it
+inline constexpr uint16_t kFlagTaken = 1u
+                                       << 15;  // set in the inbox only: take or attend has had it
 
 class ServiceImpl final : public Service {
  public:
-  ServiceImpl(std::unique_ptr<transport::Channel> command, std::unique_ptr<transport::Channel>* bulk,
-              size_t bulk_count, SlotPool pool, wire::SessionCounts* counts);
+  ServiceImpl(std::unique_ptr<transport::Channel> command,
+              std::unique_ptr<transport::Channel>* bulk, size_t bulk_count, SlotPool pool,
+              wire::SessionCounts* counts);
   ~ServiceImpl() override;
   bool start();
   wire::SessionCounts& counts() override { return *counts_; }
@@ -71,7 +79,9 @@ class ServiceImpl final : public Service {
   base::Result<Call> next(transport::Wait wait) override;
   size_t take_alike(const Call& current, Call* calls, size_t max) override;
   bool pending() override;
-  void on_sight(std::function<bool(const Call&)> taken) override { taken_on_sight_ = std::move(taken); }
+  void on_sight(std::function<bool(const Call&)> taken) override {
+    taken_on_sight_ = std::move(taken);
+  }
   bool attend() override;
   void reply(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes) override;
   void reply2(uint32_t reply_id, int32_t result, const void* body, uint32_t bytes, const void* more,
@@ -129,7 +139,8 @@ class ServiceImpl final : public Service {
   static void receiver_main(void* line);
   bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
   const char* check_chunk(const wire::ChunkHeader& chunk);
-  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: ended. `wait` false: *slot must be free already.
+  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: ended. `wait` false:
+  // *slot must be free already.
   int admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why);
   void landed(const wire::ChunkHeader& chunk, uint32_t slot);
   Transfer* transfer(uint64_t id, bool make);  // slots_lock_ held
@@ -139,7 +150,9 @@ class ServiceImpl final : public Service {
   void tell_grant(uint64_t id, uint64_t chunks);
   int stow(const wire::CallHeader& header, const uint8_t* body, uint32_t bytes);
   bool scan_lane();
-  uint8_t* slot_memory(uint32_t slot) const { return pool_.base + size_t(slot) * wire::kChunkBytesMax; }
+  uint8_t* slot_memory(uint32_t slot) const {
+    return pool_.base + size_t(slot) * wire::kChunkBytesMax;
+  }
 
   std::unique_ptr<transport::Channel> command_;
   transport::OutgoingRing* direct_ = nullptr;

@@ -21,7 +21,8 @@ ChunkPlan plan_chunks(uint64_t bytes, size_t channels) {
   plan.chunk_bytes = kLanePieceBytes;
   if (channels != 0) {
     plan.chunk_bytes = (bytes / channels + kChunkStep - 1) / kChunkStep * kChunkStep;
-    plan.chunk_bytes = std::min<uint64_t>(std::max(plan.chunk_bytes, kChunkStep), wire::kChunkBytesMax);
+    plan.chunk_bytes =
+        std::min<uint64_t>(std::max(plan.chunk_bytes, kChunkStep), wire::kChunkBytesMax);
   }
   plan.pieces = uint32_t((bytes + plan.chunk_bytes - 1) / plan.chunk_bytes);
   return plan;
@@ -32,8 +33,8 @@ void Striper::add(transport::Channel* channel) {
   lines_.back()->channel = channel;
 }
 
-Status Striper::send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan,
-                     uint64_t shift) {
+Status Striper::send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
+                     const ChunkPlan& plan, uint64_t shift) {
   Job job;
   job.transfer = transfer;
   job.data = data;
@@ -73,7 +74,8 @@ void Striper::work(Job* job, bool caller) {
   for (;;) {
     uint64_t offset = job->at.fetch_add(job->plan.chunk_bytes, std::memory_order_relaxed);
     if (offset >= job->end || job->failed.load(std::memory_order_relaxed)) return;
-    Status sent = send_chunk(*job, offset, std::min(job->plan.chunk_bytes, job->end - offset), caller);
+    Status sent =
+        send_chunk(*job, offset, std::min(job->plan.chunk_bytes, job->end - offset), caller);
     if (sent.ok()) continue;
     Locked locked(job->failure_lock);
     if (!job->failed.load(std::memory_order_relaxed)) job->failure = sent;
@@ -102,7 +104,8 @@ Status Striper::send_chunk(const Job& job, uint64_t offset, uint64_t bytes, bool
   while (done < sizeof header + bytes && failure.ok()) {
     size_t from_head = std::min(done, sizeof header);
     size_t from_data = done - from_head;
-    iovec rest[2] = {{head + from_head, sizeof header - from_head}, {data + from_data, size_t(bytes) - from_data}};
+    iovec rest[2] = {{head + from_head, sizeof header - from_head},
+                     {data + from_data, size_t(bytes) - from_data}};
     Result<size_t> sent = line->channel->send_some(rest, 2, kPumpMs);
     if (!sent.ok()) {
       failure = sent.status();
@@ -136,7 +139,8 @@ void Striper::help() {
     {
       Locked locked(jobs_lock_);
       for (job = jobs_; job != nullptr; job = job->next) {
-        if (job->at.load(std::memory_order_relaxed) < job->end && !job->failed.load(std::memory_order_relaxed))
+        if (job->at.load(std::memory_order_relaxed) < job->end &&
+            !job->failed.load(std::memory_order_relaxed))
           break;
       }
       if (job != nullptr) job->helpers.fetch_add(1, std::memory_order_relaxed);

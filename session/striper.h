@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends one range of memory as chunks over several bulk channels at once: the caller and one helper thread per further channel take
-// chunks in turn. Used by both ends of a session, from any number of threads. Helpers start with the first range worth them.
+// Sends one range of memory as chunks over several bulk channels at once: the caller and one helper
+// thread per further channel take chunks in turn. Used by both ends of a session, from any number
+// of threads. Helpers start with the first range worth them.
 #pragma once
 
 #include <atomic>
@@ -29,13 +30,17 @@ class Striper {
   Striper() = default;
   ~Striper() { stop(); }
   void add(transport::Channel* channel);
-  // Called by a sending thread that makes no progress, every kPumpMs, with no lock of the session held but that channel's.
-  void when_stuck(void* argument, void (*call)(void*)) { stuck_argument_ = argument, stuck_ = call; }
+  // Called by a sending thread that makes no progress, every kPumpMs, with no lock of the session
+  // held but that channel's.
+  void when_stuck(void* argument, void (*call)(void*)) {
+    stuck_argument_ = argument, stuck_ = call;
+  }
   size_t channels() const { return lines_.size(); }
 
-  // Sends data[begin, end) as chunks of `transfer` whose offsets are shift + position. Returns when the memory may be reused.
-  base::Status send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end, const ChunkPlan& plan,
-                    uint64_t shift = 0);
+  // Sends data[begin, end) as chunks of `transfer` whose offsets are shift + position. Returns when
+  // the memory may be reused.
+  base::Status send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
+                    const ChunkPlan& plan, uint64_t shift = 0);
   // After the channels were shut down: ends the helpers.
   void stop();
   void abandon_after_fork();

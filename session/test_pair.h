@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of session/: a lane and a service joined by a transport of choice, and a small worker that echoes, counts, delivers and
-// moves bulk data on request.
+// For the tests of session/: a lane and a service joined by a transport of choice, and a small
+// worker that echoes, counts, delivers and moves bulk data on request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ enum TestCall : uint16_t {
   kPush,
   kEnd,
   kSlow,
-  kHold,     // keeps the executor until kRelease is seen
+  kHold,  // keeps the executor until kRelease is seen
   kRelease,
 };
 
@@ -123,7 +123,8 @@ class TestSession {
  private:
   void open(transport::ChannelSet client, transport::ChannelSet worker) {
     lane = Lane::open(std::move(client.command), client.bulk.data(), client.bulk.size(), &events);
-    service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(), SlotPool());
+    service = Service::open(std::move(worker.command), worker.bulk.data(), worker.bulk.size(),
+                            SlotPool());
     service->on_sight([this](const Call& call) {
       if (call.opcode != kRelease) return false;
       ++releases;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between the two halves of the software GPU: `softgpu/ptx` (parses PTX, executes grids) implements what is declared
-// here; `softgpu/driver` (the CUDA driver look-alike) calls it. The engine knows no contexts, streams, handles or CUresult: it sees a
-// program, a launch, and a view of memory. Everything is synchronous; asynchrony belongs to the driver half.
+// The contract between the two halves of the software GPU: `softgpu/ptx` (parses PTX, executes
+// grids) implements what is declared here; `softgpu/driver` (the CUDA driver look-alike) calls it.
+// The engine knows no contexts, streams, handles or CUresult: it sees a program, a launch, and a
+// view of memory. Everything is synchronous; asynchrony belongs to the driver half.
 #pragma once
 
 #include <atomic>
@@ -39,9 +40,10 @@ struct KernelInfo {
   bool uses_images = false;            // reads or writes textures or surfaces
 };
 
-// One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty without initialiser) and the rest is
-// zero, so that a huge array costs nothing here. `relocations` are addresses of other symbols to
-// be added into it once the driver half has placed every variable.
+// One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty
+// without initialiser) and the rest is zero, so that a huge array costs nothing here. `relocations`
+// are addresses of other symbols to be added into it once the driver half has placed every
+// variable.
 struct GlobalInfo {
   enum class Space : uint8_t { kGlobal, kConst };
   struct Relocation {
@@ -58,8 +60,9 @@ struct GlobalInfo {
   std::vector<Relocation> relocations;
 };
 
-// One parsed PTX module. Immutable after `parse`, so launches may share it between threads. Bodies are decoded lazily: an unsupported
-// instruction in a kernel nobody launches is no error. Constant variables are placed in device memory like globals.
+// One parsed PTX module. Immutable after `parse`, so launches may share it between threads. Bodies
+// are decoded lazily: an unsupported instruction in a kernel nobody launches is no error. Constant
+// variables are placed in device memory like globals.
 class Program {
  public:
   virtual ~Program() = default;
@@ -67,18 +70,21 @@ class Program {
   virtual const std::vector<GlobalInfo>& globals() const = 0;
   virtual uint32_t ptx_version() const = 0;  // 10 * major + minor
   virtual uint32_t target_sm() const = 0;    // 10 * major + minor of compute capability, e.g. 70
-  // Decodes one kernel now. Empty result: it can run. Otherwise a text naming opcode and line ("line 41: unsupported instruction
-  // 'tex.2d.v4.f32.s32' in kernel 'k'").
+  // Decodes one kernel now. Empty result: it can run. Otherwise a text naming opcode and line
+  // ("line 41: unsupported instruction 'tex.2d.v4.f32.s32' in kernel 'k'").
   virtual std::string decode(size_t kernel_index) const = 0;
 };
 
-// Parses `text` (need not be NUL-terminated). On a syntax error returns null and sets *log to a message with line number. Bounded:
-// hostile text must not crash, hang or allocate without relation to its size.
+// Parses `text` (need not be NUL-terminated). On a syntax error returns null and sets *log to a
+// message with line number. Bounded: hostile text must not crash, hang or allocate without relation
+// to its size.
 std::unique_ptr<Program> parse_program(std::string_view text, std::string* log);
 
-// How the engine reaches device memory: an address is valid when some region contains it. Device addresses are not host addresses:
-// host = region.host + (address - region.base). `valid_pages`, when not null, has one byte per 2 MiB page of the region, non-zero
-// when something lives there; the check is as coarse as that, like hardware. The driver half keeps the view stable during a launch.
+// How the engine reaches device memory: an address is valid when some region contains it. Device
+// addresses are not host addresses: host = region.host + (address - region.base). `valid_pages`,
+// when not null, has one byte per 2 MiB page of the region, non-zero when something lives there;
+// the check is as coarse as that, like hardware. The driver half keeps the view stable during a
+// launch.
 struct MemoryRegion {
   uint64_t base = 0;
   uint64_t bytes = 0;
@@ -91,9 +97,7 @@ inline constexpr uint64_t kPageBytes = 2u << 20;
 inline void set_page_valid(uint8_t* page, bool valid) {
   __atomic_store_n(page, static_cast<uint8_t>(valid), __ATOMIC_RELAXED);
 }
-inline bool page_valid(const uint8_t* page) {
-  return __atomic_load_n(page, __ATOMIC_RELAXED) != 0;
-}
+inline bool page_valid(const uint8_t* page) { return __atomic_load_n(page, __ATOMIC_RELAXED) != 0; }
 
 // What the program was given, for exact checking and for the text of a fault.
 struct MemoryBlock {
@@ -101,14 +105,17 @@ struct MemoryBlock {
 };
 
 struct MemoryView {
-  std::vector<MemoryRegion> regions;  // [0] is the device's own big arena; the engine checks it first
-  // With `exact` an address is valid only inside a block, and no access may cross its end. `blocks` is sorted by base; `freed` holds
-  // what was given back lately, newest last, so that a fault can name it.
+  std::vector<MemoryRegion>
+      regions;  // [0] is the device's own big arena; the engine checks it first
+  // With `exact` an address is valid only inside a block, and no access may cross its end. `blocks`
+  // is sorted by base; `freed` holds what was given back lately, newest last, so that a fault can
+  // name it.
   bool exact = false;
   std::vector<MemoryBlock> blocks, freed;
 };
 
-// Device memory for malloc and free inside kernels. Lives as long as its context; kernels of several streams may use it at once.
+// Device memory for malloc and free inside kernels. Lives as long as its context; kernels of
+// several streams may use it at once.
 class DeviceHeap {
  public:
   DeviceHeap(uint64_t base, uint64_t bytes);
@@ -136,7 +143,8 @@ enum class Fault : uint8_t {
   kCancelled,           // `cancel` became true
 };
 
-// One texture or surface object, as kernels use it: what the driver knows of its array or memory, and how to sample it.
+// One texture or surface object, as kernels use it: what the driver knows of its array or memory,
+// and how to sample it.
 struct Image {
   enum class Texel : uint8_t { kU8, kU16, kU32, kS8, kS16, kS32, kF16, kF32 };
   enum class Edge : uint8_t { kWrap, kClamp, kMirror, kBorder };  // numbered like CUaddress_mode
@@ -170,38 +178,42 @@ struct LaunchRequest {
   const uint64_t* global_addresses = nullptr;
   const MemoryView* memory = nullptr;
   const ImageTable* images = nullptr;  // null: there are none
-  DeviceHeap* heap = nullptr;       // null: device malloc answers null
-  bool cooperative = false;         // grid-wide barriers may be used
-  // Not 0: blocks, warps and diverged lanes run in an order that this number decides, to find programs that rely on one.
+  DeviceHeap* heap = nullptr;          // null: device malloc answers null
+  bool cooperative = false;            // grid-wide barriers may be used
+  // Not 0: blocks, warps and diverged lanes run in an order that this number decides, to find
+  // programs that rely on one.
   uint64_t shuffle_seed = 0;
-  uint32_t sm_count = 1;            // value of %nsmid; blocks are spread over this many virtual SMs
-  uint64_t step_budget = 0;         // warp instructions before kTimeout; 0 = unlimited
+  uint32_t sm_count = 1;     // value of %nsmid; blocks are spread over this many virtual SMs
+  uint64_t step_budget = 0;  // warp instructions before kTimeout; 0 = unlimited
   const std::atomic<bool>* cancel = nullptr;
-  // What %clock and %globaltimer read when the grid starts; from there on they count a nanosecond per warp instruction of their
-  // block. 0: they read the host's clock.
+  // What %clock and %globaltimer read when the grid starts; from there on they count a nanosecond
+  // per warp instruction of their block. 0: they read the host's clock.
   uint64_t clock_ns = 0;
   // Device printf output, already formatted; called from engine threads, serialised by the engine.
   std::function<void(std::string_view)> print;
   // The kernel set the value of a graph's condition; called from engine threads.
   void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
-  // The kernel launched a graph into one of the device runtime's streams: the runtime's error code for it, or less than 0 when there
-  // is no such graph. Null: not allowed here. Called from engine threads.
+  // The kernel launched a graph into one of the device runtime's streams: the runtime's error code
+  // for it, or less than 0 when there is no such graph. Null: not allowed here. Called from engine
+  // threads.
   std::function<int(uint64_t exec, uint64_t stream)> launch_graph;
 };
 
 struct LaunchResult {
   Fault fault = Fault::kNone;
-  std::string message;              // for people: kernel, line, thread, address
+  std::string message;  // for people: kernel, line, thread, address
   uint64_t fault_address = 0;
   uint64_t warp_instructions = 0;
   uint64_t thread_instructions = 0;
   uint64_t bytes_read = 0, bytes_written = 0;  // global space
 };
 
-// Runs a grid to its end or first fault. Thread-safe; several launches may run at once. Uses up to `engine_threads()` threads.
+// Runs a grid to its end or first fault. Thread-safe; several launches may run at once. Uses up to
+// `engine_threads()` threads.
 LaunchResult run_grid(const LaunchRequest& request);
 
-// Worker threads used per launch (default: CPUs, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic: blocks and warps in order.
+// Worker threads used per launch (default: CPUs, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic:
+// blocks and warps in order.
 void set_engine_threads(unsigned threads);
 
 }  // namespace tendril::softgpu

@@ -35,7 +35,11 @@ def seed(lane, bytes_max):
     """The first records of each kind."""
     seen, kept, total = {}, [], 0
     for kind, record in records(lane):
-        if seen.get(kind, 0) >= PER_KIND or len(record) > RECORD_BYTES_MAX or total + len(record) > bytes_max:
+        if (
+            seen.get(kind, 0) >= PER_KIND
+            or len(record) > RECORD_BYTES_MAX
+            or total + len(record) > bytes_max
+        ):
             continue
         seen[kind] = seen.get(kind, 0) + 1
         kept.append(record)
@@ -55,7 +59,9 @@ def main():
         calls = seed(path.read_bytes(), CALLS_BYTES_MAX)
         keep(corpus / "tendril_dispatch_fuzz", calls)
         if calls:
-            keep(corpus / "tendril_service_fuzz", b"\0" + calls[:FRAMES_BYTES_MAX])  # no bulk channel
+            keep(
+                corpus / "tendril_service_fuzz", b"\0" + calls[:FRAMES_BYTES_MAX]
+            )  # no bulk channel
     for path in sorted(recorded.glob("*.frames")):
         keep(corpus / "tendril_lane_fuzz", seed(path.read_bytes(), FRAMES_BYTES_MAX))
 

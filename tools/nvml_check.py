@@ -12,7 +12,11 @@ import time
 
 import pynvml as nvml
 
-SYSTEM = ["nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlSystemGetCudaDriverVersion_v2"]
+SYSTEM = [
+    "nvmlSystemGetDriverVersion",
+    "nvmlSystemGetNVMLVersion",
+    "nvmlSystemGetCudaDriverVersion_v2",
+]
 DEVICE = [
     "nvmlDeviceGetName",
     "nvmlDeviceGetUUID",
@@ -74,7 +78,11 @@ def cuda_devices():
         sys.exit("cuInit failed")
     rows = []
     for ordinal in range(count.value):
-        uuid, bus, total = (ctypes.c_ubyte * 16)(), ctypes.create_string_buffer(32), ctypes.c_size_t()
+        uuid, bus, total = (
+            (ctypes.c_ubyte * 16)(),
+            ctypes.create_string_buffer(32),
+            ctypes.c_size_t(),
+        )
         cuda.cuDeviceGetUuid_v2(uuid, ordinal)
         cuda.cuDeviceGetPCIBusId(bus, 32, ordinal)
         cuda.cuDeviceTotalMem_v2(ctypes.byref(total), ordinal)
@@ -103,7 +111,9 @@ def main():
         time.sleep(0.2)  # NVML learns of the slices that cuInit attached
         nvml.nvmlDeviceGetMemoryInfo(nvml.nvmlDeviceGetHandleByIndex(0))
         shown = nvml_devices()
-        print("agrees with libcuda" if shown == cuda else f"DIFFERS:\n  NVML {shown}\n  CUDA {cuda}")
+        print(
+            "agrees with libcuda" if shown == cuda else f"DIFFERS:\n  NVML {shown}\n  CUDA {cuda}"
+        )
         return shown != cuda
     nvml.nvmlShutdown()
     return 0

@@ -32,7 +32,8 @@ def outcome(case):
 def read(run, junit_file, status):
     try:
         cases = [
-            (case.get("name"), outcome(case)) for case in ElementTree.parse(junit_file).getroot().iter("testcase")
+            (case.get("name"), outcome(case))
+            for case in ElementTree.parse(junit_file).getroot().iter("testcase")
         ]
     except (OSError, ElementTree.ParseError) as error:
         return [("failed", f"{run} (no results: {error})")]

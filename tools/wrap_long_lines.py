@@ -21,7 +21,9 @@ def sources(arguments):
     for argument in arguments:
         path = pathlib.Path(argument)
         found = sorted(path.rglob("*")) if path.is_dir() else [path]
-        yield from (each for each in found if each.suffix in (".cc", ".h") and ".gen." not in each.name)
+        yield from (
+            each for each in found if each.suffix in (".cc", ".h") and ".gen." not in each.name
+        )
 
 
 def is_code(line):
@@ -32,7 +34,9 @@ def wrap(path):
     """True when the file changed."""
     before = path.read_text()
     long_lines = [
-        number for number, line in enumerate(before.splitlines(), 1) if len(line) > COLUMNS_MAX and is_code(line)
+        number
+        for number, line in enumerate(before.splitlines(), 1)
+        if len(line) > COLUMNS_MAX and is_code(line)
     ]
     if not long_lines:
         return False

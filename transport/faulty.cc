@@ -44,7 +44,8 @@ class FaultyChannel final : public Channel {
     uint64_t left = faults_.end_after_received - received_;
     bool ends = max > left;
     if (ends) max = size_t(left);
-    if (faults_.short_pieces) max = std::min(max, std::max(min, size_t(1 + next(&receive_random_) % 64)));
+    if (faults_.short_pieces)
+      max = std::min(max, std::max(min, size_t(1 + next(&receive_random_) % 64)));
     Result<size_t> got = inner_->receive(into, std::min(min, max), max, wait);
     if (!got.ok()) return got;
     flip(static_cast<uint8_t*>(into), received_, *got, faults_.corrupt_received_at);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel that misbehaves on purpose, reproducibly: ends after n bytes, moves bytes in short pieces, flips a bit. Wraps any channel;
-// for tests. What is above it must end with an error, never hang or believe what it reads.
+// A channel that misbehaves on purpose, reproducibly: ends after n bytes, moves bytes in short
+// pieces, flips a bit. Wraps any channel; for tests. What is above it must end with an error, never
+// hang or believe what it reads.
 #pragma once
 
 #include <cstdint>

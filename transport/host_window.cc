@@ -32,8 +32,8 @@ bool HostWindow::map(uint64_t address, uint64_t bytes) const {
     return false;
   }
   void* wanted = reinterpret_cast<void*>(address);
-  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, memory.get(),
-                   off_t(offset + at));
+  void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+                   memory.get(), off_t(offset + at));
   if (got == wanted) return true;
   if (got != MAP_FAILED) {  // an old kernel takes the flag for a hint
     munmap(got, bytes);
@@ -45,8 +45,8 @@ bool HostWindow::map(uint64_t address, uint64_t bytes) const {
 void HostWindow::unmap(uint64_t address, uint64_t bytes, bool drop) const {
   munmap(reinterpret_cast<void*>(address), bytes);
   if (drop) {
-    fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset + (address - kHostWindowBase)),
-              off_t(bytes));
+    fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              off_t(offset + (address - kHostWindowBase)), off_t(bytes));
   }
 }
 

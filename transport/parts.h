@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scatter-gather list that is used up from the front. For the transports, inside one call of send.
+// A scatter-gather list that is used up from the front. For the transports, inside one call of
+// send.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,7 +11,8 @@
 
 namespace tendril::transport {
 
-inline constexpr int kPartsMax = 8;  // callers never gather more: header, body, data, their paddings
+inline constexpr int kPartsMax =
+    8;  // callers never gather more: header, body, data, their paddings
 
 class Parts {
  public:

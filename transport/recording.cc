@@ -68,8 +68,10 @@ class RecordingChannel final : public Channel {
 
 }  // namespace
 
-std::unique_ptr<Channel> recording(std::unique_ptr<Channel> inner, base::Fd received, base::Fd sent) {
-  return std::unique_ptr<Channel>(new RecordingChannel(std::move(inner), std::move(received), std::move(sent)));
+std::unique_ptr<Channel> recording(std::unique_ptr<Channel> inner, base::Fd received,
+                                   base::Fd sent) {
+  return std::unique_ptr<Channel>(
+      new RecordingChannel(std::move(inner), std::move(received), std::move(sent)));
 }
 
 }  // namespace tendril::transport

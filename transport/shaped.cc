@@ -22,7 +22,8 @@ using base::Result;
 using base::Status;
 
 constexpr uint64_t kPieceMost = 64u << 10, kPieceLeast = 1500;
-constexpr uint64_t kPieceNs = 100'000;  // on the wire: so long may another channel's bytes have to wait
+constexpr uint64_t kPieceNs =
+    100'000;  // on the wire: so long may another channel's bytes have to wait
 constexpr uint64_t kBytesLeast = 1u << 20, kBytesMost = 64u << 20;
 constexpr uint64_t kSpinNs = 1'000'000;  // timers are late; the last of a wait is spun
 
@@ -40,7 +41,8 @@ class Arrivals {
   // Where to put the next bytes, and how many fit there.
   uint8_t* room(size_t* bytes) {
     const size_t at = tail_ % data_.size();
-    *bytes = std::min({data_.size() - size_t(tail_ - head_), data_.size() - at, size_t(kPieceMost)});
+    *bytes =
+        std::min({data_.size() - size_t(tail_ - head_), data_.size() - at, size_t(kPieceMost)});
     return data_.data() + at;
   }
   void came(size_t bytes, uint64_t due_ns) {
@@ -52,7 +54,8 @@ class Arrivals {
     size_t done = 0;
     while (done < max && !pieces_.empty() && pieces_.front().due_ns <= now) {
       const size_t at = head_ % data_.size();
-      const size_t step = std::min({size_t(pieces_.front().end - head_), data_.size() - at, max - done});
+      const size_t step =
+          std::min({size_t(pieces_.front().end - head_), data_.size() - at, max - done});
       std::memcpy(into + done, data_.data() + at, step);
       head_ += step;
       done += step;
@@ -76,7 +79,8 @@ class ShapedChannel final : public Channel {
       : inner_(std::move(inner)), line_(std::move(line)), arrivals_(line_->shape()) {
     snprintf(kind_, sizeof kind_, "shaped(%.30s)", inner_->kind());
     const uint64_t rate = line_->shape().bytes_per_second;
-    piece_ = rate == 0 ? kPieceMost : std::clamp(rate * kPieceNs / 1'000'000'000u, kPieceLeast, kPieceMost);
+    piece_ = rate == 0 ? kPieceMost
+                       : std::clamp(rate * kPieceNs / 1'000'000'000u, kPieceLeast, kPieceMost);
   }
 
   Status send(const iovec* parts, int count) override {
@@ -106,7 +110,8 @@ class ShapedChannel final : public Channel {
       const bool over = got == 0 && deadline.passed();
       if (over && looked) return Status(Code::kTimeout, "nothing arrived in time");
       const bool may_sleep = arrivals_.empty() && min != 0 && !over;
-      look(may_sleep ? Wait{wait.spin_us, got == 0 ? deadline.left_ms() : -1} : Wait{0, 0}, may_sleep);
+      look(may_sleep ? Wait{wait.spin_us, got == 0 ? deadline.left_ms() : -1} : Wait{0, 0},
+           may_sleep);
       if (!may_sleep && !arrivals_.empty() && min != 0) wait_until(arrivals_.next_ns(), &spin);
     }
   }
@@ -121,7 +126,8 @@ class ShapedChannel final : public Channel {
  private:
   static Status gone() { return Status(Code::kClosed, "the connection was closed on this side"); }
 
-  // What has come by now: it is seen when the wire has carried it, and after the delay of both ways.
+  // What has come by now: it is seen when the wire has carried it, and after the delay of both
+  // ways.
   void look(Wait wait, bool may_sleep) {
     size_t room = 0;
     uint8_t* into = arrivals_.room(&room);
@@ -185,7 +191,8 @@ uint64_t Line::reserve(uint64_t* free_at_ns, size_t bytes) {
   const uint64_t now = base::now_ns();
   if (shape_.bytes_per_second == 0) return now;
   const Locked locked(lock_);
-  *free_at_ns = std::max(*free_at_ns, now) + uint64_t(double(bytes) * 1e9 / double(shape_.bytes_per_second));
+  *free_at_ns =
+      std::max(*free_at_ns, now) + uint64_t(double(bytes) * 1e9 / double(shape_.bytes_per_second));
   return *free_at_ns;
 }
 

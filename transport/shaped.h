@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel with the delay and bandwidth of a longer line, accurate to a few microseconds. Wraps one end of any channel; for tests and for
-// planning ("what would this program do over 10 Gb/s and 200 us?"). No threads: who sends waits until the wire would have taken the bytes,
-// who receives until they would have come.
+// A channel with the delay and bandwidth of a longer line, accurate to a few microseconds. Wraps
+// one end of any channel; for tests and for planning ("what would this program do over 10 Gb/s and
+// 200 us?"). No threads: who sends waits until the wire would have taken the bytes, who receives
+// until they would have come.
 //
-// The delay of both ways is added on the way back. The far end then does everything earlier by the one way's delay, which nobody on this
-// side can tell from a clock that is wrong by as much; and what is sent needs no thread that carries it later.
+// The delay of both ways is added on the way back. The far end then does everything earlier by the
+// one way's delay, which nobody on this side can tell from a clock that is wrong by as much; and
+// what is sent needs no thread that carries it later.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// See shm.h. Layout of the object: one page of facts (read once, checked), one page of indices per ring, then the rings' data. Each
-// ring's data is mapped twice in a row, so that a call or frame is contiguous wherever it starts. Side k's own index lives in private
-// memory and is only published; nothing that the peer can write is ever used unchecked.
+// See shm.h. Layout of the object: one page of facts (read once, checked), one page of indices per
+// ring, then the rings' data. Each ring's data is mapped twice in a row, so that a call or frame is
+// contiguous wherever it starts. Side k's own index lives in private memory and is only published;
+// nothing that the peer can write is ever used unchecked.
 #include "transport/shm.h"
 
 #include <errno.h>
@@ -50,10 +51,11 @@ constexpr uint32_t kMagic = 0x4d485354;  // "TSHM"
 constexpr uint32_t kChannelsMax = 64;
 constexpr uint64_t kRingBytesMax = 1u << 30;
 constexpr uint64_t kPublishStep =
-    256u << 10;                // a large send is published in steps, so that the peer copies meanwhile
+    256u << 10;  // a large send is published in steps, so that the peer copies meanwhile
 constexpr int kSleepMs = 100;  // a sleeper looks at the connection this often
 
-// What a thread sends may come back to another one as an answer, through the peer: that is an order the thread sanitizer cannot see.
+// What a thread sends may come back to another one as an answer, through the peer: that is an order
+// the thread sanitizer cannot see.
 #if defined(__SANITIZE_THREAD__)
 void note_sent(void* session) { __tsan_release(session); }
 void note_received(void* session) { __tsan_acquire(session); }
@@ -69,7 +71,8 @@ struct Facts {
   uint64_t command_bytes, bulk_bytes;
 };
 
-// In shared memory. The writer owns tail, the reader head; both are counts of bytes since the beginning.
+// In shared memory. The writer owns tail, the reader head; both are counts of bytes since the
+// beginning.
 struct Indices {
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::atomic<uint64_t> head;
@@ -78,12 +81,18 @@ struct Indices {
   alignas(64) std::atomic<uint32_t> closed;
 };
 static_assert(sizeof(Indices) <= kPage);
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<uint32_t>::is_always_lock_free);
 
-bool good_size(uint64_t bytes) { return bytes >= kPage && bytes <= kRingBytesMax && (bytes & (bytes - 1)) == 0; }
-uint64_t ring_bytes(const Facts& facts, uint32_t ring) { return ring < 2 ? facts.command_bytes : facts.bulk_bytes; }
+bool good_size(uint64_t bytes) {
+  return bytes >= kPage && bytes <= kRingBytesMax && (bytes & (bytes - 1)) == 0;
+}
+uint64_t ring_bytes(const Facts& facts, uint32_t ring) {
+  return ring < 2 ? facts.command_bytes : facts.bulk_bytes;
+}
 uint64_t rings_end(const Facts& facts) {
-  return kPage + facts.channels * 2 * kPage + 2 * facts.command_bytes + (facts.channels - 1) * 2 * facts.bulk_bytes;
+  return kPage + facts.channels * 2 * kPage + 2 * facts.command_bytes +
+         (facts.channels - 1) * 2 * facts.bulk_bytes;
 }
 uint64_t total_bytes(const Facts& facts) { return rings_end(facts) + kHostWindowBytes; }
 
@@ -199,7 +208,8 @@ class ShmChannel final : public Channel, public OutgoingRing {
         spin.reset();
         continue;
       }
-      if (ended() && readable() == 0) return closed();  // what was sent before the end is still delivered
+      if (ended() && readable() == 0)
+        return closed();  // what was sent before the end is still delivered
       if (got >= min) {
         if (++polls_ % 4096 == 0 && !memory_->peer_lives()) return closed();
         return got;
@@ -210,7 +220,8 @@ class ShmChannel final : public Channel, public OutgoingRing {
       }
       if (got == 0 && deadline.passed()) return Status(Code::kTimeout, "nothing arrived in time");
       in_.indices->reader_sleeps.store(1, std::memory_order_seq_cst);
-      if (readable() == 0 && !ended()) doze(&in_.indices->reader_sleeps, got == 0 ? deadline : base::Deadline(-1));
+      if (readable() == 0 && !ended())
+        doze(&in_.indices->reader_sleeps, got == 0 ? deadline : base::Deadline(-1));
       in_.indices->reader_sleeps.store(0, std::memory_order_seq_cst);
       if (readable() == 0 && !memory_->peer_lives()) return closed();
     }
@@ -219,7 +230,8 @@ class ShmChannel final : public Channel, public OutgoingRing {
   void shutdown() override {
     down_.store(true, std::memory_order_seq_cst);
     // Both first: who wakes looks at either.
-    for (Indices* indices : {out_.indices, in_.indices}) indices->closed.store(1, std::memory_order_seq_cst);
+    for (Indices* indices : {out_.indices, in_.indices})
+      indices->closed.store(1, std::memory_order_seq_cst);
     for (Indices* indices : {out_.indices, in_.indices}) {
       for (std::atomic<uint32_t>* word : {&indices->reader_sleeps, &indices->writer_sleeps}) {
         word->store(0, std::memory_order_seq_cst);
@@ -237,7 +249,8 @@ class ShmChannel final : public Channel, public OutgoingRing {
            memory_->dead.load(std::memory_order_relaxed);
   }
   Status closed() const {
-    if (broken_.load()) return Status(Code::kInvalid, "the peer wrote nonsense into the shared memory's indices");
+    if (broken_.load())
+      return Status(Code::kInvalid, "the peer wrote nonsense into the shared memory's indices");
     if (down_.load()) return Status(Code::kClosed, "the connection was closed on this side");
     return Status(Code::kClosed, "the peer closed the connection");
   }
@@ -301,11 +314,14 @@ class ShmChannel final : public Channel, public OutgoingRing {
 };
 
 Result<uint8_t*> map_twice(int fd, uint64_t at, uint64_t bytes) {
-  void* space = mmap(nullptr, bytes * 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (space == MAP_FAILED) return base::errno_status(Code::kExhausted, "finding room for shared memory", errno);
+  void* space =
+      mmap(nullptr, bytes * 2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED)
+    return base::errno_status(Code::kExhausted, "finding room for shared memory", errno);
   auto* data = static_cast<uint8_t*>(space);
   for (uint64_t half : {uint64_t(0), bytes}) {
-    void* got = mmap(data + half, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, off_t(at));
+    void* got =
+        mmap(data + half, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, off_t(at));
     if (got == MAP_FAILED) {
       Status status = base::errno_status(Code::kExhausted, "mapping shared memory", errno);
       munmap(data, bytes * 2);
@@ -325,7 +341,8 @@ Result<base::Fd> create_shm(const ShmSizes& sizes) {
   }
   base::Fd fd(int(syscall(SYS_memfd_create, "tendril-session", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   if (!fd.valid()) return base::errno_status(Code::kUnsupported, "making shared memory", errno);
-  if (ftruncate(fd.get(), off_t(total_bytes(facts))) != 0 || fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0 ||
+  if (ftruncate(fd.get(), off_t(total_bytes(facts))) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0 ||
       pwrite(fd.get(), &facts, sizeof facts, 0) != ssize_t(sizeof facts)) {
     return base::errno_status(Code::kExhausted, "laying out shared memory", errno);
   }
@@ -349,7 +366,8 @@ Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& fd) {
   uint32_t rings = facts.channels * 2;
   memory->pages_bytes = kPage + rings * kPage;
   void* pages = mmap(nullptr, memory->pages_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (pages == MAP_FAILED) return base::errno_status(Code::kExhausted, "mapping shared memory", errno);
+  if (pages == MAP_FAILED)
+    return base::errno_status(Code::kExhausted, "mapping shared memory", errno);
   memory->pages = static_cast<uint8_t*>(pages);
   uint64_t at = memory->pages_bytes;
   for (uint32_t i = 0; i < rings; ++i) {
@@ -373,13 +391,14 @@ std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> me
     const ShmRing& to_worker = memory->rings[i];
     const ShmRing& to_client = memory->rings[i + 1];
     bool client = side == ShmSide::kClient;
-    channels.emplace_back(
-        new ShmChannel(memory, client ? to_worker : to_client, client ? to_client : to_worker, i == 0, "shm"));
+    channels.emplace_back(new ShmChannel(memory, client ? to_worker : to_client,
+                                         client ? to_client : to_worker, i == 0, "shm"));
   }
   return channels;
 }
 
-Result<std::unique_ptr<Channel>> loopback_pair(std::unique_ptr<Channel>* other, uint64_t ring_bytes) {
+Result<std::unique_ptr<Channel>> loopback_pair(std::unique_ptr<Channel>* other,
+                                               uint64_t ring_bytes) {
   ShmSizes sizes;
   sizes.command_bytes = ring_bytes;
   Result<base::Fd> fd = create_shm(sizes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels through memory that two processes of one host share: one memory object per session, two byte rings per channel, futexes in
-// the memory. The peer may scribble over all of it: indices are read once and checked, sizes are fixed by seals. Beside the memory a
-// connected socket stays open; when it ends, the peer is dead and every channel of the session is closed within 100 ms.
+// Channels through memory that two processes of one host share: one memory object per session, two
+// byte rings per channel, futexes in the memory. The peer may scribble over all of it: indices are
+// read once and checked, sizes are fixed by seals. Beside the memory a connected socket stays open;
+// when it ends, the peer is dead and every channel of the session is closed within 100 ms.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@
 
 namespace tendril::transport {
 
-// Rings go round: each page of one is touched for the first time by some copy, which then takes several times as long, and what is larger
-// than the processor's caches is copied through memory. So they are no larger than calls and the pipelining of copies need.
+// Rings go round: each page of one is touched for the first time by some copy, which then takes
+// several times as long, and what is larger than the processor's caches is copied through memory.
+// So they are no larger than calls and the pipelining of copies need.
 struct ShmSizes {
   uint32_t channels = 1;              // the first is the command lane
   uint64_t command_bytes = 2u << 20;  // of each ring; powers of two
@@ -30,7 +32,8 @@ base::Result<base::Fd> create_shm(const ShmSizes& sizes);
 base::Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& memory);
 
 enum class ShmSide { kClient, kWorker };
-// The channels of one side. `connection` is the socket whose end means the peer's death; invalid: none (tests, loopback).
+// The channels of one side. `connection` is the socket whose end means the peer's death; invalid:
+// none (tests, loopback).
 std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
                                                    base::Fd connection);
 

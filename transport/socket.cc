@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See socket.h. Every system call is non-blocking; waiting is spinning on the call itself, then poll(2), which shutdown() wakes.
+// See socket.h. Every system call is non-blocking; waiting is spinning on the call itself, then
+// poll(2), which shutdown() wakes.
 #include "transport/socket.h"
 
 #include <errno.h>
@@ -54,7 +55,8 @@ class SocketChannel final : public Channel {
         continue;
       }
       if (n == 0 && max > got) {
-        ended_.store(true, std::memory_order_relaxed);  // half a connection is none: sends answer the same
+        ended_.store(
+            true, std::memory_order_relaxed);  // half a connection is none: sends answer the same
         return closed();
       }
       if (n < 0 && errno == EINTR) continue;
@@ -100,7 +102,8 @@ class SocketChannel final : public Channel {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return closed();
       if (timeout_ms == 0 || deadline.passed()) return size_t(0);
-      // A peer that ended its side reads no more; TCP alone would let us fill its buffer and wait for ever.
+      // A peer that ended its side reads no more; TCP alone would let us fill its buffer and wait
+      // for ever.
       short events = wait_for(POLLOUT | POLLRDHUP, deadline.left_ms());
       if (events != 0 && (events & POLLOUT) == 0) return closed();
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels over connected stream sockets: TCP and unix sockets. Used by session/ on both ends; any thread, one sender and one receiver
-// at a time. Never raises SIGPIPE, never leaves a descriptor open across exec.
+// Channels over connected stream sockets: TCP and unix sockets. Used by session/ on both ends; any
+// thread, one sender and one receiver at a time. Never raises SIGPIPE, never leaves a descriptor
+// open across exec.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite for every transport: bytes arrive whole and in order, limits and time-outs hold, shutdown wakes everybody. Then what is
-// particular to shaping, faults and shared memory. A watchdog ends the process when a test hangs.
+// One suite for every transport: bytes arrive whole and in order, limits and time-outs hold,
+// shutdown wakes everybody. Then what is particular to shaping, faults and shared memory. A
+// watchdog ends the process when a test hangs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -51,8 +52,10 @@ TEST_P(ChannelTest, CarriesBytesBothWays) {
 }
 
 TEST_P(ChannelTest, GathersParts) {
-  iovec parts[4] = {
-      {const_cast<char*>("ab"), 2}, {nullptr, 0}, {const_cast<char*>("c"), 1}, {const_cast<char*>("def"), 3}};
+  iovec parts[4] = {{const_cast<char*>("ab"), 2},
+                    {nullptr, 0},
+                    {const_cast<char*>("c"), 1},
+                    {const_cast<char*>("def"), 3}};
   ASSERT_TRUE(a().send(parts, 4).ok());
   char got[7] = {};
   ASSERT_TRUE(b().receive(got, 6, 6, {0, 5000}).ok());
@@ -87,7 +90,8 @@ TEST_P(ChannelTest, LongStreamArrivesInOrder) {
   uint64_t seen = 0, wrong = 0;
   uint8_t word[4];
   while (seen < kBytes) {
-    auto n = b().receive(got.data(), 1, size_t(std::min<uint64_t>(got.size(), kBytes - seen)), {0, 10000});
+    auto n = b().receive(got.data(), 1, size_t(std::min<uint64_t>(got.size(), kBytes - seen)),
+                         {0, 10000});
     ASSERT_TRUE(n.ok()) << n.status().message();
     for (size_t i = 0; i < *n; ++i, ++seen) {
       word[seen % 4] = got[i];
@@ -229,8 +233,8 @@ TEST(Shaped, DelaysAndLimitsAccurately) {
     ASSERT_GE(ms, 100.0);  // on the wire; the delay of both ways comes on the way back
     best_ms = std::min(best_ms, ms);
   }
-  // Wide, as each of many pieces waits for the processor where it is scarce. What a link does against what it claims is measured with
-  // every figure over one (tools/gpu/network.py).
+  // Wide, as each of many pieces waits for the processor where it is scarce. What a link does
+  // against what it claims is measured with every figure over one (tools/gpu/network.py).
   EXPECT_LT(best_ms, 1000.0);
   alarm(0);
 }
@@ -277,7 +281,8 @@ TEST(Recording, KeepsWhatPassedBothWays) {
   ChannelSet client, worker;
   make_channels("shm", 0, &client, &worker);
   const base::Fd calls(memfd_create("calls", 0)), frames(memfd_create("frames", 0));
-  auto recorded = recording(std::move(worker.command), base::Fd(dup(calls.get())), base::Fd(dup(frames.get())));
+  auto recorded =
+      recording(std::move(worker.command), base::Fd(dup(calls.get())), base::Fd(dup(frames.get())));
   EXPECT_EQ(recorded->ring(), nullptr);  // nothing may pass beside it
   char word[] = "hello", more[] = "you";
   iovec parts[2] = {{word, 5}, {more, 3}};
@@ -294,7 +299,8 @@ TEST(Recording, KeepsWhatPassedBothWays) {
 TEST(Recording, AFullFileDisturbsNobody) {
   ChannelSet client, worker;
   make_channels("unix", 0, &client, &worker);
-  auto recorded = recording(std::move(worker.command), base::Fd(open("/dev/full", O_WRONLY)), base::Fd());
+  auto recorded =
+      recording(std::move(worker.command), base::Fd(open("/dev/full", O_WRONLY)), base::Fd());
   char word[] = "hello";
   iovec part{word, 5};
   for (int i = 0; i < 2; ++i) {
@@ -325,7 +331,8 @@ TEST(Shm, HostileIndices) {
   for (uint64_t evil : {uint64_t(1) << 40, UINT64_MAX, (uint64_t(4) << 20) + 1}) {
     base::Fd memory = create_shm(ShmSizes()).take();
     auto channels = shm_channels(map_shm(memory).take(), ShmSide::kWorker, base::Fd());
-    auto* raw = static_cast<uint8_t*>(mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0));
+    auto* raw = static_cast<uint8_t*>(
+        mmap(nullptr, 3 * 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0));
     ASSERT_NE(raw, MAP_FAILED);
     memcpy(raw + 4096, &evil, 8);           // tail of the ring that the worker reads
     memcpy(raw + 2 * 4096 + 64, &evil, 8);  // head of the ring that the worker writes
@@ -339,7 +346,8 @@ TEST(Shm, HostileIndices) {
   alarm(0);
 }
 
-// Two windows of one object; in one process only one of them can have the addresses, so the other looks into the object.
+// Two windows of one object; in one process only one of them can have the addresses, so the other
+// looks into the object.
 TEST(Shm, HostWindowIsOneMemory) {
   base::Fd memory = create_shm({2, 1u << 16, 1u << 16}).take();
   ASSERT_TRUE(map_shm(memory).ok());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the encoder and decoder: round trips, truncation at every byte, counts that lie, sticky failure.
+// Tests of the encoder and decoder: round trips, truncation at every byte, counts that lie, sticky
+// failure.
 #include <gtest/gtest.h>
 
 #include "wire/decoder.h"

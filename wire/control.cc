@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of the control messages: lists of records (u16 tag, u16 zero, u32 bytes, data), nested for structures. Each structure has one
-// list of its fields, `visit`, that both encoding and decoding walk. A reader skips tags it does not know, so either side may be newer.
-// The peer is hostile: every list has a limit and nothing is read outside its record. Tags are append-only.
+// Bodies of the control messages: lists of records (u16 tag, u16 zero, u32 bytes, data), nested for
+// structures. Each structure has one list of its fields, `visit`, that both encoding and decoding
+// walk. A reader skips tags it does not know, so either side may be newer. The peer is hostile:
+// every list has a limit and nothing is read outside its record. Tags are append-only.
 #include "wire/control.h"
 
 #include <type_traits>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr size_t kListMax = 4096;  // slices, GPUs or leases in one message: far above any server
 
-// ---- the fields: v(tag, field); v.unless_empty leaves a field out that says nothing; v.range packs two numbers into one record ----
+// ---- the fields: v(tag, field); v.unless_empty leaves a field out that says nothing; v.range
+// packs two numbers into one record ----
 
 template <typename V>
 void visit(V& v, SliceSpec& m) {
@@ -228,7 +230,8 @@ class Writer {
   Encoder* out_;
 };
 
-// Takes the records of one message one by one and gives each to the field with its tag. Values of the wrong size fail the whole message.
+// Takes the records of one message one by one and gives each to the field with its tag. Values of
+// the wrong size fail the whole message.
 class Reader {
  public:
   Reader(const void* data, size_t bytes) : in_(data, bytes) {}

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control protocol between a client (library or command line) and tendrild: hello, then one request and one reply at a time.
-// It serves attaching, listing, leasing and diagnosis; calls of the API never travel here. Both ends may be of different versions:
-// hello is a list of (feature, data) records, and every message tolerates records it does not know. Decoding is bounded and never
-// trusts a count (wire/decoder.h).
+// The control protocol between a client (library or command line) and tendrild: hello, then one
+// request and one reply at a time. It serves attaching, listing, leasing and diagnosis; calls of
+// the API never travel here. Both ends may be of different versions: hello is a list of (feature,
+// data) records, and every message tolerates records it does not know. Decoding is bounded and
+// never trusts a count (wire/decoder.h).
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,12 @@ inline constexpr uint16_t kProtocolVersion = 1;
 inline constexpr uint32_t kControlBytesMax = 1u << 20;
 
 enum class Feature : uint16_t {
-  kProtocol = 1,       // u16 oldest, u16 newest understood
-  kSchemaDigest = 2,   // u64 digest over api/registry/schema.lock: both ends must agree to attach
-  kProductVersion = 3, // text, for messages only
-  kToken = 4,          // client -> daemon: the shared secret; never logged
-  kSharedMemory = 5,   // boot id: same host?
-  kBulkChannels = 6,   // u16 wished / granted
+  kProtocol = 1,        // u16 oldest, u16 newest understood
+  kSchemaDigest = 2,    // u64 digest over api/registry/schema.lock: both ends must agree to attach
+  kProductVersion = 3,  // text, for messages only
+  kToken = 4,           // client -> daemon: the shared secret; never logged
+  kSharedMemory = 5,    // boot id: same host?
+  kBulkChannels = 6,    // u16 wished / granted
 };
 
 struct Hello {
@@ -39,22 +40,24 @@ struct Hello {
 
 enum class Request : uint16_t {
   kPing = 1,
-  kList = 2,      // ListReply
-  kLease = 3,     // LeaseRequest -> LeaseReply; the lease lives while this connection does
-  kAttach = 4,    // AttachRequest -> AttachReply; the connection becomes the session's command lane
-  kJoin = 5,      // JoinRequest -> Status; the connection becomes a bulk channel of a session
-  kRelease = 6,   // end a lease by id (administration)
-  kShare = 7,     // over a unix socket. JoinRequest -> a memory descriptor rides on the reply
-  kShared = 8,    // JoinRequest: the client has mapped it; the session moves to shared memory
-  kChange = 9,    // ChangeRequest: new terms for a lease that lives (administration)
+  kList = 2,     // ListReply
+  kLease = 3,    // LeaseRequest -> LeaseReply; the lease lives while this connection does
+  kAttach = 4,   // AttachRequest -> AttachReply; the connection becomes the session's command lane
+  kJoin = 5,     // JoinRequest -> Status; the connection becomes a bulk channel of a session
+  kRelease = 6,  // end a lease by id (administration)
+  kShare = 7,    // over a unix socket. JoinRequest -> a memory descriptor rides on the reply
+  kShared = 8,   // JoinRequest: the client has mapped it; the session moves to shared memory
+  kChange = 9,   // ChangeRequest: new terms for a lease that lives (administration)
 };
 
 // "0.1.0": this build, for hello and messages.
 const char* product_version();
 
-// A slice: a part of one GPU. Exactly one of share and memory_bytes may be 0: the server then derives it from the other.
+// A slice: a part of one GPU. Exactly one of share and memory_bytes may be 0: the server then
+// derives it from the other.
 struct SliceSpec {
-  uint32_t share_millionths = 1'000'000;  // of one GPU's time and, unless memory_bytes is given, of its memory
+  uint32_t share_millionths =
+      1'000'000;  // of one GPU's time and, unless memory_bytes is given, of its memory
   uint64_t memory_bytes = 0;
   bool packed = false;  // beside other packed tenants at the same time, instead of in turns
 };
@@ -84,9 +87,9 @@ struct LeaseRequest {
 
 // One GPU as part of a lease or list; API-neutral.
 struct GpuRecord {
-  uint32_t index = 0;            // on its server
+  uint32_t index = 0;  // on its server
   std::string name;
-  std::string uuid;              // 16 raw bytes
+  std::string uuid;  // 16 raw bytes
   std::string pci_bus_id;
   uint64_t memory_total_bytes = 0;  // of the whole GPU
   uint64_t memory_used_bytes = 0;   // by all leases
@@ -104,8 +107,9 @@ struct SliceGrant {
 
 struct LeaseReply {
   uint64_t lease_id = 0;
-  std::string secret;             // needed to attach to it; never logged
-  std::vector<SliceGrant> slices; // ordinal in this vector = device ordinal the program sees on this server
+  std::string secret;  // needed to attach to it; never logged
+  std::vector<SliceGrant>
+      slices;  // ordinal in this vector = device ordinal the program sees on this server
 };
 
 // What a slice has had of its GPU's time, in turns.
@@ -125,7 +129,7 @@ struct LeaseRecord {
   uint32_t processes = 0;                   // attached now
   uint64_t age_s = 0;
   LeaseTerms terms;
-  std::vector<SliceUse> uses;               // per slice
+  std::vector<SliceUse> uses;  // per slice
 };
 
 // A session and what it has done so far, as its worker counts.
@@ -144,30 +148,30 @@ struct SessionRecord {
 };
 
 struct ListReply {
-  std::string server;             // host name
+  std::string server;  // host name
   std::string product_version;
-  std::string driver;             // path of the vendor library, for people
-  uint32_t driver_version = 0;    // e.g. 13000
+  std::string driver;           // path of the vendor library, for people
+  uint32_t driver_version = 0;  // e.g. 13000
   std::vector<GpuRecord> gpus;
   std::vector<LeaseRecord> leases;
   std::vector<SessionRecord> sessions;
-  uint64_t now_ns = 0;            // the server's clock when this was written: rates are made with it
+  uint64_t now_ns = 0;  // the server's clock when this was written: rates are made with it
 };
 
 struct AttachRequest {
-  uint64_t lease_id = 0;          // 0: ask for `lease` implicitly, for the life of this session
+  uint64_t lease_id = 0;  // 0: ask for `lease` implicitly, for the life of this session
   std::string secret;
   LeaseRequest lease;
   ClientInfo client;
-  uint16_t bulk_channels = 0;     // wished
-  bool shared_memory = false;     // the client can use it (same boot id)
+  uint16_t bulk_channels = 0;  // wished
+  bool shared_memory = false;  // the client can use it (same boot id)
 };
 
 struct AttachReply {
   uint64_t session_id = 0;
-  std::string session_secret;     // for Join
+  std::string session_secret;  // for Join
   LeaseReply lease;
-  uint16_t bulk_channels = 0;     // granted: join this many
+  uint16_t bulk_channels = 0;  // granted: join this many
   // unix socket (leading '@': abstract) where descriptors are handed over; empty: none
   std::string shared_memory_socket;
 };
@@ -180,21 +184,21 @@ struct JoinRequest {
 
 // ---- how they look on the wire (docs/wire.md) ----
 
-// Starts every control message, hello included. This header and the error message never change: versions that share nothing else
-// can still tell each other so.
+// Starts every control message, hello included. This header and the error message never change:
+// versions that share nothing else can still tell each other so.
 struct ControlHeader {
   uint32_t magic = kHelloMagic;
-  uint32_t bytes = 0;      // of the body that follows; at most kControlBytesMax
-  uint16_t kind = 0;       // 0 = hello, otherwise Request; a reply repeats the request's kind
-  uint16_t code = 0;       // base::Code; other than kOk: the body is the message for people, plain text
+  uint32_t bytes = 0;  // of the body that follows; at most kControlBytesMax
+  uint16_t kind = 0;   // 0 = hello, otherwise Request; a reply repeats the request's kind
+  uint16_t code = 0;   // base::Code; other than kOk: the body is the message for people, plain text
   uint32_t reserved = 0;
 };
 static_assert(sizeof(ControlHeader) == 16);
 inline constexpr uint16_t kHelloKind = 0;
 
-// Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and ignores records it does not know.
-// Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest, AttachReply, JoinRequest, ReleaseRequest,
-// ChangeRequest, PingBody.
+// Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and
+// ignores records it does not know. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply,
+// AttachRequest, AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };

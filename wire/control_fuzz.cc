@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: every control body and hello from arbitrary bytes; what decodes must encode and decode again.
+// libFuzzer target: every control body and hello from arbitrary bytes; what decodes must encode and
+// decode again.
 #include "wire/control.h"
 
 namespace {
@@ -9,7 +10,8 @@ void attempt(const uint8_t* data, size_t bytes) {
   if (!tendril::wire::decode(data, bytes, &message)) return;
   std::vector<uint8_t> again = tendril::wire::encode(message);
   Message second;
-  if (!again.empty() && !tendril::wire::decode(again.data(), again.size(), &second)) __builtin_trap();
+  if (!again.empty() && !tendril::wire::decode(again.data(), again.size(), &second))
+    __builtin_trap();
 }
 }  // namespace
 
@@ -17,10 +19,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes == 0) return 0;
   using namespace tendril::wire;  // NOLINT
   void (*const kinds[])(const uint8_t*, size_t) = {
-      attempt<Hello>,       attempt<LeaseRequest>,   attempt<LeaseReply>,
-      attempt<ListReply>,   attempt<AttachRequest>,  attempt<AttachReply>,
-      attempt<JoinRequest>, attempt<ReleaseRequest>, attempt<PingBody>,
-      attempt<ChangeRequest>};
+      attempt<Hello>,         attempt<LeaseRequest>, attempt<LeaseReply>,  attempt<ListReply>,
+      attempt<AttachRequest>, attempt<AttachReply>,  attempt<JoinRequest>, attempt<ReleaseRequest>,
+      attempt<PingBody>,      attempt<ChangeRequest>};
   kinds[data[0] % (sizeof kinds / sizeof kinds[0])](data + 1, bytes - 1);
   return 0;
 }

@@ -141,7 +141,8 @@ TEST(Control, AttachRoundTrip) {
   EXPECT_EQ(reply_back.lease.slices.at(0).memory_bytes, 3u);
 }
 
-// Servers and clients of other versions read these bytes: one field list serves both ends, so only this notices when it changes.
+// Servers and clients of other versions read these bytes: one field list serves both ends, so only
+// this notices when it changes.
 TEST(Control, BytesStayAsTheyAre) {
   const std::vector<uint8_t> hello = {1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 1, 0,  // protocol 1 to 1
                                       3, 0, 0, 0, 0, 0, 0, 0,              // product version, empty
@@ -151,12 +152,13 @@ TEST(Control, BytesStayAsTheyAre) {
   lease.lease_id = 9;
   lease.secret = "s";
   lease.slices = {{1, 2, 3}};
-  const std::vector<uint8_t> reply = {1, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,  // lease id
-                                      2, 0, 0, 0, 1, 0, 0, 0, 's',                     // secret
-                                      3, 0, 0, 0, 40, 0, 0, 0,                         // a slice
-                                      1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0,              // gpu
-                                      2, 0, 0, 0, 4, 0, 0, 0, 2, 0, 0, 0,              // share
-                                      3, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0};
+  const std::vector<uint8_t> reply = {
+      1, 0, 0, 0, 8,  0, 0, 0, 9,   0, 0, 0, 0, 0, 0, 0,  // lease id
+      2, 0, 0, 0, 1,  0, 0, 0, 's',                       // secret
+      3, 0, 0, 0, 40, 0, 0, 0,                            // a slice
+      1, 0, 0, 0, 4,  0, 0, 0, 1,   0, 0, 0,              // gpu
+      2, 0, 0, 0, 4,  0, 0, 0, 2,   0, 0, 0,              // share
+      3, 0, 0, 0, 8,  0, 0, 0, 3,   0, 0, 0, 0, 0, 0, 0};
   EXPECT_EQ(encode(lease), reply);
 }
 

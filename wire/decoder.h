@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a message that a hostile peer may have written. Nothing is read outside the span; every count is checked against the bytes
-// left before anything is allocated; the first violation sets a sticky failure, after which every getter answers zero or null. Callers
-// may read a whole message and look at ok() once at the end, but must look before they act on it. Views point into the message.
+// Reads a message that a hostile peer may have written. Nothing is read outside the span; every
+// count is checked against the bytes left before anything is allocated; the first violation sets a
+// sticky failure, after which every getter answers zero or null. Callers may read a whole message
+// and look at ok() once at the end, but must look before they act on it. Views point into the
+// message.
 #pragma once
 
 #include <cstddef>
@@ -71,7 +73,8 @@ class Decoder {
   std::string text() {
     uint32_t bytes = 0;
     const uint8_t* here = blob(&bytes);
-    return here == nullptr ? std::string() : std::string(reinterpret_cast<const char*>(here), bytes);
+    return here == nullptr ? std::string()
+                           : std::string(reinterpret_cast<const char*>(here), bytes);
   }
   // What Encoder::array wrote.
   template <typename T>

@@ -7,7 +7,11 @@
 namespace tendril::wire {
 
 Encoder::Encoder(std::vector<uint8_t>* buffer, size_t limit)
-    : begin_(buffer->data()), at_(begin_), end_(begin_ + buffer->size()), buffer_(buffer), limit_(limit) {}
+    : begin_(buffer->data()),
+      at_(begin_),
+      end_(begin_ + buffer->size()),
+      buffer_(buffer),
+      limit_(limit) {}
 
 bool Encoder::grow(size_t count) {
   size_t used = size();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a message into memory: either a fixed span (calls, straight into a lane's ring) or a growing buffer (control messages).
-// Used by the generated codecs and by wire/control.cc, on the caller's thread. Never writes outside its span: what does not fit sets a
-// sticky failure and is dropped. Little-endian machines only, as everything we run on is.
+// Writes a message into memory: either a fixed span (calls, straight into a lane's ring) or a
+// growing buffer (control messages). Used by the generated codecs and by wire/control.cc, on the
+// caller's thread. Never writes outside its span: what does not fit sets a sticky failure and is
+// dropped. Little-endian machines only, as everything we run on is.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +67,8 @@ class Encoder {
     at_ += count;
     return here;
   }
-  // Zero bytes up to the next multiple of `alignment` (a power of two), counted from the start of the message.
+  // Zero bytes up to the next multiple of `alignment` (a power of two), counted from the start of
+  // the message.
   void align(size_t alignment) {
     size_t extra = (0 - size()) & (alignment - 1);
     if (extra == 0 || !room(extra)) return;

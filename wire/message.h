@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec behind every generated message: a message is a struct with `visit`, and sizing, encoding, decoding and printing are
-// visitors over its fields. Every scalar takes 8 bytes, every array a count and its bytes padded to 8, so a body is always aligned and
-// arrays are used where they lie. Decoding checks each count against the bytes left before it believes it. Records of the vendor's ABI
-// travel as images of their frozen layout (api/cuda/types.txt); handles inside them are translated on both sides.
+// The codec behind every generated message: a message is a struct with `visit`, and sizing,
+// encoding, decoding and printing are visitors over its fields. Every scalar takes 8 bytes, every
+// array a count and its bytes padded to 8, so a body is always aligned and arrays are used where
+// they lie. Decoding checks each count against the bytes left before it believes it. Records of the
+// vendor's ABI travel as images of their frozen layout (api/cuda/types.txt); handles inside them
+// are translated on both sides.
 #pragma once
 
 #include <cstdint>
@@ -93,7 +95,8 @@ class Writer {
   uint8_t* at_;
 };
 
-// Reads a body that a peer sent. Sticky failure: after the first error every field is empty and ok() is false.
+// Reads a body that a peer sent. Sticky failure: after the first error every field is empty and
+// ok() is false.
 class Reader {
  public:
   Reader(const uint8_t* at, uint64_t bytes) : at_(at), left_(bytes) {}
@@ -131,7 +134,8 @@ class Reader {
     o.present = ok_ && present == 1;
     if (present > 1) fail();
     if (!o.present) return;
-    if (const uint8_t* from = take(padded(sizeof(T)))) std::memcpy(static_cast<void*>(&o.value), from, sizeof(T));
+    if (const uint8_t* from = take(padded(sizeof(T))))
+      std::memcpy(static_cast<void*>(&o.value), from, sizeof(T));
   }
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session has done so far, for people who look (tendril top, metrics): counted by its worker in a page that it shares with tendrild
-// (turn_page.h), read by tendrild now and then. Nothing is decided by it, for a worker may write there what it likes.
+// What a session has done so far, for people who look (tendril top, metrics): counted by its worker
+// in a page that it shares with tendrild (turn_page.h), read by tendrild now and then. Nothing is
+// decided by it, for a worker may write there what it likes.
 #pragma once
 
 #include <atomic>

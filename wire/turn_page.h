@@ -1,18 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU's time is divided: one page per session, shared by tendrild (daemon/lease_turns.h) and that session's worker
-// (worker/cuda/gate.h) and nobody else, so no tenant can touch another's. tendrild says when a worker may submit work, the
-// worker says whether it wants to and when its work is done. docs/decisions/0012-turns.md has the reasons.
+// How a GPU's time is divided: one page per session, shared by tendrild (daemon/lease_turns.h) and
+// that session's worker (worker/cuda/gate.h) and nobody else, so no tenant can touch another's.
+// tendrild says when a worker may submit work, the worker says whether it wants to and when its
+// work is done. docs/decisions/0012-turns.md has the reasons.
 //
 // A turn, for one slice of a session:
-//   1. The worker has work and no turn: it stores wants = 1, rings tendrild's bell (an eventfd) and sleeps on `turn` (a futex).
+//   1. The worker has work and no turn: it stores wants = 1, rings tendrild's bell (an eventfd) and
+//   sleeps on `turn` (a futex).
 //   2. tendrild stores until_ns and window_ns, then the turn's number, and wakes the futex.
-//   3. The worker submits while the clock is before until_ns, with no more than about window_ns of work unfinished. tendrild
-//      may move until_ns either way while the turn lasts: earlier takes the turn back, later lengthens it.
-//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it submitted is done (but for what waits
-//      for a host function of the program's), stores busy_ns, wants and then drained = the turn's number, and rings.
-//   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses nothing but its exclusiveness:
-//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged. One of a higher class gets its turn
-//      at once; afterwards tendrild lengthens the turn that it ended, or lets its work end.
+//   3. The worker submits while the clock is before until_ns, with no more than about window_ns of
+//   work unfinished. tendrild
+//      may move until_ns either way while the turn lasts: earlier takes the turn back, later
+//      lengthens it.
+//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it
+//   submitted is done (but for what waits
+//      for a host function of the program's), stores busy_ns, wants and then drained = the turn's
+//      number, and rings.
+//   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses
+//   nothing but its exclusiveness:
+//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
+//      One of a higher class gets its turn at once; afterwards tendrild lengthens the turn that it
+//      ended, or lets its work end.
 #pragma once
 
 #include <atomic>
@@ -30,29 +38,35 @@ enum class TurnRegime : uint32_t {
 
 inline constexpr uint64_t kTurnWithoutEnd = UINT64_MAX;  // until_ns while nobody else wants the GPU
 
-// `wants`: nothing; a turn, for work to submit or unfinished; a turn as soon as it has one on another GPU, for which its calls wait.
+// `wants`: nothing; a turn, for work to submit or unfinished; a turn as soon as it has one on
+// another GPU, for which its calls wait.
 inline constexpr uint32_t kWantsNothing = 0, kWantsTurn = 1, kWantsTurnToo = 2;
 
 // All times are of CLOCK_MONOTONIC (base::now_ns), which both ends share.
 struct alignas(64) TurnPart {
   // Written by tendrild.
   std::atomic<TurnRegime> regime;
-  std::atomic<uint32_t> turn;              // the number of the turn that is held or was held last; 0: none yet. A futex
-  std::atomic<uint64_t> until_ns;          // submit nothing after it
-  std::atomic<uint64_t> window_ns;         // work that may be unfinished at a time
-  std::atomic<uint64_t> linger_ns;         // how long an idle holder keeps its turn
-  std::atomic<uint64_t> await_ns;          // so long it is not idle while a piece waits for another GPU
+  std::atomic<uint32_t>
+      turn;  // the number of the turn that is held or was held last; 0: none yet. A futex
+  std::atomic<uint64_t> until_ns;   // submit nothing after it
+  std::atomic<uint64_t> window_ns;  // work that may be unfinished at a time
+  std::atomic<uint64_t> linger_ns;  // how long an idle holder keeps its turn
+  std::atomic<uint64_t> await_ns;   // so long it is not idle while a piece waits for another GPU
   std::atomic<uint32_t> share_millionths;  // may change while the session lives (tendril lease set)
-  std::atomic<uint64_t> preempted_ns;      // of its turns so far, those of a higher class had; known when they are over
-  std::atomic<uint32_t> hardware_slice_us; // for the worker's own channel groups; 0: leave the driver's
+  std::atomic<uint64_t>
+      preempted_ns;  // of its turns so far, those of a higher class had; known when they are over
+  std::atomic<uint32_t>
+      hardware_slice_us;  // for the worker's own channel groups; 0: leave the driver's
   // Written by the worker.
-  alignas(64) std::atomic<uint32_t> wants; // kWants...
-  std::atomic<uint32_t> drained;           // the last turn whose work is done and which the worker has given up
-  std::atomic<uint64_t> busy_ns;           // GPU time used by this slice of the session so far
-  std::atomic<uint64_t> units;             // launches, graphs and other pieces of work submitted so far
-  std::atomic<uint64_t> queued_ns;         // time the worker has waited for turns so far
-  std::atomic<uint64_t> stalled_ns;        // time in which the driver prepared a launch and the GPU had nothing to do
-  std::atomic<uint64_t> outside_ns;        // of work behind host functions that ran when no turn was held
+  alignas(64) std::atomic<uint32_t> wants;  // kWants...
+  std::atomic<uint32_t>
+      drained;  // the last turn whose work is done and which the worker has given up
+  std::atomic<uint64_t> busy_ns;    // GPU time used by this slice of the session so far
+  std::atomic<uint64_t> units;      // launches, graphs and other pieces of work submitted so far
+  std::atomic<uint64_t> queued_ns;  // time the worker has waited for turns so far
+  std::atomic<uint64_t>
+      stalled_ns;  // time in which the driver prepared a launch and the GPU had nothing to do
+  std::atomic<uint64_t> outside_ns;  // of work behind host functions that ran when no turn was held
 };
 
 struct TurnPage {

@@ -37,7 +37,8 @@ struct ShortAllocateCall {
 static_assert(sizeof(FreeCall) == 16 && sizeof(ControlCall) == 32 && sizeof(AllocateCall) == 48 &&
               sizeof(ShortAllocateCall) == 32);
 
-uint32_t control(int fd, uint32_t client, uint32_t group, uint32_t command, uint64_t* us, HardwareSlices::Ioctl ioctl) {
+uint32_t control(int fd, uint32_t client, uint32_t group, uint32_t command, uint64_t* us,
+                 HardwareSlices::Ioctl ioctl) {
   ControlCall call{client, group, command, 0, reinterpret_cast<uint64_t>(us), sizeof *us, 0};
   if (ioctl(fd, _IOWR('F', kControl, ControlCall), &call) != 0) return UINT32_MAX;
   return call.status;
@@ -57,11 +58,13 @@ void HardwareSlices::saw(int fd, unsigned long request, const void* argument) {
   } else if (_IOC_NR(request) == kAllocate && bytes == sizeof(AllocateCall)) {
     AllocateCall call;
     std::memcpy(&call, argument, sizeof call);
-    if (call.object_class == kChannelGroup && call.status == 0) add(fd, call.client, call.parent, call.object);
+    if (call.object_class == kChannelGroup && call.status == 0)
+      add(fd, call.client, call.parent, call.object);
   } else if (_IOC_NR(request) == kAllocate && bytes == sizeof(ShortAllocateCall)) {
     ShortAllocateCall call;
     std::memcpy(&call, argument, sizeof call);
-    if (call.object_class == kChannelGroup && call.status == 0) add(fd, call.client, call.parent, call.object);
+    if (call.object_class == kChannelGroup && call.status == 0)
+      add(fd, call.client, call.parent, call.object);
   }
 }
 
@@ -86,7 +89,8 @@ void HardwareSlices::remove(uint32_t client, uint32_t object) {
   const base::Locked hold(lock_);
   for (size_t i = 0; i < count_;) {
     const Group& group = groups_[i];
-    if (group.client == client && (group.object == object || group.parent == object || client == object)) {
+    if (group.client == client &&
+        (group.object == object || group.parent == object || client == object)) {
       groups_[i] = groups_[--count_];
     } else {
       ++i;
@@ -108,7 +112,8 @@ size_t HardwareSlices::groups(uint32_t gpu) {
   return found;
 }
 
-HardwareSlices::Outcome HardwareSlices::set(uint32_t gpu, uint32_t us, Ioctl ioctl, uint32_t* status) {
+HardwareSlices::Outcome HardwareSlices::set(uint32_t gpu, uint32_t us, Ioctl ioctl,
+                                            uint32_t* status) {
   const base::Locked hold(lock_);
   Outcome outcome = Outcome::kNothing;
   for (size_t i = 0; i < count_; ++i) {
@@ -125,7 +130,8 @@ uint32_t HardwareSlices::set_group(Group* group, uint32_t us, Ioctl ioctl) {
   if (group->first_us == 0)
     status = control(group->fd, group->client, group->object, kGetSlice, &group->first_us, ioctl);
   uint64_t wanted = us != 0 ? us : group->first_us;
-  if (status == 0) status = control(group->fd, group->client, group->object, kSetSlice, &wanted, ioctl);
+  if (status == 0)
+    status = control(group->fd, group->client, group->object, kSetSlice, &wanted, ioctl);
   if (status == 0) group->us = us;
   return status;
 }

@@ -43,7 +43,8 @@ int kernel(int fd, unsigned long request, void* argument) {
   last_fd = fd;
   Control control;
   std::memcpy(&control, argument, sizeof control);
-  if (request != _IOWR('F', 0x2a, Control) || control.parameter_bytes != 8 || slices_us.count(control.object) == 0)
+  if (request != _IOWR('F', 0x2a, Control) || control.parameter_bytes != 8 ||
+      slices_us.count(control.object) == 0)
     return -1;
   control.status = refusal;
   uint64_t* us = reinterpret_cast<uint64_t*>(control.parameters);
@@ -66,7 +67,9 @@ class HardwareSlicesTest : public testing::Test {
     slices_us[group] = us;
     slices_.saw(40, kAllocate, &call);
   }
-  HardwareSlices::Outcome set(uint32_t gpu, uint32_t us) { return slices_.set(gpu, us, kernel, &status_); }
+  HardwareSlices::Outcome set(uint32_t gpu, uint32_t us) {
+    return slices_.set(gpu, us, kernel, &status_);
+  }
 
   HardwareSlices slices_;
   uint32_t status_ = 0;

@@ -24,12 +24,14 @@ class CudaWorker final : public Worker {
     if (result == CUDA_SUCCESS) result = driver_->cuDevicePrimaryCtxRetain(&context, device);
     if (result == CUDA_SUCCESS) result = driver_->cuCtxSetCurrent(context);
     if (result != CUDA_SUCCESS) {
-      return base::Status(base::Code::kUnavailable, "GPU " + std::to_string(gpu_index) +
-                                                        ": the driver refused a context (CUresult " +
-                                                        std::to_string(result) + "); look at the driver's log");
+      return base::Status(base::Code::kUnavailable,
+                          "GPU " + std::to_string(gpu_index) +
+                              ": the driver refused a context (CUresult " + std::to_string(result) +
+                              "); look at the driver's log");
     }
     hardware_slices.claim(gpu_index);
-    slot_pool();  // pinned now: it takes milliseconds, and a program that attaches waits for it otherwise
+    slot_pool();  // pinned now: it takes milliseconds, and a program that attaches waits for it
+                  // otherwise
     return {};
   }
 
@@ -44,19 +46,22 @@ class CudaWorker final : public Worker {
     return {slots_, kSlots};
   }
 
-  int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-          transport::HostWindow window, Exports* exports, Turns turns) override {
+  int run(session::Service* service, const wire::Assignment& assignment,
+          wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
+          Turns turns) override {
     // Kept: the driver's threads and those that wait may use it until the process is gone.
-    executor_ = std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting, std::move(window),
-                                                 exports, turns);
+    executor_ = std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting,
+                                                 std::move(window), exports, turns);
     return executor_->run();
   }
 
  private:
-  // Pinned slots let the GPU fetch pieces while the next ones arrive; unpinned ones only cost speed.
+  // Pinned slots let the GPU fetch pieces while the next ones arrive; unpinned ones only cost
+  // speed.
   void pin() {
     CUcontext current = nullptr;
-    if (pinned_ || slots_ == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS || current == nullptr)
+    if (pinned_ || slots_ == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+        current == nullptr)
       return;
     pinned_ = driver_->cuMemHostRegister_v2(slots_, uint64_t{kSlots} * wire::kChunkBytesMax,
                                             CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
@@ -75,9 +80,10 @@ base::Result<std::unique_ptr<Worker>> Worker::create(const std::string& driver_p
   if (!driver.ok()) return driver.status();
   const CUresult result = (*driver)->cuInit(0);
   if (result != CUDA_SUCCESS) {
-    return base::Status(base::Code::kUnavailable, "the GPU driver '" + (*driver)->path() +
-                                                      "' cannot start (cuInit answers " + std::to_string(result) +
-                                                      "); check that this machine's GPU works without Tendril");
+    return base::Status(base::Code::kUnavailable,
+                        "the GPU driver '" + (*driver)->path() + "' cannot start (cuInit answers " +
+                            std::to_string(result) +
+                            "); check that this machine's GPU works without Tendril");
   }
   return std::unique_ptr<Worker>(new CudaWorker(driver.take()));
 }

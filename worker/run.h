@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seam between the worker process (worker/process: sockets, sandbox, signals) and the worker's work (dispatch, objects, memory
-// charge). A process makes one Worker, warms it, and runs one session with it.
+// The seam between the worker process (worker/process: sockets, sandbox, signals) and the worker's
+// work (dispatch, objects, memory charge). A process makes one Worker, warms it, and runs one
+// session with it.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,9 @@ class Worker {
   virtual session::SlotPool slot_pool() = 0;
 
   // Runs the session until the client goes or the service ends. Returns the process' exit status.
-  virtual int run(session::Service* service, const wire::Assignment& assignment, wire::AccountingPage* accounting,
-                  transport::HostWindow window, Exports* exports, Turns turns) = 0;
+  virtual int run(session::Service* service, const wire::Assignment& assignment,
+                  wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
+                  Turns turns) = 0;
 };
 
 }  // namespace tendril::worker

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """cuda_abi.gen.h: the driver's types, constants and prototypes, from the facts in api/cuda."""
+
 import re
 
 HEAD = """// Generated from api/cuda by api/gen; do not edit. The CUDA 13.0 driver ABI: names, types and numbers.
@@ -15,7 +16,9 @@ def emit(room, signatures, constants):
     lines = [HEAD, (room / "types.txt").read_text(), "\n"]
     lines += [f"#define {name} {value}\n" for name, value in constants]
     lines.append("\n// Prototypes as a list, so that each room decides what to make of them:\n")
-    lines.append("// X(symbol, result type, (arguments), (argument names))\n#define TENDRIL_CUDA_FUNCTIONS(X) \\\n")
+    lines.append(
+        "// X(symbol, result type, (arguments), (argument names))\n#define TENDRIL_CUDA_FUNCTIONS(X) \\\n"
+    )
     for s in signatures.values():
         lines.append(f"  X({s.name}, {s.result}, ({s.arguments}), ({s.names})) \\\n")
     lines.append("\n")

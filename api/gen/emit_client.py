@@ -10,7 +10,10 @@ NOTE = "// Generated from api/cuda/*.spec by api/gen; do not edit.\n"
 
 
 def bodies(spec):
-    out = [NOTE, '#pragma once\n\n#include "api/cuda_abi.gen.h"\n\nnamespace tendril::client::cuda {\n']
+    out = [
+        NOTE,
+        '#pragma once\n\n#include "api/cuda_abi.gen.h"\n\nnamespace tendril::client::cuda {\n',
+    ]
     for name, call in sorted(spec.calls.items()):
         if call.kind != "refuse":
             out.append(f"{call.signature.result} {name}({call.signature.arguments});\n")
@@ -38,7 +41,9 @@ def encode_argument(a, lines):
         if kind:
             lines.append(f"  if ({check}) m.{name} = f.handles(Kind::{kind}, {name}, {a.count});")
         elif pointee == "void":
-            lines.append(f"  if ({check}) m.{name} = {{static_cast<const uint8_t*>({name}), {a.count}}};")
+            lines.append(
+                f"  if ({check}) m.{name} = {{static_cast<const uint8_t*>({name}), {a.count}}};"
+            )
         else:
             lines.append(f"  if ({check}) m.{name} = f.images({name}, {a.count});")
     elif a.direction == "in":
@@ -60,7 +65,9 @@ def decode_argument(a, lines):
     elif a.direction in ("out", "out?", "inout"):
         lines.append(f"    {guard}*{name} = f.globalize(r.{name}.value);")
     elif a.direction == "known" and a.count:
-        lines.append(f"    f.known_array(Kind::{HANDLE_KINDS[pointee]}, {name}, {a.count}, r.{name});")
+        lines.append(
+            f"    f.known_array(Kind::{HANDLE_KINDS[pointee]}, {name}, {a.count}, r.{name});"
+        )
     elif a.direction == "known":
         lines.append(f"    *{name} = f.known<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, r.{name});")
     elif a.direction == "new":
@@ -101,7 +108,11 @@ def forward(spec):
         NOTE,
         '#include "client/cuda/bodies.h"\n#include "client/cuda/forward.h"\n\nnamespace tendril::client::cuda {\n\n',
     ]
-    out += [forward_body(c) + "\n" for _, c in sorted(spec.calls.items()) if c.kind in ("call", "enqueue")]
+    out += [
+        forward_body(c) + "\n"
+        for _, c in sorted(spec.calls.items())
+        if c.kind in ("call", "enqueue")
+    ]
     out.append("}  // namespace tendril::client::cuda\n")
     return "".join(out)
 
@@ -110,7 +121,10 @@ def entry(spec, name, signature):
     body = spec.body_of(name)
     call = spec.calls[body]
     index = f"kEntry_{name}"
-    lines = [f"TENDRIL_ENTRY {signature.result} {name}({signature.arguments}) {{", "  TENDRIL_MOVABLE_PROLOGUE;"]
+    lines = [
+        f"TENDRIL_ENTRY {signature.result} {name}({signature.arguments}) {{",
+        "  TENDRIL_MOVABLE_PROLOGUE;",
+    ]
     if call.kind == "refuse":
         lines.append(f'  return tendril::client::cuda::refused({index}, "{call.reason}");')
     else:
@@ -121,7 +135,8 @@ def entry(spec, name, signature):
         theirs = [p.ctype for p in call.signature.params]
         if mine != theirs:
             names = ", ".join(
-                f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name for p, t in zip(signature.params, theirs)
+                f"(tendril_cast<{t}>({p.name}))" if p.ctype != t else p.name
+                for p, t in zip(signature.params, theirs)
             )
         watched = f"{index}, {names}" if names else index
         lines.append(
@@ -138,7 +153,7 @@ def entries(spec, graphics):
     out = [NOTE, '#include "client/cuda/entry.h"\n\nextern "C" {\n']
     out += [entry(spec, n, spec.signatures[n]) for n in names]
     out += [
-        f'TENDRIL_ENTRY CUresult {n}() {{\n'
+        f"TENDRIL_ENTRY CUresult {n}() {{\n"
         f'  return tendril::client::cuda::refused(kEntryCount, "graphics interoperability needs a "\n'
         f'      "GPU in this machine ({n})");\n}}\n'
         for n in graphics
@@ -172,5 +187,7 @@ def arguments_match(spec):
         if len(mine) != len(theirs):
             raise SystemExit(f"alias {name} -> {target}: different number of arguments")
         for a, b in zip(mine, theirs):
-            if re.sub(r"\W", "", a.ctype) != re.sub(r"\W", "", b.ctype) and ("*" in a.ctype) != ("*" in b.ctype):
+            if re.sub(r"\W", "", a.ctype) != re.sub(r"\W", "", b.ctype) and ("*" in a.ctype) != (
+                "*" in b.ctype
+            ):
                 raise SystemExit(f"alias {name} -> {target}: {a.ctype} against {b.ctype}")

@@ -18,7 +18,9 @@ def text(spec):
         }[call.kind]
         tally[call.kind] += 1
         if spec.body_of(name) != name:
-            how += f", as {spec.body_of(name)}" + (" per thread" if strip_per_thread(name) != name else "")
+            how += f", as {spec.body_of(name)}" + (
+                " per thread" if strip_per_thread(name) != name else ""
+            )
         if call.kind == "refuse":
             how += f": {call.reason}"
         rows.append(f"{name:56} {how}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVML from the facts in api/nvml: nvml_abi.gen.h (types, constants, prototypes) and nvml_entry.gen.cc (every entry point that
 client/nvml does not write by hand, and a table of all names)."""
+
 import load
 
 HEAD = """// Generated from api/nvml by api/gen; do not edit. The NVML ABI: names, types and numbers.
@@ -45,7 +46,9 @@ def abi(room):
     lines = [HEAD, (room.path / "types.txt").read_text(), "\n"]
     lines += [f"#define {name} {value}\n" for name, value in room.constants]
     lines.append("\n// Prototypes as a list, so that each room decides what to make of them:\n")
-    lines.append("// X(symbol, result type, (arguments), (argument names))\n#define TENDRIL_NVML_FUNCTIONS(X) \\\n")
+    lines.append(
+        "// X(symbol, result type, (arguments), (argument names))\n#define TENDRIL_NVML_FUNCTIONS(X) \\\n"
+    )
     for s in room.signatures.values():
         lines.append(f"  X({s.name}, {s.result}, ({s.arguments}), ({s.names})) \\\n")
     lines.append("\n")
@@ -70,7 +73,9 @@ def entry(room):
     lines.append("\nnamespace tendril::client::nvml {\n\nconst Entry kEntries[] = {\n")
     for name in room.signatures:
         kind = room.answer(name).capitalize()
-        lines.append(f'    {{"{name}", reinterpret_cast<const void*>(&::{name}), Answer::k{kind}}},\n')
+        lines.append(
+            f'    {{"{name}", reinterpret_cast<const void*>(&::{name}), Answer::k{kind}}},\n'
+        )
     lines.append("};\nconst size_t kEntryCount = sizeof kEntries / sizeof kEntries[0];\n\n")
     lines.append("}  // namespace tendril::client::nvml\n")
     return "".join(lines)

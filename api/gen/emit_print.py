@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls as text. cuda_print.gen.h/.cc: names of enumerators and records field by field, for api/print.h. cuda_observe.gen.h/.cc: each
-call as the client's trace prints it and TENDRIL_STATS counts it. cuda_call_text.gen.cc: each operation as the worker's trace prints it."""
+call as the client's trace prints it and TENDRIL_STATS counts it. cuda_call_text.gen.cc: each operation as the worker's trace prints it.
+"""
 
 import re
 
@@ -30,7 +31,10 @@ def records(text):
 
 
 def value_header(text):
-    out = [NOTE + "// Included by api/print.h, inside its namespace. name_of: null for a number without a name.\n"]
+    out = [
+        NOTE
+        + "// Included by api/print.h, inside its namespace. name_of: null for a number without a name.\n"
+    ]
     out += [f"const char* name_of(const {name}*, uint32_t number);\n" for name, _ in enums(text)]
     out += [f"void print_record(Text& t, const {name}& v);\n" for _, name, _, _ in records(text)]
     return "".join(out)
@@ -39,9 +43,13 @@ def value_header(text):
 def values(text):
     out = [NOTE + '#include "api/print.h"\n\nnamespace tendril::api {\n']
     for name, pairs in enums(text):
-        cases = "".join(f'    case {number}u: return "{enumerator}";\n' for number, enumerator in pairs.items())
-        out.append(f"\nconst char* name_of(const {name}*, uint32_t number) {{\n  switch (number) {{\n{cases}  }}\n"
-                   "  return nullptr;\n}\n")
+        cases = "".join(
+            f'    case {number}u: return "{enumerator}";\n' for number, enumerator in pairs.items()
+        )
+        out.append(
+            f"\nconst char* name_of(const {name}*, uint32_t number) {{\n  switch (number) {{\n{cases}  }}\n"
+            "  return nullptr;\n}\n"
+        )
     for kind, name, fields, nested in records(text):
         if kind == "union":
             body = '  (void)v;\n  t.raw("{...}");\n'
@@ -87,9 +95,11 @@ def observed(call):
 
 
 def observe_header(spec):
-    out = [NOTE + '#pragma once\n\n#include "api/cuda_abi.gen.h"\n\n'
-           "// The bodies, counted and traced: TENDRIL_STATS, TENDRIL_TRACE.\n"
-           "namespace tendril::client::cuda::observed {\n"]
+    out = [
+        NOTE + '#pragma once\n\n#include "api/cuda_abi.gen.h"\n\n'
+        "// The bodies, counted and traced: TENDRIL_STATS, TENDRIL_TRACE.\n"
+        "namespace tendril::client::cuda::observed {\n"
+    ]
     for name, call in sorted(spec.calls.items()):
         if call.kind != "refuse":
             arguments = f", {call.signature.arguments}" if call.signature.arguments else ""
@@ -99,8 +109,10 @@ def observe_header(spec):
 
 
 def observe(spec):
-    out = [NOTE + '#include "api/cuda_observe.gen.h"\n\n#include "client/cuda/entry.h"\n'
-           '#include "client/cuda/trace.h"\n\nnamespace tendril::client::cuda::observed {\n\n']
+    out = [
+        NOTE + '#include "api/cuda_observe.gen.h"\n\n#include "client/cuda/entry.h"\n'
+        '#include "client/cuda/trace.h"\n\nnamespace tendril::client::cuda::observed {\n\n'
+    ]
     out += [observed(c) + "\n" for _, c in sorted(spec.calls.items()) if c.kind != "refuse"]
     out.append("}  // namespace tendril::client::cuda::observed\n")
     return "".join(out)
@@ -120,12 +132,17 @@ def told(field, a):
 
 
 def call_text(spec):
-    out = [NOTE + '#include "worker/cuda/call_text.h"\n\nnamespace tendril::worker::cuda {\nnamespace {\n']
+    out = [
+        NOTE
+        + '#include "worker/cuda/call_text.h"\n\nnamespace tendril::worker::cuda {\nnamespace {\n'
+    ]
     for op in spec.ops.values():
         arguments = {a.param.name: a for a in op.call.arguments} if op.call else {}
         lines = "".join(told(f, arguments.get(f.name)) for f in op.request)
-        out.append(f"\nvoid tell_fields(api::Text& t, const wire::cuda::{op.name}_request& m) {{\n"
-                   f"{lines or '  (void)t, (void)m;' + chr(10)}}}\n")
+        out.append(
+            f"\nvoid tell_fields(api::Text& t, const wire::cuda::{op.name}_request& m) {{\n"
+            f"{lines or '  (void)t, (void)m;' + chr(10)}}}\n"
+        )
     out.append(
         "\ntemplate <typename Request>\nvoid tell_request(api::Text& t, const uint8_t* body, uint64_t bytes) {\n"
         "  Request m;\n  if (wire::read_message(m, body, bytes)) {\n    tell_fields(t, m);\n  } else {\n"
@@ -135,7 +152,9 @@ def call_text(spec):
         "  switch (static_cast<wire::cuda::Op>(opcode)) {\n"
     )
     for op in spec.ops.values():
-        out.append(f"    case wire::cuda::Op::{op.name}:\n"
-                   f"      tell_request<wire::cuda::{op.name}_request>(t, body, bytes);\n      break;\n")
+        out.append(
+            f"    case wire::cuda::Op::{op.name}:\n"
+            f"      tell_request<wire::cuda::{op.name}_request>(t, body, bytes);\n      break;\n"
+        )
     out.append('  }\n  t.close(")");\n}\n\n}  // namespace tendril::worker::cuda\n')
     return "".join(out)

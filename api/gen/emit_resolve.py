@@ -20,6 +20,8 @@ def emit(room):
                 steps.append(f"    {{{version}, nullptr, 0, {answer[1:]}}},\n")
             else:
                 steps.append(f'    {{{version}, "{answer}", 0, 0}},\n')
-    return ("// Generated from api/cuda/procaddress.csv by api/gen; do not edit.\n"
-            "static constexpr ResolveStep kResolveSteps[] = {\n" + "".join(steps) + "};\n"
-            "static constexpr ResolveRow kResolveRows[] = {\n" + "".join(rows) + "};\n")
+    return (
+        "// Generated from api/cuda/procaddress.csv by api/gen; do not edit.\n"
+        "static constexpr ResolveStep kResolveSteps[] = {\n" + "".join(steps) + "};\n"
+        "static constexpr ResolveRow kResolveRows[] = {\n" + "".join(rows) + "};\n"
+    )

@@ -18,7 +18,9 @@ def declarations(spec):
     for op in spec.ops.values():
         if op.call is None:
             reply = "" if op.reply is None else f", wire::cuda::{op.name}_reply& r"
-            out.append(f"CUresult handle(Executor& w, const wire::cuda::{op.name}_request& m{reply});\n")
+            out.append(
+                f"CUresult handle(Executor& w, const wire::cuda::{op.name}_request& m{reply});\n"
+            )
     out.append("}  // namespace tendril::worker::cuda\n")
     return "".join(out)
 
@@ -46,7 +48,9 @@ def argument_lines(a, before, after):
         if re.fullmatch(
             r"[A-Za-z]\w*", a.count
         ):  # the driver reads as many as the count says, whatever the client sent
-            before.append(f"  s.length(m.{name}.count, m.{a.count}, {'true' if a.direction == 'in?' else 'false'});")
+            before.append(
+                f"  s.length(m.{name}.count, m.{a.count}, {'true' if a.direction == 'in?' else 'false'});"
+            )
         if pointee in HANDLE_KINDS:
             return f"s.handles<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, m.{name})"
         cast = f"const_cast<{ctype}>" if not ctype.startswith("const") else f"static_cast<{ctype}>"
@@ -134,7 +138,9 @@ def dispatch(spec):
             )
         out.append("      return true;\n    }\n")
     out.append("  }\n  return false;\n}\n\n")
-    out.append("const char* op_name(uint16_t opcode) {\n  switch (static_cast<wire::cuda::Op>(opcode)) {\n")
+    out.append(
+        "const char* op_name(uint16_t opcode) {\n  switch (static_cast<wire::cuda::Op>(opcode)) {\n"
+    )
     out += [f'    case wire::cuda::Op::{name}: return "{name}";\n' for name in spec.ops]
     out.append('  }\n  return "unknown";\n}\n\n}  // namespace tendril::worker::cuda\n')
     return "".join(out)

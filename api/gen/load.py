@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the facts in api/cuda (signatures, types, constants) into plain Python objects. No knowledge of any output."""
+
 import dataclasses
 import pathlib
 import re
@@ -16,7 +17,11 @@ class Param:
 
     @property
     def pointee(self):
-        return self.ctype.replace("const ", "").replace("*", "", 1).strip() if "*" in self.ctype else None
+        return (
+            self.ctype.replace("const ", "").replace("*", "", 1).strip()
+            if "*" in self.ctype
+            else None
+        )
 
 
 @dataclasses.dataclass
@@ -70,7 +75,9 @@ def load_signatures(room):
 
 
 def load_constants(room):
-    pairs = (line.split(" = ", 1) for line in (room / "constants.txt").read_text().splitlines() if line)
+    pairs = (
+        line.split(" = ", 1) for line in (room / "constants.txt").read_text().splitlines() if line
+    )
     return [(name, value) for name, value in pairs]
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns api/ into sources. Usage: main.py OUTPUT_DIR [--list | --update-registry | --show CALL]. Writes a file only when its text
 changed, so builds stay small. --show prints everything generated for one call."""
+
 import pathlib
 import re
 import sys

@@ -14,13 +14,17 @@ def read_opcodes(room):
     path = room / "opcodes.txt"
     if not path.exists():
         return {}
-    pairs = (line.split() for line in path.read_text().splitlines() if line and not line.startswith("#"))
+    pairs = (
+        line.split() for line in path.read_text().splitlines() if line and not line.startswith("#")
+    )
     return {name: int(number) for number, name in pairs}
 
 
 def lock_text(ops, record_sizes):
     lines = ["# op layout-digest; a changed line is a wire change"]
-    lines += [f"{op.name} {digest(op.layout)}" for op in sorted(ops.values(), key=lambda o: o.number)]
+    lines += [
+        f"{op.name} {digest(op.layout)}" for op in sorted(ops.values(), key=lambda o: o.number)
+    ]
     lines += [f"record {name} {text}" for name, text in sorted(record_sizes.items())]
     return "\n".join(lines) + "\n"
 
@@ -42,7 +46,9 @@ def assign(room, ops, record_sizes, update):
     text = lock_text(ops, record_sizes)
     if update:
         room.mkdir(parents=True, exist_ok=True)
-        lines = with_head + [f"{number} {name}" for name, number in sorted(numbers.items(), key=lambda i: i[1])]
+        lines = with_head + [
+            f"{number} {name}" for name, number in sorted(numbers.items(), key=lambda i: i[1])
+        ]
         (room / "opcodes.txt").write_text("\n".join(lines) + "\n")
         (room / "schema.lock").write_text(text)
     elif not (room / "schema.lock").exists() or (room / "schema.lock").read_text() != text:

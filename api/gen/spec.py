@@ -145,7 +145,9 @@ class Spec:
             call.arguments = [self.argument(p, stated.pop(p.name, None)) for p in signature.params]
             self.ops[signature.name] = self.derive_op(call)
         elif kind == "local":
-            call.arguments = [self.printed_argument(p, stated.pop(p.name, None)) for p in signature.params]
+            call.arguments = [
+                self.printed_argument(p, stated.pop(p.name, None)) for p in signature.params
+            ]
         if stated:
             raise SpecError(f"{signature.name} has no argument {', '.join(stated)}")
         self.calls[signature.name] = call
@@ -209,7 +211,11 @@ class Spec:
             elif a.direction == "string":
                 request.append(Field(a.param.name, "Bytes"))
             elif a.direction in ("in", "in?") and a.count:
-                element = "uint64_t" if pointee in HANDLE_KINDS else ("uint8_t" if pointee == "void" else pointee)
+                element = (
+                    "uint64_t"
+                    if pointee in HANDLE_KINDS
+                    else ("uint8_t" if pointee == "void" else pointee)
+                )
                 request.append(Field(a.param.name, f"Array<{element}>"))
             elif a.direction == "in":
                 request.append(Field(a.param.name, self.scalar(ctype)))
@@ -239,7 +245,8 @@ class Spec:
                 continue
             types = " ".join(p.ctype for p in signature.params)
             reason = next(
-                (r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)), "not described yet"
+                (r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)),
+                "not described yet",
             )
             self.calls[name] = Call(signature, "refuse", reason, source="refused")
 

@@ -33,10 +33,11 @@ class LogTest : public testing::Test {
 
 TEST_F(LogTest, LineAndErrno) {
   EXPECT_EQ(printed([] {
-    errno = EBADF;
-    log(LogLevel::kWarning, "server %s: %d", "a", 7);
-    EXPECT_EQ(errno, EBADF);
-  }), "tendril: server a: 7\n");
+              errno = EBADF;
+              log(LogLevel::kWarning, "server %s: %d", "a", 7);
+              EXPECT_EQ(errno, EBADF);
+            }),
+            "tendril: server a: 7\n");
 }
 
 TEST_F(LogTest, WhatIsNotShownIsNotCounted) {
@@ -49,9 +50,11 @@ TEST_F(LogTest, WhatIsNotShownIsNotCounted) {
 
 TEST_F(LogTest, RepeatsAreLimited) {
   EXPECT_EQ(printed([] {
-    for (int i = 0; i < 10; ++i) log(LogLevel::kWarning, "same");
-    for (int i = 0; i < 2; ++i) log_once(LogLevel::kWarning, "once");
-  }), "tendril: same\ntendril: same\ntendril: same (further repeats are not shown)\ntendril: once\n");
+              for (int i = 0; i < 10; ++i) log(LogLevel::kWarning, "same");
+              for (int i = 0; i < 2; ++i) log_once(LogLevel::kWarning, "once");
+            }),
+            "tendril: same\ntendril: same\ntendril: same (further repeats are not shown)\ntendril: "
+            "once\n");
 }
 
 TEST_F(LogTest, LongLinesAreCut) {
@@ -63,9 +66,10 @@ TEST_F(LogTest, LongLinesAreCut) {
 TEST_F(LogTest, ManyThreads) {
   std::string text = printed([] {
     std::vector<std::thread> threads;
-    for (int t = 0; t < 8; ++t) threads.emplace_back([] {
-      for (int i = 0; i < 1000; ++i) log(LogLevel::kWarning, "message %d", i % 20);
-    });
+    for (int t = 0; t < 8; ++t)
+      threads.emplace_back([] {
+        for (int i = 0; i < 1000; ++i) log(LogLevel::kWarning, "message %d", i % 20);
+      });
     for (auto& thread : threads) thread.join();
   });
   size_t lines = 0;

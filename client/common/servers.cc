@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See servers.h. Numbers are read by hand: strtod and friends depend on the program's locale, which is not ours to know.
+// See servers.h. Numbers are read by hand: strtod and friends depend on the program's locale, which
+// is not ours to know.
 #include "client/common/servers.h"
 
 #include <fcntl.h>
@@ -131,8 +132,9 @@ Status servers_from_leases(const std::string& text, Configuration* configuration
     good = good && parse_unsigned(part.substr(equals + 1, colon - equals - 1), &server.lease_id);
     good = good && server.lease_id != 0 && parse_hex(part.substr(colon + 1), &server.lease_secret);
     if (!good) {  // says nothing of the text: it holds a secret
-      return Status(Code::kInvalid, "TENDRIL_LEASES: part " + std::to_string(configuration->servers.size() + 1) +
-                                        " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
+      return Status(Code::kInvalid,
+                    "TENDRIL_LEASES: part " + std::to_string(configuration->servers.size() + 1) +
+                        " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
     }
     server.endpoint = part.substr(0, equals);
     configuration->servers.push_back(std::move(server));
@@ -151,7 +153,8 @@ void servers_from_text(const std::string& text, char separator, Configuration* c
   }
 }
 
-// The first file that exists counts. A file named by the user must exist; the usual places need not.
+// The first file that exists counts. A file named by the user must exist; the usual places need
+// not.
 Status servers_from_files(Configuration* configuration) {
   std::string named = variable("TENDRIL_SERVERS_CONF");
   std::string home = variable("HOME");
@@ -222,7 +225,8 @@ Status read_terms(Configuration* configuration) {
                             number > static_cast<uint64_t>(wire::kPriorityMax))) {
     return invalid("TENDRIL_PRIORITY", priority, "a number from -100 to 100");
   }
-  configuration->terms.priority = negative ? -static_cast<int32_t>(number) : static_cast<int32_t>(number);
+  configuration->terms.priority =
+      negative ? -static_cast<int32_t>(number) : static_cast<int32_t>(number);
   return {};
 }
 
@@ -231,7 +235,8 @@ Status read_access(Configuration* configuration) {
   std::string path = variable("TENDRIL_TOKEN_FILE");
   if (configuration->token.empty() && !path.empty()) {
     Result<std::string> text = read_file(path);
-    if (!text.ok()) return Status(text.status().code(), "TENDRIL_TOKEN_FILE: " + text.status().message());
+    if (!text.ok())
+      return Status(text.status().code(), "TENDRIL_TOKEN_FILE: " + text.status().message());
     configuration->token = trimmed(*text);
     if (configuration->token.empty()) {
       return Status(Code::kInvalid, "TENDRIL_TOKEN_FILE: " + path + " is empty");
@@ -253,8 +258,10 @@ Status read_access(Configuration* configuration) {
   uint64_t delay_us = 0, megabytes = 0;
   size_t colon = link.find(':');
   if (colon == std::string::npos || !parse_unsigned(link.substr(0, colon), &delay_us) ||
-      !parse_unsigned(link.substr(colon + 1), &megabytes) || delay_us > kDelayMaxUs || megabytes > kMegabytesMax) {
-    return invalid("TENDRIL_LINK", link, "microseconds one way, a colon, megabytes per second: 200:1250");
+      !parse_unsigned(link.substr(colon + 1), &megabytes) || delay_us > kDelayMaxUs ||
+      megabytes > kMegabytesMax) {
+    return invalid("TENDRIL_LINK", link,
+                   "microseconds one way, a colon, megabytes per second: 200:1250");
   }
   configuration->link_delay_us = static_cast<uint32_t>(delay_us);
   configuration->link_megabytes_per_s = static_cast<uint32_t>(megabytes);
@@ -285,7 +292,8 @@ Result<uint32_t> parse_share_millionths(const char* what, const std::string& tex
 }
 
 Result<uint64_t> parse_bytes(const char* what, const std::string& text) {
-  constexpr char kExpected[] = "bytes, or a number with K, M, G or T (powers of 1024): 512M, 10G, 1.5GiB";
+  constexpr char kExpected[] =
+      "bytes, or a number with K, M, G or T (powers of 1024): 512M, 10G, 1.5GiB";
   size_t digits = text.find_first_not_of("0123456789.");
   std::string number = text.substr(0, digits);
   std::string unit = digits == std::string::npos ? "" : trimmed(text.substr(digits));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The environment contract, variable by variable. Runs in one process per test binary: each test starts from a clean environment.
+// The environment contract, variable by variable. Runs in one process per test binary: each test
+// starts from a clean environment.
 #include "client/common/servers.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +16,9 @@ namespace {
 class ServersTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name :
-         {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE", "TENDRIL_MEMORY",
-          "TENDRIL_CAP", "TENDRIL_PRIORITY",
-          "TENDRIL_TOKEN", "TENDRIL_TOKEN_FILE", "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF"}) {
+    for (const char* name : {"TENDRIL_SERVERS", "TENDRIL_LEASES", "TENDRIL_GPUS", "TENDRIL_SLICE",
+                             "TENDRIL_MEMORY", "TENDRIL_CAP", "TENDRIL_PRIORITY", "TENDRIL_TOKEN",
+                             "TENDRIL_TOKEN_FILE", "TENDRIL_TRANSPORT", "TENDRIL_SERVERS_CONF"}) {
       unsetenv(name);
     }
     home_ = testing::TempDir() + "home" + std::to_string(getpid());
@@ -80,8 +80,8 @@ TEST_F(ServersTest, LeasesWinAndKeepOrder) {
 }
 
 TEST_F(ServersTest, BadLeasesAreRefusedWithoutTellingTheSecret) {
-  for (const char* text : {"a", "a=1", "a=:beef", "a=0:beef", "=1:beef", "a=1:bee", "a=1:beeg", "a=1:beef,b",
-                           "a=18446744073709551616:beef"}) {
+  for (const char* text : {"a", "a=1", "a=:beef", "a=0:beef", "=1:beef", "a=1:bee", "a=1:beeg",
+                           "a=1:beef,b", "a=18446744073709551616:beef"}) {
     setenv("TENDRIL_LEASES", text, 1);
     base::Status status = failure();
     EXPECT_EQ(status.code(), base::Code::kInvalid) << text;
@@ -187,7 +187,9 @@ TEST_F(ServersTest, Link) {
 }
 
 TEST(Share, Notations) {
-  struct { const char* text; uint32_t millionths;
+  struct {
+    const char* text;
+    uint32_t millionths;
   } good[] = {
       {"1", 1'000'000},   {"1.0", 1'000'000},  {"0.5", 500'000},   {".25", 250'000},
       {"1/3", 333'333},   {"5/20", 250'000},   {"1 / 7", 142'857}, {"35%", 350'000},
@@ -198,24 +200,36 @@ TEST(Share, Notations) {
     ASSERT_TRUE(result.ok()) << c.text;
     EXPECT_EQ(*result, c.millionths) << c.text;
   }
-  for (const char* bad : {"", "0", "0.0", "1.1", "50", "101%", "-0.5", "1/0", "3/2", "0/4", "half", "0.5x",
-                          ".", "%", "/", "1e-1", "0,5", "0.5555555555555555x", "99999999999999999999"}) {
+  for (const char* bad :
+       {"", "0", "0.0", "1.1", "50", "101%", "-0.5", "1/0", "3/2", "0/4", "half", "0.5x", ".", "%",
+        "/", "1e-1", "0,5", "0.5555555555555555x", "99999999999999999999"}) {
     EXPECT_FALSE(parse_share_millionths("X", bad).ok()) << bad;
   }
 }
 
 TEST(Bytes, Notations) {
-  struct { const char* text; uint64_t bytes; } good[] = {
-      {"1", 1},           {"1024", 1024},       {"4096B", 4096},          {"512M", 512ull << 20}, {"10G", 10ull << 30},
-      {"10g", 10ull << 30}, {"2GiB", 2ull << 30}, {"1.5G", 3ull << 29}, {"1 TB", 1ull << 40},   {"16K", 16384},
+  struct {
+    const char* text;
+    uint64_t bytes;
+  } good[] = {
+      {"1", 1},
+      {"1024", 1024},
+      {"4096B", 4096},
+      {"512M", 512ull << 20},
+      {"10G", 10ull << 30},
+      {"10g", 10ull << 30},
+      {"2GiB", 2ull << 30},
+      {"1.5G", 3ull << 29},
+      {"1 TB", 1ull << 40},
+      {"16K", 16384},
   };
   for (auto& c : good) {
     auto result = parse_bytes("X", c.text);
     ASSERT_TRUE(result.ok()) << c.text;
     EXPECT_EQ(*result, c.bytes) << c.text;
   }
-  for (const char* bad :
-       {"", "0", "G", "10X", "-1", "1.5", "1..5G", "10GG", "10iB", "99999999999T", "18446744073709551616"}) {
+  for (const char* bad : {"", "0", "G", "10X", "-1", "1.5", "1..5G", "10GG", "10iB", "99999999999T",
+                          "18446744073709551616"}) {
     EXPECT_FALSE(parse_bytes("X", bad).ok()) << bad;
   }
 }

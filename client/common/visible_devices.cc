@@ -7,7 +7,8 @@
 namespace tendril::client {
 namespace {
 
-// The ordinal at the start of an entry; text behind the digits is ignored, as CUDA does ("1x" is 1). -1: none.
+// The ordinal at the start of an entry; text behind the digits is ignored, as CUDA does ("1x" is
+// 1). -1: none.
 int64_t leading_ordinal(const std::string& entry) {
   size_t at = entry.find_first_not_of(" \t");
   if (at == std::string::npos) return -1;
@@ -62,8 +63,11 @@ std::vector<uint32_t> visible_devices(const char* value, const std::vector<std::
     size_t end = std::min(list.find(',', at), list.size());
     std::string entry = list.substr(at, end - at);
     size_t first = entry.find_first_not_of(" \t");
-    entry = first == std::string::npos ? "" : entry.substr(first, entry.find_last_not_of(" \t") - first + 1);
-    bool prefix = entry.size() >= 4 && std::equal(entry.begin(), entry.begin() + 4, "GPU-", same_letter);
+    entry = first == std::string::npos
+                ? ""
+                : entry.substr(first, entry.find_last_not_of(" \t") - first + 1);
+    bool prefix =
+        entry.size() >= 4 && std::equal(entry.begin(), entry.begin() + 4, "GPU-", same_letter);
     int64_t device = prefix ? device_of_prefix(entry, uuids) : leading_ordinal(entry);
     if (device < 0 || device >= static_cast<int64_t>(uuids.size())) break;
     if (std::find(seen.begin(), seen.end(), static_cast<uint32_t>(device)) != seen.end()) return {};

@@ -17,7 +17,8 @@ std::vector<std::string> four() {
 }
 
 TEST(UuidText, Form) {
-  EXPECT_EQ(uuid_text(std::string("\x01\x23\x45\x67\x89\xab\xcd\xef\x00\x11\x22\x33\x44\x55\x66\xff", 16)),
+  EXPECT_EQ(uuid_text(std::string(
+                "\x01\x23\x45\x67\x89\xab\xcd\xef\x00\x11\x22\x33\x44\x55\x66\xff", 16)),
             "GPU-01234567-89ab-cdef-0011-2233445566ff");
   EXPECT_EQ(uuid_text(""), "GPU-00000000-0000-0000-0000-000000000000");
 }

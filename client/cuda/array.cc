@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays: creation and destruction, which the worker charges. Everything else about them is
-// generated.
+// Arrays and mipmapped arrays: creation and destruction, which the worker charges. Everything else
+// about them is generated.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -10,7 +10,8 @@ namespace tendril::client::cuda {
 namespace {
 
 template <typename Handle>
-CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor, unsigned levels) {
+CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
+                unsigned levels) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   TENDRIL_TRY(check_unsafe_call());
@@ -63,14 +64,14 @@ CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAl
   return create(Kind::kArray, pHandle, *pAllocateArray, 0);
 }
 
-CUresult cuArrayDestroy(CUarray hArray) {
-  return destroy(Kind::kArray, handle_value(hArray));
-}
+CUresult cuArrayDestroy(CUarray hArray) { return destroy(Kind::kArray, handle_value(hArray)); }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
+                                const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || numMipmapLevels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || numMipmapLevels == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   return create(Kind::kMipmap, pHandle, *pMipmappedArrayDesc, numMipmapLevels);
 }
 

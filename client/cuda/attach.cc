@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuInit: reads the environment, attaches to each server, takes the snapshot that later answers most calls, and
-// builds the device list. Also what fork does to all of it. Slow path; one thread at a time.
+// cuInit: reads the environment, attaches to each server, takes the snapshot that later answers
+// most calls, and builds the device list. Also what fork does to all of it. Slow path; one thread
+// at a time.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,8 @@ std::string text_item(const wire::Bytes& all, size_t* at) {  // NUL-separated te
   return out;
 }
 
-void take_device(Device* d, uint32_t slot, const wire::cuda::snapshot_reply& r, size_t* name_at, size_t* pci_at) {
+void take_device(Device* d, uint32_t slot, const wire::cuda::snapshot_reply& r, size_t* name_at,
+                 size_t* pci_at) {
   d->slot = slot;
   d->name = text_item(r.names, name_at);
   d->pci_bus_id = text_item(r.pci, pci_at);
@@ -109,8 +111,8 @@ bool take_snapshot(Process* p, Session* session) {
   return true;
 }
 
-bool attach_one(Process* p, const Configuration& configuration, const Server& server, uint32_t count, bool quiet,
-                base::Status* why) {
+bool attach_one(Process* p, const Configuration& configuration, const Server& server,
+                uint32_t count, bool quiet, base::Status* why) {
   base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
   if (!endpoint.ok()) {
     *why = endpoint.status();
@@ -140,11 +142,11 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   session->index = static_cast<uint32_t>(p->sessions.size());
   session->endpoint = server.endpoint;
   session->window = std::move(attached->window);
-  session->lane =
-      session::Lane::open(std::move(attached->command), attached->bulk.data(), attached->bulk.size(), session);
+  session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
+                                      attached->bulk.size(), session);
   if (session->lane == nullptr || !take_snapshot(p, session)) {
-    *why = base::Status(base::Code::kClosed,
-                        "GPU server " + server.endpoint + " ended the session while attaching; see its log");
+    *why = base::Status(base::Code::kClosed, "GPU server " + server.endpoint +
+                                                 " ended the session while attaching; see its log");
     return false;  // the session is leaked on purpose: lanes outlive everything
   }
   log(LogLevel::kInfo, "attached to %s over %s (%s): %zu device(s)", server.endpoint.c_str(),
@@ -154,7 +156,8 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   return true;
 }
 
-// Leases that `tendril run` took: one session each. Otherwise fill the servers in order until enough slices are held.
+// Leases that `tendril run` took: one session each. Otherwise fill the servers in order until
+// enough slices are held.
 bool attach_all(Process* p, const Configuration& configuration, base::Status* why) {
   if (configuration.leased()) {
     for (const Server& server : configuration.servers) {
@@ -210,7 +213,8 @@ CUresult attach_process() {
     log_once(LogLevel::kError, "%s", why.message().c_str());
     g_process.store(nullptr);
     for (Session* session : p->sessions) session->lane->close(100);
-    return why.code() == base::Code::kMismatch ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : CUDA_ERROR_NO_DEVICE;
+    return why.code() == base::Code::kMismatch ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+                                               : CUDA_ERROR_NO_DEVICE;
   }
   number_devices(p);
   if (p->devices.empty()) return CUDA_ERROR_NO_DEVICE;
@@ -220,9 +224,7 @@ CUresult attach_process() {
 
 }  // namespace
 
-Process* process() {
-  return g_process.load(std::memory_order_acquire);
-}
+Process* process() { return g_process.load(std::memory_order_acquire); }
 
 CUresult initialize() {
   if (g_forked.load()) return CUDA_ERROR_NOT_INITIALIZED;

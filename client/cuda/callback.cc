@@ -63,8 +63,8 @@ Callbacks* callbacks() {
   return all;
 }
 
-// The worker may take this out of its turn, and the mirrors' pushes and fetches: a call ahead of it may be waiting for this very
-// function. So nothing else may be sent for a host function.
+// The worker may take this out of its turn, and the mirrors' pushes and fetches: a call ahead of it
+// may be waiting for this very function. So nothing else may be sent for a host function.
 void answer(Session* session, uint64_t invocation) {
   wire::cuda::host_function_done_request m;
   m.invocation = invocation;
@@ -74,7 +74,8 @@ void answer(Session* session, uint64_t invocation) {
 
 void run_one(const HostFunction& item, uint64_t invocation) {
   if (item.persistent && g_written_mirrors.load(std::memory_order_relaxed) != 0)
-    mirror_fetch_all(item.session, nullptr);  // what the graph has written so far, which no wait has told of
+    mirror_fetch_all(item.session,
+                     nullptr);  // what the graph has written so far, which no wait has told of
   if (item.function != nullptr) item.function(item.data);
   if (item.callback != nullptr) item.callback(item.stream, CUDA_SUCCESS, item.data);
   if (item.object != nullptr) destroy_object(Kind::kUserObject, item.object);
@@ -208,8 +209,10 @@ CUresult look_before(const char* call, Context* c, const Request& m) {
     const uint64_t spent_ns = base::now_ns() - begun_ns;
     if (spent_ns > kPatienceNs) {
       log_once(LogLevel::kWarning,
-               "%s waits while a host function has not ended, which without Tendril it does not. Should the "
-               "thread that called it be the one to let that function end, both wait for ever: let it end first, or "
+               "%s waits while a host function has not ended, which without Tendril it does not. "
+               "Should the "
+               "thread that called it be the one to let that function end, both wait for ever: let "
+               "it end first, or "
                "from another thread",
                call);
       break;
@@ -225,7 +228,8 @@ CUresult look_before(const char* call, Context* c, const Request& m) {
 CUresult look_before_wait(const char* call, Context* c, const Stream* stream) {
   wire::cuda::stream_query_request m;
   m.stream = stream_wire_id(stream);
-  return look_before<wire::cuda::stream_query_reply>(call, stream != nullptr ? stream->context : c, m);
+  return look_before<wire::cuda::stream_query_reply>(call, stream != nullptr ? stream->context : c,
+                                                     m);
 }
 
 CUresult look_before_wait(const char* call, const Event* event) {

@@ -21,8 +21,9 @@ bool host_function_of(uint64_t token, CUhostFn* function, void** data);
 void destroy_after(uint64_t token, Object* object);
 // Are host functions pending that may still write host memory?
 bool callbacks_pending();
-// Before a wait of ours in `call`, which does not wait in CUDA: if the very thread that called it is the one to let a pending host function
-// end, both wait for ever. So while one is pending this looks for a time, and says once what is going on. CUDA_SUCCESS: now wait.
+// Before a wait of ours in `call`, which does not wait in CUDA: if the very thread that called it
+// is the one to let a pending host function end, both wait for ever. So while one is pending this
+// looks for a time, and says once what is going on. CUDA_SUCCESS: now wait.
 CUresult look_before_wait(const char* call, Context* c, const Stream* stream);
 CUresult look_before_wait(const char* call, const Event* event);
 

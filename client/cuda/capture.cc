@@ -31,7 +31,8 @@ std::vector<Capture*>& open_captures() {
   return *all;
 }
 
-// Records of captures that have ended, to be used again: a stream's pointer may be read while its capture ends.
+// Records of captures that have ended, to be used again: a stream's pointer may be read while its
+// capture ends.
 std::vector<Capture*>& spare_captures() {
   static std::vector<Capture*>* all = new std::vector<Capture*>;
   return *all;
@@ -62,9 +63,11 @@ void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
   s->capture.store(capture);
 }
 
-// Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those that do are freed first.
+// Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those
+// that do are freed first.
 template <typename Request, typename Answer>
-CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode, CUgraph graph) {
+CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode,
+                  CUgraph graph) {
   process()->open_captures.fetch_add(1);
   c->session->send_frees();
   const CUresult result = c->session->call(c, m, r);
@@ -97,7 +100,8 @@ void close(Capture* capture) {
 Capture* open_capture(uint64_t id) {
   pthread_mutex_lock(&g_mutex);
   const std::vector<Capture*>& all = open_captures();
-  const auto found = std::find_if(all.begin(), all.end(), [id](const Capture* capture) { return capture->id == id; });
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [id](const Capture* capture) { return capture->id == id; });
   Capture* const capture = found != all.end() ? *found : nullptr;
   pthread_mutex_unlock(&g_mutex);
   return capture;
@@ -345,7 +349,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   Stream* s = nullptr;
   TENDRIL_TRY(stream_of(hStream, &c, &s));
   Capture* capture = s != nullptr ? s->capture.load() : nullptr;
-  if (capture == nullptr) return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+  if (capture == nullptr)
+    return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
   // Who captures into a graph of its own need not be told which.
   if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != s) {
@@ -353,7 +358,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
   // The wrong thread ends the capture nevertheless.
-  const bool wrong_thread = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial();
+  const bool wrong_thread =
+      capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial();
   if (wrong_thread) capture->invalid.store(true);
   if (phGraph != nullptr) *phGraph = nullptr;
   Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))

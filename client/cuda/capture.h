@@ -14,7 +14,8 @@ CUresult join_capture(Stream* stream, Event* event, unsigned flags);
 void event_recorded(Event* event, Stream* stream, unsigned flags);
 // A capturing stream is destroyed: its capture can never be ended.
 void stream_leaves(Stream* stream);
-// A query of, or a wait for, an event that was recorded in a capture: an error that spoils the capture.
+// A query of, or a wait for, an event that was recorded in a capture: an error that spoils the
+// capture.
 CUresult refuse_captured(const Event* event);
 // Is this stream (null: the legacy stream) being captured?
 bool is_capturing(const Stream* stream);
@@ -27,8 +28,8 @@ inline CUresult check_work(Context* c, Stream* stream, bool synchronous = false)
     return CUDA_SUCCESS;
   return check_work_slow(c, stream, synchronous);
 }
-// For calls that CUDA forbids while a capture is open in a mode that forbids them (allocation, waits and
-// the like): CUDA_SUCCESS or the error.
+// For calls that CUDA forbids while a capture is open in a mode that forbids them (allocation,
+// waits and the like): CUDA_SUCCESS or the error.
 CUresult check_unsafe_call();
 
 }  // namespace tendril::client::cuda

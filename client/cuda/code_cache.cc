@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See code_cache.h. A file is named by the hash of everything that was said of a compilation, and begins with the hash of the code.
+// See code_cache.h. A file is named by the hash of everything that was said of a compilation, and
+// begins with the hash of the code.
 #include "client/cuda/code_cache.h"
 
 #include <errno.h>
@@ -23,7 +24,8 @@ struct Compilation {
 
 namespace {
 
-constexpr uint64_t kFolderBytes = uint64_t{1} << 30;  // as the driver's own, unless CUDA_CACHE_MAXSIZE says otherwise
+constexpr uint64_t kFolderBytes =
+    uint64_t{1} << 30;  // as the driver's own, unless CUDA_CACHE_MAXSIZE says otherwise
 constexpr uint64_t kCodeBytesMax = uint64_t{1} << 30;
 constexpr char kSuffix[] = ".code";
 // Raised when a file would mean something else.
@@ -51,8 +53,8 @@ const base::KeptFiles* files() {
     const std::string folder = code_cache_folder();
     auto* made = new (std::nothrow) base::KeptFiles(folder, kSuffix, folder_limit());
     if (made != nullptr && !folder.empty() && !made->make())
-      log_once(LogLevel::kInfo, "no folder %s for compiled code (%s): compilers compile each time", folder.c_str(),
-               strerror(errno));
+      log_once(LogLevel::kInfo, "no folder %s for compiled code (%s): compilers compile each time",
+               folder.c_str(), strerror(errno));
     if (g_files.compare_exchange_strong(found, made)) {
       found = made;
     } else {
@@ -89,8 +91,9 @@ std::string code_cache_folder() {
 
 void code_cache_reset() { delete g_files.exchange(nullptr); }
 
-CUresult code_cache_begin(Compilation** handle, uint32_t kind, const void* source, uint32_t bytes, const char* options,
-                          const char* target, const char* compiler, uint32_t architecture, uint32_t more) {
+CUresult code_cache_begin(Compilation** handle, uint32_t kind, const void* source, uint32_t bytes,
+                          const char* options, const char* target, const char* compiler,
+                          uint32_t architecture, uint32_t more) {
   if (handle == nullptr || source == nullptr || files() == nullptr)
     return told("compilation begins, no cache", CUDA_ERROR_NOT_SUPPORTED);
   const uint32_t numbers[] = {kFormat, kind, architecture, more};
@@ -111,7 +114,8 @@ CUresult code_cache_end(Compilation* handle) {
 
 CUresult code_cache_find(Compilation* handle, uint64_t, void** code, uint32_t* bytes) {
   const base::KeptFiles* kept = files();
-  if (handle == nullptr || code == nullptr || bytes == nullptr || kept == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || code == nullptr || bytes == nullptr || kept == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t there = 0;
   const base::Fd fd = kept->open(handle->name, &there);
   char hash[base::kContentHashBytes];
@@ -135,14 +139,13 @@ CUresult code_cache_find(Compilation* handle, uint64_t, void** code, uint32_t* b
 
 CUresult code_cache_store(Compilation* handle, uint64_t, const void* code, uint32_t bytes) {
   const base::KeptFiles* kept = files();
-  if (handle == nullptr || code == nullptr || bytes == 0 || kept == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || code == nullptr || bytes == 0 || kept == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   const std::string hash = base::content_hash(code, bytes);
   const bool written = kept->write(handle->name, {{hash.data(), hash.size()}, {code, bytes}});
   return told("compiled code is kept", written ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM);
 }
 
-void code_cache_free(void* code) {
-  free(code);
-}
+void code_cache_free(void* code) { free(code); }
 
 }  // namespace tendril::client::cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled code comes back for the very same question and for no other, from another process too, and never damaged.
+// Compiled code comes back for the very same question and for no other, from another process too,
+// and never damaged.
 #include "client/cuda/code_cache.h"
 
 #include <fcntl.h>
@@ -26,7 +27,8 @@ class CodeCacheTest : public ::testing::Test {
     char path[] = "/tmp/tendril-code-XXXXXX";
     ASSERT_NE(mkdtemp(path), nullptr);
     folder_ = path;
-    for (const char* name : {"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "XDG_CACHE_HOME"}) unsetenv(name);
+    for (const char* name : {"CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "XDG_CACHE_HOME"})
+      unsetenv(name);
     setenv("CUDA_CACHE_PATH", path, 1);
     code_cache_reset();
   }
@@ -37,13 +39,14 @@ class CodeCacheTest : public ::testing::Test {
   }
 
   static CUresult begin(const Question& q, Compilation** handle) {
-    return code_cache_begin(handle, q.kind, q.source.data(), static_cast<uint32_t>(q.source.size()), q.options,
-                            q.target, q.compiler, q.architecture, q.more);
+    return code_cache_begin(handle, q.kind, q.source.data(), static_cast<uint32_t>(q.source.size()),
+                            q.options, q.target, q.compiler, q.architecture, q.more);
   }
   static bool store(const Question& q, const std::string& code) {
     Compilation* handle = nullptr;
     if (begin(q, &handle) != CUDA_SUCCESS) return false;
-    const CUresult result = code_cache_store(handle, 0, code.data(), static_cast<uint32_t>(code.size()));
+    const CUresult result =
+        code_cache_store(handle, 0, code.data(), static_cast<uint32_t>(code.size()));
     return code_cache_end(handle) == CUDA_SUCCESS && result == CUDA_SUCCESS;
   }
   static std::string find(const Question& q) {
@@ -84,8 +87,9 @@ TEST_F(CodeCacheTest, TheSameQuestionHasTheSameAnswer) {
 
 TEST_F(CodeCacheTest, EveryPartOfTheQuestionCounts) {
   ASSERT_TRUE(store({}, "code"));
-  const Question others[] = {{.kind = 2},      {.source = "sourcf"}, {.source = "source "}, {.options = "-arch=sm_80"},
-                             {.target = "32"}, {.compiler = "June"}, {.architecture = 80},  {.more = 1}};
+  const Question others[] = {
+      {.kind = 2},      {.source = "sourcf"}, {.source = "source "}, {.options = "-arch=sm_80"},
+      {.target = "32"}, {.compiler = "June"}, {.architecture = 80},  {.more = 1}};
   for (const Question& other : others) EXPECT_EQ(find(other), "(miss)");
   // What ends one part must not begin the next.
   EXPECT_EQ(find({.options = "-arch=sm_90HOST64", .target = ""}), "(miss)");
@@ -108,7 +112,8 @@ TEST_F(CodeCacheTest, TheDriversVariablesHold) {
   setenv("CUDA_CACHE_MAXSIZE", "100", 1);
   code_cache_reset();
   ASSERT_TRUE(store({}, std::string(60, 'a')));
-  ASSERT_TRUE(store({.kind = 2}, std::string(60, 'b')));  // with the hashes more than the folder may hold
+  ASSERT_TRUE(
+      store({.kind = 2}, std::string(60, 'b')));  // with the hashes more than the folder may hold
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ + "/tendril"), {}), 1);
   EXPECT_FALSE(store({.kind = 3}, std::string(101, 'c')));
   setenv("CUDA_CACHE_DISABLE", "1", 1);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contexts: primary and created ones, the thread's stack, limits. Only creating, destroying, resetting and raising
-// limits ask the worker.
+// Contexts: primary and created ones, the thread's stack, limits. Only creating, destroying,
+// resetting and raising limits ask the worker.
 #include <string.h>
 
-#include "client/cuda/context.h"
 #include "client/cuda/capture.h"
+#include "client/cuda/context.h"
 #include "client/cuda/context_storage.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
@@ -174,7 +174,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   Context* c = nullptr;
   TENDRIL_TRY(primary_of(dev, &c));
   if ((flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
-  c->flags = flags;  // scheduling hints concern the waiting of this process; the worker waits its own way
+  c->flags =
+      flags;  // scheduling hints concern the waiting of this process; the worker waits its own way
   return CUDA_SUCCESS;
 }
 
@@ -194,12 +195,14 @@ CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return create(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams, unsigned int flags, CUdevice dev) {
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam*, int numParams, unsigned int flags,
+                        CUdevice dev) {
   if (numParams != 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create(pctx, flags, dev);
 }
 
-CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int flags, CUdevice dev) {
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int flags,
+                        CUdevice dev) {
   if (params != nullptr && (params->numExecAffinityParams != 0 || params->cigParams != nullptr))
     return CUDA_ERROR_NOT_SUPPORTED;
   return create(pctx, flags, dev);
@@ -294,9 +297,7 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxGetDevice(CUdevice* device) {
-  return cuCtxGetDevice_v2(device, nullptr);
-}
+CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* c = nullptr;
@@ -363,7 +364,8 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+    return CUDA_ERROR_INVALID_VALUE;
   c->cache_config = config;
   wire::cuda::context_set_cache_config_request m;
   m.config = static_cast<uint32_t>(config);
@@ -381,7 +383,8 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
+  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+    return CUDA_ERROR_INVALID_VALUE;
   c->shared_config = config;
   return CUDA_SUCCESS;
 }
@@ -403,7 +406,8 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) {
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Context* c = nullptr;
   TENDRIL_TRY(context_or_current(ctx, &c));
-  if (const int sticky = c->sticky.load(std::memory_order_relaxed)) return static_cast<CUresult>(sticky);
+  if (const int sticky = c->sticky.load(std::memory_order_relaxed))
+    return static_cast<CUresult>(sticky);
   TENDRIL_TRY(check_unsafe_call());
   mirror_before_wait(c->session, c);
   if (!c->session->freed.empty()) c->session->send_frees();
@@ -421,9 +425,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuCtxSynchronize() {
-  return cuCtxSynchronize_v2(nullptr);
-}
+CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
 
 namespace {
 
@@ -431,7 +433,8 @@ CUresult peer_access(CUcontext peer, bool enable, unsigned flags) {
   Context *c = nullptr, *other = nullptr;
   TENDRIL_TRY(require_context(&c));
   TENDRIL_TRY(context_of(peer, &other));
-  if (other->session != c->session || (enable && other == c)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (other->session != c->session || (enable && other == c))
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   wire::cuda::peer_access_request m;
   wire::cuda::peer_access_reply r;
   m.context = other->wire_id;
@@ -449,7 +452,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   return peer_access(peerContext, false, 0);
 }
 
-CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget, CUflushGPUDirectRDMAWritesScope) {
+CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget,
+                                    CUflushGPUDirectRDMAWritesScope) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   return CUDA_ERROR_NOT_SUPPORTED;  // no network card of this machine reaches the GPU

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See context_storage.h. Readers look into a small cache of their thread first, valid while nothing anywhere was
-// changed.
+// See context_storage.h. Readers look into a small cache of their thread first, valid while nothing
+// anywhere was changed.
 #include "client/cuda/context_storage.h"
 
 #include <unordered_map>
@@ -127,7 +127,8 @@ void storage_end(Context* context) {
   g_changes.fetch_add(1, std::memory_order_release);
   // Without the lock: destructors come back to us.
   for (const auto& [key, entry] : dying) {
-    if (entry.destructor != nullptr) entry.destructor(handle_cast<CUcontext>(context), key, entry.value);
+    if (entry.destructor != nullptr)
+      entry.destructor(handle_cast<CUcontext>(context), key, entry.value);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Context-local storage: values that runtimes keep per context and key. Read before nearly every runtime call, so reading costs a few
-// nanoseconds; values die, with a call of their destructor, when their context does.
+// Context-local storage: values that runtimes keep per context and key. Read before nearly every
+// runtime call, so reading costs a few nanoseconds; values die, with a call of their destructor,
+// when their context does.
 #pragma once
 
 #include "client/cuda/state.h"

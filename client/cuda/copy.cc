@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear copies. Small data rides in the command lane, large data beside it. A copy to the device returns when its
-// source may be reused and costs no reply; a copy into pinned memory is announced and arrives before any wait that
-// covers it returns; a copy into pageable memory waits. Between GPUs of two servers the data passes through this
-// process.
+// Linear copies. Small data rides in the command lane, large data beside it. A copy to the device
+// returns when its source may be reused and costs no reply; a copy into pinned memory is announced
+// and arrives before any wait that covers it returns; a copy into pageable memory waits. Between
+// GPUs of two servers the data passes through this process.
 #include <string.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace tendril::client::cuda {
 
 Context* context_for(Context* current, uint64_t address) {
   Range range;
-  if (process()->ranges.find(address, &range) && range.context != nullptr && range.session != current->session)
+  if (process()->ranges.find(address, &range) && range.context != nullptr &&
+      range.session != current->session)
     return range.context;
   return current;
 }
@@ -31,7 +32,8 @@ namespace {
 constexpr uint64_t kBounceBytes = 8u << 20;
 
 bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
-  return process()->ranges.find(address, range) && range->host() && bytes <= range->bytes - (address - range->base);
+  return process()->ranges.find(address, range) && range->host() &&
+         bytes <= range->bytes - (address - range->base);
 }
 
 // Does the range fit into what the map knows? Unknown addresses are left to the driver.
@@ -40,10 +42,12 @@ bool fits(uint64_t address, uint64_t bytes) {
   return !process()->ranges.find(address, &range) || range.reaches(address, bytes);
 }
 
-// The driver tells at the call that it knows nothing at an address. So must we where the map does not know it either.
+// The driver tells at the call that it knows nothing at an address. So must we where the map does
+// not know it either.
 CUresult judge(Context* c, uint64_t one, uint64_t other) {
   Range range;
-  if (process()->ranges.find(one, &range) && (one == other || process()->ranges.find(other, &range)))
+  if (process()->ranges.find(one, &range) &&
+      (one == other || process()->ranges.find(other, &range)))
     return CUDA_SUCCESS;
   return outcome_so_far(c);
 }
@@ -100,21 +104,24 @@ void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes)
   pthread_mutex_unlock(&g_reads_mutex);
 }
 
-// Memory that kernels or graphs write through its own address: what runs before the copy must be seen by it, and not
-// be undone by it.
+// Memory that kernels or graphs write through its own address: what runs before the copy must be
+// seen by it, and not be undone by it.
 CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream on) {
   Range range;
   if (g_written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   const uint64_t address = reinterpret_cast<uint64_t>(host);
-  if (!process()->ranges.find(address, &range) || (!range.mirrored && !reads_pending(address, bytes)))
+  if (!process()->ranges.find(address, &range) ||
+      (!range.mirrored && !reads_pending(address, bytes)))
     return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;
 }
 
-// A copy into a graph under construction. The node names host memory by its own address, where every launch finds it.
-CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+// A copy into a graph under construction. The node names host memory by its own address, where
+// every launch finds it.
+CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                      CopyStream on) {
   TENDRIL_TRY(check_work(c, on.stream, !on.async));
   Range range;
   if (!process()->ranges.find(source, &range) || range.host())
@@ -129,16 +136,19 @@ CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_
   return c->session->enqueue(c, m);
 }
 
-// Pinned memory is read when the stream gets there, not when the copy is called. Something pending that may still
-// write it (an asynchronous read-back, a host function) must be over before we take our snapshot.
+// Pinned memory is read when the stream gets there, not when the copy is called. Something pending
+// that may still write it (an asynchronous read-back, a host function) must be over before we take
+// our snapshot.
 CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
   Range range;
   // GPUs write there without our knowing: what comes before the copy must be over.
   if (process()->ranges.find(reinterpret_cast<uint64_t>(source), &range) && range.shared)
     return synchronize_stream(c, on.stream);
   TENDRIL_TRY(settle_mirror(c, source, bytes, on));
-  if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range)) return CUDA_SUCCESS;
-  if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending()) return CUDA_SUCCESS;
+  if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range))
+    return CUDA_SUCCESS;
+  if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending())
+    return CUDA_SUCCESS;
   TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", c, on.stream));
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   forget_reads(nullptr, false, reinterpret_cast<uint64_t>(source), bytes);
@@ -146,7 +156,8 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
 }
 
 // A copy between addresses that the GPU reaches, as one more piece of work in its stream.
-CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                      CopyStream on) {
   wire::cuda::copy_device_request m;
   m.destination = destination;
   m.source = source;
@@ -155,13 +166,16 @@ CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_
   return c->session->enqueue(c, m);
 }
 
-// Host memory that the GPU reaches itself: the copy is one more piece of work in its stream, and no data passes here.
+// Host memory that the GPU reaches itself: the copy is one more piece of work in its stream, and no
+// data passes here.
 bool gpu_reaches(Context* c, const void* host, uint64_t bytes) {
   Range range;
-  return is_host_range(reinterpret_cast<uint64_t>(host), bytes, &range) && range.shared_with(c->session);
+  return is_host_range(reinterpret_cast<uint64_t>(host), bytes, &range) &&
+         range.shared_with(c->session);
 }
 
-CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                       CopyStream on) {
   TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
   return on.async ? judge(c, destination, source) : synchronize_stream(c, on.stream);
 }
@@ -174,19 +188,21 @@ Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
 // The program leaves pinned memory alone until it has waited for an asynchronous copy from it.
 bool may_be_read_later(const void* source, uint64_t bytes, CopyStream on) {
   Range range;
-  return on.async && is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range) && !range.mirrored &&
-         range.kind != RangeKind::kManaged;
+  return on.async && is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range) &&
+         !range.mirrored && range.kind != RangeKind::kManaged;
 }
 
 // The source is the program's again when this returns, but for pinned memory.
-CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
+CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes,
+                   CopyStream on) {
   const Staging::Block block = staging_for(c, bytes, on);
   if (block.data != nullptr) {
     CUresult result = CUDA_SUCCESS;
     for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += Staging::kPiece) {
       const uint64_t piece = bytes - at < Staging::kPiece ? bytes - at : Staging::kPiece;
       Staging::fill(block.data + at, static_cast<const uint8_t*>(source) + at, piece);
-      result = enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
+      result =
+          enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
     }
     c->session->staging.give_back_after(block, c, on.stream);
     return result;
@@ -201,7 +217,8 @@ CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_
   }
   m.transfer = c->session->lane->new_transfer_id();
   TENDRIL_TRY(c->session->enqueue(c, m));
-  if (may_be_read_later(source, bytes, on) && c->session->uploads.take(c->session, m.transfer, source, bytes)) {
+  if (may_be_read_later(source, bytes, on) &&
+      c->session->uploads.take(c->session, m.transfer, source, bytes)) {
     tally_bytes(bytes);
     return CUDA_SUCCESS;
   }
@@ -209,7 +226,8 @@ CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_
 }
 
 // As `bring` without staging: the data comes with the reply, or beside it.
-CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_t bytes,
+                         CopyStream on) {
   wire::cuda::copy_from_device_request m;
   wire::cuda::copy_from_device_reply r;
   m.source = source;
@@ -233,11 +251,14 @@ CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, C
   return result;
 }
 
-CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                         CopyStream on) {
   Context* from = context_for(c, source);
   Context* to = context_for(c, destination);
   if (on.stream != nullptr || on.async) {
-    if (on.async) TENDRIL_TRY(look_before_wait("an asynchronous copy between GPUs of two servers", c, on.stream));
+    if (on.async)
+      TENDRIL_TRY(
+          look_before_wait("an asynchronous copy between GPUs of two servers", c, on.stream));
     TENDRIL_TRY(synchronize_stream(c, on.stream));
   }
   std::vector<uint8_t> bounce(bytes < kBounceBytes ? bytes : kBounceBytes);
@@ -247,21 +268,22 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
     TENDRIL_TRY(copy_to_device(to, destination + done, bounce.data(), piece, {}));
     done += piece;
   }
-  // Work that the program orders behind this copy may run in any stream over there, and such streams do not wait for
-  // the default one, which the pieces went down.
+  // Work that the program orders behind this copy may run in any stream over there, and such
+  // streams do not wait for the default one, which the pieces went down.
   return synchronize_stream(to, nullptr);
 }
 
 }  // namespace
 
-// On the thread that receives. Copies of one stream come in their order, and which of two streams' comes first into the same memory is
-// the program's own affair.
+// On the thread that receives. Copies of one stream come in their order, and which of two streams'
+// comes first into the same memory is the program's own affair.
 void Session::delivered(uint64_t address, uint64_t bytes) {
   if (g_read_count.load(std::memory_order_acquire) == 0) return;
   pthread_mutex_lock(&g_reads_mutex);
   std::vector<PendingRead>& all = pending_reads();
   const auto found = std::find_if(all.begin(), all.end(), [&](const PendingRead& read) {
-    return read.comes && read.host == address && read.bytes == bytes && read.context->session == this;
+    return read.comes && read.host == address && read.bytes == bytes &&
+           read.context->session == this;
   });
   if (found != all.end()) all.erase(found);
   g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
@@ -270,11 +292,13 @@ void Session::delivered(uint64_t address, uint64_t bytes) {
 
 std::atomic<bool> g_memory_is_shared{false};
 
-// The legacy stream waits for all others, but for those apart; of one that was destroyed while it had work nobody says so.
+// The legacy stream waits for all others, but for those apart; of one that was destroyed while it
+// had work nobody says so.
 void note_idle(Context* c, Stream* stream, uint64_t before) {
   const uint64_t now = c->session->calls();
   (stream != nullptr ? stream->idle : c->legacy_idle).note(before, now);
-  const bool all = stream == nullptr && !g_streams_apart.load() && c->stream_ended.load() <= c->waited.load();
+  const bool all =
+      stream == nullptr && !g_streams_apart.load() && c->stream_ended.load() <= c->waited.load();
   if (all) c->idle.note(before, now);
 }
 
@@ -308,24 +332,29 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
     note_idle(context, stream, before);
     forget_reads(stream, true, 0, 0);
   }
-  std::atomic<uint64_t>& synchronised = stream != nullptr ? stream->synchronised : context->legacy_synchronised;
+  std::atomic<uint64_t>& synchronised =
+      stream != nullptr ? stream->synchronised : context->legacy_synchronised;
   synchronised.store(serial, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
 std::atomic<bool> g_streams_apart{false}, g_contexts_share{false};
 
-// What other streams are given next comes after a copy on the legacy stream by itself, but for those that do not wait for it, and those of
-// other contexts, which may see the memory as peers; and the program may tell another process next.
+// What other streams are given next comes after a copy on the legacy stream by itself, but for
+// those that do not wait for it, and those of other contexts, which may see the memory as peers;
+// and the program may tell another process next.
 CUresult finish_copy(Context* c, CopyStream on) {
   if (on.stream != nullptr) return synchronize_stream(c, on.stream);
-  // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or orders itself behind it.
+  // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or
+  // orders itself behind it.
   c->copied.store(c->session->serial.fetch_add(1) + 1);
-  const bool matters = g_streams_apart.load() || g_contexts_share.load() || g_memory_is_shared.load();
+  const bool matters =
+      g_streams_apart.load() || g_contexts_share.load() || g_memory_is_shared.load();
   return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
-// Waits for those copies alone, and not for the legacy stream: another might never come to its end before this returns.
+// Waits for those copies alone, and not for the legacy stream: another might never come to its end
+// before this returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {
   reason->store(true);
   process()->contexts.for_each([session](Context* c) {
@@ -334,7 +363,8 @@ void copies_matter(std::atomic<bool>* reason, const Session* session) {
     if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return;
     wire::cuda::copies_wait_request m;
     wire::cuda::copies_wait_reply r;
-    const CUresult result = c->session->call(c, m, r);  // an error of a context's is told where it is used
+    const CUresult result =
+        c->session->call(c, m, r);  // an error of a context's is told where it is used
     if (result == CUDA_SUCCESS) c->copied.compare_exchange_strong(copied, 0);
   });
 }
@@ -357,11 +387,13 @@ void forget_reads_of(Context* c) {
 
 namespace {
 
-// A copy names managed or mapped memory as memory of the device: what the program wrote there before the copy goes
-// first, and what a synchronous copy wrote is the program's when it returns.
+// A copy names managed or mapped memory as memory of the device: what the program wrote there
+// before the copy goes first, and what a synchronous copy wrote is the program's when it returns.
 bool before_mirrored_copy(Context* c, uint64_t address) {
   Range range;
-  if (g_written_mirrors.load(std::memory_order_relaxed) == 0 || !process()->ranges.find(address, &range)) return false;
+  if (g_written_mirrors.load(std::memory_order_relaxed) == 0 ||
+      !process()->ranges.find(address, &range))
+    return false;
   if (!range.host() || !range.mirrored || range.shared_with(c->session)) return false;
   mirror_before_work(c->session, c);
   return true;
@@ -376,10 +408,13 @@ CUresult after_mirrored_copy(Context* c, CopyStream on) {
 
 }  // namespace
 
-CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes, CopyStream on) {
+CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes,
+                        CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (source == nullptr || destination == 0 || !fits(destination, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, destination, reinterpret_cast<uint64_t>(source), bytes, on);
+  if (source == nullptr || destination == 0 || !fits(destination, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream))
+    return capture_copy(c, destination, reinterpret_cast<uint64_t>(source), bytes, on);
   if (Context* to = context_for(c, destination); gpu_reaches(to, source, bytes))
     return copy_directly(to, destination, reinterpret_cast<uint64_t>(source), bytes, on);
   TENDRIL_TRY(settle_source(c, source, bytes, on));
@@ -391,10 +426,13 @@ CUresult copy_to_device(Context* c, uint64_t destination, const void* source, ui
   return on.async ? CUDA_SUCCESS : finish_copy(c, on);
 }
 
-CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes,
+                          CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == nullptr || source == 0 || !fits(source, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
+  if (destination == nullptr || source == 0 || !fits(source, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream))
+    return capture_copy(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
   c = context_for(c, source);
   if (gpu_reaches(c, destination, bytes))
     return copy_directly(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
@@ -423,7 +461,8 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
   return CUDA_SUCCESS;
 }
 
-CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                     CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes))
     return CUDA_ERROR_INVALID_VALUE;
@@ -436,22 +475,29 @@ CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t
   TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
   if (mirrored) return after_mirrored_copy(c, on);
   TENDRIL_TRY(judge(c, destination, source));
-  // Between contexts nothing else would order a synchronous copy before what the other context does next.
+  // Between contexts nothing else would order a synchronous copy before what the other context does
+  // next.
   Range to, from;
-  const bool known = process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);
-  return !on.async && known && to.context != from.context ? synchronize_stream(c, on.stream) : CUDA_SUCCESS;
+  const bool known =
+      process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);
+  return !on.async && known && to.context != from.context ? synchronize_stream(c, on.stream)
+                                                          : CUDA_SUCCESS;
 }
 
-// Unified addressing: the map says which ends are device memory; what it does not know is the program's own memory.
-CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on) {
+// Unified addressing: the map says which ends are device memory; what it does not know is the
+// program's own memory.
+CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                  CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (destination == 0 || source == 0) return CUDA_ERROR_INVALID_VALUE;
   Range to, from;
   const bool to_device = process()->ranges.find(destination, &to) && !to.host();
   const bool from_device = process()->ranges.find(source, &from) && !from.host();
   if (to_device && from_device) return copy_device(c, destination, source, bytes, on);
-  if (to_device) return copy_to_device(c, destination, reinterpret_cast<const void*>(source), bytes, on);
-  if (from_device) return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
+  if (to_device)
+    return copy_to_device(c, destination, reinterpret_cast<const void*>(source), bytes, on);
+  if (from_device)
+    return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
   if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
   // Host to host still takes its turn in the stream.
   TENDRIL_TRY(synchronize_stream(c, on.stream));
@@ -493,7 +539,8 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t Byte
   return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
 }
 
-CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                              CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
@@ -507,7 +554,8 @@ CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount)
   return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
 }
 
-CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
@@ -521,7 +569,8 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t By
   return copy_device(c, dstDevice, srcDevice, ByteCount, on);
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                              CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
@@ -543,13 +592,16 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));
   if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // the legacy stream takes no batches
-  if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr || attrsIdxs[0] != 0)
+  if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr ||
+      attrsIdxs[0] != 0)
     return CUDA_ERROR_INVALID_VALUE;
   // Copies of a batch have no order among themselves; the order of the list is as good as any.
   for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
@@ -557,14 +609,14 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
-                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, size_t* failIdx,
-                            CUstream hStream) {
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                            size_t* failIdx, CUstream hStream) {
   if (failIdx != nullptr) *failIdx = SIZE_MAX;
   return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                      size_t ByteCount) {
+CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                      CUcontext srcContext, size_t ByteCount) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_default(&c, &on));
@@ -575,8 +627,8 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
   return copy_device(c, dstDevice, srcDevice, ByteCount, on);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                           size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                           CUcontext srcContext, size_t ByteCount, CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, &c, &on));

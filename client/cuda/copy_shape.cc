@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here: only the bytes of
-// its rows travel, in pieces of a bounded size. Shapes without gaps become linear copies. An asynchronous copy into
-// host memory waits for its data, even into pinned memory: that is allowed, and such copies are rare.
+// Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here:
+// only the bytes of its rows travel, in pieces of a bounded size. Shapes without gaps become linear
+// copies. An asynchronous copy into host memory waits for its data, even into pinned memory: that
+// is allowed, and such copies are rare.
 #include <string.h>
 
 #include <vector>
@@ -13,8 +14,10 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr uint64_t kPieceBytes = 8u << 20;  // at most this in one message; the worker (copy_shape.cc) takes no more
-constexpr uint64_t kExtentMax = uint64_t{1} << 46;  // no sane copy reaches this; keeps products from overflowing
+constexpr uint64_t kPieceBytes =
+    8u << 20;  // at most this in one message; the worker (copy_shape.cc) takes no more
+constexpr uint64_t kExtentMax =
+    uint64_t{1} << 46;  // no sane copy reaches this; keeps products from overflowing
 
 // One end of a copy, after the map of ranges has said what a unified address is.
 struct End {
@@ -26,7 +29,9 @@ struct End {
 
   bool host() const { return type == CU_MEMORYTYPE_HOST; }
   bool linear() const { return type != CU_MEMORYTYPE_ARRAY; }
-  uint64_t at(uint64_t row, uint64_t slice) const { return address + ((z + slice) * height + y + row) * pitch + x; }
+  uint64_t at(uint64_t row, uint64_t slice) const {
+    return address + ((z + slice) * height + y + row) * pitch + x;
+  }
 };
 
 struct Extent {
@@ -46,18 +51,23 @@ CUresult resolve(Context* c, const Extent& extent, End* end) {
     const bool device = process()->ranges.find(end->address, &range) && !range.host();
     end->type = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
   }
-  if (end->x > kExtentMax || end->y > kExtentMax || end->z > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  if (end->x > kExtentMax || end->y > kExtentMax || end->z > kExtentMax)
+    return CUDA_ERROR_INVALID_VALUE;
   if (end->type == CU_MEMORYTYPE_ARRAY) {
     if (end->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    end->home = end->array->session != c->session && end->array->context != nullptr ? end->array->context : c;
+    end->home = end->array->session != c->session && end->array->context != nullptr
+                    ? end->array->context
+                    : c;
     return end->array->session == end->home->session ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   }
-  if (end->type != CU_MEMORYTYPE_DEVICE && end->type != CU_MEMORYTYPE_HOST) return CUDA_ERROR_INVALID_VALUE;
+  if (end->type != CU_MEMORYTYPE_DEVICE && end->type != CU_MEMORYTYPE_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
   if (end->address == 0) return CUDA_ERROR_INVALID_VALUE;
   if (end->pitch == 0) end->pitch = extent.width + end->x;
   if (end->height == 0) end->height = extent.height + end->y;
   if (end->pitch > kExtentMax || end->height > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
-  const unsigned __int128 reach = static_cast<unsigned __int128>(end->z + extent.depth) * end->height * end->pitch;
+  const unsigned __int128 reach =
+      static_cast<unsigned __int128>(end->z + extent.depth) * end->height * end->pitch;
   if (reach > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
   const bool rows = extent.height > 1 || extent.depth > 1;
   if (rows && end->x + extent.width > end->pitch) return CUDA_ERROR_INVALID_VALUE;
@@ -76,7 +86,8 @@ bool gapless(const End& end, const Extent& extent) {
   return extent.depth == 1 || (end.pitch == extent.width && end.height == extent.height);
 }
 
-// Calls visit(Piece) for boxes of at most kPieceBytes that make up the extent; stops at the first error.
+// Calls visit(Piece) for boxes of at most kPieceBytes that make up the extent; stops at the first
+// error.
 template <typename Visit>
 CUresult for_pieces(const Extent& e, Visit&& visit) {
   const uint64_t width = e.width < kPieceBytes ? e.width : kPieceBytes;
@@ -87,7 +98,8 @@ CUresult for_pieces(const Extent& e, Visit&& visit) {
   for (uint64_t z = 0; z < e.depth; z += slices) {
     for (uint64_t y = 0; y < e.height; y += rows) {
       for (uint64_t x = 0; x < e.width; x += width) {
-        const Extent extent = {e.width - x < width ? e.width - x : width, e.height - y < rows ? e.height - y : rows,
+        const Extent extent = {e.width - x < width ? e.width - x : width,
+                               e.height - y < rows ? e.height - y : rows,
                                e.depth - z < slices ? e.depth - z : slices};
         TENDRIL_TRY(visit(Piece{x, y, z, extent}));
       }
@@ -160,7 +172,8 @@ CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopySt
   }
   m.transfer = c->session->lane->new_transfer_id();
   TENDRIL_TRY(c->session->enqueue(c, m));
-  return c->session->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS : Session::lost_result();
+  return c->session->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS
+                                                                     : Session::lost_result();
 }
 
 CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStream on) {
@@ -190,7 +203,8 @@ CUresult within_host(Context* c, const End& to, const End& from, const Extent& e
   mirror_after_wait(c->session, c);
   for (uint64_t z = 0; z < e.depth; ++z) {
     for (uint64_t y = 0; y < e.height; ++y) {
-      memmove(reinterpret_cast<void*>(to.at(y, z)), reinterpret_cast<const void*>(from.at(y, z)), e.width);
+      memmove(reinterpret_cast<void*>(to.at(y, z)), reinterpret_cast<const void*>(from.at(y, z)),
+              e.width);
     }
   }
   return CUDA_SUCCESS;
@@ -217,7 +231,9 @@ CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
 // Host memory that the GPU of `at` reaches itself is an end like any other.
 End reached(Context* at, End end, const Extent& e) {
   Range range;
-  if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) || !range.shared_with(at->session)) return end;
+  if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) ||
+      !range.shared_with(at->session))
+    return end;
   if (span(end, e) > range.bytes - (end.at(0, 0) - range.base)) return end;
   end.type = CU_MEMORYTYPE_UNIFIED;
   end.home = at;
@@ -247,7 +263,8 @@ CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopySt
   }
   std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
   if (from.host()) {
-    TENDRIL_TRY(settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
+    TENDRIL_TRY(
+        settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
     TENDRIL_TRY(for_pieces(e, [&](const Piece& p) {
       pack(from, p, packed.data());
       return send_piece(to, p, packed.data(), on);
@@ -273,17 +290,21 @@ CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopySt
 template <typename Shape>
 void read_2d(const Shape& s, End* to, End* from) {
   from->type = s.srcMemoryType;
-  from->address = s.srcMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.srcHost) : s.srcDevice;
+  from->address =
+      s.srcMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.srcHost) : s.srcDevice;
   from->x = s.srcXInBytes;
   from->y = s.srcY;
   from->pitch = s.srcPitch;
-  if (s.srcMemoryType == CU_MEMORYTYPE_ARRAY) from->array = find_object(Kind::kArray, handle_value(s.srcArray));
+  if (s.srcMemoryType == CU_MEMORYTYPE_ARRAY)
+    from->array = find_object(Kind::kArray, handle_value(s.srcArray));
   to->type = s.dstMemoryType;
-  to->address = s.dstMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.dstHost) : s.dstDevice;
+  to->address =
+      s.dstMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.dstHost) : s.dstDevice;
   to->x = s.dstXInBytes;
   to->y = s.dstY;
   to->pitch = s.dstPitch;
-  if (s.dstMemoryType == CU_MEMORYTYPE_ARRAY) to->array = find_object(Kind::kArray, handle_value(s.dstArray));
+  if (s.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    to->array = find_object(Kind::kArray, handle_value(s.dstArray));
 }
 
 template <typename Shape>
@@ -307,7 +328,8 @@ CUresult on_stream(CUstream hStream, bool async, Context** c, CopyStream* on) {
 
 CUresult start(Context* c, End to, End from, const Extent& e, CopyStream on) {
   if (e.width == 0 || e.height == 0 || e.depth == 0) return CUDA_SUCCESS;
-  if (e.width > kExtentMax || e.height > kExtentMax || e.depth > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  if (e.width > kExtentMax || e.height > kExtentMax || e.depth > kExtentMax)
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(resolve(c, e, &from));
   TENDRIL_TRY(resolve(c, e, &to));
   const unsigned __int128 bytes = static_cast<unsigned __int128>(e.width) * e.height * e.depth;
@@ -360,7 +382,8 @@ CUresult copy_row(size_t bytes, bool async, CUstream hStream, To&& to, From&& fr
 }
 
 CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* p) {
-  if (process() == nullptr || p == nullptr) return CUDA_SUCCESS;  // the copy itself says what is wrong
+  if (process() == nullptr || p == nullptr)
+    return CUDA_SUCCESS;  // the copy itself says what is wrong
   const bool found = find_object(Kind::kContext, handle_value(p->srcContext)) != nullptr &&
                      find_object(Kind::kContext, handle_value(p->dstContext)) != nullptr;
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -419,18 +442,14 @@ CUresult copy_of_batch(Context* c, const CUDA_MEMCPY3D_BATCH_OP& op, CopyStream 
 
 }  // namespace
 
-CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
-  return copy_2d(pCopy, false, nullptr);
-}
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, false, nullptr); }
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
   return copy_2d(pCopy, false, nullptr);
 }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
   return copy_2d(pCopy, true, hStream);
 }
-CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
-  return copy_3d(pCopy, false, nullptr);
-}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return copy_3d(pCopy, false, nullptr); }
 CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
   return copy_3d(pCopy, true, hStream);
 }
@@ -445,12 +464,13 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) 
   return copy_3d(pCopy, true, hStream);
 }
 
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
-                                 CUstream hStream) {
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
   Context* c = nullptr;
   CopyStream on;
   TENDRIL_TRY(on_stream(hStream, true, &c, &on));
-  if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   // Copies of a batch have no order among themselves; the order of the list is as good as any.
   for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(c, opList[i], on));
   return CUDA_SUCCESS;
@@ -461,14 +481,15 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, siz
   return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
 
-CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                         size_t ByteCount) {
   return copy_row(
       ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
       [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
 }
 
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount,
-                              CUstream hStream) {
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                              size_t ByteCount, CUstream hStream) {
   return copy_row(
       ByteCount, true, hStream, [&] { return array_end(dstArray, dstOffset); },
       [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
@@ -476,29 +497,35 @@ CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* sr
 
 CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
   return copy_row(
-      ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      ByteCount, false, nullptr,
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
       [&] { return array_end(srcArray, srcOffset); });
 }
 
-CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
+CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream) {
   return copy_row(
-      ByteCount, true, hStream, [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      ByteCount, true, hStream,
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
       [&] { return array_end(srcArray, srcOffset); });
 }
 
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount) {
   return copy_row(
       ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
       [&] { return linear_end(CU_MEMORYTYPE_DEVICE, srcDevice); });
 }
 
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
   return copy_row(
       ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_DEVICE, dstDevice); },
       [&] { return array_end(srcArray, srcOffset); });
 }
 
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
   return copy_row(
       ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
       [&] { return array_end(srcArray, srcOffset); });

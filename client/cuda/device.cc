@@ -15,9 +15,7 @@ CUresult need_device(CUdevice ordinal, Device** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-int attribute(const Device* d, CUdevice_attribute which) {
-  return d->attributes[which];
-}
+int attribute(const Device* d, CUdevice_attribute which) { return d->attributes[which]; }
 
 CUresult copy_text(const std::string& text, char* into, int bytes) {
   if (into == nullptr || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -70,9 +68,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
-  return cuDeviceGetUuid_v2(uuid, dev);
-}
+CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
 
 CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice dev) {
   Device* d = nullptr;
@@ -113,8 +109,10 @@ CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   prop->maxThreadsPerBlock = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   for (int i = 0; i < 3; ++i) {
-    prop->maxThreadsDim[i] = attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
-    prop->maxGridSize[i] = attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+    prop->maxThreadsDim[i] =
+        attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+    prop->maxGridSize[i] =
+        attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
   }
   prop->sharedMemPerBlock = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   prop->totalConstantMemory = attribute(d, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
@@ -152,14 +150,16 @@ CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
   return CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice) {
   Device *source = nullptr, *destination = nullptr;
   TENDRIL_TRY(need_device(srcDevice, &source));
   TENDRIL_TRY(need_device(dstDevice, &destination));
   if (value == nullptr || source == destination)
     return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
   *value = 0;
-  if (source->session != destination->session) return CUDA_SUCCESS;  // no path between GPUs of two servers
+  if (source->session != destination->session)
+    return CUDA_SUCCESS;  // no path between GPUs of two servers
   wire::cuda::peer_attribute_request m;
   wire::cuda::peer_attribute_reply r;
   m.attribute = static_cast<uint32_t>(attrib);
@@ -177,7 +177,8 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
   if (canAccessPeer == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *canAccessPeer = 0;
   if (mine == peer) return CUDA_SUCCESS;
-  return cuDeviceGetP2PAttribute(canAccessPeer, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, dev, peerDev);
+  return cuDeviceGetP2PAttribute(canAccessPeer, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, dev,
+                                 peerDev);
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice dev) {
@@ -189,11 +190,13 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
 }
 
 // Host memory is a network away: no atomic operation of a GPU reaches it while the program looks.
-CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations,
-                                           unsigned int count, CUdevice dev) {
+CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
+                                           const CUatomicOperation* operations, unsigned int count,
+                                           CUdevice dev) {
   Device* d = nullptr;
   TENDRIL_TRY(need_device(dev, &d));
-  if (capabilities == nullptr || operations == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (capabilities == nullptr || operations == nullptr || count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   memset(capabilities, 0, count * sizeof *capabilities);
   return CUDA_SUCCESS;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver tells about itself beside results: its error log, core dumps of GPUs, checkpoints. The log is this library's
-// own standard error, so the driver's stays empty; core dumps would be files on the server and are not made.
+// What a driver tells about itself beside results: its error log, core dumps of GPUs, checkpoints.
+// The log is this library's own standard error, so the driver's stays empty; core dumps would be
+// files on the server and are not made.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -61,7 +62,8 @@ CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsig
   return file >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size, unsigned int flags) {
+CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
+                            unsigned int flags) {
   TENDRIL_TRY(need_log(iterator, flags));
   if (buffer == nullptr || size == nullptr || *size == 0) return CUDA_ERROR_INVALID_VALUE;
   buffer[0] = 0;
@@ -70,7 +72,8 @@ CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
 }
 
 // Accepted and never called: nothing is logged.
-CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*, CUlogsCallbackHandle* callback_out) {
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*,
+                                CUlogsCallbackHandle* callback_out) {
   static char registered;
   if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (callback_out != nullptr) *callback_out = reinterpret_cast<CUlogsCallbackHandle>(&registered);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and texts of results. Names are the enumerators of the ABI; texts are the driver's own, asked once per code
-// while a server is attached, those of result_texts.h before that, and the enumerator in plain words for codes that
-// are not there.
+// Names and texts of results. Names are the enumerators of the ABI; texts are the driver's own,
+// asked once per code while a server is attached, those of result_texts.h before that, and the
+// enumerator in plain words for codes that are not there.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -52,7 +52,8 @@ const char* ask(CUresult error) {
   wire::cuda::error_text_request m;
   wire::cuda::error_text_reply r;
   m.code = static_cast<uint32_t>(error);
-  if (p->sessions.front()->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS || r.text.count == 0)
+  if (p->sessions.front()->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
+      r.text.count == 0)
     return nullptr;
   return strndup(reinterpret_cast<const char*>(r.text.data), r.text.count);
 }

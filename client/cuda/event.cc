@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events. A record is enqueued; a query is answered here when an earlier wait of the context proved it complete.
+// Events. A record is enqueued; a query is answered here when an earlier wait of the context proved
+// it complete.
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/mirror.h"
@@ -7,7 +8,8 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 CUresult event_of(CUevent handle, Event** out) {
   Process* p = process();
@@ -20,7 +22,8 @@ CUresult event_of(CUevent handle, Event** out) {
 bool known_complete(const Event* e) {
   if (e->external.load(std::memory_order_relaxed)) return false;
   const uint64_t recorded = e->recorded.load(std::memory_order_acquire);
-  if (recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire)) return true;
+  if (recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire))
+    return true;
   // The record of a destroyed stream may serve another now: the id tells.
   const Stream* stream = e->stream.load();
   return recorded != Event::kUntold && stream != nullptr &&
@@ -30,7 +33,8 @@ bool known_complete(const Event* e) {
 
 CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags) {
   // Who waits for the event may be given what was freed before it.
-  if (!c->session->freed.empty()) c->session->send_frees(s != nullptr ? s->wire_id : FreedBlocks::kAnyStream);
+  if (!c->session->freed.empty())
+    c->session->send_frees(s != nullptr ? s->wire_id : FreedBlocks::kAnyStream);
   if (e->shared.load(std::memory_order_relaxed)) {
     wire::cuda::ipc_record_event_request now;
     wire::cuda::ipc_record_event_reply r;
@@ -71,7 +75,8 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Event* e = process()->events.create(Kind::kEvent, c->session, c, c->session->index);
   if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   e->reset(Flags);
@@ -94,9 +99,7 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
   return result;
 }
 
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  return record(hEvent, hStream, 0);
-}
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
 
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return record(hEvent, hStream, flags);
@@ -104,7 +107,8 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 
 namespace {
 
-// A query or a wait: both ask the worker unless an earlier wait proved the event complete, and both remember that it is.
+// A query or a wait: both ask the worker unless an earlier wait proved the event complete, and both
+// remember that it is.
 template <typename Request, typename Answer>
 CUresult ask_complete(CUevent hEvent) {
   Event* e = nullptr;
@@ -133,7 +137,8 @@ CUresult cuEventQuery(CUevent hEvent) {
 }
 
 CUresult cuEventSynchronize(CUevent hEvent) {
-  return ask_complete<wire::cuda::event_synchronize_request, wire::cuda::event_synchronize_reply>(hEvent);
+  return ask_complete<wire::cuda::event_synchronize_request, wire::cuda::event_synchronize_reply>(
+      hEvent);
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which changes of an instantiated graph's nodes its driver has taken. A change that differs from one of these in nothing that a
-// driver may refuse (pointers to known memory, values of parameters) is sent without waiting for the answer: XLA changes some
-// hundred nodes before each launch. Called by graph.cc and graph_node.cc, on any thread; never blocks.
+// Which changes of an instantiated graph's nodes its driver has taken. A change that differs from
+// one of these in nothing that a driver may refuse (pointers to known memory, values of parameters)
+// is sent without waiting for the answer: XLA changes some hundred nodes before each launch. Called
+// by graph.cc and graph_node.cc, on any thread; never blocks.
 #pragma once
 
 #include <pthread.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which changes of an instantiated graph may go without waiting for the answer: only what the driver has taken before.
+// Which changes of an instantiated graph may go without waiting for the answer: only what the
+// driver has taken before.
 #include "client/cuda/exec_changes.h"
 
 #include <gtest/gtest.h>

@@ -37,7 +37,8 @@ const uint8_t* server_of(Session* session) {
   if (session->server_known.load(std::memory_order_acquire)) return session->server_id;
   wire::cuda::ipc_server_request m;
   wire::cuda::ipc_server_reply r;
-  if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS || r.id.count != kServerIdBytes)
+  if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
+      r.id.count != kServerIdBytes)
     return nullptr;
   pthread_mutex_lock(&g_mutex);
   memcpy(session->server_id, r.id.data, kServerIdBytes);
@@ -58,21 +59,23 @@ bool is_closed(int fd) {
 
 }  // namespace
 
-CUresult make_export(Session* session, ExportKind kind, const wire::Bytes& token, uint64_t bytes, ExportHandle* out) {
+CUresult make_export(Session* session, ExportKind kind, const wire::Bytes& token, uint64_t bytes,
+                     ExportHandle* out) {
   if (token.count != kExportTokenBytes) return CUDA_ERROR_UNKNOWN;
   *out = {};
   out->magic = kMagic;
   out->kind = kind;
   out->bytes = bytes;
-  memcpy(out->token, token.data, kExportTokenBytes);  // before another call uses the buffer it lies in
+  memcpy(out->token, token.data,
+         kExportTokenBytes);  // before another call uses the buffer it lies in
   const uint8_t* server = server_of(session);
   if (server == nullptr) return Session::lost_result();
   memcpy(out->server, server, kServerIdBytes);
   return CUDA_SUCCESS;
 }
 
-CUresult read_export(const void* handle, ExportKind kind, const char* call, Session* preferred, Session** session,
-                     ExportHandle* out) {
+CUresult read_export(const void* handle, ExportKind kind, const char* call, Session* preferred,
+                     Session** session, ExportHandle* out) {
   memcpy(out, handle, sizeof *out);
   if (out->magic != kMagic || out->kind != kind) return CUDA_ERROR_INVALID_VALUE;
   if (preferred != nullptr && is_on(*out, preferred)) {
@@ -85,7 +88,8 @@ CUresult read_export(const void* handle, ExportKind kind, const char* call, Sess
     return CUDA_SUCCESS;
   }
   log_once(LogLevel::kError,
-           "%s: the handle is of a GPU server that this process has no GPU of; processes share memory and events on "
+           "%s: the handle is of a GPU server that this process has no GPU of; processes share "
+           "memory and events on "
            "one server only (start them under one 'tendril run')",
            call);
   return CUDA_ERROR_INVALID_VALUE;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to their driver. Ten of
-// them are needed and answered here, in the client; every other one is refused, which callers expect of a driver that
-// is older or newer. A slot whose purpose is unknown answers not-supported and says so once: never null, never a
-// silent success. One more is our own: counters for programs that measure what they cost (tools/gpu/frameworks/meter.py).
+// cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to
+// their driver. Ten of them are needed and answered here, in the client; every other one is
+// refused, which callers expect of a driver that is older or newer. A slot whose purpose is unknown
+// answers not-supported and says so once: never null, never a silent success. One more is our own:
+// counters for programs that measure what they cost (tools/gpu/frameworks/meter.py).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,9 +20,10 @@ namespace tendril::client::cuda {
 namespace {
 
 // 6bd5fb6c: the runtime's interface.
-constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4, kCheckWords = 15,
-                 kSelfTestWords = 3;
-constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17, kCompilerWords = 7, kOwnWords = 2;
+constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageWords = 4,
+                 kCheckWords = 15, kSelfTestWords = 3;
+constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17,
+                 kCompilerWords = 7, kOwnWords = 2;
 
 const void* g_runtime[kRuntimeWords];
 const void* g_hooks[kHookWords];
@@ -37,9 +39,9 @@ const void* g_own[kOwnWords];
 
 CUresult unknown_slot() {
   trace_private("unknown slot", CUDA_ERROR_NOT_SUPPORTED);
-  log_once(
-      LogLevel::kWarning,
-      "a library used a private function of the driver that Tendril does not know; it gets CUDA_ERROR_NOT_SUPPORTED");
+  log_once(LogLevel::kWarning,
+           "a library used a private function of the driver that Tendril does not know; it gets "
+           "CUDA_ERROR_NOT_SUPPORTED");
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -59,15 +61,14 @@ CUresult module_from_container(const void* container, CUmodule* module, void*, v
 CUresult primary_handle(CUcontext* context, CUdevice dev) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Device* d = device_of(dev);
-  if (d == nullptr || context == nullptr) return d == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+  if (d == nullptr || context == nullptr)
+    return d == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
   *context = handle_cast<CUcontext>(d->primary);
   return CUDA_SUCCESS;
 }
 
 void module_unregistered(uintptr_t) {}
-CUresult load_compilers() {
-  return CUDA_SUCCESS;
-}
+CUresult load_compilers() { return CUDA_SUCCESS; }
 
 // ---- tools: two scratch buffers of 1024 and 14 words, notices, the current context ----
 
@@ -81,9 +82,7 @@ void small_buffer(void** buffer, size_t* size) {
   *buffer = g_buffer_small;
   *size = 14;
 }
-void notice() {
-  trace_private("notice", 0);
-}
+void notice() { trace_private("notice", 0); }
 
 CUresult tools_current_context(CUcontext* context) {
   Context* c = current_context();
@@ -100,12 +99,11 @@ CUresult context_check(CUcontext, uint32_t* wrapped, const void** inner) {
   if (inner != nullptr) *inner = nullptr;
   return CUDA_SUCCESS;
 }
-uint32_t no_checks() {
-  return 0;
-}
+uint32_t no_checks() { return 0; }
 
 #if TENDRIL_RUNTIME_SELF_TEST
-// The answer is for genuine drivers (docs/runtime-self-test.md); a server that executes PTX itself has none.
+// The answer is for genuine drivers (docs/runtime-self-test.md); a server that executes PTX itself
+// has none.
 bool in_front_of_a_software_gpu() {
   for (const Session* session : process()->sessions) {
     if (session->keep_ptx) return true;
@@ -117,7 +115,8 @@ CUresult self_test(uint32_t version, uint64_t unix_seconds, uint64_t answer[2]) 
   if (process() == nullptr || answer == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (in_front_of_a_software_gpu()) {
     log_once(LogLevel::kError,
-             "the CUDA runtime does not start on a software GPU: its self-test is answered in front of a genuine "
+             "the CUDA runtime does not start on a software GPU: its self-test is answered in "
+             "front of a genuine "
              "driver only; use programs of the driver API there, or a server with a GPU");
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -159,13 +158,15 @@ CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   return CUDA_SUCCESS;
 }
 
-// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two arrays with a byte
-// per multiprocessor, the group it belongs to and its place in it; [13] takes them back.
+// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two
+// arrays with a byte per multiprocessor, the group it belongs to and its place in it; [13] takes
+// them back.
 CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (group == nullptr || place == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto count = static_cast<size_t>(c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  const auto count =
+      static_cast<size_t>(c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
   wire::cuda::multiprocessor_layout_request m;
   wire::cuda::multiprocessor_layout_reply r;
   TENDRIL_TRY(c->session->call(c, m, r));
@@ -258,18 +259,36 @@ struct Known {
   const void** table;
 };
 constexpr Known kKnown[] = {
-    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d, 0xf9}, g_runtime},
-    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a, 0x66}, g_hooks},
-    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec, 0xdc}, g_thread},
-    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95, 0x93}, g_storage},
-    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa, 0x7e}, g_checks},
-    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1, 0xf2}, g_self_test},
-    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8, 0xf2},
+    {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
+      0xf9},
+     g_runtime},
+    {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
+      0x66},
+     g_hooks},
+    {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
+      0xdc},
+     g_thread},
+    {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
+      0x93},
+     g_storage},
+    {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
+      0x7e},
+     g_checks},
+    {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
+      0xf2},
+     g_self_test},
+    {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
+      0xf2},
      g_tools_context},
-    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99, 0x1e},
+    {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
+      0x1e},
      g_tools_module},
-    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca}, g_layout},
-    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28}, g_compiler},
+    {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
+      0xca},
+     g_layout},
+    {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
+      0x28},
+     g_compiler},
     {{'t', 'e', 'n', 'd', 'r', 'i', 'l', ' ', 'c', 'o', 'u', 'n', 't', 'e', 'r', 's'}, g_own},
 };
 

@@ -49,9 +49,11 @@ uint64_t Forward::use(Kind kind, uint64_t handle) {
     return 0;
   }
   // Graph nodes and the like: from now on others than cuEventRecord may record it.
-  if (kind == Kind::kEvent) static_cast<Event*>(object)->external.store(true, std::memory_order_relaxed);
+  if (kind == Kind::kEvent)
+    static_cast<Event*>(object)->external.store(true, std::memory_order_relaxed);
   if (object->session != nullptr && object->session != session_) {
-    // Objects of another server decide where the call goes; mixing two servers in one call cannot work.
+    // Objects of another server decide where the call goes; mixing two servers in one call cannot
+    // work.
     session_ = object->session;
     context_ = object->context;
   }
@@ -80,7 +82,8 @@ uint32_t Forward::device(CUdevice ordinal) {
     fail(CUDA_ERROR_INVALID_DEVICE);
     return 0;
   }
-  if (session_ != d->session) context_ = nullptr;  // a context of another server means nothing there
+  if (session_ != d->session)
+    context_ = nullptr;  // a context of another server means nothing there
   session_ = d->session;
   return d->slot;
 }
@@ -103,7 +106,8 @@ CUDA_RESOURCE_DESC Forward::localize(CUDA_RESOURCE_DESC desc) {
 
 CUDA_RESOURCE_DESC Forward::globalize(CUDA_RESOURCE_DESC desc) {
   if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
-    desc.res.array.hArray = known<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(desc.res.array.hArray));
+    desc.res.array.hArray =
+        known<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(desc.res.array.hArray));
   } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
     const uint64_t id = reinterpret_cast<uint64_t>(desc.res.mipmap.hMipmappedArray);
     desc.res.mipmap.hMipmappedArray = known<CUmipmappedArray>(Kind::kMipmap, id);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated bodies are made of: collects the arguments of one call, finds the session that must answer, turns handles into wire
-// ids and back. The first error found is kept and answered before anything is sent, as the driver would.
+// What generated bodies are made of: collects the arguments of one call, finds the session that
+// must answer, turns handles into wire ids and back. The first error found is kept and answered
+// before anything is sent, as the driver would.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,9 @@ class Forward {
   }
   uint64_t stream(CUstream stream);
   template <typename T>
-  uint64_t handle(Kind kind, T value) { return use(kind, handle_value(value)); }
+  uint64_t handle(Kind kind, T value) {
+    return use(kind, handle_value(value));
+  }
   uint64_t mint(Kind kind);
   uint32_t device(CUdevice ordinal);
   template <typename T>
@@ -41,7 +44,9 @@ class Forward {
     return {ids.data(), count};
   }
   template <typename T>
-  wire::Array<T> images(const T* values, uint64_t count) { return {values, count}; }
+  wire::Array<T> images(const T* values, uint64_t count) {
+    return {values, count};
+  }
   wire::Array<CUmemAccessDesc> images(const CUmemAccessDesc* values, uint64_t count) {
     access_.assign(values, values + count);
     for (CUmemAccessDesc& desc : access_) desc.location = localize(desc.location);
@@ -49,7 +54,9 @@ class Forward {
   }
   // Images with device ordinals or handles inside get overloads; the rest travel as they are.
   template <typename T>
-  T localize(const T& image) { return image; }
+  T localize(const T& image) {
+    return image;
+  }
   CUmemLocation localize(const CUmemLocation& location);
   CUmemAllocationProp localize(CUmemAllocationProp prop) {
     prop.location = localize(prop.location);
@@ -63,7 +70,9 @@ class Forward {
   }
   CUDA_RESOURCE_DESC localize(CUDA_RESOURCE_DESC desc);
   template <typename T>
-  T globalize(const T& image) { return image; }
+  T globalize(const T& image) {
+    return image;
+  }
   CUmemAllocationProp globalize(CUmemAllocationProp prop);
   CUDA_RESOURCE_DESC globalize(CUDA_RESOURCE_DESC desc);
 
@@ -100,7 +109,9 @@ class Forward {
     return result;
   }
   template <typename Request>
-  CUresult enqueue(const Request& m) { return session_->enqueue(context_, m); }
+  CUresult enqueue(const Request& m) {
+    return session_->enqueue(context_, m);
+  }
 
  private:
   void fail(CUresult error) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of pools that the program has freed in the order of a stream, and whose frees were not sent yet. An allocation of the same size
-// from the same pool in the same stream takes one of them without asking anybody: the stream orders the new use behind the old one.
-// Called by pool.cc, and by a session before every call that waits, so that whoever looks at memory finds what was freed to be free.
+// Blocks of pools that the program has freed in the order of a stream, and whose frees were not
+// sent yet. An allocation of the same size from the same pool in the same stream takes one of them
+// without asking anybody: the stream orders the new use behind the old one. Called by pool.cc, and
+// by a session before every call that waits, so that whoever looks at memory finds what was freed
+// to be free.
 #pragma once
 
 #include <atomic>
@@ -31,8 +33,9 @@ class FreedBlocks {
   // Without the lock: nothing is here that this thread, or one that it has waited for, has freed.
   bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
-  // Keeps the block, for which the oldest may have to go; false, and nothing is kept, when it is too large or `allowed()`, asked under the
-  // lock, says no. `send(const FreedBlock&)` enqueues a free; it is called under the lock, so that no other thread's call overtakes it.
+  // Keeps the block, for which the oldest may have to go; false, and nothing is kept, when it is
+  // too large or `allowed()`, asked under the lock, says no. `send(const FreedBlock&)` enqueues a
+  // free; it is called under the lock, so that no other thread's call overtakes it.
   template <typename Allowed, typename Send>
   bool keep(const FreedBlock& block, Allowed&& allowed, Send&& send) {
     const base::Locked locked(lock_);

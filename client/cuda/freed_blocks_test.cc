@@ -18,11 +18,14 @@ class FreedBlocksTest : public ::testing::Test {
     return {nullptr, stream, kPool, bytes, address};
   }
   bool keep(const FreedBlock& block, bool allowed = true) {
-    return blocks_.keep(block, [allowed] { return allowed; }, send_);
+    return blocks_.keep(
+        block, [allowed] { return allowed; }, send_);
   }
   FreedBlocks blocks_;
   std::vector<uint64_t> sent_;
-  std::function<void(const FreedBlock&)> send_ = [this](const FreedBlock& b) { sent_.push_back(b.address); };
+  std::function<void(const FreedBlock&)> send_ = [this](const FreedBlock& b) {
+    sent_.push_back(b.address);
+  };
 };
 
 TEST_F(FreedBlocksTest, GivesTheLatestOfTheSameKind) {
@@ -34,7 +37,8 @@ TEST_F(FreedBlocksTest, GivesTheLatestOfTheSameKind) {
   EXPECT_EQ(blocks_.take(block(100)), 1u);
   EXPECT_EQ(blocks_.take(block(100)), 0u) << "of another size, or of another stream";
   EXPECT_EQ(blocks_.take({nullptr, kStream, kPool + 1, 200, 0}), 0u) << "of another pool";
-  EXPECT_EQ(blocks_.take({reinterpret_cast<Context*>(8), kStream, kPool, 200, 0}), 0u) << "of another context";
+  EXPECT_EQ(blocks_.take({reinterpret_cast<Context*>(8), kStream, kPool, 200, 0}), 0u)
+      << "of another context";
   EXPECT_EQ(blocks_.take(block(200)), 3u);
   EXPECT_FALSE(blocks_.empty());
   EXPECT_EQ(blocks_.take(block(100, 0, kStream + 1)), 4u);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions and kernels: parameter layout and attributes, fetched once per device and then answered here.
+// Functions and kernels: parameter layout and attributes, fetched once per device and then answered
+// here.
 #include "client/cuda/function.h"
 
 #include <algorithm>
@@ -15,12 +16,13 @@ std::vector<FunctionInfo*>& retired_infos() {
   return *all;
 }
 
-// Caller holds the mutex. A late reader of a retired one must not see its vectors change, so they have to be the same.
+// Caller holds the mutex. A late reader of a retired one must not see its vectors change, so they
+// have to be the same.
 FunctionInfo* take_retired(const FunctionInfo& like) {
   std::vector<FunctionInfo*>& all = retired_infos();
   const auto found = std::find_if(all.begin(), all.end(), [&](const FunctionInfo* info) {
-    return info->device == like.device && info->laid_out == like.laid_out && info->offsets == like.offsets &&
-           info->sizes == like.sizes;
+    return info->device == like.device && info->laid_out == like.laid_out &&
+           info->offsets == like.offsets && info->sizes == like.sizes;
   });
   if (found == all.end()) return nullptr;
   FunctionInfo* const info = *found;
@@ -32,7 +34,8 @@ FunctionInfo* take_retired(const FunctionInfo& like) {
 }
 
 const FunctionInfo* find_info(const Function* function, const Device* device) {
-  for (const FunctionInfo* i = function->info.load(std::memory_order_acquire); i != nullptr; i = i->next) {
+  for (const FunctionInfo* i = function->info.load(std::memory_order_acquire); i != nullptr;
+       i = i->next) {
     if (i->device == device) return i;
   }
   return nullptr;
@@ -66,8 +69,10 @@ const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, 
   return info;
 }
 
-CUresult attribute_of(Context* c, const Device* d, Function* f, int* pi, CUfunction_attribute attrib) {
-  if (pi == nullptr || attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
+CUresult attribute_of(Context* c, const Device* d, Function* f, int* pi,
+                      CUfunction_attribute attrib) {
+  if (pi == nullptr || attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   const FunctionInfo* info = find_info(f, d);
   if (info == nullptr) info = fetch_info(c, d, f, &error);
@@ -77,7 +82,8 @@ CUresult attribute_of(Context* c, const Device* d, Function* f, int* pi, CUfunct
   return CUDA_SUCCESS;
 }
 
-CUresult set_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib, int value) {
+CUresult set_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib,
+                       int value) {
   if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   const FunctionInfo* known = find_info(f, d);
   if (known != nullptr && known->attributes[attrib] == value) return CUDA_SUCCESS;
@@ -107,7 +113,8 @@ CUresult param_info(Context* c, Function* f, size_t index, size_t* offset, size_
 }
 
 CUresult set_cache_config(Context* c, const Device* d, Function* f, CUfunc_cache config) {
-  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   wire::cuda::function_set_cache_config_request m;
   m.function = function_wire_id(f, d->session, &error);
@@ -129,17 +136,19 @@ CUresult need_function(CUfunction handle, Context** c, Function** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// For what an H200's driver answers also without a current context: a module's function has one of its own.
+// For what an H200's driver answers also without a current context: a module's function has one of
+// its own.
 CUresult need_function_of_any_context(CUfunction handle, Context** c, Function** out) {
-  Function* const function = process() != nullptr && current_context() == nullptr ? find_function(handle) : nullptr;
+  Function* const function =
+      process() != nullptr && current_context() == nullptr ? find_function(handle) : nullptr;
   if (function == nullptr || function->context == nullptr) return need_function(handle, c, out);
   *c = function->context;
   *out = function;
   return CUDA_SUCCESS;
 }
 
-// What is asked of a kernel names a device: its current or primary context reaches the worker; null: it has neither, and what the driver
-// can tell or take without one, it does.
+// What is asked of a kernel names a device: its current or primary context reaches the worker;
+// null: it has neither, and what the driver can tell or take without one, it does.
 CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d, Context** c) {
   TENDRIL_TRY(need_kernel(handle, f));
   *d = device_of(dev);
@@ -190,7 +199,8 @@ CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int v
   return set_attribute(c, c->device, f, attrib, value);
 }
 
-CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                            size_t* paramSize) {
   Context* c = nullptr;
   Function* f = nullptr;
   TENDRIL_TRY(need_function(func, &c, &f));
@@ -208,7 +218,9 @@ CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
   Context* c = nullptr;
   Function* f = nullptr;
   TENDRIL_TRY(need_function(hfunc, &c, &f));
-  return config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
@@ -235,7 +247,8 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
   return set_cache_config(c, d, f, config);
 }
 
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
   Function* f = nullptr;
   Context* c = nullptr;
   TENDRIL_TRY(need_kernel(kernel, &f));

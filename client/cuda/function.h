@@ -9,7 +9,8 @@
 
 namespace tendril::client::cuda {
 
-// The id under which `session` knows a function; a kernel is loaded there on first use. 0 with *error set.
+// The id under which `session` knows a function; a kernel is loaded there on first use. 0 with
+// *error set.
 uint64_t function_wire_id(Function* function, Session* session, CUresult* error);
 // What function_info() has learned of a function that is no more.
 void retire_function_info(Function* function);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes, instantiation
-// variants, updates.
+// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes,
+// instantiation variants, updates.
 #include <string.h>
 
 #include "client/common/log.h"
@@ -25,10 +25,10 @@ CUgraphNode node_handle(Session* session, uint64_t wire_id) {
 
 enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
 
-// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count entries are written,
-// the rest nulled.
-CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edges,
-              size_t* count) {
+// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count
+// entries are written, the rest nulled.
+CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
+              CUgraphEdgeData* edges, size_t* count) {
   Object* object = nullptr;
   TENDRIL_TRY(need(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -43,10 +43,12 @@ CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphN
   }
   const size_t room = *count, have = r.from.count;
   for (size_t i = 0; edges == nullptr && i < r.edges.count; ++i)
-    if (r.edges.data[i] != 0) return CUDA_ERROR_LOSSY_QUERY;  // edges say more than the caller asks for
+    if (r.edges.data[i] != 0)
+      return CUDA_ERROR_LOSSY_QUERY;  // edges say more than the caller asks for
   for (size_t i = 0; i < room; ++i) {
     if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
-    if (to != nullptr) to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
+    if (to != nullptr)
+      to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
     if (edges != nullptr) memset(&edges[i], 0, sizeof edges[i]);
     if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count)
       memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
@@ -68,23 +70,28 @@ template <typename Params>
 KernelNode kernel_node(CUfunction function, CUcontext context, const Params& p) {
   return {function,
           context,
-          {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0},
+          {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
+           p.sharedMemBytes, 0},
           p.kernelParams,
           p.extra};
 }
-KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& p) { return kernel_node(p.func, nullptr, p); }
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
+  return kernel_node(p.func, nullptr, p);
+}
 KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
   if (p.func != nullptr) return kernel_node(p.func, nullptr, p);
-  return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx, p);  // a context is named for kernels only
+  return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx,
+                     p);  // a context is named for kernels only
 }
 
-// Where a node runs: a function has a context of its own, which need not be the current one; a kernel gets the one that is named, or
-// the current one.
+// Where a node runs: a function has a context of its own, which need not be the current one; a
+// kernel gets the one that is named, or the current one.
 CUresult context_of_node(const Function* function, CUcontext named, Context** out) {
   TENDRIL_TRY(require_context(out));
   if (function->context == nullptr && named == nullptr) return CUDA_SUCCESS;
-  Context* other = function->context != nullptr ? function->context
-                                                : process()->contexts.find(Kind::kContext, handle_value(named));
+  Context* other = function->context != nullptr
+                       ? function->context
+                       : process()->contexts.find(Kind::kContext, handle_value(named));
   return other != nullptr ? use_context(other, out) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -97,8 +104,10 @@ CUresult pack(Context* c, const KernelNode& k, Function* function, std::vector<u
   if (k.extra != nullptr) {
     const void* buffer = nullptr;
     size_t bytes = 0;
-    // Neither less nor more, not even what the alignment of the whole buffer would add: measured on an H200.
-    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes != packed->size()) return CUDA_ERROR_INVALID_VALUE;
+    // Neither less nor more, not even what the alignment of the whole buffer would add: measured on
+    // an H200.
+    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes != packed->size())
+      return CUDA_ERROR_INVALID_VALUE;
     memcpy(packed->data(), buffer, packed->size());
     return CUDA_SUCCESS;
   }
@@ -122,14 +131,16 @@ CUresult resolve_kernel(const Session* session, const KernelNode& k, ResolvedKer
   Function* function = process() != nullptr ? find_function(k.function) : nullptr;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(context_of_node(function, k.context, &out->context));
-  if (out->context->session != session) return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
+  if (out->context->session != session)
+    return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
   TENDRIL_TRY(pack(out->context, k, function, &out->values));
   CUresult error = CUDA_SUCCESS;
   out->function = function_wire_id(function, out->context->session, &error);
   return out->function != 0 ? CUDA_SUCCESS : error;
 }
 
-CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k, const ResolvedKernel& kernel) {
+CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k,
+                          const ResolvedKernel& kernel) {
   m.function = kernel.function;
   m.geometry = {k.geometry, 8};
   m.params = {kernel.values.data(), kernel.values.size()};
@@ -137,8 +148,8 @@ CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const Kernel
   return kernel.context->session->call(kernel.context, m, r);
 }
 
-CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, size_t count,
-                         const KernelNode& k) {
+CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
+                         size_t count, const KernelNode& k) {
   Object* graph = nullptr;
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -214,16 +225,18 @@ struct NodeParams {
 pthread_mutex_t g_params_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 NodeParams* params_of(CUgraphNode node) {
-  static std::unordered_map<CUgraphNode, NodeParams>* all = new std::unordered_map<CUgraphNode, NodeParams>;
+  static std::unordered_map<CUgraphNode, NodeParams>* all =
+      new std::unordered_map<CUgraphNode, NodeParams>;
   return &(*all)[node];
 }
 
-// The runtime finds its own function by the handles it is told, whichever of them it gave: a function that belongs to a
-// kernel is told as both.
+// The runtime finds its own function by the handles it is told, whichever of them it gave: a
+// function that belongs to a kernel is told as both.
 void tell_function(CUfunction function, CUkernel, CUcontext, CUDA_KERNEL_NODE_PARAMS_v1* out) {
   out->func = function;
 }
-void tell_function(CUfunction function, CUkernel kernel, CUcontext context, CUDA_KERNEL_NODE_PARAMS* out) {
+void tell_function(CUfunction function, CUkernel kernel, CUcontext context,
+                   CUDA_KERNEL_NODE_PARAMS* out) {
   out->func = function;
   out->kern = kernel;
   out->ctx = context;
@@ -241,8 +254,10 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   m.node = node->wire_id;
   TENDRIL_TRY(node->session->call(c, m, r));
   if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
-  auto* function = static_cast<Function*>(known_object(api::id_kind(r.function), node->session, nullptr, r.function));
-  auto* at = static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
+  auto* function = static_cast<Function*>(
+      known_object(api::id_kind(r.function), node->session, nullptr, r.function));
+  auto* at =
+      static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
   memset(out, 0, sizeof *out);
   out->gridDimX = r.geometry[0];
@@ -252,16 +267,20 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   out->blockDimY = r.geometry[4];
   out->blockDimZ = r.geometry[5];
   out->sharedMemBytes = r.geometry[6];
-  const std::vector<uint8_t> values(r.params.begin(), r.params.end());  // `r` dies with the next call
+  const std::vector<uint8_t> values(r.params.begin(),
+                                    r.params.end());  // `r` dies with the next call
   Function* kernel = function->kernel;
   if (api::id_kind(function->wire_id) == Kind::kKernel) {
     kernel = function;
-    TENDRIL_TRY(kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));
+    TENDRIL_TRY(
+        kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));
   }
-  tell_function(handle_cast<CUfunction>(function), kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
+  tell_function(handle_cast<CUfunction>(function),
+                kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
                 at != nullptr ? handle_cast<CUcontext>(at) : nullptr, out);
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(function->context != nullptr ? function->context : c, function, &error);
+  const FunctionInfo* info =
+      function_info(function->context != nullptr ? function->context : c, function, &error);
   if (info == nullptr) return error;
   if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
   pthread_mutex_lock(&g_params_mutex);
@@ -274,12 +293,14 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   return CUDA_SUCCESS;
 }
 
-// The graph may be launched from kernels: the program must know it by the driver's handle. Should a graph of another server have the
-// same one, there is no telling which of the two a later call means.
+// The graph may be launched from kernels: the program must know it by the driver's handle. Should a
+// graph of another server have the same one, there is no telling which of the two a later call
+// means.
 CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
   if (process()->execs.rename(exec, handle)) return CUDA_SUCCESS;
   log(LogLevel::kWarning,
-      "%s: a graph that kernels may launch got the handle of one on another server; use such graphs on one server only",
+      "%s: a graph that kernels may launch got the handle of one on another server; use such "
+      "graphs on one server only",
       exec->session->endpoint.c_str());
   wire::cuda::cuGraphExecDestroy_request m;
   wire::cuda::cuGraphExecDestroy_reply r;
@@ -289,7 +310,8 @@ CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
 }
 
 // `params` null: only flags were given.
-CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
+                     CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   Context* c = nullptr;
   Stream* upload = nullptr;
   Object* graph = nullptr;
@@ -323,7 +345,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUDA_GRAP
   return result;
 }
 
-CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log, size_t bytes) {
+CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log,
+                              size_t bytes) {
   if (log != nullptr && bytes != 0) log[0] = 0;
   CUDA_GRAPH_INSTANTIATE_PARAMS params;
   memset(&params, 0, sizeof params);
@@ -354,12 +377,12 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
   return exec->has_memory ? outcome_so_far(c) : CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
-                            size_t bufferSize) {
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                            char* logBuffer, size_t bufferSize) {
   return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
-CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
-                               size_t bufferSize) {
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                               char* logBuffer, size_t bufferSize) {
   return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
@@ -368,7 +391,8 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return instantiate(phGraphExec, hGraph, params->flags, params);
 }
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags) {
   return instantiate(phGraphExec, hGraph, flags, nullptr);
 }
 
@@ -376,42 +400,50 @@ CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
   return list(List::kNodes, Kind::kGraph, handle_value(hGraph), nodes, nullptr, nullptr, numNodes);
 }
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
-  return list(List::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr, nullptr, numRootNodes);
+  return list(List::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr, nullptr,
+              numRootNodes);
 }
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
   return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr, numEdges);
 }
-CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData,
-                            size_t* numEdges) {
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
+                            CUgraphEdgeData* edgeData, size_t* numEdges) {
   return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData, numEdges);
 }
-CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
-  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr, numDependencies);
-}
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData,
-                                       size_t* numDependencies) {
-  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, edgeData,
+CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
+                                    size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr,
               numDependencies);
 }
-CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes, size_t* numDependentNodes) {
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
+                                       CUgraphEdgeData* edgeData, size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr,
+              edgeData, numDependencies);
+}
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                      size_t* numDependentNodes) {
   return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr,
               numDependentNodes);
 }
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes, CUgraphEdgeData* edgeData,
-                                         size_t* numDependentNodes) {
-  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, edgeData,
-              numDependentNodes);
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                         CUgraphEdgeData* edgeData, size_t* numDependentNodes) {
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr,
+              edgeData, numDependentNodes);
 }
 
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                 size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode* dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, kernel_node(*nodeParams));
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies,
+                         kernel_node(*nodeParams));
 }
-CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                              size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                              const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies, kernel_node(*nodeParams));
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies,
+                         kernel_node(*nodeParams));
 }
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   return get_kernel_node(hNode, nodeParams);
@@ -420,11 +452,13 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v
   return get_kernel_node(hNode, nodeParams);
 }
 
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                       const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set_kernel_node(hNode, kernel_node(*nodeParams));
 }
-CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                    const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return set_kernel_node(hNode, kernel_node(*nodeParams));
 }
@@ -439,7 +473,8 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
   return change_kernel(hGraphExec, hNode, kernel_node(*nodeParams));
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo* resultInfo) {
   Object *exec = nullptr, *graph = nullptr;
   TENDRIL_TRY(need(Kind::kExec, handle_value(hGraphExec), &exec));
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));

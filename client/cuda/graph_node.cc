@@ -116,26 +116,30 @@ CUresult localize_end(Session* session, Context* c, CUmemorytype type, uint64_t 
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-bool add_device_end(ChangeShape* shape, const Session* session, CUmemorytype type, uint64_t address, uint64_t bytes) {
+bool add_device_end(ChangeShape* shape, const Session* session, CUmemorytype type, uint64_t address,
+                    uint64_t bytes) {
   Range range;
   const bool known = (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) &&
-                     process()->ranges.find(address, &range) && range.device() && range.session == session &&
-                     bytes <= range.bytes - (address - range.base);
+                     process()->ranges.find(address, &range) && range.device() &&
+                     range.session == session && bytes <= range.bytes - (address - range.base);
   shape->add(static_cast<uint64_t>(type));
   shape->add(reinterpret_cast<uint64_t>(range.context));
   return known;
 }
 
-// A plain copy between two places of device memory: which places makes no difference to the driver. Others are not judged here.
+// A plain copy between two places of device memory: which places makes no difference to the driver.
+// Others are not judged here.
 ChangeShape change_of(const Session* session, const Context* c, const CUDA_MEMCPY3D& p) {
   ChangeShape shape;
   const bool plain = p.Height == 1 && p.Depth == 1 &&
-                     (p.srcXInBytes | p.srcY | p.srcZ | p.srcLOD | p.dstXInBytes | p.dstY | p.dstZ | p.dstLOD) == 0;
+                     (p.srcXInBytes | p.srcY | p.srcZ | p.srcLOD | p.dstXInBytes | p.dstY | p.dstZ |
+                      p.dstLOD) == 0;
   if (!plain || !add_device_end(&shape, session, p.srcMemoryType, p.srcDevice, p.WidthInBytes) ||
       !add_device_end(&shape, session, p.dstMemoryType, p.dstDevice, p.WidthInBytes))
     return ChangeShape();
   shape.add(c->index);
-  for (uint64_t word : {p.WidthInBytes, p.srcPitch, p.srcHeight, p.dstPitch, p.dstHeight}) shape.add(word);
+  for (uint64_t word : {p.WidthInBytes, p.srcPitch, p.srcHeight, p.dstPitch, p.dstHeight})
+    shape.add(word);
   return shape;
 }
 
@@ -161,7 +165,8 @@ CUresult copy_node(const Place& p, const CUDA_MEMCPY3D* shape, CUcontext ctx) {
                                          image.dstHeight, image),
                            kMirrorGraphWrites));
   const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(&image), sizeof image};
-  auto* exec = p.exec != nullptr ? process()->execs.find(Kind::kExec, handle_value(p.exec)) : nullptr;
+  auto* exec =
+      p.exec != nullptr ? process()->execs.find(Kind::kExec, handle_value(p.exec)) : nullptr;
   const bool ours = exec != nullptr && exec->session == r.session;
   const ChangeShape change = ours ? change_of(r.session, c, image) : ChangeShape();
   if (exec != nullptr && exec->changes.taken(r.node, change)) {
@@ -230,8 +235,8 @@ CUresult alloc_node(const Place& p, Params* params) {
   return CUDA_SUCCESS;
 }
 
-// What the driver lends for as long as a node lives; here it stays until the program ends, as handles are small and
-// conditional nodes few. The list is for leak checkers to find.
+// What the driver lends for as long as a node lives; here it stays until the program ends, as
+// handles are small and conditional nodes few. The list is for leak checkers to find.
 CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   static std::vector<CUgraph*>* lent = new std::vector<CUgraph*>;
@@ -248,7 +253,8 @@ CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
 
 // The context that a node's parameters name, or else the current one.
 CUresult context_of_node(CUcontext named, Context** out) {
-  *out = named != nullptr ? process()->contexts.find(Kind::kContext, handle_value(named)) : current_context();
+  *out = named != nullptr ? process()->contexts.find(Kind::kContext, handle_value(named))
+                          : current_context();
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -268,7 +274,8 @@ CUresult conditional_node(const Place& p, CUDA_CONDITIONAL_NODE_PARAMS* params) 
   return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// A graph of its own, or one that the program gives away: its handle goes on naming it, as the node's.
+// A graph of its own, or one that the program gives away: its handle goes on naming it, as the
+// node's.
 CUresult child_node(const Place& p, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
   if (p.exec != nullptr) return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, child.graph);
   if (p.node != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -292,7 +299,8 @@ CUresult batch_node(const Place& p, const Params* params) {
   Resolved r;
   Context* c = nullptr;
   TENDRIL_TRY(resolve(p, &r));
-  if (params == nullptr || (params->count != 0 && params->paramArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (params == nullptr || (params->count != 0 && params->paramArray == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(context_of_node(params->ctx, &c));
   wire::cuda::graph_batch_node_request m;
   wire::cuda::graph_batch_node_reply answer;
@@ -482,8 +490,9 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
-                                        unsigned int defaultLaunchValue, unsigned int flags) {
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph,
+                                        CUcontext ctx, unsigned int defaultLaunchValue,
+                                        unsigned int flags) {
   Object* graph = nullptr;
   Context* c = nullptr;
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
@@ -499,11 +508,13 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                  size_t numDependencies, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                  const CUgraphNode* dependencies, size_t numDependencies,
+                                  const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   return batch_node(add(phGraphNode, hGraph, dependencies, numDependencies), nodeParams);
 }
-CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (hNode == nullptr) return no_object(Kind::kNode);
   return batch_node(change(hNode, nullptr), nodeParams);
 }
@@ -513,16 +524,19 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
   return batch_node(change(hNode, hGraphExec), nodeParams);
 }
 
-CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                        CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
   Object* node = nullptr;
   wire::cuda::graph_batch_node_get_reply r;
   TENDRIL_TRY((ask<wire::cuda::graph_batch_node_get_request>(hNode, nodeParams_out, &node, &r)));
   static auto* kept = new std::unordered_map<CUgraphNode, std::vector<CUstreamBatchMemOpParams>>;
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);
-  std::vector<CUstreamBatchMemOpParams>& operations = (*kept)[hNode];  // the program's to read until it asks again
+  std::vector<CUstreamBatchMemOpParams>& operations =
+      (*kept)[hNode];  // the program's to read until it asks again
   operations.resize(r.operations.count / sizeof(CUstreamBatchMemOpParams));
-  if (!operations.empty()) memcpy(operations.data(), r.operations.data, operations.size() * sizeof operations[0]);
+  if (!operations.empty())
+    memcpy(operations.data(), r.operations.data, operations.size() * sizeof operations[0]);
   memset(nodeParams_out, 0, sizeof *nodeParams_out);
   nodeParams_out->count = static_cast<unsigned>(operations.size());
   nodeParams_out->paramArray = operations.data();

@@ -80,7 +80,8 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Device* d = device_of(device);
   uint64_t unused = 0;
-  return d != nullptr ? ask(d, What::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &unused) : CUDA_ERROR_INVALID_DEVICE;
+  return d != nullptr ? ask(d, What::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &unused)
+                      : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: parts of a device's multiprocessors. Resources are the driver's own records, which the program carries from
-// call to call; descriptions and green contexts have handles made here. Each green context has an ordinary context, through
-// which its streams and memory are reached.
+// Green contexts: parts of a device's multiprocessors. Resources are the driver's own records,
+// which the program carries from call to call; descriptions and green contexts have handles made
+// here. Each green context has an ordinary context, through which its streams and memory are
+// reached.
 #include <string.h>
 
 #include "client/cuda/context.h"
@@ -53,12 +54,14 @@ CUresult event_of_green(CUgreenCtx handle, CUevent hEvent, What what) {
 
 }  // namespace
 
-CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input,
-                                     CUdevResource* remaining, unsigned int useFlags, unsigned int minCount) {
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                     const CUdevResource* input, CUdevResource* remaining,
+                                     unsigned int useFlags, unsigned int minCount) {
   Context* c = current_context();
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (nbGroups == nullptr || input == nullptr || p->sessions.empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (nbGroups == nullptr || input == nullptr || p->sessions.empty())
+    return CUDA_ERROR_INVALID_VALUE;
   Session* session = c != nullptr ? c->session : p->sessions.front();
   wire::cuda::sm_resource_split_request m;
   wire::cuda::sm_resource_split_reply r;
@@ -76,7 +79,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
   return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
+                          unsigned int flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Device* d = device_of(dev);
   Object* described = find_object(Kind::kResourceDesc, handle_value(desc));
@@ -93,8 +97,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice de
   m.description = described->wire_id;
   m.slot = d->slot;
   m.flags = flags;
-  const CUresult result =
-      green != nullptr ? d->session->call(static_cast<const Context*>(nullptr), m, r) : CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = green != nullptr
+                              ? d->session->call(static_cast<const Context*>(nullptr), m, r)
+                              : CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS) {
     if (green != nullptr) destroy_object(Kind::kGreenContext, green);
     process()->contexts.destroy(context);
@@ -128,7 +133,8 @@ CUresult cuCtxFromGreenCtx(CUcontext* pContext, CUgreenCtx hCtx) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                int priority) {
   Object* green = nullptr;
   TENDRIL_TRY(green_of(greenCtx, &green));
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;

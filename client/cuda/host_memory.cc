@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned, registered and managed host memory. With a server on this host, pinned and managed memory are pages that the
-// worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is ordinary memory of this process: "pinned"
-// means that asynchronous copies with it are asynchronous, and it gets a mirror in the worker only when the program asks
-// for its device address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
+// Pinned, registered and managed host memory. With a server on this host, pinned and managed memory
+// are pages that the worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is
+// ordinary memory of this process: "pinned" means that asynchronous copies with it are
+// asynchronous, and it gets a mirror in the worker only when the program asks for its device
+// address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,12 +35,11 @@ void widen_registered(uint64_t base, uint64_t end) {
   }
 }
 
-uint64_t whole_pages(uint64_t bytes) {
-  return (bytes + 4095) & ~uint64_t{4095};
-}
+uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
 
-// The next free addresses for `map(address)` to fill; null when it cannot, with errno. Addresses are used once: 16 TiB
-// last. What the program has there itself is passed over in strides that grow.
+// The next free addresses for `map(address)` to fill; null when it cannot, with errno. Addresses
+// are used once: 16 TiB last. What the program has there itself is passed over in strides that
+// grow.
 template <typename Map>
 void* place(uint64_t bytes, Map&& map) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
@@ -128,7 +128,8 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
 
 Context* owner_of(void* p) {
   Range range;
-  const bool known = process() != nullptr && process()->ranges.find(reinterpret_cast<uint64_t>(p), &range);
+  const bool known =
+      process() != nullptr && process()->ranges.find(reinterpret_cast<uint64_t>(p), &range);
   return known ? range.context : nullptr;
 }
 
@@ -169,17 +170,16 @@ void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  constexpr unsigned kKnown = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no kernel ever sees, and a
-  // mirror costs at each launch.
+  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no
+  // kernel ever sees, and a mirror costs at each launch.
   TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
-  return cuMemHostAlloc(pp, bytesize, 0);
-}
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
 
 CUresult cuMemFreeHost(void* p) {
   Context* c = nullptr;
@@ -227,8 +227,8 @@ CUresult cuMemHostUnregister(void* p) {
   TENDRIL_TRY(require_context_of(owner_of(p), &c));
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Range range;
-  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) || range.kind != RangeKind::kRegistered ||
-      range.base != reinterpret_cast<uint64_t>(p)) {
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) ||
+      range.kind != RangeKind::kRegistered || range.base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
   wire::cuda::context_synchronize_request m;
@@ -258,7 +258,8 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   TENDRIL_TRY(host_range(p, &range));
-  *pFlags = range.flags | CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all pinned memory is mapped
+  *pFlags = range.flags |
+            CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all pinned memory is mapped
   return CUDA_SUCCESS;
 }
 
@@ -295,7 +296,8 @@ CUresult free_managed(const Range& managed) {
 
 namespace {
 
-// Pages of managed variables, which variables share. They stay: a page that has gone may be anybody's next time.
+// Pages of managed variables, which variables share. They stay: a page that has gone may be
+// anybody's next time.
 pthread_mutex_t g_variable_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 bool place_variable(uint64_t base, uint64_t bytes) {
@@ -305,7 +307,8 @@ bool place_variable(uint64_t base, uint64_t bytes) {
   for (uint64_t page = base & ~uint64_t{4095}; placed && page < base + bytes; page += 4096) {
     if (pages.count(page) != 0) continue;
     void* wanted = reinterpret_cast<void*>(page);
-    void* got = mmap(wanted, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void* got = mmap(wanted, 4096, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     placed = got == wanted;
     if (placed) pages.insert(page);
     if (!placed && got != MAP_FAILED) munmap(got, 4096);
@@ -318,12 +321,15 @@ bool place_variable(uint64_t base, uint64_t bytes) {
 
 CUresult adopt_managed(Session* session, Context* home, uint64_t base, uint64_t bytes) {
   Range range;
-  if (process()->ranges.find(base, &range) && range.base == base && range.variable) return CUDA_SUCCESS;
+  if (process()->ranges.find(base, &range) && range.base == base && range.variable)
+    return CUDA_SUCCESS;
   if (!place_variable(base, bytes)) {
     log_once(LogLevel::kError,
-             "a managed variable of %llu bytes lies at %#llx on server %s, where this program has something else; "
+             "a managed variable of %llu bytes lies at %#llx on server %s, where this program has "
+             "something else; "
              "start the program again",
-             static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(base), session->endpoint.c_str());
+             static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(base),
+             session->endpoint.c_str());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   range = {};
@@ -352,7 +358,8 @@ void forget_managed(uint64_t base) {
   process()->ranges.remove(base, &range);
 }
 
-// Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and accepted.
+// Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and
+// accepted.
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -378,12 +385,14 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, 
 namespace {
 
 // Lists of managed ranges that are prefetched or whose contents are no longer wanted.
-CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags, CUstream hStream) {
+CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
+                    CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
   TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (s == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i)
     TENDRIL_TRY(cuMemAdvise(dptrs[i], sizes[i], CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
   return CUDA_SUCCESS;
@@ -391,25 +400,29 @@ CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned lo
 
 }  // namespace
 
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* prefetchLocs,
-                                 size_t* prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags,
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                 CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
+                                 size_t numPrefetchLocs, unsigned long long flags,
                                  CUstream hStream) {
-  if (prefetchLocs == nullptr || prefetchLocIdxs == nullptr || numPrefetchLocs == 0 || numPrefetchLocs > count)
+  if (prefetchLocs == nullptr || prefetchLocIdxs == nullptr || numPrefetchLocs == 0 ||
+      numPrefetchLocs > count)
     return CUDA_ERROR_INVALID_VALUE;
   return hint_batch(dptrs, sizes, count, flags, hStream);
 }
-CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
-                                CUstream hStream) {
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                unsigned long long flags, CUstream hStream) {
   return hint_batch(dptrs, sizes, count, flags, hStream);
 }
 CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
                                            CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
-                                           size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
-  return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+                                           size_t numPrefetchLocs, unsigned long long flags,
+                                           CUstream hStream) {
+  return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                 numPrefetchLocs, flags, hStream);
 }
 
-CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute, CUdeviceptr devPtr,
-                                size_t count) {
+CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute,
+                                CUdeviceptr devPtr, size_t count) {
   TENDRIL_TRY(cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
   if (data == nullptr || dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i + 4 <= dataSize; i += 4) static_cast<int*>(data)[i / 4] = 0;
@@ -417,7 +430,8 @@ CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribu
 }
 CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
                                  size_t numAttributes, CUdeviceptr devPtr, size_t count) {
-  if (data == nullptr || dataSizes == nullptr || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || dataSizes == nullptr || attributes == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < numAttributes; ++i)
     TENDRIL_TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
   return CUDA_SUCCESS;

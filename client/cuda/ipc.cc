@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events shared between processes that use one GPU server: handles, descriptors (export_handle.h), and what
-// this process has open of others. The worker opens and closes; what a handle names, and whether it still does, is the
-// server's to say.
+// Memory and events shared between processes that use one GPU server: handles, descriptors
+// (export_handle.h), and what this process has open of others. The worker opens and closes; what a
+// handle names, and whether it still does, is the server's to say.
 #include <unistd.h>
 
 #include <map>
@@ -19,7 +19,8 @@ const Context* const kNoContext = nullptr;
 
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-// How often memory of others is open here, by its base. The driver counts likewise, and hands out one address.
+// How often memory of others is open here, by its base. The driver counts likewise, and hands out
+// one address.
 std::map<uint64_t, uint32_t>& open_counts() {
   static auto* all = new std::map<uint64_t, uint32_t>;
   return *all;
@@ -34,7 +35,8 @@ class Locked {
 CUresult explain(const char* call, CUresult result) {
   if (result != CUDA_ERROR_NOT_PERMITTED) return result;
   log_once(LogLevel::kError,
-           "%s: the handle is of another lease, and the GPU server keeps leases apart; start both processes under one "
+           "%s: the handle is of another lease, and the GPU server keeps leases apart; start both "
+           "processes under one "
            "'tendril run'",
            call);
   return result;
@@ -51,8 +53,8 @@ CUresult close_at(Context* c, uint64_t address) {
 void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* collides) {
   Locked lock;
   Range known;
-  const bool again = process()->ranges.find(r.base, &known) && known.base == r.base && known.session == c->session &&
-                     known.kind == RangeKind::kImported;
+  const bool again = process()->ranges.find(r.base, &known) && known.base == r.base &&
+                     known.session == c->session && known.kind == RangeKind::kImported;
   *collides = false;
   if (!again) register_device_range(c, r.base, r.bytes, RangeKind::kImported, 0, collides);
   if (!*collides) open_counts()[r.base] = again ? open_counts()[r.base] + 1 : 1;
@@ -88,8 +90,10 @@ CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uin
   return result;
 }
 
-// Memory and pools are made for descriptors only, so their export as anything else is CUDA_ERROR_INVALID_VALUE; of an import we say why.
-CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type, unsigned long long flags) {
+// Memory and pools are made for descriptors only, so their export as anything else is
+// CUDA_ERROR_INVALID_VALUE; of an import we say why.
+CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type,
+                              unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_SUCCESS;
   log_once(LogLevel::kError, "%s: handles of type %d are not supported, file descriptors are", call,
@@ -104,7 +108,8 @@ CUresult give_descriptor(Session* session, const ExportHandle& handle, void* int
   return CUDA_SUCCESS;
 }
 
-CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session** session, ExportHandle* out) {
+CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session** session,
+                         ExportHandle* out) {
   ExportHandle raw;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(given));
   if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_UNKNOWN;  // of something else, or none
@@ -118,7 +123,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Range range;
-  if (pHandle == nullptr || !process()->ranges.find(dptr, &range) || range.kind != RangeKind::kDevice)
+  if (pHandle == nullptr || !process()->ranges.find(dptr, &range) ||
+      range.kind != RangeKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::ipc_get_memory_request m;
   wire::cuda::ipc_get_memory_reply r;
@@ -134,12 +140,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session, &exported));
-  if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
+  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session,
+                          &exported));
+  if (session != c->session)
+    return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
   uint64_t address = 0;
   const CUresult opened = explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address));
   if (opened == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_NOT_PERMITTED;  // the memory is gone
@@ -155,7 +164,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   Range range;
   {
     Locked lock;
-    if (!process()->ranges.find(dptr, &range) || range.base != dptr || range.kind != RangeKind::kImported)
+    if (!process()->ranges.find(dptr, &range) || range.base != dptr ||
+        range.kind != RangeKind::kImported)
       return CUDA_ERROR_INVALID_VALUE;
     auto count = open_counts().find(dptr);
     if (count == open_counts().end() || --count->second == 0) {
@@ -191,7 +201,8 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", c->session, &session, &exported));
+  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", c->session, &session,
+                          &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;
   Event* e = process()->events.create(Kind::kEvent, session, c, session->index);
   if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -211,7 +222,8 @@ CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
 }
 
 CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
-                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* object = held_allocation(handle);
   if (shareableHandle == nullptr || object == nullptr || flags != 0 ||
@@ -255,7 +267,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
                                           unsigned long long flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* object = find_object(Kind::kPool, handle_value(pool));
@@ -273,7 +286,8 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
   return give_descriptor(object->session, exported, handle_out);
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType,
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
+                                            CUmemAllocationHandleType handleType,
                                             unsigned long long flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -301,7 +315,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Range range;
-  if (shareData_out == nullptr || !process()->ranges.find(ptr, &range) || range.kind != RangeKind::kPool)
+  if (shareData_out == nullptr || !process()->ranges.find(ptr, &range) ||
+      range.kind != RangeKind::kPool)
     return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::ipc_export_pool_pointer_request m;
   wire::cuda::ipc_export_pool_pointer_reply r;
@@ -313,16 +328,18 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData* shareData) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Object* object = find_object(Kind::kPool, handle_value(pool));
-  if (ptr_out == nullptr || shareData == nullptr || object == nullptr || object->session != c->session)
+  if (ptr_out == nullptr || shareData == nullptr || object == nullptr ||
+      object->session != c->session)
     return CUDA_ERROR_INVALID_VALUE;
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(
-      read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer", c->session, &session, &exported));
+  TENDRIL_TRY(read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer", c->session,
+                          &session, &exported));
   if (session != c->session) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::ipc_import_pool_pointer_request m;
   wire::cuda::ipc_import_pool_pointer_reply r;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here from cached
-// attributes. No allocation, no system call, no lock but the lane's own: the parameters are copied straight into the
-// lane. The few launches that only the driver can judge wait for its verdict, and with CUDA_LAUNCH_BLOCKING all wait
-// for their end.
+// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here
+// from cached attributes. No allocation, no system call, no lock but the lane's own: the parameters
+// are copied straight into the lane. The few launches that only the driver can judge wait for its
+// verdict, and with CUDA_LAUNCH_BLOCKING all wait for their end.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -36,33 +36,44 @@ struct Geometry {
 CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometry& g) {
   const uint32_t* w = g.words;
   for (int i = 0; i < 3; ++i) {
-    const auto grid_limit = static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
-    const auto block_limit = static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
-    if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit) return CUDA_ERROR_INVALID_VALUE;
+    const auto grid_limit =
+        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    const auto block_limit =
+        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+    if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit)
+      return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t threads = uint64_t{w[3]} * w[4] * w[5];
   if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
-    // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an H200).
-    const uint64_t registers = threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
-    const auto most = static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
+    // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an
+    // H200).
+    const uint64_t registers =
+        threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
+    const auto most =
+        static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
     return registers > most ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
   }
-  if (w[6] > static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
+  if (w[6] >
+      static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-// Attributes of cuLaunchKernelEx with the events inside turned into wire ids. Bounded by what CUDA defines.
+// Attributes of cuLaunchKernelEx with the events inside turned into wire ids. Bounded by what CUDA
+// defines.
 constexpr unsigned kLaunchAttributesMax = 32;
 
-CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count, CUlaunchAttribute* to) {
+CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count,
+                              CUlaunchAttribute* to) {
   for (unsigned i = 0; i < count; ++i) {
     to[i] = from[i];
     CUevent* event = nullptr;
-    if (from[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &to[i].value.programmaticEvent.event;
-    if (from[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = &to[i].value.launchCompletionEvent.event;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+      event = &to[i].value.programmaticEvent.event;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &to[i].value.launchCompletionEvent.event;
     if (event == nullptr) continue;
     Event* e = process()->events.find(Kind::kEvent, handle_value(*event));
     if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -72,12 +83,14 @@ CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count, CUl
   return CUDA_SUCCESS;
 }
 
-// Clusters may have this many blocks on every device that has clusters; a function must be allowed more.
+// Clusters may have this many blocks on every device that has clusters; a function must be allowed
+// more.
 constexpr uint64_t kPortableClusterBlocks = 8;
 
 CUresult check_cluster(const FunctionInfo* info, const Geometry& g, const uint32_t* cluster) {
   const uint64_t blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
-  if (blocks > kPortableClusterBlocks && info->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] == 0)
+  if (blocks > kPortableClusterBlocks &&
+      info->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] == 0)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   for (int i = 0; i < 3; ++i) {
     if (g.words[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
@@ -97,13 +110,15 @@ struct Size {
   bool operator==(const Size& other) const { return memcmp(words, other.words, sizeof words) == 0; }
 };
 
-// The checks of launch attributes, and of what the function requires of them. *ask: something here is for the driver
-// alone to judge, which no launch that programs make again and again should be.
+// The checks of launch attributes, and of what the function requires of them. *ask: something here
+// is for the driver alone to judge, which no launch that programs make again and again should be.
 CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
-                          const CUlaunchAttribute* attributes, unsigned count, bool* cooperative, bool* ask) {
+                          const CUlaunchAttribute* attributes, unsigned count, bool* cooperative,
+                          bool* ask) {
   Size required, preferred;
   for (int i = 0; i < 3; ++i)
-    required.words[i] = static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+    required.words[i] =
+        static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
   Size cluster = required;
   for (unsigned i = 0; i < count; ++i) {
     const CUlaunchAttributeValue& value = attributes[i].value;
@@ -113,7 +128,8 @@ CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geome
         *ask |= !cluster.any() || (required.any() && !(cluster == required));
         break;
       case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-        preferred = {{value.preferredClusterDim.x, value.preferredClusterDim.y, value.preferredClusterDim.z}};
+        preferred = {{value.preferredClusterDim.x, value.preferredClusterDim.y,
+                      value.preferredClusterDim.z}};
         *ask |= !preferred.any();
         break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -130,7 +146,8 @@ CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geome
     *ask |= preferred.any() || info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
     return CUDA_SUCCESS;
   }
-  *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 || (preferred.any() && !cluster.divides(preferred));
+  *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 ||
+          (preferred.any() && !cluster.divides(preferred));
   return check_cluster(info, g, cluster.words);
 }
 
@@ -150,7 +167,8 @@ CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
   TENDRIL_TRY(require_stream(t->context, hStream, &t->stream));
   const Stream* s = t->stream;
   if (s != nullptr) {
-    if (s->context != t->context && s->session != t->context->session) return CUDA_ERROR_INVALID_HANDLE;
+    if (s->context != t->context && s->session != t->context->session)
+      return CUDA_ERROR_INVALID_HANDLE;
     t->context = s->context;
   }
   TENDRIL_TRY(check_work(t->context, t->stream));
@@ -162,8 +180,8 @@ CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
   return t->function_id != 0 ? CUDA_SUCCESS : error;
 }
 
-// The record itself. The params field is laid out by hand so that the values go from the program straight into the
-// lane.
+// The record itself. The params field is laid out by hand so that the values go from the program
+// straight into the lane.
 template <typename Request>
 CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
   const FunctionInfo* info = t.info;
@@ -171,12 +189,14 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
   m.params = {nullptr, 0};
   const uint64_t fixed = wire::message_bytes(m);
   session::Lane* lane = t.context->session->lane.get();
-  if (fixed + param_bytes + 8 > wire::kCallBytesMax - sizeof(wire::CallHeader)) return CUDA_ERROR_INVALID_VALUE;
+  if (fixed + param_bytes + 8 > wire::kCallBytesMax - sizeof(wire::CallHeader))
+    return CUDA_ERROR_INVALID_VALUE;
   uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), t.context->index,
                               static_cast<uint32_t>(fixed + wire::padded(param_bytes)), 0);
   if (__builtin_expect(body == nullptr, 0)) return Session::lost_result();
   wire::write_message(m, body);
-  // `params` is the last field of every launch record: its count is the last word written, the bytes follow.
+  // `params` is the last field of every launch record: its count is the last word written, the
+  // bytes follow.
   uint8_t* at = body + fixed;
   memcpy(at - 8, &param_bytes, 8);
   if (param_bytes % 8 != 0 || buffer == nullptr) memset(at, 0, wire::padded(param_bytes));
@@ -195,28 +215,33 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
 CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
   const uint32_t* w = g.words;
   int blocks = 0;
-  TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
+  TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      &blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
   const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
-  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-                                                                             : CUDA_SUCCESS;
+  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room
+             ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+             : CUDA_SUCCESS;
 }
 
 // The values of a launch come by pointers or in one buffer.
-CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extra, const void** buffer,
-                      size_t* buffer_bytes) {
+CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extra,
+                      const void** buffer, size_t* buffer_bytes) {
   if (extra != nullptr) {
-    if (kernelParams != nullptr || !extra_buffer(extra, buffer, buffer_bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (kernelParams != nullptr || !extra_buffer(extra, buffer, buffer_bytes))
+      return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
   }
-  if (kernelParams == nullptr) return info->offsets.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (kernelParams == nullptr)
+    return info->offsets.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < info->offsets.size(); ++i) {
     if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-// What CUDA_LAUNCH_BLOCKING asks for: the kernel is over, and its fault is the launch's. Captured launches do not run.
+// What CUDA_LAUNCH_BLOCKING asks for: the kernel is over, and its fault is the launch's. Captured
+// launches do not run.
 CUresult wait_for_kernel(const Target& t) {
   if (is_capturing(t.stream)) return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(t.context, t.stream));
@@ -224,8 +249,9 @@ CUresult wait_for_kernel(const Target& t) {
   return CUDA_SUCCESS;
 }
 
-CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const void* buffer, size_t buffer_bytes,
-                 const CUlaunchAttribute* attributes, unsigned attribute_count) {
+CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const void* buffer,
+                 size_t buffer_bytes, const CUlaunchAttribute* attributes,
+                 unsigned attribute_count) {
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;
     m.function = t.function_id;
@@ -253,8 +279,8 @@ CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const 
   return send(t, m, kernelParams, nullptr, 0);
 }
 
-CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams, void** extra,
-                const CUlaunchAttribute* attributes, unsigned attribute_count) {
+CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams,
+                void** extra, const CUlaunchAttribute* attributes, unsigned attribute_count) {
   if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
   Target t;
   TENDRIL_TRY(resolve(f, hStream, &t));
@@ -262,8 +288,10 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
   const void* buffer = nullptr;
   size_t buffer_bytes = 0;
   TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
-  bool cooperative = g.words[7] != 0, ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
-  TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count, &cooperative, &ask));
+  bool cooperative = g.words[7] != 0,
+       ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
+  TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count,
+                               &cooperative, &ask));
   if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
   if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
   for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
@@ -276,25 +304,32 @@ CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernel
 
 }  // namespace
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                        unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                        unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra) {
-  const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  const Geometry g{
+      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
   return launch(f, g, hStream, kernelParams, extra, nullptr, 0);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
-  const Geometry g{{gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
+  const Geometry g{
+      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
   return launch(f, g, hStream, kernelParams, nullptr, nullptr, 0);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                    config->blockDimZ, config->sharedMemBytes, 0}};
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                    config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0}};
   return launch(f, g, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launch calls of CUDA 3 and before: block shape, shared memory and parameters are state of a function, which a launch
-// then takes together. Kept here; the launch itself is cuLaunchKernel.
+// The launch calls of CUDA 3 and before: block shape, shared memory and parameters are state of a
+// function, which a launch then takes together. Kept here; the launch itself is cuLaunchKernel.
 #include <string.h>
 
 #include <unordered_map>
@@ -91,16 +91,15 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
   }));
   if (grid_width <= 0 || grid_height <= 0) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = launch.parameters.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
-  return cuLaunchKernel(f, static_cast<unsigned>(grid_width), static_cast<unsigned>(grid_height), 1, launch.block[0],
-                        launch.block[1], launch.block[2], launch.shared_bytes, hStream, nullptr, extra);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return cuLaunchKernel(f, static_cast<unsigned>(grid_width), static_cast<unsigned>(grid_height), 1,
+                        launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes,
+                        hStream, nullptr, extra);
 }
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
   return cuLaunchGridAsync(f, grid_width, grid_height, nullptr);
 }
-CUresult cuLaunch(CUfunction f) {
-  return cuLaunchGridAsync(f, 1, 1, nullptr);
-}
+CUresult cuLaunch(CUfunction f) { return cuLaunchGridAsync(f, 1, 1, nullptr); }
 
 }  // namespace tendril::client::cuda

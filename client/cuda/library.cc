@@ -352,7 +352,8 @@ CUresult get_symbol(CUdeviceptr* dptr, size_t* bytes, CUlibrary handle, const ch
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(library_of(handle, &library));
   // The runtime asks for managed variables before it has a context.
-  if (kind != LoadKind::kManaged || current_context() != nullptr) TENDRIL_TRY(require_context(&context));
+  if (kind != LoadKind::kManaged || current_context() != nullptr)
+    TENDRIL_TRY(require_context(&context));
   Session* session = first_session();
   TENDRIL_TRY(load_library(library, session));
   uint64_t address = 0, size = 0;

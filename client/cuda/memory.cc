@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's real ones. An
-// address that collides with memory of this process or of another server is given back and another one asked for, so
-// that a pointer means one thing.
+// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's
+// real ones. An address that collides with memory of this process or of another server is given
+// back and another one asked for, so that a pointer means one thing.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -10,8 +10,8 @@
 
 #include "client/cuda/bodies.h"
 #include "client/cuda/capture.h"
-#include "client/cuda/memory.h"
 #include "client/cuda/export_handle.h"
+#include "client/cuda/memory.h"
 #include "client/cuda/occupied.h"
 
 namespace tendril::client::cuda {
@@ -19,8 +19,9 @@ namespace {
 
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
 constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
-constexpr uint64_t kNeighbourhood = 128ull << 30;  // either way; a worker keeps away from 1 TiB in all
-constexpr size_t kRefusedMax = 512;  // of one allocation
+constexpr uint64_t kNeighbourhood = 128ull
+                                    << 30;  // either way; a worker keeps away from 1 TiB in all
+constexpr size_t kRefusedMax = 512;         // of one allocation
 
 pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -29,10 +30,12 @@ std::set<uint64_t>& held_blocks() {
   return *blocks;
 }
 
-// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of the program lands
-// there. Blocks stay occupied for good: addresses are plentiful and the driver reuses its own.
+// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
+// the program lands there. Blocks stay occupied for good: addresses are plentiful and the driver
+// reuses its own.
 bool hold(uint64_t base, uint64_t bytes) {
-  if (base >= kUserTop || bytes > kUserTop - base) return true;  // not an address a process can have
+  if (base >= kUserTop || bytes > kUserTop - base)
+    return true;  // not an address a process can have
   const uint64_t first = base & ~(kBlock - 1);
   const uint64_t end = (base + bytes + kBlock - 1) & ~(kBlock - 1);
   bool ok = true;
@@ -67,12 +70,10 @@ void free_block(Context* c, uint64_t address) {
 
 }  // namespace
 
-bool hold_addresses(uint64_t base, uint64_t bytes) {
-  return hold(base, bytes);
-}
+bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
 
-CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind, uint64_t pool,
-                               bool* collides) {
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind,
+                               uint64_t pool, bool* collides) {
   Range range;
   range.base = base;
   range.bytes = bytes;
@@ -86,8 +87,8 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
 }
 
-// An allocation node cannot be taken back, so its addresses are not given back when something of the program's is there
-// already: kernels and copies of a stated direction do not mind.
+// An allocation node cannot be taken back, so its addresses are not given back when something of
+// the program's is there already: kernels and copies of a stated direction do not mind.
 void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes) {
   Range range;
   range.base = base;
@@ -120,8 +121,8 @@ CUresult outcome_so_far(Context* c) {
   return c->session->call(c, m, r);
 }
 
-CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes, RangeKind kind,
-                         uint64_t* address, uint64_t* pitch) {
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes,
+                         RangeKind kind, uint64_t* address, uint64_t* pitch) {
   const bool pitched = m.pitch_width != 0;
   const auto ask = [&](uint64_t so_much, uint64_t* at) {
     wire::cuda::memory_allocate_request asked = m;
@@ -159,8 +160,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
                             unsigned int ElementSizeBytes) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   wire::cuda::memory_allocate_request m;
   m.pitch_width = WidthInBytes;
@@ -188,7 +191,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     free_block(at, dptr);
     return outcome_so_far(at);
   }
-  if (range.kind != RangeKind::kDevice && range.kind != RangeKind::kPool) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind != RangeKind::kDevice && range.kind != RangeKind::kPool)
+    return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   free_block(range.context, dptr);
@@ -212,7 +216,8 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr 
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Range range;
-  if (!process()->ranges.find(dptr, &range) || range.kind == RangeKind::kReserved) return CUDA_ERROR_NOT_FOUND;
+  if (!process()->ranges.find(dptr, &range) || range.kind == RangeKind::kReserved)
+    return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range.base;
   if (psize != nullptr) *psize = range.bytes;
   return CUDA_SUCCESS;

@@ -11,7 +11,8 @@ struct Shape {
   uint64_t pitch, width, height;  // in elements but for the pitch, which is in bytes
 };
 
-CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape shape, bool async, CUstream hStream) {
+CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape shape, bool async,
+             CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -23,7 +24,8 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   const uint64_t bytes = shape.height > 1 ? (shape.height - 1) * shape.pitch + row : row;
   if (shape.height > 1 && shape.pitch < row) return CUDA_ERROR_INVALID_VALUE;
   Range range;
-  const bool holds = process()->ranges.find(destination, &range) && range.reaches(destination, bytes);
+  const bool holds =
+      process()->ranges.find(destination, &range) && range.reaches(destination, bytes);
   // A capture does not look at addresses: cuDNN records its plans with numbers in their place.
   if (!holds && !is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_work(c, s, !async));
@@ -75,13 +77,16 @@ CUresult cuMemsetD2D16_v2(CUdeviceptr d, size_t pitch, unsigned short v, size_t 
 CUresult cuMemsetD2D32_v2(CUdeviceptr d, size_t pitch, unsigned int v, size_t w, size_t h) {
   return set(d, v, 4, {pitch, w, h}, false, nullptr);
 }
-CUresult cuMemsetD2D8Async(CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h, CUstream s) {
+CUresult cuMemsetD2D8Async(CUdeviceptr d, size_t pitch, unsigned char v, size_t w, size_t h,
+                           CUstream s) {
   return set(d, v, 1, {pitch, w, h}, true, s);
 }
-CUresult cuMemsetD2D16Async(CUdeviceptr d, size_t pitch, unsigned short v, size_t w, size_t h, CUstream s) {
+CUresult cuMemsetD2D16Async(CUdeviceptr d, size_t pitch, unsigned short v, size_t w, size_t h,
+                            CUstream s) {
   return set(d, v, 2, {pitch, w, h}, true, s);
 }
-CUresult cuMemsetD2D32Async(CUdeviceptr d, size_t pitch, unsigned int v, size_t w, size_t h, CUstream s) {
+CUresult cuMemsetD2D32Async(CUdeviceptr d, size_t pitch, unsigned int v, size_t w, size_t h,
+                            CUstream s) {
   return set(d, v, 4, {pitch, w, h}, true, s);
 }
 

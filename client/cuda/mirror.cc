@@ -58,7 +58,8 @@ void count(const Mirrors& set) {
   g_written_mirrors.store(written);
 }
 
-// Pages of a stack or heap hold what the address sanitizer has put between the program's variables, too.
+// Pages of a stack or heap hold what the address sanitizer has put between the program's variables,
+// too.
 #if defined(__SANITIZE_ADDRESS__)
 #define TENDRIL_WHOLE_PAGES __attribute__((no_sanitize("address")))
 TENDRIL_WHOLE_PAGES bool pages_differ(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
@@ -72,12 +73,15 @@ TENDRIL_WHOLE_PAGES void copy_pages(uint8_t* to, const volatile uint8_t* from, u
 }
 #else
 #define TENDRIL_WHOLE_PAGES
-bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) { return memcmp(a, b, bytes) != 0; }
+bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) {
+  return memcmp(a, b, bytes) != 0;
+}
 void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, from, bytes); }
 #endif
 
-// These three alone touch the program's memory, at calls of any thread, while others may be writing there: what is seen half
-// written now differs again at the call that comes after the writing (tests/tsan_suppressions.txt names them).
+// These three alone touch the program's memory, at calls of any thread, while others may be writing
+// there: what is seen half written now differs again at the call that comes after the writing
+// (tests/tsan_suppressions.txt names them).
 bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
   return pages_differ(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes);
 }
@@ -86,10 +90,11 @@ void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) 
   copy_pages(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
 }
 
-// A page from the GPU: words that differ from the shadow were written there. True: the program has written one of them too,
-// to another value.
+// A page from the GPU: words that differ from the shadow were written there. True: the program has
+// written one of them too, to another value.
 TENDRIL_WHOLE_PAGES
-bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from, uint64_t bytes) {
+bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from,
+                               uint64_t bytes) {
   uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
   uint8_t* shadow = m.shadow + offset;
   bool both = false;
@@ -144,7 +149,8 @@ bool overlaps(const Mirror& m, uint64_t base, uint64_t bytes) {
   return m.base < base + bytes && base < m.base + m.bytes;
 }
 
-void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t base, uint64_t bytes) {
+void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t base,
+                   uint64_t bytes) {
   bool dropped = false;
   for (auto it = set->all.begin(); it != set->all.end();) {
     const Mirror& m = it->second;
@@ -155,15 +161,17 @@ void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t ba
   if (dropped) count(*set);
 }
 
-// Pageable memory of a node. Several nodes may name parts of one buffer: ranges that overlap become one, and what both
-// ends had agreed on stays agreed.
-CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t use) {
+// Pageable memory of a node. Several nodes may name parts of one buffer: ranges that overlap become
+// one, and what both ends had agreed on stays agreed.
+CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint64_t bytes,
+                         uint32_t use) {
   Mirrors* set = mirrors();
   if (base > UINT64_MAX - bytes) return CUDA_ERROR_INVALID_VALUE;
   uint64_t end = base + bytes;
   Mirror made = {session, 0, 0, nullptr, use, true};
   pthread_mutex_lock(&set->mutex);
-  for (const auto& entry : set->all) {  // in the order of addresses, and disjoint: one pass finds the union
+  for (const auto& entry :
+       set->all) {  // in the order of addresses, and disjoint: one pass finds the union
     const Mirror& m = entry.second;
     if (m.session != session || !m.pageable || !overlaps(m, base, end - base)) continue;
     base = m.base < base ? m.base : base;
@@ -173,11 +181,13 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   made.base = base;
   made.bytes = end - base;
   const auto known = set->all.find({base, session});
-  if (known != set->all.end() && known->second.bytes == made.bytes && known->second.uses == made.uses) {
+  if (known != set->all.end() && known->second.bytes == made.bytes &&
+      known->second.uses == made.uses) {
     pthread_mutex_unlock(&set->mutex);
     return CUDA_SUCCESS;
   }
-  void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   wire::cuda::mirror_create_request m;
   wire::cuda::mirror_create_reply r;
   m.address = made.base;
@@ -213,8 +223,10 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   Mirrors* set = mirrors();
   pthread_mutex_lock(&set->mutex);
   const auto known = set->all.find({base, session});
-  const bool enough = known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses;
-  if (!enough) drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
+  const bool enough =
+      known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses;
+  if (!enough)
+    drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
   pthread_mutex_unlock(&set->mutex);
   if (enough) return CUDA_SUCCESS;
   wire::cuda::mirror_create_request m;
@@ -243,9 +255,11 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   return result;
 }
 
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use) {
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
+                         uint32_t use) {
   Range range;
-  if (!process()->ranges.find(address, &range)) return mirror_pageable(session, context, address, bytes, use);
+  if (!process()->ranges.find(address, &range))
+    return mirror_pageable(session, context, address, bytes, use);
   if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > range.bytes - (address - range.base)) return CUDA_ERROR_INVALID_VALUE;
   if (range.shared_with(session)) return CUDA_SUCCESS;
@@ -323,7 +337,9 @@ void mirror_push_word(Session* session, Context* context) {
       found += changed;
     }
   }
-  if (found == 1) push_run(*where, context, offset, where->bytes - offset < kWord ? where->bytes - offset : kWord);
+  if (found == 1)
+    push_run(*where, context, offset,
+             where->bytes - offset < kWord ? where->bytes - offset : kWord);
   pthread_mutex_unlock(&set->mutex);
 }
 
@@ -342,7 +358,9 @@ uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
       const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
       if (bytes > r.data.count - used) break;
       const Mirror* m = holder(*set, session, address, bytes);
-      if (m != nullptr && merge_into_program_memory(*m, address - m->base, r.data.data + used, bytes)) both = address;
+      if (m != nullptr &&
+          merge_into_program_memory(*m, address - m->base, r.data.data + used, bytes))
+        both = address;
       used += bytes;
     }
     more = r.more != 0;
@@ -354,8 +372,10 @@ void warn_of_both(Session* session, uint64_t both) {
   static std::atomic<bool> told{false};
   if (both != 0 && !told.exchange(true)) {
     log(LogLevel::kWarning,
-        "the program and a GPU of %s have both written the host memory near %p between a launch and the wait for it: "
-        "over a network they cannot share it at once (atomics for the whole system included); the GPU's values stay",
+        "the program and a GPU of %s have both written the host memory near %p between a launch "
+        "and the wait for it: "
+        "over a network they cannot share it at once (atomics for the whole system included); the "
+        "GPU's values stay",
         session->endpoint.c_str(), reinterpret_cast<void*>(both));
   }
 }
@@ -375,7 +395,8 @@ void mirror_fetch_told(Session* session, Context* context) {
   Mirrors* set = mirrors();
   uint64_t both = 0;
   pthread_mutex_lock(&set->mutex);
-  if (session->gpu_wrote.exchange(false, std::memory_order_acquire)) both = fetch_written(set, session, context);
+  if (session->gpu_wrote.exchange(false, std::memory_order_acquire))
+    both = fetch_written(set, session, context);
   pthread_mutex_unlock(&set->mutex);
   warn_of_both(session, both);
 }

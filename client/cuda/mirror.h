@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends
 // of copies in graphs). The worker keeps a copy at the same address; what the program wrote is
-// pushed before work that may read it, a single word before waits too; what the GPU wrote is fetched after waits. While nothing is
-// mirrored every hook here costs one load.
+// pushed before work that may read it, a single word before waits too; what the GPU wrote is
+// fetched after waits. While nothing is mirrored every hook here costs one load.
 #pragma once
 
 #include <atomic>
@@ -23,16 +23,17 @@ extern std::atomic<uint32_t> g_written_mirrors;  // mirrors that a GPU may write
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses);
-// The same for the host memory that a copy node names. Pageable memory gets a copy too, which only nodes reach; it is
-// forgotten once the program has unmapped it.
-CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes, uint32_t use);
+// The same for the host memory that a copy node names. Pageable memory gets a copy too, which only
+// nodes reach; it is forgotten once the program has unmapped it.
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
+                         uint32_t use);
 // Every server's copy of it.
 void mirror_forget(Context* context, uint64_t base);
 
 void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
-// The same if the worker has told that there is something: it does so ahead of the answer to each wait that covers a GPU's writes. What
-// another thread is fetching is there when this returns.
+// The same if the worker has told that there is something: it does so ahead of the answer to each
+// wait that covers a GPU's writes. What another thread is fetching is there when this returns.
 void mirror_fetch_told(Session* session, Context* context);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
 void mirror_graph_writes(Session* session,
@@ -48,11 +49,13 @@ inline void mirror_before_graph(Session* session, Context* context) {
                        g_graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
-// Before a question or a wait: a kernel may poll for the word that the program has written since, and gets it while it runs. Of several
-// words none goes before the next work does: the kernel would see them in another order than they were written in.
+// Before a question or a wait: a kernel may poll for the word that the program has written since,
+// and gets it while it runs. Of several words none goes before the next work does: the kernel would
+// see them in another order than they were written in.
 void mirror_push_word(Session* session, Context* context);
 inline void mirror_before_wait(Session* session, Context* context) {
-  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0)) mirror_push_word(session, context);
+  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
+    mirror_push_word(session, context);
 }
 inline void mirror_after_wait(Session* session, Context* context) {
   if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))

@@ -37,7 +37,7 @@ CUresult upload(Session* session, Context* context, const std::string& hash,
   m.transfer = session->lane->new_transfer_id();
   TENDRIL_TRY(session->enqueue(context, m));
   return session->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
-                                                                           : Session::lost_result();
+                                                                     : Session::lost_result();
 }
 
 CUresult load_payload(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
@@ -50,7 +50,8 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
   m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
   m.size = payload.bytes;
   options->put(&m);
-  // Asked first, however small it is: one more round trip the first time, and none of its bytes from then on.
+  // Asked first, however small it is: one more round trip the first time, and none of its bytes
+  // from then on.
   for (bool sent = false;; sent = true) {
     wire::cuda::module_load_reply r;
     const CUresult result = session->call(context, m, r);
@@ -106,7 +107,8 @@ CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* optio
 CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                     const CodeImage& image, JitOptions* options) {
   if (image.kind == CodeKind::kNone) {
-    // What is no code has no length either. The driver refuses a byte in its place, with its words in the program's log.
+    // What is no code has no length either. The driver refuses a byte in its place, with its words
+    // in the program's log.
     constexpr uint8_t kNothing = 0;
     Payload nothing;
     nothing.data = &kNothing;

@@ -27,8 +27,8 @@ Function* named_function(Names* names, Kind kind, Session* session, Context* con
 // The function of a module, made known to the worker.
 CUresult module_function(Module* module, const char* name, Function** out);
 
-// Address and size of a variable; registers its range. Managed variables of a library can be asked for without a
-// context.
+// Address and size of a variable; registers its range. Managed variables of a library can be asked
+// for without a context.
 CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                      Names* names, const char* name, uint64_t* address, uint64_t* bytes);
 // Names of all functions, as the driver enumerates them.

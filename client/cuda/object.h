@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's records of what the program created, and the tables that turn a handle back into its record. Look-ups take no lock and
-// never follow a program's pointer: a handle is an index with a generation, checked against the record. Records are recycled, never
-// freed, so that a program racing against its own destroy sees a stale handle, not a crash.
+// The client's records of what the program created, and the tables that turn a handle back into its
+// record. Look-ups take no lock and never follow a program's pointer: a handle is an index with a
+// generation, checked against the record. Records are recycled, never freed, so that a program
+// racing against its own destroy sees a stale handle, not a crash.
 #pragma once
 
 #include <pthread.h>
@@ -29,21 +30,26 @@ struct Capture;
 
 struct Object {
   std::atomic<uint64_t> handle{0};  // what the program holds; 0 while the record is free
-  uint64_t wire_id = 0;             // what the worker calls it (the handle, unless the worker chose)
+  uint64_t wire_id = 0;  // what the worker calls it (the handle, unless the worker chose)
   Session* session = nullptr;
-  Context* context = nullptr;       // null for libraries, kernels, graphs and the like
+  Context* context = nullptr;  // null for libraries, kernels, graphs and the like
   uint32_t index = 0;
   uint32_t generation = 0;
 };
 
-// Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing since, the next wait has nothing to
-// wait for, and is answered here; but only one, so that who waits again and again learns of a server that is gone. The numbers are
-// Session::calls.
+// Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing
+// since, the next wait has nothing to wait for, and is answered here; but only one, so that who
+// waits again and again learns of a server that is gone. The numbers are Session::calls.
 class IdleSince {
  public:
-  // After a wait: `before` its request was sent. Another thread's call in between may have given the GPU work.
-  void note(uint64_t before, uint64_t now) { calls_.store(now == before + 1 ? now : 0, std::memory_order_release); }
-  bool use(uint64_t now) { return calls_.compare_exchange_strong(now, 0, std::memory_order_acq_rel); }
+  // After a wait: `before` its request was sent. Another thread's call in between may have given
+  // the GPU work.
+  void note(uint64_t before, uint64_t now) {
+    calls_.store(now == before + 1 ? now : 0, std::memory_order_release);
+  }
+  bool use(uint64_t now) {
+    return calls_.compare_exchange_strong(now, 0, std::memory_order_acq_rel);
+  }
 
  private:
   std::atomic<uint64_t> calls_{0};
@@ -53,7 +59,8 @@ struct Stream : Object {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
-  std::atomic<uint64_t> synchronised{0};  // session serial up to which its records are known to be complete
+  std::atomic<uint64_t> synchronised{
+      0};  // session serial up to which its records are known to be complete
   IdleSince idle;
   std::atomic<Capture*> capture{nullptr};
 };
@@ -61,13 +68,18 @@ struct Stream : Object {
 struct Event : Object {
   unsigned flags = 0;
   static constexpr uint64_t kUntold = UINT64_MAX;
-  // Session serial of the latest record. 0: never, or known to be complete; kUntold: only the worker knows.
+  // Session serial of the latest record. 0: never, or known to be complete; kUntold: only the
+  // worker knows.
   std::atomic<uint64_t> recorded{0};
-  std::atomic<uint64_t> recorded_on{0};  // wire id of its stream, where waits for the stream tell; else 0
+  std::atomic<uint64_t> recorded_on{
+      0};  // wire id of its stream, where waits for the stream tell; else 0
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
-  std::atomic<uint64_t> capture{0};        // id of the one it was last recorded in; stays after that has ended
-  std::atomic<bool> external{false};  // graphs or other processes record it: only the worker knows whether it is over
-  std::atomic<bool> shared{false};         // other processes wait for it: a record has happened when its call returns
+  std::atomic<uint64_t> capture{
+      0};  // id of the one it was last recorded in; stays after that has ended
+  std::atomic<bool> external{
+      false};  // graphs or other processes record it: only the worker knows whether it is over
+  std::atomic<bool> shared{
+      false};  // other processes wait for it: a record has happened when its call returns
 
   // As after creation.
   void reset(unsigned with_flags) {
@@ -83,7 +95,8 @@ struct Event : Object {
 
 // An instantiated graph.
 struct Exec : Object {
-  bool has_memory = false;  // allocation or free nodes: a launch may be refused, and the program is told at once
+  bool has_memory =
+      false;  // allocation or free nodes: a launch may be refused, and the program is told at once
   ExecChanges changes;
 };
 
@@ -96,10 +109,11 @@ struct Symbol {
   uint64_t context = 0;  // handle of the context where it has this address
   std::string name;
   uint64_t address = 0, bytes = 0;
-  bool managed = false;        // asked for as a managed variable
+  bool managed = false;  // asked for as a managed variable
 };
 
-// What has names in a module or a library. Asking twice gives the same handle; names that do not exist are remembered too.
+// What has names in a module or a library. Asking twice gives the same handle; names that do not
+// exist are remembered too.
 struct Names {
   base::Lock lock;
   std::map<std::string, Function*> functions;
@@ -111,22 +125,25 @@ struct Module : Object {
   Names names;
 };
 
-// Belongs to no context: one client library is loaded into each server where one of its kernels is used. See library.cc.
+// Belongs to no context: one client library is loaded into each server where one of its kernels is
+// used. See library.cc.
 struct Library : Object {
-  api::CodeImage image;           // the program's memory, or `copy`, or nothing when no other server can need it
+  api::CodeImage
+      image;  // the program's memory, or `copy`, or nothing when no other server can need it
   std::vector<uint8_t> copy;
   std::vector<uint32_t> options;  // JIT options that are plain words, for the servers to come
   std::vector<uint64_t> values;
   std::atomic<uint64_t> loaded{0};  // a bit for each session
   Names names;
-  std::vector<Module*> modules;   // from cuLibraryGetModule, one for each context
+  std::vector<Module*> modules;  // from cuLibraryGetModule, one for each context
 };
 
 struct Device;
 
-// What the worker told of a function on one device; fetched once, at first use there, and once more for the layout of a kernel whose
-// attributes the program wanted before it had a context. A list, as kernels run on several devices; the newest comes first.
-// Recycled, never freed: a launch may race with an unload.
+// What the worker told of a function on one device; fetched once, at first use there, and once more
+// for the layout of a kernel whose attributes the program wanted before it had a context. A list,
+// as kernels run on several devices; the newest comes first. Recycled, never freed: a launch may
+// race with an unload.
 struct FunctionInfo {
   const FunctionInfo* next = nullptr;
   const Device* device = nullptr;
@@ -150,8 +167,8 @@ struct Function : Object {
   Library* library = nullptr;  // of a kernel, and of its functions
   Function* kernel = nullptr;  // of a function from cuKernelGetFunction
   std::string name;
-  std::atomic<uint64_t> loaded{0};     // a bit for each session that knows its wire id
-  std::atomic<bool> missing{false};    // there is no such name
+  std::atomic<uint64_t> loaded{0};   // a bit for each session that knows its wire id
+  std::atomic<bool> missing{false};  // there is no such name
   std::atomic<ContextFunction*> in_context{nullptr};  // of a kernel
   std::atomic<const FunctionInfo*> info{nullptr};
 };
@@ -225,8 +242,9 @@ class Table {
   uint32_t next_ = 1;  // index 0 is never given, so no handle looks like a small number
 };
 
-// Instantiated graphs. One that kernels may launch has the driver's own handle: the program passes it to kernels, and there no other
-// value means anything. Such a handle is an address, so it cannot be one of ours, whose kind is in the topmost byte.
+// Instantiated graphs. One that kernels may launch has the driver's own handle: the program passes
+// it to kernels, and there no other value means anything. Such a handle is an address, so it cannot
+// be one of ours, whose kind is in the topmost byte.
 class ExecTable : public Table<Exec> {
  public:
   Exec* find(Kind kind, uint64_t handle) const {
@@ -237,7 +255,8 @@ class ExecTable : public Table<Exec> {
     return it != renamed_.end() ? it->second : nullptr;
   }
 
-  // From now on the program knows `record` by `handle`. False: that cannot be, or another graph (of another server) has it.
+  // From now on the program knows `record` by `handle`. False: that cannot be, or another graph (of
+  // another server) has it.
   bool rename(Exec* record, uint64_t handle) {
     if (handle == 0 || api::id_kind(handle) != Kind::kNone) return false;
     const base::Locked held(lock_);

@@ -15,7 +15,8 @@ class ExecTableTest : public ::testing::Test {
  protected:
   Exec* create() { return table_->create(Kind::kExec, nullptr, nullptr, 0); }
   Exec* find(uint64_t handle) { return table_->find(Kind::kExec, handle); }
-  // A table lives as long as its process and frees nothing: reachable for good, or it counts as leaked.
+  // A table lives as long as its process and frees nothing: reachable for good, or it counts as
+  // leaked.
   static ExecTable* kept() {
     static std::vector<ExecTable*>* const all = new std::vector<ExecTable*>;
     all->push_back(new ExecTable);

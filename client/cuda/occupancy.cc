@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy: pure functions of a kernel's attributes. The driver answers each question once per kernel; later ones
-// are answered here.
+// Occupancy: pure functions of a kernel's attributes. The driver answers each question once per
+// kernel; later ones are answered here.
 #include <map>
 #include <tuple>
 
@@ -9,8 +9,8 @@
 namespace tendril::client::cuda {
 namespace {
 
-using Key =
-    std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t, uint32_t>;  // last: which question
+using Key = std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t,
+                       uint32_t>;  // last: which question
 
 struct Cache {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -33,7 +33,8 @@ bool cached(const Key& key, int64_t* value) {
 
 void keep(const Key& key, int64_t value) {
   pthread_mutex_lock(&cache()->mutex);
-  if (cache()->answers.size() > 65536) cache()->answers.clear();  // a program that asks for ever-new sizes
+  if (cache()->answers.size() > 65536)
+    cache()->answers.clear();  // a program that asks for ever-new sizes
   cache()->answers[key] = value;
   pthread_mutex_unlock(&cache()->mutex);
 }
@@ -77,14 +78,16 @@ CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uin
   TENDRIL_TRY(need(func, &c, &f, &id));
   if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t geometry[8] = {config->gridDimX,  config->gridDimY,  config->gridDimZ,       config->blockDimX,
-                                config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0};
+  const uint32_t geometry[8] = {
+      config->gridDimX,  config->gridDimY,  config->gridDimZ,       config->blockDimX,
+      config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0};
   wire::cuda::occupancy_clusters_request m;
   wire::cuda::occupancy_clusters_reply r;
   m.function = id;
   m.what = what;
   m.geometry = {geometry, 8};
-  m.attributes = {reinterpret_cast<const uint8_t*>(config->attrs), config->numAttrs * sizeof(CUlaunchAttribute)};
+  m.attributes = {reinterpret_cast<const uint8_t*>(config->attrs),
+                  config->numAttrs * sizeof(CUlaunchAttribute)};
   TENDRIL_TRY(c->session->call(c, m, r));
   *value = r.value;
   return CUDA_SUCCESS;
@@ -100,25 +103,29 @@ void forget_occupancy(Function* function) {
   pthread_mutex_unlock(&cache()->mutex);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
-                                                              size_t dynamicSMemSize, unsigned int flags) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
   if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return active_blocks(func, blockSize, dynamicSMemSize, flags, numBlocks);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
                                                      size_t dynamicSMemSize) {
-  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                              dynamicSMemSize, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks,
-                                                 int blockSize) {
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize) {
   Context* c = nullptr;
   Function* f = nullptr;
   uint64_t id = 0;
   TENDRIL_TRY(need(func, &c, &f, &id));
-  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const Key key{f, c->device, static_cast<uint64_t>(blockSize), static_cast<uint64_t>(numBlocks), 0, 1};
+  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Key key{f, c->device, static_cast<uint64_t>(blockSize), static_cast<uint64_t>(numBlocks),
+                0, 1};
   int64_t value = 0;
   if (!cached(key, &value)) {
     wire::cuda::occupancy_shared_request m;
@@ -134,16 +141,19 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   return CUDA_SUCCESS;
 }
 
-// The block size with the most resident threads. Searched here, because the shared memory may depend on it through a
-// callback.
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
+// The block size with the most resident threads. Searched here, because the shared memory may
+// depend on it through a callback.
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize,
+                                                   CUfunction func,
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   Function* f = find_function(func);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   const FunctionInfo* info = function_info(c, f, &error);
   if (info == nullptr) return error;
@@ -156,8 +166,9 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   int best_threads = 0, best_block = 0, best_count = 0;
   for (int rounded = (limit + warp - 1) / warp * warp; rounded > 0; rounded -= warp) {
     const int candidate = rounded < limit ? rounded : limit;
-    const size_t shared =
-        blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(candidate) : dynamicSMemSize;
+    const size_t shared = blockSizeToDynamicSMemSize != nullptr
+                              ? blockSizeToDynamicSMemSize(candidate)
+                              : dynamicSMemSize;
     int blocks = 0;
     TENDRIL_TRY(active_blocks(func, candidate, shared, flags, &blocks));
     if (blocks * candidate > best_threads) {
@@ -173,17 +184,19 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
 }
 
 CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                          int blockSizeLimit) {
-  return cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
-                                                   dynamicSMemSize, blockSizeLimit, 0);
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
   return clusters(numClusters, func, config, 0);
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                            const CUlaunchConfig* config) {
   return clusters(clusterSize, func, config, 1);
 }
 

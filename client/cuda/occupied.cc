@@ -9,7 +9,7 @@
 namespace tendril::client::cuda {
 namespace {
 
-constexpr uint64_t kNear = 1u << 30;     // mappings with less between them are one neighbourhood
+constexpr uint64_t kNear = 1u << 30;      // mappings with less between them are one neighbourhood
 constexpr uint64_t kGrowth = 4ull << 30;  // libraries and heaps come below those that are there
 
 // Reads "first-end " at the beginning of each line.

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t kGiB = 1ull << 30;
 
-bool around(const std::string& text, uint64_t base, uint64_t bytes, uint64_t* first, uint64_t* end) {
+bool around(const std::string& text, uint64_t base, uint64_t bytes, uint64_t* first,
+            uint64_t* end) {
   const int file = memfd_create("maps", MFD_CLOEXEC);
   EXPECT_EQ(write(file, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   lseek(file, 0, SEEK_SET);
@@ -32,7 +33,8 @@ TEST(Occupied, IsTheNeighbourhoodAndWhereItGrows) {
   ASSERT_TRUE(around(text, 0x7f0024000000, 0x1000, &first, &end));
   EXPECT_EQ(first, 0x7f0000000000 - 4 * kGiB);
   EXPECT_EQ(end, 0x7f0030000000u);
-  EXPECT_FALSE(around(text, 0x7f0010000000, 0x1000, &first, &end)) << "nothing is at the very place";
+  EXPECT_FALSE(around(text, 0x7f0010000000, 0x1000, &first, &end))
+      << "nothing is at the very place";
   EXPECT_FALSE(around("nonsense\n", 0x1000, 0x1000, &first, &end));
   EXPECT_FALSE(around("", 0x1000, 0x1000, &first, &end));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointer attributes, answered from the map of ranges: PyTorch and the CUDA runtime ask for them all the time.
+// Pointer attributes, answered from the map of ranges: PyTorch and the CUDA runtime ask for them
+// all the time.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -14,7 +15,8 @@ CUresult put(void* data, T value) {
 }
 
 unsigned memory_type(const Range& r) {
-  return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+  return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST
+                                                                          : CU_MEMORYTYPE_DEVICE;
 }
 
 // Addresses that are reserved, with nothing mapped there.
@@ -37,7 +39,9 @@ uint64_t ask_worker(const Range& r, CUpointer_attribute attribute, CUdeviceptr p
   wire::cuda::memory_pointer_attribute_reply reply;
   m.address = ptr;
   m.attribute = static_cast<uint32_t>(attribute);
-  return r.session->call(static_cast<const Context*>(r.context), m, reply) == CUDA_SUCCESS ? reply.value : 0;
+  return r.session->call(static_cast<const Context*>(r.context), m, reply) == CUDA_SUCCESS
+             ? reply.value
+             : 0;
 }
 
 CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
@@ -46,7 +50,8 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
       r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool || r.kind == RangeKind::kGraph;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context) : CUcontext{});
+      return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context)
+                                                              : CUcontext{});
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return put(data, memory_type(r));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
@@ -70,7 +75,8 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(data, of_no_context ? ask_worker(r, attribute, ptr) : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
+      return put(data,
+                 of_no_context ? ask_worker(r, attribute, ptr) : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
@@ -88,7 +94,8 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
   }
 }
 
-// What the plural form answers where the singular one fails: zeros, as the driver gives. `host`: the address, when CUDA does not know it.
+// What the plural form answers where the singular one fails: zeros, as the driver gives. `host`:
+// the address, when CUDA does not know it.
 void zero_attribute(CUpointer_attribute attribute, CUdeviceptr host, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:  // the program's own memory
@@ -126,11 +133,12 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
   return attribute_of(range, attribute, ptr, data);
 }
 
-CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data,
-                                CUdeviceptr ptr) {
+CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                void** data, CUdeviceptr ptr) {
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (numAttributes == 0 || attributes == nullptr || data == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numAttributes == 0 || attributes == nullptr || data == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   Range range;
   const bool known = p->ranges.find(ptr, &range);
   for (unsigned i = 0; i < numAttributes; ++i) {
@@ -145,7 +153,8 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Range range;
-  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !p->ranges.find(ptr, &range))
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
+      !p->ranges.find(ptr, &range))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;  // synchronous copies are complete when they return anyway
 }

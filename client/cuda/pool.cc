@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocation. The client knows the current pool of each device and names it in every allocation, so
-// pointer queries can tell the pool without the network. A range leaves the map when it is freed; the free itself may wait
-// here for an allocation that can use the block again (freed_blocks.h), which is then answered without a round trip.
+// Stream-ordered allocation. The client knows the current pool of each device and names it in every
+// allocation, so pointer queries can tell the pool without the network. A range leaves the map when
+// it is freed; the free itself may wait here for an allocation that can use the block again
+// (freed_blocks.h), which is then answered without a round trip.
 #include <string.h>
 
 #include "client/cuda/capture.h"
@@ -39,7 +40,8 @@ CUresult default_pool(Device* d, Object** out) {
   const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
   pthread_mutex_lock(&g_mutex);
   Object* other = find_pool(d->default_pool);  // another thread was quicker
-  if (result == CUDA_SUCCESS && other == nullptr) d->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
+  if (result == CUDA_SUCCESS && other == nullptr)
+    d->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
   pthread_mutex_unlock(&g_mutex);
   *out = other != nullptr ? other : pool;
   if (result == CUDA_SUCCESS && other == nullptr) return CUDA_SUCCESS;
@@ -63,18 +65,22 @@ void give_back(Context* c, uint64_t address, Stream* s) {
   c->session->send_free(block);
 }
 
-// True: the free waits here. Not when other processes may look at the memory, nor while anything is captured: a free of the legacy stream
-// would then be refused, and end the capture, where the program's was in time.
+// True: the free waits here. Not when other processes may look at the memory, nor while anything is
+// captured: a free of the legacy stream would then be refused, and end the capture, where the
+// program's was in time.
 bool keep_freed(Context* c, const Range& range, Stream* s) {
   if (range.kind != RangeKind::kPool || find_pool(range.pool) == nullptr) return false;
   const FreedBlock block{c, stream_wire_id(s), range.pool, range.bytes, range.base};
   const auto allowed = [] {
-    return process()->open_captures.load() == 0 && !g_memory_is_shared.load(std::memory_order_relaxed);
+    return process()->open_captures.load() == 0 &&
+           !g_memory_is_shared.load(std::memory_order_relaxed);
   };
-  return c->session->freed.keep(block, allowed, [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
+  return c->session->freed.keep(block, allowed,
+                                [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
 }
 
-// A block that the stream has freed. What the worker could make the new one of goes back when there is none.
+// A block that the stream has freed. What the worker could make the new one of goes back when there
+// is none.
 bool reuse_freed(Context* c, Stream* s, uint64_t pool, uint64_t bytes, CUdeviceptr* address) {
   if (c->session->freed.empty()) return false;
   const uint64_t found = c->session->freed.take({c, stream_wire_id(s), pool, bytes, 0});
@@ -89,15 +95,19 @@ bool reuse_freed(Context* c, Stream* s, uint64_t pool, uint64_t bytes, CUdevicep
   return false;
 }
 
-CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m, wire::cuda::pool_allocate_reply& r) {
+CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m,
+                        wire::cuda::pool_allocate_reply& r) {
   CUresult result = c->session->call_ahead_of_frees(c, m, r);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !c->session->freed.empty()) result = c->session->call(c, m, r);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !c->session->freed.empty())
+    result = c->session->call(c, m, r);
   Session::note(c, result);
   return result;
 }
 
-// Whether that is an error, null or an address is the driver's to say. Of no pool, so that nobody is given it again for a byte.
-CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate_request& m, CUdeviceptr* dptr) {
+// Whether that is an error, null or an address is the driver's to say. Of no pool, so that nobody
+// is given it again for a byte.
+CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate_request& m,
+                          CUdeviceptr* dptr) {
   wire::cuda::pool_allocate_reply r;
   TENDRIL_TRY(ask_for_memory(c, m, r));
   bool collides = false;
@@ -113,7 +123,8 @@ CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate
   return CUDA_SUCCESS;
 }
 
-CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted, CUstream hStream) {
+CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted,
+                  CUstream hStream) {
   Context* c = nullptr;
   Stream* s = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -169,21 +180,25 @@ size_t attribute_bytes(CUmemPool_attribute attribute) {
       attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
     return sizeof(int);
   }
-  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH
+  return attribute >= CU_MEMPOOL_ATTR_RELEASE_THRESHOLD &&
+                 attribute <= CU_MEMPOOL_ATTR_USED_MEM_HIGH
              ? sizeof(cuuint64_t)
              : 0;
 }
 
-CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute attribute, Object** pool) {
+CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute attribute,
+                   Object** pool) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *pool = find_pool(handle_value(handle));
-  return *pool != nullptr && value != nullptr && attribute_bytes(attribute) != 0 ? CUDA_SUCCESS
-                                                                                 : CUDA_ERROR_INVALID_VALUE;
+  return *pool != nullptr && value != nullptr && attribute_bytes(attribute) != 0
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool, bool* collides) {
+CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool,
+                             bool* collides) {
   return register_device_range(c, base, bytes, RangeKind::kPool, pool, collides);
 }
 
@@ -191,7 +206,8 @@ CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
   return allocate(dptr, bytesize, true, nullptr, hStream);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream) {
   return allocate(dptr, bytesize, false, pool, hStream);
 }
 
@@ -208,8 +224,10 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (range.session != c->session)
     return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
   const bool of_graph = range.kind == RangeKind::kGraph;
-  // Memory of cuMemAlloc may be freed in the order of a stream too; only a graph's own may be freed in a graph.
-  if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  // Memory of cuMemAlloc may be freed in the order of a stream too; only a graph's own may be freed
+  // in a graph.
+  if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && !process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   if (keep_freed(c, range, s)) return CUDA_SUCCESS;
@@ -253,7 +271,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                CUmemAllocationType type) {
   CUdevice device = 0;
   TENDRIL_TRY(device_location(location, type, &device));
   return cuDeviceGetDefaultMemPool(pool_out, device);

@@ -20,7 +20,9 @@ const Range* containing(const std::map<uint64_t, Range>& ranges, uint64_t addres
   auto after = ranges.upper_bound(address);
   if (after == ranges.begin()) return nullptr;
   const Range& range = std::prev(after)->second;
-  return address - range.base < range.bytes || (address == range.base && range.bytes == 0) ? &range : nullptr;
+  return address - range.base < range.bytes || (address == range.base && range.bytes == 0)
+             ? &range
+             : nullptr;
 }
 
 }  // namespace
@@ -28,7 +30,8 @@ const Range* containing(const std::map<uint64_t, Range>& ranges, uint64_t addres
 bool RangeMap::insert(const Range& range) {
   pthread_rwlock_wrlock(&lock_);
   bool free = !overlaps(ranges_, range.base, range.bytes);
-  if (range.kind != RangeKind::kMapped) free = free && !overlaps(reserved_, range.base, range.bytes);
+  if (range.kind != RangeKind::kMapped)
+    free = free && !overlaps(reserved_, range.base, range.bytes);
   std::map<uint64_t, Range>& into = range.kind == RangeKind::kReserved ? reserved_ : ranges_;
   if (free) free = into.emplace(range.base, range).second;
   pthread_rwlock_unlock(&lock_);
@@ -38,7 +41,8 @@ bool RangeMap::insert(const Range& range) {
 // Caller holds the lock.
 void RangeMap::erase_graph(const Session* session, uint64_t base, uint64_t bytes) {
   auto it = ranges_.lower_bound(base);
-  if (it != ranges_.begin() && std::prev(it)->second.base + std::prev(it)->second.bytes > base) --it;
+  if (it != ranges_.begin() && std::prev(it)->second.base + std::prev(it)->second.bytes > base)
+    --it;
   while (it != ranges_.end() && it->first < base + bytes) {
     const bool stale = it->second.kind == RangeKind::kGraph && it->second.session == session;
     it = stale ? ranges_.erase(it) : std::next(it);
@@ -48,7 +52,8 @@ void RangeMap::erase_graph(const Session* session, uint64_t base, uint64_t bytes
 bool RangeMap::insert_graph(const Range& range) {
   pthread_rwlock_wrlock(&lock_);
   erase_graph(range.session, range.base, range.bytes);
-  const bool free = !overlaps(ranges_, range.base, range.bytes) && !overlaps(reserved_, range.base, range.bytes);
+  const bool free =
+      !overlaps(ranges_, range.base, range.bytes) && !overlaps(reserved_, range.base, range.bytes);
   if (free) ranges_.emplace(range.base, range);
   pthread_rwlock_unlock(&lock_);
   return free;
@@ -100,7 +105,8 @@ bool RangeMap::mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) co
   uint64_t at = base;
   for (auto it = ranges_.find(base); it != ranges_.end() && at < base + bytes; ++it) {
     const Range& range = it->second;
-    if (range.kind != RangeKind::kMapped || range.base != at || range.bytes > base + bytes - at) break;
+    if (range.kind != RangeKind::kMapped || range.base != at || range.bytes > base + bytes - at)
+      break;
     out->push_back(range);
     at += range.bytes;
   }
@@ -140,7 +146,8 @@ void RangeMap::remove_context(Context* context, Context* primary) {
   pthread_rwlock_wrlock(&lock_);
   for (auto it = ranges_.begin(); it != ranges_.end();) {
     const bool mine = it->second.context == context;
-    const bool stays = it->second.kind == RangeKind::kRegistered || it->second.kind == RangeKind::kMapped;
+    const bool stays =
+        it->second.kind == RangeKind::kRegistered || it->second.kind == RangeKind::kMapped;
     if (mine && it->second.kind == RangeKind::kMapped) it->second.context = primary;
     it = mine && !stays ? ranges_.erase(it) : std::next(it);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's map of every address range that CUDA gave out: device memory of any server, pinned, registered and
-// managed host memory, reserved virtual addresses. It answers pointer queries without the network and tells a copy
-// where its ends live. Readers share.
+// The client's map of every address range that CUDA gave out: device memory of any server, pinned,
+// registered and managed host memory, reserved virtual addresses. It answers pointer queries
+// without the network and tells a copy where its ends live. Readers share.
 #pragma once
 
 #include <pthread.h>
@@ -16,15 +16,16 @@ struct Context;
 class Session;
 
 enum class RangeKind : uint8_t {
-  kDevice,      // cuMemAlloc and friends, module globals
-  kPool,        // stream-ordered allocation
-  kGraph,       // of an allocation node: there while a launch has allocated it, and again after the next launch
+  kDevice,  // cuMemAlloc and friends, module globals
+  kPool,    // stream-ordered allocation
+  kGraph,  // of an allocation node: there while a launch has allocated it, and again after the next
+           // launch
   kMapped,      // virtual memory with physical memory behind it
   kReserved,    // virtual memory without
   kPinned,      // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
   kManaged,
-  kImported,    // memory of another process, open here (client/cuda/ipc.cc)
+  kImported,  // memory of another process, open here (client/cuda/ipc.cc)
 };
 
 struct Range {
@@ -37,44 +38,49 @@ struct Range {
   uint64_t buffer_id = 0;   // unique in this process
   uint64_t pool = 0;        // handle of its pool, for kPool
   uint64_t allocation = 0;  // handle of the physical memory, for kMapped
-  uint64_t sessions = 0;    // for kReserved: a bit for each session where the addresses are reserved
-  bool mirrored = false;    // host memory that GPUs read at the same address (client/cuda/mirror.cc)
-  bool shared = false;      // host memory whose very pages the worker of `session` has at the same address
-  bool variable = false;    // managed memory that is a variable of loaded code
-  bool held = false;        // the client holds the addresses with an inaccessible mapping
+  uint64_t sessions = 0;  // for kReserved: a bit for each session where the addresses are reserved
+  bool mirrored = false;  // host memory that GPUs read at the same address (client/cuda/mirror.cc)
+  bool shared =
+      false;  // host memory whose very pages the worker of `session` has at the same address
+  bool variable = false;  // managed memory that is a variable of loaded code
+  bool held = false;      // the client holds the addresses with an inaccessible mapping
 
-  // Whether so many bytes from `address`, which is in it, may be used. What is mapped its neighbours may continue.
+  // Whether so many bytes from `address`, which is in it, may be used. What is mapped its
+  // neighbours may continue.
   bool reaches(uint64_t address, uint64_t count) const {
     if (kind == RangeKind::kReserved) return false;  // nothing is mapped there
     return kind == RangeKind::kMapped || count <= bytes - (address - base);
   }
   bool host() const {
-    return kind == RangeKind::kPinned || kind == RangeKind::kRegistered || kind == RangeKind::kManaged;
+    return kind == RangeKind::kPinned || kind == RangeKind::kRegistered ||
+           kind == RangeKind::kManaged;
   }
   // The GPUs of `to` reach this host memory without our help.
   bool shared_with(const Session* to) const { return shared && session == to; }
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 
-// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its own (kMapped), and
-// an address that is in no range may still be in a reservation.
+// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its
+// own (kMapped), and an address that is in no range may still be in a reservation.
 class RangeMap {
  public:
-  // False when it would overlap an existing range. A kMapped range may lie in a reservation; everything else must
-  // not.
+  // False when it would overlap an existing range. A kMapped range may lie in a reservation;
+  // everything else must not.
   bool insert(const Range& range);
   // Copies the range that contains `address` to *out, or else the reservation that does.
   bool find(uint64_t address, Range* out) const;
   // Removes the range that starts at `base`; false if none does. *out gets it. Never a reservation.
   bool remove(uint64_t base, Range* out);
-  // Inserts memory of a graph. Addresses that a graph of the same session had before are this range's now; false when
-  // something else is there.
+  // Inserts memory of a graph. Addresses that a graph of the same session had before are this
+  // range's now; false when something else is there.
   bool insert_graph(const Range& range);
-  // The server gives out addresses of graphs again once nothing needs them there: what the map has of them is stale.
+  // The server gives out addresses of graphs again once nothing needs them there: what the map has
+  // of them is stale.
   void remove_graph(const Session* session, uint64_t base, uint64_t bytes);
   // The reservation that contains [base, base + bytes).
   bool find_reserved(uint64_t base, uint64_t bytes, Range* out) const;
-  // Removes the reservation that starts at `base`; false if there is none or something is mapped in it.
+  // Removes the reservation that starts at `base`; false if there is none or something is mapped in
+  // it.
   bool remove_reserved(uint64_t base);
   // Notes that `session` has reserved the addresses too.
   void reserved_in(uint64_t base, uint32_t session);
@@ -84,8 +90,8 @@ class RangeMap {
   bool vacant(uint64_t base, uint64_t bytes) const;
   // Sets `mirrored` of the range that starts at base.
   void mark_mirrored(uint64_t base);
-  // Everything that goes with a context. Mappings stay: they belong to none, and are reached through the device's
-  // primary context.
+  // Everything that goes with a context. Mappings stay: they belong to none, and are reached
+  // through the device's primary context.
   void remove_context(Context* context, Context* primary);
   template <typename Visit>
   void for_each(Visit&& visit) const {

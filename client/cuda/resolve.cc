@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress in both forms, by the measured table, and the loud answer of entry points that Tendril does not
-// implement.
+// cuGetProcAddress in both forms, by the measured table, and the loud answer of entry points that
+// Tendril does not implement.
 #include "api/resolve.h"
 
 #include <stdlib.h>
@@ -45,7 +45,8 @@ CUresult refused(uint16_t entry, const char* reason) {
   if (trace_on()) Trace(name, CUDA_ERROR_NOT_SUPPORTED);
   if (g_refused[entry].fetch_add(1) == 0) {
     log(LogLevel::kError,
-        "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` lists every call)",
+        "%s is not supported: %s; the program gets CUDA_ERROR_NOT_SUPPORTED (`tendril coverage` "
+        "lists every call)",
         name, reason);
     // structure: allow abort: tests ask for it, programs never
     if (getenv("TENDRIL_FATAL_UNSUPPORTED") != nullptr) abort();

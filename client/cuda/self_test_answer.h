@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA runtime's self-test of its driver: what it asks, and our answer. What this is for, and what it does not do, stands in
-// docs/runtime-self-test.md. Built only with TENDRIL_RUNTIME_SELF_TEST.
+// The CUDA runtime's self-test of its driver: what it asks, and our answer. What this is for, and
+// what it does not do, stands in docs/runtime-self-test.md. Built only with
+// TENDRIL_RUNTIME_SELF_TEST.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@ namespace tendril::client::cuda {
 
 // Everything the answer depends on, as the asking process sees it.
 struct SelfTestQuestion {
-  uint32_t version = 0;       // the runtime's, plus 0, 1 or 2
+  uint32_t version = 0;  // the runtime's, plus 0, 1 or 2
   uint64_t unix_seconds = 0;
   uint32_t driver_version = 0, process = 0, thread = 0;
   const void *runtime_table = nullptr, *self_test_table = nullptr, *function = nullptr;

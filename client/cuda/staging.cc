@@ -14,7 +14,9 @@ namespace tendril::client::cuda {
 Staging::Block Staging::take(Context* c, uint64_t bytes) {
   Block block;
   if (bytes > kCopyMost || !c->session->window.valid()) return block;
-  if (copies_.load(std::memory_order_relaxed) < kCopiesBefore && copies_.fetch_add(1) < kCopiesBefore) return block;
+  if (copies_.load(std::memory_order_relaxed) < kCopiesBefore &&
+      copies_.fetch_add(1) < kCopiesBefore)
+    return block;
   const auto units = static_cast<uint32_t>((bytes + kUnit - 1) / kUnit);
   pthread_mutex_lock(&mutex_);
   if (base_ == nullptr && !refused_ && !making_) make(c);
@@ -37,9 +39,11 @@ Staging::Block Staging::take(Context* c, uint64_t bytes) {
   return block;
 }
 
-// Called and left with the lock, which it gives up in between: other copies go another way meanwhile.
+// Called and left with the lock, which it gives up in between: other copies go another way
+// meanwhile.
 void Staging::make(Context* c) {
-  if (process()->open_captures.load(std::memory_order_relaxed) != 0) return;  // pinning is not allowed then
+  if (process()->open_captures.load(std::memory_order_relaxed) != 0)
+    return;  // pinning is not allowed then
   making_ = true;
   pthread_mutex_unlock(&mutex_);
   void* memory = share_pages(c, kUnits * kUnit);
@@ -50,8 +54,9 @@ void Staging::make(Context* c) {
   home_ = c;
 }
 
-// Past the caches from a size on: the GPU has read these pages before, and to take their lines back costs more than the write. On an H200
-// 64 KB get there in 13.3 us instead of 15.6, 1 MB in 91 instead of 107 (tendril_driver_bench).
+// Past the caches from a size on: the GPU has read these pages before, and to take their lines back
+// costs more than the write. On an H200 64 KB get there in 13.3 us instead of 15.6, 1 MB in 91
+// instead of 107 (tendril_driver_bench).
 void Staging::fill(uint8_t* to, const void* from, uint64_t bytes) {
   const auto* source = static_cast<const uint8_t*>(from);
   uint64_t done = 0;
@@ -102,7 +107,8 @@ void Staging::give_back_after(const Block& block, Context* c, Stream* stream) {
   pthread_mutex_lock(&mutex_);
   if (holds(block)) {
     --held_;
-    // Numbered when the copy is on its way, as events are: the wait of who reads this number comes after it.
+    // Numbered when the copy is on its way, as events are: the wait of who reads this number comes
+    // after it.
     const uint64_t serial = c->session->serial.fetch_add(1) + 1;
     reads_[read_count_++] = {block, c, stream, stream != nullptr ? stream->wire_id : 0, serial};
   }
@@ -111,7 +117,8 @@ void Staging::give_back_after(const Block& block, Context* c, Stream* stream) {
 
 bool Staging::is_over(const Read& read) {
   if (read.serial <= read.context->synchronised.load(std::memory_order_acquire)) return true;
-  if (read.stream == nullptr) return read.serial <= read.context->legacy_synchronised.load(std::memory_order_acquire);
+  if (read.stream == nullptr)
+    return read.serial <= read.context->legacy_synchronised.load(std::memory_order_acquire);
   // The record of a destroyed stream may serve another now: the id tells.
   return read.serial <= read.stream->synchronised.load(std::memory_order_acquire) &&
          read.stream->wire_id == read.stream_id;
@@ -121,8 +128,10 @@ template <typename Over>
 void Staging::drop_reads(Over&& over) {
   unsigned kept = 0;
   for (unsigned i = 0; i < read_count_; ++i) {
-    if (over(reads_[i])) mark(reads_[i].block, false);
-    else reads_[kept++] = reads_[i];
+    if (over(reads_[i]))
+      mark(reads_[i].block, false);
+    else
+      reads_[kept++] = reads_[i];
   }
   read_count_ = kept;
 }
@@ -131,7 +140,8 @@ void Staging::context_ended(Context* c) {
   pthread_mutex_lock(&mutex_);
   drop_reads([c](const Read& read) { return read.context == c; });
   uint8_t* gone = home_ == c ? base_ : nullptr;
-  // Where other contexts or threads are in the middle of a copy, the pages stay, and nobody uses them again.
+  // Where other contexts or threads are in the middle of a copy, the pages stay, and nobody uses
+  // them again.
   const bool used = held_ + read_count_ != 0;
   if (gone != nullptr) {
     base_ = nullptr;

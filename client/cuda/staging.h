@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned memory of ours for copies with the program's pageable memory, when the server is on this host: pages that the worker has too, so
-// that one copy by the processor and one by the GPU are all there is. Called by copies, on any thread; its lock is never held across a
-// wait. A block that the GPU still reads is free again once somebody has waited for its stream or context: nobody is asked for that.
+// Pinned memory of ours for copies with the program's pageable memory, when the server is on this
+// host: pages that the worker has too, so that one copy by the processor and one by the GPU are all
+// there is. Called by copies, on any thread; its lock is never held across a wait. A block that the
+// GPU still reads is free again once somebody has waited for its stream or context: nobody is asked
+// for that.
 #pragma once
 
 #include <pthread.h>
@@ -23,8 +25,9 @@ class Staging {
   };
   // Larger copies go beside the lane, where several threads carry them.
   static constexpr uint64_t kCopyMost = 2u << 20;
-  // A large block goes in pieces of this size, so that the GPU takes one while the next is filled: 1 MB in 80 us where filling it all first
-  // takes 91, and in pieces of 64 KB 99 (H200, tendril_driver_bench).
+  // A large block goes in pieces of this size, so that the GPU takes one while the next is filled:
+  // 1 MB in 80 us where filling it all first takes 91, and in pieces of 64 KB 99 (H200,
+  // tendril_driver_bench).
   static constexpr uint64_t kPiece = 256u << 10;
 
   // Null data: there is none now, and the copy goes another way.
@@ -34,7 +37,8 @@ class Staging {
   void give_back(const Block& block);
   // The same when all that `stream` (null: the legacy one of `c`) has been given so far is over.
   void give_back_after(const Block& block, Context* c, Stream* stream);
-  // After the end of a context: what it was reading, and the memory itself when that context had pinned it.
+  // After the end of a context: what it was reading, and the memory itself when that context had
+  // pinned it.
   void context_ended(Context* c);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See state.h; attaching
-// is in attach.cc.
+// The calling thread's state, look-ups by handle, and what a session's lane reports unasked. See
+// state.h; attaching is in attach.cc.
 #include "client/cuda/state.h"
 
 #include <errno.h>
@@ -19,9 +19,7 @@ std::atomic<uint64_t> g_thread_serial{1};
 
 }  // namespace
 
-ThreadState& thread_state() {
-  return t_state;
-}
+ThreadState& thread_state() { return t_state; }
 
 uint64_t thread_serial() {
   ThreadState& t = t_state;
@@ -62,8 +60,9 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
 
 namespace {
 
-// What kernels print takes its turn with what the program prints, in the C library's buffer. Another thread may hold the
-// buffer's lock and wait for us meanwhile: after a while the text goes past it.
+// What kernels print takes its turn with what the program prints, in the C library's buffer.
+// Another thread may hold the buffer's lock and wait for us meanwhile: after a while the text goes
+// past it.
 bool put_into_buffer(const char* text, size_t bytes) {
   constexpr int kTries = 100;
   for (int tries = 0; ftrylockfile(stdout) != 0; ++tries) {
@@ -108,13 +107,15 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
 
 void Session::lost(const base::Status& why) {
   log_once(LogLevel::kError,
-           "the session with GPU server %s has ended (%s); its GPUs answer CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
+           "the session with GPU server %s has ended (%s); its GPUs answer "
+           "CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
            endpoint.c_str(), why.message().c_str());
 }
 
 Device* device_of(CUdevice ordinal) {
   Process* p = process();
-  if (p == nullptr || ordinal < 0 || static_cast<size_t>(ordinal) >= p->devices.size()) return nullptr;
+  if (p == nullptr || ordinal < 0 || static_cast<size_t>(ordinal) >= p->devices.size())
+    return nullptr;
   return p->devices[static_cast<size_t>(ordinal)];
 }
 
@@ -143,8 +144,8 @@ CUresult use_context(Context* context, Context** out) {
 
 namespace {
 
-// The stream behind CU_STREAM_PER_THREAD for this thread in `context`. The worker knows no client threads, so it gets
-// a stream.
+// The stream behind CU_STREAM_PER_THREAD for this thread in `context`. The worker knows no client
+// threads, so it gets a stream.
 Stream* per_thread_stream(Context* context) {
   const uint64_t serial = thread_serial();
   pthread_mutex_lock(&context->mutex);
@@ -153,7 +154,8 @@ Stream* per_thread_stream(Context* context) {
     if (entry.thread == serial) found = entry.stream;
   }
   if (found == nullptr) {
-    found = process()->streams.create(Kind::kStream, context->session, context, context->session->index);
+    found = process()->streams.create(Kind::kStream, context->session, context,
+                                      context->session->index);
     if (found != nullptr) {
       found->flags = CU_STREAM_DEFAULT;
       found->priority = 0;
@@ -177,7 +179,8 @@ CUresult require_stream(Context* context, CUstream stream, Stream** out) {
     *out = nullptr;
     return CUDA_SUCCESS;
   }
-  Stream* found = value == 2 ? per_thread_stream(context) : process()->streams.find(Kind::kStream, value);
+  Stream* found =
+      value == 2 ? per_thread_stream(context) : process()->streams.find(Kind::kStream, value);
   if (found == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *out = found;
   return CUDA_SUCCESS;

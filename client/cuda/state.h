@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client library knows: the process (sessions, devices, tables), and the calling thread (context stack,
-// default stream). One Process per attached process, made at cuInit, never destroyed: programs call us from their
-// exit handlers. A forked child drops it without a word to the servers. No lock here is held across a wait for a
-// server, except the one of attaching.
+// What the client library knows: the process (sessions, devices, tables), and the calling thread
+// (context stack, default stream). One Process per attached process, made at cuInit, never
+// destroyed: programs call us from their exit handlers. A forked child drops it without a word to
+// the servers. No lock here is held across a wait for a server, except the one of attaching.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,8 @@ struct Device {
   uint64_t limits[CU_LIMIT_MAX] = {};
   Context* primary = nullptr;  // exists from the start; active while retained
   uint64_t default_pool = 0,
-           current_pool = 0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
+           current_pool =
+               0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
 };
 
 struct Context : Object {
@@ -50,13 +51,16 @@ struct Context : Object {
   std::atomic<uint32_t> retains{0};  // primary: cuDevicePrimaryCtxRetain; attach counts otherwise
   std::atomic<uint32_t> active{0};   // the worker has it
   unsigned flags = 0;
-  uint64_t id = 0;                        // cuCtxGetId
-  std::atomic<int> sticky{0};             // an error that ends the context's usefulness
-  std::atomic<uint64_t> synchronised{0};  // session serial up to which everything is known to be complete
+  uint64_t id = 0;             // cuCtxGetId
+  std::atomic<int> sticky{0};  // an error that ends the context's usefulness
+  std::atomic<uint64_t> synchronised{
+      0};  // session serial up to which everything is known to be complete
   std::atomic<uint64_t> legacy_synchronised{0};  // the same of its legacy stream alone
-  std::atomic<uint64_t> copied{0};  // session serial of the last synchronous copy that nobody waited for (finish_copy)
-  IdleSince idle, legacy_idle;            // all of it; its legacy stream
-  // Counts of the session's calls: at the last end of a stream, whose work may go on, and before the last wait for all of the context.
+  std::atomic<uint64_t> copied{
+      0};  // session serial of the last synchronous copy that nobody waited for (finish_copy)
+  IdleSince idle, legacy_idle;  // all of it; its legacy stream
+  // Counts of the session's calls: at the last end of a stream, whose work may go on, and before
+  // the last wait for all of the context.
   std::atomic<uint64_t> stream_ended{0}, waited{0};
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -78,15 +82,17 @@ class Session final : public session::LaneEvents {
   transport::HostWindow window;  // valid when the server is on this host
   std::vector<Device*> devices;
   int driver_version = 0;
-  bool keep_ptx = false;            // the server executes PTX itself (software GPU)
-  uint8_t server_id[16] = {};       // whose handles mean something there (client/cuda/export_handle.cc)
+  bool keep_ptx = false;       // the server executes PTX itself (software GPU)
+  uint8_t server_id[16] = {};  // whose handles mean something there (client/cuda/export_handle.cc)
   std::atomic<bool> server_known{false};
-  std::atomic<uint64_t> serial{0};  // counts event records and other things whose completion is remembered
+  std::atomic<uint64_t> serial{
+      0};  // counts event records and other things whose completion is remembered
   std::atomic<uint64_t> code_bytes{0};  // of images that went to the server, its store lacking them
-  FreedBlocks freed;                // whose frees the worker does not know of yet
-  std::atomic<bool> gpu_wrote{false};  // host memory that is mirrored, since it was last fetched (mirror.h)
-  Staging staging;                  // for copies with pageable memory, when the server is on this host
-  Uploads uploads;                  // large copies from pinned memory, when it is not
+  FreedBlocks freed;                    // whose frees the worker does not know of yet
+  std::atomic<bool> gpu_wrote{
+      false};       // host memory that is mirrored, since it was last fetched (mirror.h)
+  Staging staging;  // for copies with pageable memory, when the server is on this host
+  Uploads uploads;  // large copies from pinned memory, when it is not
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void delivered(uint64_t address, uint64_t bytes) override;
@@ -98,7 +104,9 @@ class Session final : public session::LaneEvents {
   void lost(const base::Status& why) override;
 
   // How many calls have been sent; never the same for two sessions.
-  uint64_t calls() const { return lane->stats().calls.load(std::memory_order_relaxed) + (uint64_t{index + 1} << 48); }
+  uint64_t calls() const {
+    return lane->stats().calls.load(std::memory_order_relaxed) + (uint64_t{index + 1} << 48);
+  }
 
   // Sends a message whose answer nobody awaits.
   template <typename Request>
@@ -107,10 +115,12 @@ class Session final : public session::LaneEvents {
     return append(context, m, 0) ? CUDA_SUCCESS : lost_result();
   }
 
-  // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's next call.
+  // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's
+  // next call.
   template <typename Request, typename Answer>
   CUresult call(const Context* context, const Request& m, Answer& r) {
-    if (!freed.empty()) send_frees();  // whoever waits, waits for them too, and whoever looks finds them done
+    if (!freed.empty())
+      send_frees();  // whoever waits, waits for them too, and whoever looks finds them done
     return call_ahead_of_frees(context, m, r);
   }
   // For a call that does not look at what was freed.
@@ -142,13 +152,15 @@ class Session final : public session::LaneEvents {
     return result == CUDA_SUCCESS && !reply.placed ? CUDA_ERROR_UNKNOWN : result;
   }
 
-  // For callers that put something between the request and the wait (bulk data). `into`: as in call_for_bytes.
+  // For callers that put something between the request and the wait (bulk data). `into`: as in
+  // call_for_bytes.
   template <typename Request>
   bool append(const Context* context, const Request& m, uint32_t reply_id, void* into = nullptr,
               uint64_t into_bytes = 0) {
     const uint64_t bytes = wire::message_bytes(m);
-    uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), context != nullptr ? context->index : 0,
-                                static_cast<uint32_t>(bytes), reply_id);
+    uint8_t* body =
+        lane->begin(static_cast<uint16_t>(Request::kOp), context != nullptr ? context->index : 0,
+                    static_cast<uint32_t>(bytes), reply_id);
     if (body == nullptr) return false;
     wire::write_message(m, body);
     if (into != nullptr) lane->expect_bytes(reply_id, into, static_cast<uint32_t>(into_bytes));
@@ -172,7 +184,8 @@ class Session final : public session::LaneEvents {
   CUresult answer(const Context*, uint32_t reply_id, Answer& r) {
     const session::Reply reply = wait(reply_id);
     if (reply.lost) return lost_result();
-    if (reply.bytes != 0 && !wire::read_message(r, reply.body, reply.bytes)) return CUDA_ERROR_UNKNOWN;
+    if (reply.bytes != 0 && !wire::read_message(r, reply.body, reply.bytes))
+      return CUDA_ERROR_UNKNOWN;
     return static_cast<CUresult>(reply.result);
   }
 
@@ -248,18 +261,20 @@ inline Context* current_context() {
   return t.depth != 0 ? t.stack[t.depth - 1] : nullptr;
 }
 
-// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA gives: not
-// initialised, no context, destroyed context, or the context's sticky error.
+// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA
+// gives: not initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
-// The same for what ends something that `owner` has (null: nobody does): without a current context that one is asked.
+// The same for what ends something that `owner` has (null: nobody does): without a current context
+// that one is asked.
 CUresult require_context_of(Context* owner, Context** out);
 // The same of a context that is named.
 CUresult use_context(Context* context, Context** out);
 
-// Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or per-thread. *out is
-// null for the legacy stream. The per-thread stream is made on first use.
+// Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or
+// per-thread. *out is null for the legacy stream. The per-thread stream is made on first use.
 CUresult require_stream(Context* context, CUstream stream, Stream** out);
-// Of calls that ask for no current context where the stream is one that has been created: its own context, or the current one.
+// Of calls that ask for no current context where the stream is one that has been created: its own
+// context, or the current one.
 CUresult require_stream_context(CUstream stream, Context** context, Stream** out);
 inline uint64_t stream_wire_id(const Stream* stream) {
   return stream != nullptr ? stream->wire_id : api::kLegacyStream;
@@ -286,7 +301,8 @@ uint64_t handle_value(T handle) {
 
 // A CUfunction or a CUkernel, as launches accept both.
 Function* find_function(CUfunction function);
-// Parameter layout and attributes; one round trip the first time. Null with *error set when it cannot be had.
+// Parameter layout and attributes; one round trip the first time. Null with *error set when it
+// cannot be had.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
 
 // What the driver answers to a handle that is none, null before all; as measured on an H200.

@@ -27,7 +27,9 @@ char g_path[512];
 uint64_t g_begun_ns = 0;
 constinit thread_local Tally t_tally{};
 
-unsigned long long number(const std::atomic<uint64_t>& value) { return value.load(std::memory_order_relaxed); }
+unsigned long long number(const std::atomic<uint64_t>& value) {
+  return value.load(std::memory_order_relaxed);
+}
 
 // The functions that took most of the program's time first.
 int by_time(const void* a, const void* b) {
@@ -48,17 +50,19 @@ void print_lines(FILE* to) {
     waited += g_lines[i].waited.load();
   }
   qsort(order, used, sizeof *order, by_time);
-  fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls", "total us", "us/call",
-          "blocked us", "round trips", "bytes", "function");
+  fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls",
+          "total us", "us/call", "blocked us", "round trips", "bytes", "function");
   for (unsigned i = 0; i < used; ++i) {
     const Line& line = g_lines[order[i]];
     const double us = static_cast<double>(number(line.nanoseconds)) / 1000.0;
     fprintf(to, "%12llu %12.1f %10.3f %12.1f %11llu %13llu  %s\n", number(line.calls), us,
-            us / static_cast<double>(number(line.calls)), static_cast<double>(number(line.blocked_ns)) / 1000.0,
-            number(line.round_trips), number(line.bytes), kEntries[order[i]].name);
+            us / static_cast<double>(number(line.calls)),
+            static_cast<double>(number(line.blocked_ns)) / 1000.0, number(line.round_trips),
+            number(line.bytes), kEntries[order[i]].name);
   }
   fprintf(to, "%12llu calls in all: %llu answered here, %llu sent without waiting, %llu waited\n",
-          static_cast<unsigned long long>(total), static_cast<unsigned long long>(total - sent - waited),
+          static_cast<unsigned long long>(total),
+          static_cast<unsigned long long>(total - sent - waited),
           static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
 }
 
@@ -68,8 +72,11 @@ void print_errors(FILE* to) {
     const Line& line = g_lines[i];
     if (line.errors.load() == 0) continue;
     const char* name = nullptr;
-    if (cuGetErrorName(static_cast<CUresult>(line.first_error.load()), &name) != CUDA_SUCCESS) name = "?";
-    fprintf(to, "tendril: %llu of %llu calls of %s were answered with an error, the first after %.3f s: %d (%s)\n",
+    if (cuGetErrorName(static_cast<CUresult>(line.first_error.load()), &name) != CUDA_SUCCESS)
+      name = "?";
+    fprintf(to,
+            "tendril: %llu of %llu calls of %s were answered with an error, the first after %.3f "
+            "s: %d (%s)\n",
             number(line.errors), number(line.calls), kEntries[i].name,
             static_cast<double>(number(line.first_error_ns)) / 1e9, line.first_error.load(), name);
   }
@@ -93,10 +100,13 @@ uint64_t stats_begin() {
 void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
   if (entry >= kEntryCount) return;
   Line& line = g_lines[entry];
-  const auto add = [](std::atomic<uint64_t>& to, uint64_t value) { to.fetch_add(value, std::memory_order_relaxed); };
+  const auto add = [](std::atomic<uint64_t>& to, uint64_t value) {
+    to.fetch_add(value, std::memory_order_relaxed);
+  };
   add(line.calls, 1);
   add(line.nanoseconds, stats_now_ns() - begun_ns);
-  add(t_tally.blocked_ns != 0 ? line.waited : line.sent, t_tally.blocked_ns != 0 || t_tally.bytes != 0);
+  add(t_tally.blocked_ns != 0 ? line.waited : line.sent,
+      t_tally.blocked_ns != 0 || t_tally.bytes != 0);
   add(line.round_trips, t_tally.round_trips);
   add(line.blocked_ns, t_tally.blocked_ns);
   add(line.bytes, t_tally.bytes);
@@ -117,11 +127,14 @@ void stats_report() {
     for (Session* session : p->sessions) {
       const session::LaneStats& s = session->lane->stats();
       fprintf(to,
-              "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu bytes out, %llu bytes "
+              "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu "
+              "bytes out, %llu bytes "
               "in, %llu of them bulk, %llu bytes of code\n",
               session->endpoint.c_str(), session->lane->transport_kind(),
-              static_cast<unsigned long long>(s.calls.load()), static_cast<unsigned long long>(s.round_trips.load()),
-              static_cast<unsigned long long>(s.sends.load()), static_cast<unsigned long long>(s.bytes_sent.load()),
+              static_cast<unsigned long long>(s.calls.load()),
+              static_cast<unsigned long long>(s.round_trips.load()),
+              static_cast<unsigned long long>(s.sends.load()),
+              static_cast<unsigned long long>(s.bytes_sent.load()),
               static_cast<unsigned long long>(s.bytes_received.load()),
               static_cast<unsigned long long>(s.bulk_bytes.load()),
               static_cast<unsigned long long>(session->code_bytes.load()));
@@ -137,8 +150,10 @@ size_t stats_counters(uint64_t* values, size_t count) {
     for (Session* session : p->sessions) {
       const session::LaneStats& s = session->lane->stats();
       const std::atomic<uint64_t>* each[kSessionCounters] = {
-          &s.calls, &s.round_trips, &s.sends, &s.bytes_sent, &s.bytes_received, &s.bulk_bytes, &session->code_bytes};
-      for (size_t i = 0; i < kSessionCounters; ++i) sums[i] += each[i]->load(std::memory_order_relaxed);
+          &s.calls,      &s.round_trips,      &s.sends, &s.bytes_sent, &s.bytes_received,
+          &s.bulk_bytes, &session->code_bytes};
+      for (size_t i = 0; i < kSessionCounters; ++i)
+        sums[i] += each[i]->load(std::memory_order_relaxed);
     }
   }
   for (size_t i = 0; i < count && i < kSessionCounters; ++i) values[i] = sums[i];

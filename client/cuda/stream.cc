@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams. Creating, destroying and ordering them is enqueued; only waiting and querying ask the worker.
+// Streams. Creating, destroying and ordering them is enqueued; only waiting and querying ask the
+// worker.
+#include "client/cuda/stream.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/callback.h"
 #include "client/cuda/capture.h"
 #include "client/cuda/memory.h"
 #include "client/cuda/mirror.h"
-#include "client/cuda/stream.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
-  if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Stream* s = new_stream(c, flags, priority);
   if (s == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::stream_create_request m;
@@ -25,7 +27,8 @@ CUresult create(CUstream* phStream, unsigned flags, int priority) {
   return CUDA_SUCCESS;
 }
 
-// The first version of the memory operations is off in drivers unless an administrator turned it on.
+// The first version of the memory operations is off in drivers unless an administrator turned it
+// on.
 CUresult first_version_allowed(CUdevice_attribute which) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
@@ -35,7 +38,8 @@ CUresult first_version_allowed(CUdevice_attribute which) {
 }  // namespace
 
 Stream* new_stream(Context* context, unsigned flags, int priority) {
-  Stream* s = process()->streams.create(Kind::kStream, context->session, context, context->session->index);
+  Stream* s =
+      process()->streams.create(Kind::kStream, context->session, context, context->session->index);
   if (s == nullptr) return nullptr;
   // Priorities outside the device's range are clamped, as the driver does.
   const int least = context->device->least_priority, greatest = context->device->greatest_priority;
@@ -48,29 +52,35 @@ Stream* new_stream(Context* context, unsigned flags, int priority) {
   return s;
 }
 
-CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                             unsigned int flags) {
   TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
   return cuStreamWaitValue32_v2(stream, addr, value, flags);
 }
-CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                             unsigned int flags) {
   TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1));
   return cuStreamWaitValue64_v2(stream, addr, value, flags);
 }
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags) {
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
+                              unsigned int flags) {
   TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
   return cuStreamWriteValue32_v2(stream, addr, value, flags);
 }
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value,
+                              unsigned int flags) {
   TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1));
   return cuStreamWriteValue64_v2(stream, addr, value, flags);
 }
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
-                            unsigned int flags) {
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count,
+                            CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   TENDRIL_TRY(first_version_allowed(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1));
   return cuStreamBatchMemOp_v2(stream, count, paramArray, flags);
 }
 
-CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return create(phStream, Flags, 0); }
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  return create(phStream, Flags, 0);
+}
 
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   return create(phStream, flags, priority);
@@ -79,7 +89,8 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   Context* c = nullptr;
   const uint64_t value = handle_value(hStream);
-  Stream* s = value > 2 && process() != nullptr ? process()->streams.find(Kind::kStream, value) : nullptr;
+  Stream* s =
+      value > 2 && process() != nullptr ? process()->streams.find(Kind::kStream, value) : nullptr;
   TENDRIL_TRY(require_context_of(s != nullptr ? s->context : nullptr, &c));
   if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   wire::cuda::stream_destroy_request m;
@@ -115,7 +126,8 @@ CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
   Stream* s = nullptr;
   TENDRIL_TRY(require_stream_context(hStream, &c, &s));
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // The legacy stream of each context needs an id of its own; created streams are numbered from 10 upwards in steps of one.
+  // The legacy stream of each context needs an id of its own; created streams are numbered from 10
+  // upwards in steps of one.
   *streamId = s != nullptr ? s->id : (uint64_t{1} << 32) + c->id;
   return CUDA_SUCCESS;
 }
@@ -172,7 +184,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 namespace {
 
-// A stream waits for an event of another server: this thread waits for it, which orders at least as much.
+// A stream waits for an event of another server: this thread waits for it, which orders at least as
+// much.
 CUresult wait_here(const Event* event) {
   TENDRIL_TRY(look_before_wait("cuStreamWaitEvent for an event of another server", event));
   wire::cuda::event_synchronize_request m;

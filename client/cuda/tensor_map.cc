@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: 128 bytes that a driver computes from the arguments alone. Libraries encode the same few again and
-// again, some before every launch, so answers are remembered by all their arguments.
+// Tensor maps: 128 bytes that a driver computes from the arguments alone. Libraries encode the same
+// few again and again, some before every launch, so answers are remembered by all their arguments.
 #include <string.h>
 
 #include <string>
@@ -89,7 +89,8 @@ CUresult encode(wire::cuda::tensor_map_encode_request& m, const Tensor& t, CUten
 
 CUresult check(const Tensor& t, const CUtensorMap* map) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (map == nullptr || t.rank == 0 || t.rank > kRankMax || t.dims == nullptr || t.element_strides == nullptr) {
+  if (map == nullptr || t.rank == 0 || t.rank > kRankMax || t.dims == nullptr ||
+      t.element_strides == nullptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   return t.rank > 1 && t.strides == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
@@ -97,12 +98,15 @@ CUresult check(const Tensor& t, const CUtensorMap* map) {
 
 }  // namespace
 
-CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
-                                void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
+                                cuuint32_t tensorRank, void* globalAddress,
+                                const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
                                 const cuuint32_t* boxDim, const cuuint32_t* elementStrides,
                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-                                CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
-  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides, elementStrides};
+                                CUtensorMapL2promotion l2Promotion,
+                                CUtensorMapFloatOOBfill oobFill) {
+  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides,
+                    elementStrides};
   TENDRIL_TRY(check(t, tensorMap));
   if (boxDim == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t scalars[] = {uint64_t(tensorDataType), tensorRank,        t.address,
@@ -115,22 +119,24 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
   return encode(m, t, tensorMap);
 }
 
-CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
-                                 void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
+                                 cuuint32_t tensorRank, void* globalAddress,
+                                 const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
                                  const int* pixelBoxLowerCorner, const int* pixelBoxUpperCorner,
                                  cuuint32_t channelsPerPixel, cuuint32_t pixelsPerColumn,
                                  const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
                                  CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
                                  CUtensorMapFloatOOBfill oobFill) {
-  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides, elementStrides};
+  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides,
+                    elementStrides};
   TENDRIL_TRY(check(t, tensorMap));
   if (tensorRank < 3 || pixelBoxLowerCorner == nullptr || pixelBoxUpperCorner == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   const uint64_t scalars[] = {uint64_t(tensorDataType), tensorRank,        t.address,
                               uint64_t(interleave),     uint64_t(swizzle), uint64_t(l2Promotion),
                               uint64_t(oobFill),        channelsPerPixel,  pixelsPerColumn};
-  int32_t
-      corners[2 * kRankMax];  // one for each dimension but the batch and the channels: lower ones, then upper ones
+  int32_t corners[2 * kRankMax];  // one for each dimension but the batch and the channels: lower
+                                  // ones, then upper ones
   const uint32_t spatial = tensorRank - 2;
   memcpy(corners, pixelBoxLowerCorner, spatial * sizeof(int));
   memcpy(corners + spatial, pixelBoxUpperCorner, spatial * sizeof(int));
@@ -141,19 +147,26 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   return encode(m, t, tensorMap);
 }
 
-CUresult cuTensorMapEncodeIm2colWide(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
-                                     cuuint32_t tensorRank, void* globalAddress, const cuuint64_t* globalDim,
-                                     const cuuint64_t* globalStrides, int pixelBoxLowerCornerWidth,
-                                     int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
-                                     cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides,
-                                     CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
-                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
-                                     CUtensorMapFloatOOBfill oobFill) {
-  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides, elementStrides};
+CUresult cuTensorMapEncodeIm2colWide(
+    CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
+    void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+    int pixelBoxLowerCornerWidth, int pixelBoxUpperCornerWidth, cuuint32_t channelsPerPixel,
+    cuuint32_t pixelsPerColumn, const cuuint32_t* elementStrides, CUtensorMapInterleave interleave,
+    CUtensorMapIm2ColWideMode mode, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2Promotion,
+    CUtensorMapFloatOOBfill oobFill) {
+  const Tensor t = {tensorRank, reinterpret_cast<uint64_t>(globalAddress), globalDim, globalStrides,
+                    elementStrides};
   TENDRIL_TRY(check(t, tensorMap));
-  const uint64_t scalars[] = {
-      uint64_t(tensorDataType), tensorRank,        t.address,        uint64_t(interleave), uint64_t(swizzle),
-      uint64_t(l2Promotion),    uint64_t(oobFill), channelsPerPixel, pixelsPerColumn,      uint64_t(mode)};
+  const uint64_t scalars[] = {uint64_t(tensorDataType),
+                              tensorRank,
+                              t.address,
+                              uint64_t(interleave),
+                              uint64_t(swizzle),
+                              uint64_t(l2Promotion),
+                              uint64_t(oobFill),
+                              channelsPerPixel,
+                              pixelsPerColumn,
+                              uint64_t(mode)};
   const int32_t corners[] = {pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth};
   wire::cuda::tensor_map_encode_request m;
   m.what = kIm2colWide;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// TENDRIL_TRACE=1: one line on stderr for each call of the driver API, with its arguments and its result by name; TENDRIL_TRACE=time: and
-// with the time at which it returned. The generated
-// `observed` functions (api/gen/emit_print.py) fill a Trace after the call. What a pointer leads to is printed only where the
-// description says that the call reads it, or has written it and succeeded; and it is copied by the kernel, so that a pointer which leads
-// nowhere is printed as a number instead of ending the program. Any thread; keeps errno.
+// TENDRIL_TRACE=1: one line on stderr for each call of the driver API, with its arguments and its
+// result by name; TENDRIL_TRACE=time: and with the time at which it returned. The generated
+// `observed` functions (api/gen/emit_print.py) fill a Trace after the call. What a pointer leads to
+// is printed only where the description says that the call reads it, or has written it and
+// succeeded; and it is copied by the kernel, so that a pointer which leads nowhere is printed as a
+// number instead of ending the program. Any thread; keeps errno.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace prints what a call read or wrote and nothing else, and survives pointers that lead nowhere.
+// The trace prints what a call read or wrote and nothing else, and survives pointers that lead
+// nowhere.
 #include "client/cuda/trace.h"
 
 #include <errno.h>
@@ -55,7 +56,8 @@ TEST(Trace, LinesHaveTheTimeWhereThatIsAskedFor) {
 
 TEST(Trace, WhatAFailedCallDidNotWriteIsNotPrinted) {
   CUdeviceptr stale = 0x1234;
-  const std::string line = line_of(CUDA_ERROR_OUT_OF_MEMORY, [&](Trace& t) { t.out("dptr", &stale); });
+  const std::string line =
+      line_of(CUDA_ERROR_OUT_OF_MEMORY, [&](Trace& t) { t.out("dptr", &stale); });
   EXPECT_EQ(line.find("0x1234"), std::string::npos);
   EXPECT_NE(line.find("(dptr=0x"), std::string::npos);
   EXPECT_NE(line.find(" -> CUDA_ERROR_OUT_OF_MEMORY\n"), std::string::npos);
@@ -74,19 +76,24 @@ TEST(Trace, PointersThatLeadNowhereArePrintedAsNumbers) {
     t.string("name", reinterpret_cast<const char*>(uint64_t{0x20}));
     t.string("none", nullptr);
   });
-  EXPECT_EQ(line, "tendril trace: cuCall(prop=0x10, list=0x18, name=0x20, none=0x0) -> CUDA_ERROR_INVALID_VALUE\n");
+  EXPECT_EQ(line,
+            "tendril trace: cuCall(prop=0x10, list=0x18, name=0x20, none=0x0) -> "
+            "CUDA_ERROR_INVALID_VALUE\n");
   EXPECT_EQ(errno, 7);
 }
 
 TEST(Trace, StringsMayEndWhereMemoryEnds) {
   constexpr size_t kPage = 4096;
-  void* memory = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   auto* pages = static_cast<char*>(memory);
   ASSERT_EQ(mprotect(pages + kPage, kPage, PROT_NONE), 0);
   char* name = pages + kPage - 7;
   memcpy(name, "kernel", 7);
-  const auto line = [&] { return line_of(CUDA_SUCCESS, [&](Trace& t) { t.string("name", name); }); };
+  const auto line = [&] {
+    return line_of(CUDA_SUCCESS, [&](Trace& t) { t.string("name", name); });
+  };
   EXPECT_EQ(line(), "tendril trace: cuCall(name=\"kernel\") -> CUDA_SUCCESS\n");
   name[6] = 's';  // unfinished: the driver would crash; the trace shows what is there
   EXPECT_EQ(line(), "tendril trace: cuCall(name=\"kernels\") -> CUDA_SUCCESS\n");
@@ -96,13 +103,14 @@ TEST(Trace, StringsMayEndWhereMemoryEnds) {
 TEST(Trace, ArraysAndStringsThatCallsHandOut) {
   const CUjit_option options[2] = {CU_JIT_MAX_REGISTERS, CU_JIT_WALL_TIME};
   const char* name = "scale";
-  EXPECT_EQ(line_of(CUDA_SUCCESS,
-                    [&](Trace& t) {
-                      t.in("options", options, uint64_t{2});
-                      t.out("name", &name);
-                    }),
-            "tendril trace: cuCall(options=[CU_JIT_MAX_REGISTERS, CU_JIT_WALL_TIME], name=\"scale\") -> "
-            "CUDA_SUCCESS\n");
+  EXPECT_EQ(
+      line_of(CUDA_SUCCESS,
+              [&](Trace& t) {
+                t.in("options", options, uint64_t{2});
+                t.out("name", &name);
+              }),
+      "tendril trace: cuCall(options=[CU_JIT_MAX_REGISTERS, CU_JIT_WALL_TIME], name=\"scale\") -> "
+      "CUDA_SUCCESS\n");
 }
 
 }  // namespace

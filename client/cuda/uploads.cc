@@ -17,13 +17,15 @@ constexpr uint64_t kTellingBytes = 256u << 10;  // smaller transfers say nothing
 
 void Uploads::note(uint64_t bytes, uint64_t ns) {
   if (bytes < kTellingBytes) return;
-  const uint64_t now = std::max<uint64_t>(1, ns * kMib / bytes), before = ns_per_mib_.load(std::memory_order_relaxed);
+  const uint64_t now = std::max<uint64_t>(1, ns * kMib / bytes),
+                 before = ns_per_mib_.load(std::memory_order_relaxed);
   ns_per_mib_.store(before == 0 ? now : (3 * before + now) / 4, std::memory_order_relaxed);
 }
 
 bool Uploads::take(Session* session, uint64_t transfer, const void* data, uint64_t bytes) {
   const uint64_t expected_ns = ns_per_mib_.load(std::memory_order_relaxed) * bytes / kMib;
-  // Without channels of its own the data travels among the calls, where those that come after it would pass it.
+  // Without channels of its own the data travels among the calls, where those that come after it
+  // would pass it.
   if (expected_ns < kWorthNs || !session->lane->has_bulk_channels()) return false;
   pthread_mutex_lock(&mutex_);
   const bool runs = thread_.running() || thread_.start("tendril-upload", thread_main, session);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous copies from pinned memory to a server elsewhere, sent by a thread of ours while the program runs on: it leaves that memory
-// alone until it has waited, and every wait that covers the copy ends after the worker has all of it. Used where sending would keep the
-// caller for long, as far as earlier transfers tell. Called by copies and by whoever gives host memory up; any thread. Never for pageable
-// memory, which is the program's again when its copy returns.
+// Asynchronous copies from pinned memory to a server elsewhere, sent by a thread of ours while the
+// program runs on: it leaves that memory alone until it has waited, and every wait that covers the
+// copy ends after the worker has all of it. Used where sending would keep the caller for long, as
+// far as earlier transfers tell. Called by copies and by whoever gives host memory up; any thread.
+// Never for pageable memory, which is the program's again when its copy returns.
 #pragma once
 
 #include <pthread.h>
@@ -19,11 +20,13 @@ class Session;
 
 class Uploads {
  public:
-  // The call that names `transfer` has been committed. True: it is sent from here on. False: the caller sends it.
+  // The call that names `transfer` has been committed. True: it is sent from here on. False: the
+  // caller sends it.
   bool take(Session* session, uint64_t transfer, const void* data, uint64_t bytes);
   // A transfer of so many bytes has kept the thread that sent it for so long.
   void note(uint64_t bytes, uint64_t ns);
-  // Nothing of [base, base + bytes) is read any more when this returns. The calls before it have been waited for.
+  // Nothing of [base, base + bytes) is read any more when this returns. The calls before it have
+  // been waited for.
   void settle(uint64_t base, uint64_t bytes);
 
  private:

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management. Reservations and mappings are ranges of the client's map (range_map.h); physical memory
-// has a record with its references here, so a handle that is released while mapped can be had back. A reservation is
-// made on the server of the current context and, when memory of another server is mapped into it, on that one too, at
-// the same addresses.
+// Virtual memory management. Reservations and mappings are ranges of the client's map
+// (range_map.h); physical memory has a record with its references here, so a handle that is
+// released while mapped can be had back. A reservation is made on the server of the current context
+// and, when memory of another server is mapped into it, on that one too, at the same addresses.
 #include <string.h>
 
 #include <unordered_map>
 
 #include "client/cuda/capture.h"
-#include "client/cuda/memory.h"
 #include "client/cuda/export_handle.h"
+#include "client/cuda/memory.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -89,14 +89,12 @@ Context* context_of(Device* d) {
   return current != nullptr && current->device == d ? current : d->primary;
 }
 
-CUresult need_process() {
-  return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-}
+CUresult need_process() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 
 }  // namespace
 
-CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished, uint64_t flags,
-                    uint64_t* address) {
+CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished,
+                    uint64_t flags, uint64_t* address) {
   wire::cuda::vm_reserve_request m;
   wire::cuda::vm_reserve_reply r;
   m.size = size;
@@ -124,7 +122,8 @@ Object* held_allocation(uint64_t handle) {
 
 void adopt_allocation(Object* object, Device* device) {
   Locked lock;
-  physicals()[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {object, device, 1, 0};
+  physicals()[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {object, device, 1,
+                                                                                  0};
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
@@ -148,17 +147,20 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
     if (clear) *ptr = at;
     return clear;
   };
-  return get_clear(session, size, kFillerMost, ask, settle,
-                   [&](const Refused::Block& block) { release_at(session, block.address, block.bytes); });
+  return get_clear(session, size, kFillerMost, ask, settle, [&](const Refused::Block& block) {
+    release_at(session, block.address, block.bytes);
+  });
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   TENDRIL_TRY(need_process());
   Range reserved;
-  if (!process()->ranges.find_reserved(ptr, size, &reserved) || reserved.base != ptr || reserved.bytes != size) {
+  if (!process()->ranges.find_reserved(ptr, size, &reserved) || reserved.base != ptr ||
+      reserved.bytes != size) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!process()->ranges.remove_reserved(ptr)) return CUDA_ERROR_INVALID_VALUE;  // something is mapped there
+  if (!process()->ranges.remove_reserved(ptr))
+    return CUDA_ERROR_INVALID_VALUE;  // something is mapped there
   CUresult result = CUDA_SUCCESS;
   for (Session* session : process()->sessions) {
     if (!has_session(reserved, session)) continue;
@@ -168,8 +170,8 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   return result;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                     unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
   TENDRIL_TRY(need_process());
   if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
@@ -218,7 +220,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
                   unsigned long long flags) {
   TENDRIL_TRY(need_process());
   Range reserved;
-  if (size == 0 || !process()->ranges.find_reserved(ptr, size, &reserved)) return CUDA_ERROR_INVALID_VALUE;
+  if (size == 0 || !process()->ranges.find_reserved(ptr, size, &reserved))
+    return CUDA_ERROR_INVALID_VALUE;
   Physical physical;
   if (!count_mapping(handle, &physical)) return CUDA_ERROR_INVALID_VALUE;
   Session* session = physical.object->session;
@@ -256,14 +259,16 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   TENDRIL_TRY(need_process());
   drop_closed_exports();
   std::vector<Range> pieces;
-  if (size != 0 && process()->ranges.vacant(ptr, size)) return CUDA_SUCCESS;  // as the driver has it
+  if (size != 0 && process()->ranges.vacant(ptr, size))
+    return CUDA_SUCCESS;  // as the driver has it
   if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < pieces.size();) {
     wire::cuda::vm_unmap_request m;
     wire::cuda::vm_unmap_reply r;
     m.address = pieces[i].base;
     size_t end = i;
-    for (; end < pieces.size() && pieces[end].session == pieces[i].session; ++end) m.size += pieces[end].bytes;
+    for (; end < pieces.size() && pieces[end].session == pieces[i].session; ++end)
+      m.size += pieces[end].bytes;
     TENDRIL_TRY(pieces[i].session->call(kNoContext, m, r));
     for (; i < end; ++i) {
       Range gone;
@@ -276,7 +281,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
   TENDRIL_TRY(need_process());
   Range range;
-  if (desc == nullptr || count == 0 || !process()->ranges.find(ptr, &range) || range.kind != RangeKind::kMapped) {
+  if (desc == nullptr || count == 0 || !process()->ranges.find(ptr, &range) ||
+      range.kind != RangeKind::kMapped) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   std::vector<CUmemAccessDesc> there(desc, desc + count);
@@ -291,7 +297,8 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   wire::cuda::vm_set_access_reply r;
   m.address = ptr;
   m.size = size;
-  m.descriptors = {reinterpret_cast<const uint8_t*>(there.data()), there.size() * sizeof(CUmemAccessDesc)};
+  m.descriptors = {reinterpret_cast<const uint8_t*>(there.data()),
+                   there.size() * sizeof(CUmemAccessDesc)};
   return range.session->call(kNoContext, m, r);
 }
 
@@ -300,7 +307,8 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   Range range;
   if (flags == nullptr || location == nullptr || !process()->ranges.find(ptr, &range))
     return CUDA_ERROR_INVALID_VALUE;
-  if (range.kind != RangeKind::kMapped && range.kind != RangeKind::kReserved) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind != RangeKind::kMapped && range.kind != RangeKind::kReserved)
+    return CUDA_ERROR_INVALID_VALUE;
   CUmemLocation there = *location;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
     Device* d = device_of(location->id);
@@ -324,7 +332,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   TENDRIL_TRY(need_process());
   Range range;
   const uint64_t address = reinterpret_cast<uint64_t>(addr);
-  if (handle == nullptr || !process()->ranges.find(address, &range) || range.kind != RangeKind::kMapped)
+  if (handle == nullptr || !process()->ranges.find(address, &range) ||
+      range.kind != RangeKind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&g_mutex);
   auto it = physicals().find(range.allocation);

@@ -21,15 +21,20 @@ nvmlReturn_t valid(nvmlDevice_t handle) {
 
 nvmlReturn_t say_loudly(const char* name) {
   g_loud_calls.fetch_add(1, std::memory_order_relaxed);
-  log_once(LogLevel::kWarning, "%s is not implemented for remote GPUs: the program is told \"not supported\"", name);
+  log_once(LogLevel::kWarning,
+           "%s is not implemented for remote GPUs: the program is told \"not supported\"", name);
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
-nvmlReturn_t otherwise(nvmlReturn_t check, nvmlReturn_t answer) { return check != NVML_SUCCESS ? check : answer; }
+nvmlReturn_t otherwise(nvmlReturn_t check, nvmlReturn_t answer) {
+  return check != NVML_SUCCESS ? check : answer;
+}
 
 }  // namespace
 
-nvmlReturn_t refused(const char* name) { return otherwise(initialised(), NVML_ERROR_NO_PERMISSION); }
+nvmlReturn_t refused(const char* name) {
+  return otherwise(initialised(), NVML_ERROR_NO_PERMISSION);
+}
 nvmlReturn_t refused(const char* name, nvmlDevice_t device) {
   return otherwise(valid(device), NVML_ERROR_NO_PERMISSION);
 }

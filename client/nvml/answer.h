@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point of libnvidia-ml shares: how one is declared, the answers of those without a body (generated from
-// api/nvml/answers.txt), and the checks in front of those with one. Any thread.
+// What every entry point of libnvidia-ml shares: how one is declared, the answers of those without
+// a body (generated from api/nvml/answers.txt), and the checks in front of those with one. Any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,8 @@ uint64_t loud_calls();
 // NVML's way with texts: all of it and its NUL, or INSUFFICIENT_SIZE.
 nvmlReturn_t copy_text(const std::string& text, char* into, size_t capacity);
 
-// Runs `body` with the device behind `handle`, after the checks that every call makes in this order: initialised, handle, pointer.
+// Runs `body` with the device behind `handle`, after the checks that every call makes in this
+// order: initialised, handle, pointer.
 template <typename Body>
 nvmlReturn_t with(nvmlDevice_t handle, const void* needed, Body body) {
   Device device;
@@ -51,9 +53,11 @@ nvmlReturn_t with(nvmlDevice_t handle, const void* needed, Body body) {
   return needed == nullptr ? NVML_ERROR_INVALID_ARGUMENT : body(device);
 }
 
-// The same with values that are at most kRefreshMs old; GPU_IS_LOST when its server or its lease is gone.
+// The same with values that are at most kRefreshMs old; GPU_IS_LOST when its server or its lease is
+// gone.
 template <typename Body>
-nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body, Values values = Values::kLive) {
+nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body,
+                       Values values = Values::kLive) {
   Device device;
   nvmlReturn_t found = device_at(handle, values, &device);
   if (found != NVML_SUCCESS) return found;

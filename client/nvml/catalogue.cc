@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state behind libnvidia-ml: reference count, device list and the control connections that feed it. Two locks: `g_data` guards
-// what callers read and is never held across a system call; `g_refresh` guards the connections, and whoever cannot have it at once
-// is content with the values of the last refresh. All state lives behind pointers, so that nothing is constructed or destroyed with
-// the library.
+// The state behind libnvidia-ml: reference count, device list and the control connections that feed
+// it. Two locks: `g_data` guards what callers read and is never held across a system call;
+// `g_refresh` guards the connections, and whoever cannot have it at once is content with the values
+// of the last refresh. All state lives behind pointers, so that nothing is constructed or destroyed
+// with the library.
 #include "client/nvml/catalogue.h"
 
 #include <link.h>
@@ -44,21 +45,23 @@ struct Data {
 
 constinit base::Lock g_data;
 constinit base::Lock g_refresh;
-Data* g_seen = nullptr;     // under g_data
-unsigned g_count = 0;       // under g_data: nvmlInit less nvmlShutdown
-Links* g_links = nullptr;   // under g_refresh
+Data* g_seen = nullptr;    // under g_data
+unsigned g_count = 0;      // under g_data: nvmlInit less nvmlShutdown
+Links* g_links = nullptr;  // under g_refresh
 constinit std::atomic<uint64_t> g_refreshed_us{0};
 // Descriptors of the connections, for the forked child, which may not trust what g_refresh guards.
 constinit std::atomic<int> g_descriptors[kSlicesMax] = {};  // fd + 1; 0: none
 
-// Addresses in here are the device handles: nothing is stored, but no other pointer of the program can equal one.
+// Addresses in here are the device handles: nothing is stored, but no other pointer of the program
+// can equal one.
 char g_handles[kSlicesMax];
 
 void before_fork() { g_data.lock(); }
 void after_fork_in_parent() { g_data.unlock(); }
 void after_fork_in_child() {
   g_refresh.reset_after_fork();
-  g_links = nullptr;  // leaked: another thread of the parent may have been in the middle of changing it
+  g_links =
+      nullptr;  // leaked: another thread of the parent may have been in the middle of changing it
   for (auto& descriptor : g_descriptors) {
     int fd = descriptor.exchange(0) - 1;
     if (fd >= 0) close(fd);
@@ -69,7 +72,8 @@ void after_fork_in_child() {
 
 void register_fork_handlers() {
   static std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  if (!registered.exchange(true))
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 int note_libcuda(dl_phdr_info* info, size_t, void* found) {
@@ -94,7 +98,8 @@ base::Status open_links() {
   if (!configuration.ok()) return configuration.status();
   auto links = std::make_unique<Links>();
   links->configuration = configuration.take();
-  if (links->configuration.servers.size() > kSlicesMax) links->configuration.servers.resize(kSlicesMax);
+  if (links->configuration.servers.size() > kSlicesMax)
+    links->configuration.servers.resize(kSlicesMax);
   for (const Server& server : links->configuration.servers) {
     size_t at = 0;
     while (at < links->endpoints.size() && links->endpoints[at] != server.endpoint) ++at;
@@ -125,7 +130,8 @@ base::Status connect(size_t at) {
   return {};
 }
 
-// A connection that was open may have been ended for idleness, or by a restart: then a fresh one gets a try.
+// A connection that was open may have been ended for idleness, or by a restart: then a fresh one
+// gets a try.
 base::Result<wire::ListReply> list_of(size_t at) {
   Link& link = g_links->links[at];
   if (link.control != nullptr) {
@@ -135,7 +141,8 @@ base::Result<wire::ListReply> list_of(size_t at) {
   }
   const uint64_t now = base::now_us();
   if (now < link.retry_at_us)
-    return base::Status(base::Code::kUnavailable, g_links->endpoints[at] + " did not answer a moment ago");
+    return base::Status(base::Code::kUnavailable,
+                        g_links->endpoints[at] + " did not answer a moment ago");
   base::Status status = connect(at);
   if (status.ok()) {
     base::Result<wire::ListReply> list = link.control->list();
@@ -175,7 +182,8 @@ DriverFacts oldest_driver(const std::vector<ServerView>& views) {
   return oldest;
 }
 
-// With leases every server counts, since a missing one would renumber the devices; otherwise one is enough.
+// With leases every server counts, since a missing one would renumber the devices; otherwise one is
+// enough.
 base::Result<Data> take_data() {
   base::Status failure;
   std::vector<ServerView> views = ask_all(&failure);

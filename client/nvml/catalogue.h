@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that NVML shows: the slices that this program holds, or would get, as its servers list them. Read at nvmlInit and again,
-// at most every kRefreshMs, when somebody asks for a live value; nothing is attached and no GPU is used. Any thread. A forked child
-// keeps the list and connects anew.
+// The devices that NVML shows: the slices that this program holds, or would get, as its servers
+// list them. Read at nvmlInit and again, at most every kRefreshMs, when somebody asks for a live
+// value; nothing is attached and no GPU is used. Any thread. A forked child keeps the list and
+// connects anew.
 //
-// Order and identity follow the CUDA side (client/cuda/attach.cc): leases in their order, slices in theirs. Without a lease the slices
-// that this process holds by itself, once it has attached; before that the GPUs that the servers would choose now.
+// Order and identity follow the CUDA side (client/cuda/attach.cc): leases in their order, slices in
+// theirs. Without a lease the slices that this process holds by itself, once it has attached;
+// before that the GPUs that the servers would choose now.
 #pragma once
 
 #include <cstdint>
@@ -30,16 +32,16 @@ PciAddress parse_pci(const std::string& text);
 
 struct Device {
   uint32_t index = 0;
-  uint32_t server = 0;        // position in the configuration: devices of one server are on one host
+  uint32_t server = 0;  // position in the configuration: devices of one server are on one host
   std::string name;
-  std::string uuid;           // as the servers give it: 16 raw bytes
+  std::string uuid;  // as the servers give it: 16 raw bytes
   std::string uuid_text;
   PciAddress pci;
   Model model;
   uint64_t memory_total_bytes = 0, memory_used_bytes = 0;  // of the slice
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
-  uint32_t process = 0;       // the program's own process that uses it; 0: none
-  bool lost = false;          // the server does not answer any more, or the lease has ended
+  uint32_t process = 0;  // the program's own process that uses it; 0: none
+  bool lost = false;     // the server does not answer any more, or the lease has ended
 };
 
 // What one server said last.
@@ -55,8 +57,10 @@ struct Self {
   bool uses_cuda = false;  // libcuda is loaded here, so that a lease in use is used by this process
 };
 
-// The mapping, apart from any connection. `views` goes with configuration.servers, one each. kNotFound: no such lease or no GPU.
-base::Result<std::vector<Device>> map_devices(const Configuration& configuration, const std::vector<ServerView>& views,
+// The mapping, apart from any connection. `views` goes with configuration.servers, one each.
+// kNotFound: no such lease or no GPU.
+base::Result<std::vector<Device>> map_devices(const Configuration& configuration,
+                                              const std::vector<ServerView>& views,
                                               const Self& self);
 
 // nvmlInit and nvmlShutdown, counted.
@@ -71,7 +75,8 @@ nvmlReturn_t device_at(nvmlDevice_t handle, Values values, Device* device);
 nvmlReturn_t all_devices(std::vector<Device>* devices);
 nvmlDevice_t handle_of(uint32_t index);
 
-// Of the oldest driver among the servers: 13000 for CUDA 13.0, and the path of its library for its version. 0: nobody says.
+// Of the oldest driver among the servers: 13000 for CUDA 13.0, and the path of its library for its
+// version. 0: nobody says.
 struct DriverFacts {
   uint32_t cuda_version = 0;
   std::string library;

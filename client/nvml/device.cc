@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices there are and what they are: handles, names, numbers, addresses, model. Nothing here asks a server.
+// Which devices there are and what they are: handles, names, numbers, addresses, model. Nothing
+// here asks a server.
 #include <strings.h>
 
 #include <cstring>
@@ -40,18 +41,21 @@ nvmlReturn_t count_devices(unsigned int* count) {
 }
 
 nvmlReturn_t handle_by_index(unsigned int index, nvmlDevice_t* handle) {
-  nvmlReturn_t result = handle_where(handle, handle, [&](const Device& device) { return device.index == index; });
+  nvmlReturn_t result =
+      handle_where(handle, handle, [&](const Device& device) { return device.index == index; });
   return result == NVML_ERROR_NOT_FOUND ? NVML_ERROR_INVALID_ARGUMENT : result;
 }
 
 nvmlReturn_t handle_by_pci(const char* text, nvmlDevice_t* handle) {
-  if (nvml::is_started() && text != nullptr && !nvml::parse_pci(text).valid) return NVML_ERROR_INVALID_ARGUMENT;
-  return handle_where(text, handle, [&](const Device& device) { return device.pci == nvml::parse_pci(text); });
+  if (nvml::is_started() && text != nullptr && !nvml::parse_pci(text).valid)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  return handle_where(text, handle,
+                      [&](const Device& device) { return device.pci == nvml::parse_pci(text); });
 }
 
 std::string bus_id(const Device& device, int domain_digits) {
-  return tendril::base::format("%0*X:%02X:%02X.%X", domain_digits, device.pci.domain, device.pci.bus, device.pci.device,
-                               device.pci.function);
+  return tendril::base::format("%0*X:%02X:%02X.%X", domain_digits, device.pci.domain,
+                               device.pci.bus, device.pci.device, device.pci.function);
 }
 
 nvmlReturn_t pci_info(nvmlDevice_t handle, nvmlPciInfo_t* pci) {
@@ -67,7 +71,9 @@ nvmlReturn_t pci_info(nvmlDevice_t handle, nvmlPciInfo_t* pci) {
   });
 }
 
-bool contains(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
+bool contains(const std::string& text, const char* word) {
+  return text.find(word) != std::string::npos;
+}
 
 nvmlBrandType_t brand_of(const std::string& name) {
   if (contains(name, "Quadro RTX")) return NVML_BRAND_QUADRO_RTX;
@@ -83,19 +89,28 @@ nvmlBrandType_t brand_of(const std::string& name) {
 
 unsigned int architecture_of(const nvml::Model& model) {
   switch (model.major) {
-    case 7: return model.minor >= 5 ? NVML_DEVICE_ARCH_TURING : NVML_DEVICE_ARCH_VOLTA;
-    case 8: return model.minor >= 9 ? NVML_DEVICE_ARCH_ADA : NVML_DEVICE_ARCH_AMPERE;
-    case 9: return NVML_DEVICE_ARCH_HOPPER;
+    case 7:
+      return model.minor >= 5 ? NVML_DEVICE_ARCH_TURING : NVML_DEVICE_ARCH_VOLTA;
+    case 8:
+      return model.minor >= 9 ? NVML_DEVICE_ARCH_ADA : NVML_DEVICE_ARCH_AMPERE;
+    case 9:
+      return NVML_DEVICE_ARCH_HOPPER;
     case 10:
-    case 12: return NVML_DEVICE_ARCH_BLACKWELL;
-    default: return NVML_DEVICE_ARCH_UNKNOWN;
+    case 12:
+      return NVML_DEVICE_ARCH_BLACKWELL;
+    default:
+      return NVML_DEVICE_ARCH_UNKNOWN;
   }
 }
 
 }  // namespace
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) { return count_devices(deviceCount); }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) { return count_devices(deviceCount); }
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount(unsigned int* deviceCount) {
+  return count_devices(deviceCount);
+}
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* deviceCount) {
+  return count_devices(deviceCount);
+}
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
   return handle_by_index(index, device);
@@ -104,21 +119,26 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvml
   return handle_by_index(index, device);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* pciBusId, nvmlDevice_t* device) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* pciBusId,
+                                                        nvmlDevice_t* device) {
   return handle_by_pci(pciBusId, device);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId, nvmlDevice_t* device) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId,
+                                                           nvmlDevice_t* device) {
   return handle_by_pci(pciBusId, device);
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
-  return handle_where(uuid, device, [&](const Device& one) { return strcasecmp(one.uuid_text.c_str(), uuid) == 0; });
+  return handle_where(uuid, device, [&](const Device& one) {
+    return strcasecmp(one.uuid_text.c_str(), uuid) == 0;
+  });
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
   if (nvml::is_started() && uuid != nullptr) {
     if (uuid->version != nvmlUUID_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    if (uuid->type != NVML_UUID_TYPE_ASCII && uuid->type != NVML_UUID_TYPE_BINARY) return NVML_ERROR_INVALID_ARGUMENT;
+    if (uuid->type != NVML_UUID_TYPE_ASCII && uuid->type != NVML_UUID_TYPE_BINARY)
+      return NVML_ERROR_INVALID_ARGUMENT;
   }
   return handle_where(uuid, device, [&](const Device& one) {
     if (uuid->type == NVML_UUID_TYPE_ASCII) {
@@ -135,23 +155,27 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDe
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char* name, unsigned int length) {
-  return with(device, name, [&](const Device& one) { return nvml::copy_text(one.name, name, length); });
+  return with(device, name,
+              [&](const Device& one) { return nvml::copy_text(one.name, name, length); });
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, unsigned int length) {
-  return with(device, uuid, [&](const Device& one) { return nvml::copy_text(one.uuid_text, uuid, length); });
+  return with(device, uuid,
+              [&](const Device& one) { return nvml::copy_text(one.uuid_text, uuid, length); });
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   return with(device, index, [&](const Device& one) { return nvml::known(one.index, index); });
 }
 // There is no device file; programs use the number as one more index.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minorNumber) {
-  return with(device, minorNumber, [&](const Device& one) { return nvml::known(one.index, minorNumber); });
+  return with(device, minorNumber,
+              [&](const Device& one) { return nvml::known(one.index, minorNumber); });
 }
 // Unique per board; every slice is on a board of its own.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int* boardId) {
   return with(device, boardId, [&](const Device& one) { return nvml::known(one.index, boardId); });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int* multiGpuBool) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device,
+                                                     unsigned int* multiGpuBool) {
   return with(device, multiGpuBool, [&](const Device&) { return nvml::known(0, multiGpuBool); });
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t* type) {
@@ -160,15 +184,18 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_
     return NVML_SUCCESS;
   });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t* arch) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device,
+                                                    nvmlDeviceArchitecture_t* arch) {
   return with(device, arch, [&](const Device& one) {
     *arch = architecture_of(one.model);
     return NVML_SUCCESS;
   });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major, int* minor) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int* major,
+                                                             int* minor) {
   return with(device, major == nullptr ? nullptr : minor, [&](const Device& one) {
-    if (one.model.major == 0) return nvml::loud("nvmlDeviceGetCudaComputeCapability for this model");
+    if (one.model.major == 0)
+      return nvml::loud("nvmlDeviceGetCudaComputeCapability for this model");
     *major = one.model.major;
     *minor = one.model.minor;
     return NVML_SUCCESS;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private table that the stock nvidia-smi asks for, as far as NVIDIA's own mock of NVML describes it for driver 580: which slot
-// answers what of a device. Slots move between drivers, so this is best effort, for views only; `tendril smi` is the tool that must work.
-// Slots that nobody described answer "nothing of that kind" for a device and success for anything else, which is what their caller takes
-// for an idle GPU; slots that would reset a GPU are refused. Any thread.
+// The private table that the stock nvidia-smi asks for, as far as NVIDIA's own mock of NVML
+// describes it for driver 580: which slot answers what of a device. Slots move between drivers, so
+// this is best effort, for views only; `tendril smi` is the tool that must work. Slots that nobody
+// described answer "nothing of that kind" for a device and success for anything else, which is what
+// their caller takes for an idle GPU; slots that would reset a GPU are refused. Any thread.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -19,8 +20,8 @@ namespace {
 constexpr uint8_t kTableId[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
                                   0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 constexpr size_t kWords = 256;
-constexpr size_t kReset = 20, kHandleByIndex = 81, kResetDone = 197, kFirstProcesses = 213, kLastProcesses = 215,
-                 kHostPcieGeneration = 230;
+constexpr size_t kReset = 20, kHandleByIndex = 81, kResetDone = 197, kFirstProcesses = 213,
+                 kLastProcesses = 215, kHostPcieGeneration = 230;
 constexpr unsigned kProcessesMax = 65'536;
 
 // One of the processes of a device, as these slots list them.
@@ -62,7 +63,8 @@ nvmlReturn_t answer(size_t slot, void* first, void* second, void* third) {
   if (slot == kReset || slot == kResetDone) return refused("nvidia-smi's reset");
   Device ignored;
   const auto device = static_cast<nvmlDevice_t>(first);
-  if (second == nullptr || device_at(device, Values::kKnown, &ignored) != NVML_SUCCESS) return NVML_SUCCESS;
+  if (second == nullptr || device_at(device, Values::kKnown, &ignored) != NVML_SUCCESS)
+    return NVML_SUCCESS;
   auto* number = static_cast<unsigned*>(second);
   if (slot == kHostPcieGeneration) return nvmlDeviceGetMaxPcieLinkGeneration(device, number);
   if (slot >= kFirstProcesses && slot <= kLastProcesses && *number >= 1 && *number <= kProcessesMax)

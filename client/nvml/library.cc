@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library itself: start and end, error texts, versions, processes' names, and what a host has besides GPUs (nothing).
+// The library itself: start and end, error texts, versions, processes' names, and what a host has
+// besides GPUs (nothing).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include "base/fd.h"
 #include "base/text.h"
 #include "client/nvml/answer.h"
-
 
 namespace nvml = tendril::client::nvml;
 
@@ -54,13 +54,15 @@ constexpr ErrorText kErrorTexts[] = {
     {NVML_ERROR_RESET_TYPE_NOT_SUPPORTED, "Reset Type Not Supported"},
 };
 
-// The driver branch that first offered a CUDA version, for servers whose driver library does not carry its version in its name.
+// The driver branch that first offered a CUDA version, for servers whose driver library does not
+// carry its version in its name.
 unsigned branch_of(uint32_t cuda_version) {
   struct {
     uint32_t cuda;
     unsigned branch;
-  } constexpr kBranches[] = {{13010, 590}, {13000, 580}, {12090, 575}, {12080, 570}, {12060, 560}, {12050, 555},
-                             {12040, 550}, {12030, 545}, {12020, 535}, {12010, 530}, {12000, 525}};
+  } constexpr kBranches[] = {{13010, 590}, {13000, 580}, {12090, 575}, {12080, 570},
+                             {12060, 560}, {12050, 555}, {12040, 550}, {12030, 545},
+                             {12020, 535}, {12010, 530}, {12000, 525}};
   for (const auto& row : kBranches) {
     if (cuda_version >= row.cuda) return row.branch;
   }
@@ -72,7 +74,8 @@ std::string driver_version() {
   nvml::DriverFacts facts = nvml::driver_facts();
   size_t at = facts.library.rfind(".so.");
   std::string version = at == std::string::npos ? "" : facts.library.substr(at + 4);
-  bool good = version.find('.') != std::string::npos && version.find_first_not_of("0123456789.") == std::string::npos;
+  bool good = version.find('.') != std::string::npos &&
+              version.find_first_not_of("0123456789.") == std::string::npos;
   return good ? version : tendril::base::format("%u.00", branch_of(facts.cuda_version));
 }
 
@@ -89,7 +92,8 @@ nvmlReturn_t none_of(unsigned int* count) {
 
 nvmlReturn_t cuda_version(int* version) {
   uint32_t known = nvml::driver_facts().cuda_version;
-  *version = static_cast<int>(known == 0 || known > CUDA_VERSION ? CUDA_VERSION : known);  // as client/cuda caps it
+  *version = static_cast<int>(
+      known == 0 || known > CUDA_VERSION ? CUDA_VERSION : known);  // as client/cuda caps it
   return NVML_SUCCESS;
 }
 
@@ -114,13 +118,17 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int
 
 TENDRIL_NVML nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int length) {
   nvmlReturn_t check = if_started(version);
-  return check != NVML_SUCCESS ? check : nvml::copy_text(NVML_API_VERSION_STR "." + driver_version(), version, length);
+  return check != NVML_SUCCESS
+             ? check
+             : nvml::copy_text(NVML_API_VERSION_STR "." + driver_version(), version, length);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t* branchInfo, unsigned int length) {
+TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t* branchInfo,
+                                                    unsigned int length) {
   nvmlReturn_t check = if_started(branchInfo);
   if (check != NVML_SUCCESS) return check;
-  if (branchInfo->version != nvmlSystemDriverBranchInfo_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  if (branchInfo->version != nvmlSystemDriverBranchInfo_v1)
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
   std::string version = driver_version();
   std::string branch = "r" + version.substr(0, version.find('.')) + "_00";
   return nvml::copy_text(branch, branchInfo->branch,
@@ -129,16 +137,19 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t
 
 TENDRIL_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
   // Answers before nvmlInit too, then for this library alone.
-  return cudaDriverVersion == nullptr ? NVML_ERROR_INVALID_ARGUMENT : cuda_version(cudaDriverVersion);
+  return cudaDriverVersion == nullptr ? NVML_ERROR_INVALID_ARGUMENT
+                                      : cuda_version(cudaDriverVersion);
 }
 TENDRIL_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* cudaDriverVersion) {
   return nvmlSystemGetCudaDriverVersion(cudaDriverVersion);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name, unsigned int length) {
+TENDRIL_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
+                                                   unsigned int length) {
   nvmlReturn_t check = if_started(name);
   if (check != NVML_SUCCESS) return check;
-  tendril::base::Fd file(open(tendril::base::format("/proc/%u/cmdline", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  tendril::base::Fd file(
+      open(tendril::base::format("/proc/%u/cmdline", pid).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return NVML_ERROR_NOT_FOUND;
   char text[1024];
   ssize_t bytes = read(file.get(), text, sizeof text - 1);
@@ -150,8 +161,11 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
   return NVML_SUCCESS;
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* hwbcCount, nvmlHwbcEntry_t* hwbcEntries) {
+TENDRIL_NVML nvmlReturn_t nvmlSystemGetHicVersion(unsigned int* hwbcCount,
+                                                  nvmlHwbcEntry_t* hwbcEntries) {
   return none_of(hwbcCount);
 }
 TENDRIL_NVML nvmlReturn_t nvmlUnitGetCount(unsigned int* unitCount) { return none_of(unitCount); }
-TENDRIL_NVML nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int* deviceCount) { return none_of(deviceCount); }
+TENDRIL_NVML nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int* deviceCount) {
+  return none_of(deviceCount);
+}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what servers list to the devices that a program sees. Pure functions of their arguments: no connection, no state.
+// From what servers list to the devices that a program sees. Pure functions of their arguments: no
+// connection, no state.
 #include <algorithm>
 
 #include "base/text.h"
@@ -52,8 +53,8 @@ Device device_of(const wire::GpuRecord& gpu, uint32_t server, uint64_t memory_by
   return device;
 }
 
-void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint32_t server, const Self& self,
-               std::vector<Device>* devices) {
+void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint32_t server,
+               const Self& self, std::vector<Device>* devices) {
   for (size_t i = 0; i < lease.slices.size() && devices->size() < kSlicesMax; ++i) {
     const wire::GpuRecord* gpu = find_gpu(list, lease.slices[i].gpu_index);
     if (gpu == nullptr) continue;
@@ -65,8 +66,8 @@ void add_lease(const wire::ListReply& list, const wire::LeaseRecord& lease, uint
   }
 }
 
-Result<std::vector<Device>> leased(const Configuration& configuration, const std::vector<ServerView>& views,
-                                   const Self& self) {
+Result<std::vector<Device>> leased(const Configuration& configuration,
+                                   const std::vector<ServerView>& views, const Self& self) {
   std::vector<Device> devices;
   for (uint32_t server = 0; server < configuration.servers.size(); ++server) {
     const Server& named = configuration.servers[server];
@@ -76,8 +77,9 @@ Result<std::vector<Device>> leased(const Configuration& configuration, const std
     if (found == leases.end()) {
       return Status(
           Code::kNotFound,
-          base::format("lease %llu of GPU server %s has ended: start the program again with `tendril run`",
-                       static_cast<unsigned long long>(named.lease_id), named.endpoint.c_str()));
+          base::format(
+              "lease %llu of GPU server %s has ended: start the program again with `tendril run`",
+              static_cast<unsigned long long>(named.lease_id), named.endpoint.c_str()));
     }
     add_lease(views[server].list, *found, server, self, &devices);
   }
@@ -96,36 +98,45 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
   return devices;
 }
 
-// The GPUs that a server would choose now for `wanted` slices of this share: among those with room the fullest, in order of index
-// (daemon/lease_book.h); when there is no room, its first ones, so that a program can at least see what there is.
-std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share, size_t wanted) {
+// The GPUs that a server would choose now for `wanted` slices of this share: among those with room
+// the fullest, in order of index (daemon/lease_book.h); when there is no room, its first ones, so
+// that a program can at least see what there is.
+std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share,
+                                           size_t wanted) {
   std::vector<const wire::GpuRecord*> chosen;
   for (const wire::GpuRecord& gpu : list.gpus) chosen.push_back(&gpu);
   auto has_room = [&](const wire::GpuRecord* gpu) {
     return share <= kWhole - std::min(kWhole, gpu->share_used_millionths);
   };
-  std::stable_sort(chosen.begin(), chosen.end(), [&](const wire::GpuRecord* a, const wire::GpuRecord* b) {
-    if (has_room(a) != has_room(b)) return has_room(a);
-    return has_room(a) && a->share_used_millionths > b->share_used_millionths;
-  });
+  std::stable_sort(chosen.begin(), chosen.end(),
+                   [&](const wire::GpuRecord* a, const wire::GpuRecord* b) {
+                     if (has_room(a) != has_room(b)) return has_room(a);
+                     return has_room(a) && a->share_used_millionths > b->share_used_millionths;
+                   });
   if (chosen.size() > wanted) chosen.resize(wanted);
-  std::sort(chosen.begin(), chosen.end(), [](const auto* a, const auto* b) { return a->index < b->index; });
+  std::sort(chosen.begin(), chosen.end(),
+            [](const auto* a, const auto* b) { return a->index < b->index; });
   return chosen;
 }
 
-Result<std::vector<Device>> expected(const Configuration& configuration, const std::vector<ServerView>& views) {
+Result<std::vector<Device>> expected(const Configuration& configuration,
+                                     const std::vector<ServerView>& views) {
   const wire::SliceSpec& slice = configuration.slice;
   std::vector<Device> devices;
-  for (uint32_t server = 0; server < views.size() && devices.size() < configuration.slice_count; ++server) {
-    for (const wire::GpuRecord* gpu :
-         choice(views[server].list, slice.share_millionths, configuration.slice_count - devices.size())) {
-      auto part = static_cast<unsigned __int128>(gpu->memory_total_bytes) * slice.share_millionths / kWhole;
-      uint64_t memory_bytes = slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
+  for (uint32_t server = 0; server < views.size() && devices.size() < configuration.slice_count;
+       ++server) {
+    for (const wire::GpuRecord* gpu : choice(views[server].list, slice.share_millionths,
+                                             configuration.slice_count - devices.size())) {
+      auto part =
+          static_cast<unsigned __int128>(gpu->memory_total_bytes) * slice.share_millionths / kWhole;
+      uint64_t memory_bytes =
+          slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
       devices.push_back(device_of(*gpu, server, std::min(memory_bytes, gpu->memory_total_bytes)));
     }
   }
   if (devices.empty()) {
-    return Status(Code::kNotFound, "no GPU server in " + configuration.source + " lends a GPU; see `tendril ls`");
+    return Status(Code::kNotFound,
+                  "no GPU server in " + configuration.source + " lends a GPU; see `tendril ls`");
   }
   return devices;
 }
@@ -142,7 +153,8 @@ PciAddress parse_pci(const std::string& text) {
   rest.resize(last);
   size_t first = rest.find(':');
   if (first != std::string::npos && !parse_hex(rest.substr(0, first), &address.domain)) return {};
-  if (!parse_hex(first == std::string::npos ? rest : rest.substr(first + 1), &address.bus)) return {};
+  if (!parse_hex(first == std::string::npos ? rest : rest.substr(first + 1), &address.bus))
+    return {};
   address.valid = true;
   return address;
 }
@@ -152,8 +164,8 @@ Result<std::vector<Device>> map_devices(const Configuration& configuration,
   std::vector<Device> devices;
   if (!configuration.leased()) devices = own(views, self);
   if (devices.empty()) {
-    Result<std::vector<Device>> mapped =
-        configuration.leased() ? leased(configuration, views, self) : expected(configuration, views);
+    Result<std::vector<Device>> mapped = configuration.leased() ? leased(configuration, views, self)
+                                                                : expected(configuration, views);
     if (!mapped.ok()) return mapped;
     devices = mapped.take();
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From lists to devices, without a connection: order, sizes, whose processes, and which GPUs are expected before there is a lease.
+// From lists to devices, without a connection: order, sizes, whose processes, and which GPUs are
+// expected before there is a lease.
 #include <gtest/gtest.h>
 
 #include "client/nvml/catalogue.h"
@@ -27,7 +28,8 @@ ServerView server(uint32_t gpus) {
   return view;
 }
 
-wire::LeaseRecord lease(uint64_t id, std::vector<uint32_t> indices, uint32_t pid, const std::string& host = "here") {
+wire::LeaseRecord lease(uint64_t id, std::vector<uint32_t> indices, uint32_t pid,
+                        const std::string& host = "here") {
   wire::LeaseRecord record;
   record.lease_id = id;
   record.client.pid = pid;
@@ -80,8 +82,10 @@ TEST(MapDevices, AProcessIsOneOfTheProgramsOwn) {
   std::vector<ServerView> views = {server(1)};
   views[0].list.leases = {lease(5, {0}, 7)};
   views[0].list.leases[0].processes = 2;
-  EXPECT_EQ((*map_devices(servers({5}), views, kSelf))[0].process, 7u) << "the one that took the lease";
-  EXPECT_EQ((*map_devices(servers({5}), views, {"here", 42, true}))[0].process, 42u) << "this one: it uses CUDA";
+  EXPECT_EQ((*map_devices(servers({5}), views, kSelf))[0].process, 7u)
+      << "the one that took the lease";
+  EXPECT_EQ((*map_devices(servers({5}), views, {"here", 42, true}))[0].process, 42u)
+      << "this one: it uses CUDA";
 }
 
 TEST(MapDevices, OwnSlicesReplaceExpectations) {

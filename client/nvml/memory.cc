@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and the processes that hold it. The slice is shown as if it were the whole device, and of processes only the program's own:
-// another tenant's are nobody's business.
+// Memory and the processes that hold it. The slice is shown as if it were the whole device, and of
+// processes only the program's own: another tenant's are nobody's business.
 #include "client/nvml/answer.h"
 
 namespace nvml = tendril::client::nvml;
 using nvml::Device;
-using nvml::with;
 using nvml::Values;
+using nvml::with;
 using nvml::with_live;
 
 namespace {
@@ -45,27 +45,35 @@ nvmlReturn_t no_processes(nvmlDevice_t handle, unsigned int* count) {
 
 // A program that allocates looks at once.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
-  return with_live(device, memory, [&](const Device& one) {
-    memory->total = one.memory_total_bytes;
-    memory->used = one.memory_used_bytes;
-    memory->free = memory->total - memory->used;
-    return NVML_SUCCESS;
-  }, Values::kNow);
+  return with_live(
+      device, memory,
+      [&](const Device& one) {
+        memory->total = one.memory_total_bytes;
+        memory->used = one.memory_used_bytes;
+        memory->free = memory->total - memory->used;
+        return NVML_SUCCESS;
+      },
+      Values::kNow);
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t* memory) {
-  return with_live(device, memory, [&](const Device& one) {
-    if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    memory->total = one.memory_total_bytes;
-    memory->reserved = 0;
-    memory->used = one.memory_used_bytes;
-    memory->free = memory->total - memory->used;
-    return NVML_SUCCESS;
-  }, Values::kNow);
+  return with_live(
+      device, memory,
+      [&](const Device& one) {
+        if (memory->version != nvmlMemory_v2) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+        memory->total = one.memory_total_bytes;
+        memory->reserved = 0;
+        memory->used = one.memory_used_bytes;
+        memory->free = memory->total - memory->used;
+        return NVML_SUCCESS;
+      },
+      Values::kNow);
 }
 
-// The window through which a local process would map the device's memory: as large as the memory, and unused.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t* bar1Memory) {
+// The window through which a local process would map the device's memory: as large as the memory,
+// and unused.
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device,
+                                                      nvmlBAR1Memory_t* bar1Memory) {
   return with(device, bar1Memory, [&](const Device& one) {
     bar1Memory->bar1Total = bar1Memory->bar1Free = one.memory_total_bytes;
     bar1Memory->bar1Used = 0;
@@ -73,11 +81,13 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlB
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device,
+                                                               unsigned int* infoCount,
                                                                nvmlProcessInfo_v1_t* infos) {
   return list_processes(device, infoCount, infos);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                                  unsigned int* infoCount,
                                                                   nvmlProcessInfo_v2_t* infos) {
   return list_processes(device, infoCount, infos);
 }
@@ -87,11 +97,13 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d
   return list_processes(device, infoCount, infos);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device,
+                                                                unsigned int* infoCount,
                                                                 nvmlProcessInfo_v1_t* infos) {
   return no_processes(device, infoCount);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device,
+                                                                   unsigned int* infoCount,
                                                                    nvmlProcessInfo_v2_t* infos) {
   return no_processes(device, infoCount);
 }
@@ -100,20 +112,24 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t 
                                                                    nvmlProcessInfo_t* infos) {
   return no_processes(device, infoCount);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device,
+                                                                  unsigned int* infoCount,
                                                                   nvmlProcessInfo_v1_t* infos) {
   return no_processes(device, infoCount);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device,
+                                                                     unsigned int* infoCount,
                                                                      nvmlProcessInfo_v2_t* infos) {
   return no_processes(device, infoCount);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* infoCount,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device,
+                                                                     unsigned int* infoCount,
                                                                      nvmlProcessInfo_t* infos) {
   return no_processes(device, infoCount);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_t* plist) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
+                                                                nvmlProcessDetailList_t* plist) {
   return with_live(device, plist, [&](const Device& one) {
     if (plist->version != nvmlProcessDetailList_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned int room = plist->procArray == nullptr ? 0 : plist->numProcArrayEntries;
@@ -128,19 +144,19 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t dev
 }
 
 // No samples are kept: "nothing since then" is NVML's NOT_FOUND.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                                          nvmlProcessUtilizationSample_t* utilization,
-                                                          unsigned int* processSamplesCount,
-                                                          unsigned long long lastSeenTimeStamp) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessUtilization(
+    nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
+    unsigned int* processSamplesCount, unsigned long long lastSeenTimeStamp) {
   return with(device, processSamplesCount, [&](const Device&) {
     *processSamplesCount = 0;
     return NVML_ERROR_NOT_FOUND;
   });
 }
-TENDRIL_NVML nvmlReturn_t
-nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_t* procesesUtilInfo) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(
+    nvmlDevice_t device, nvmlProcessesUtilizationInfo_t* procesesUtilInfo) {
   return with(device, procesesUtilInfo, [&](const Device&) {
-    if (procesesUtilInfo->version != nvmlProcessesUtilizationInfo_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    if (procesesUtilInfo->version != nvmlProcessesUtilizationInfo_v1)
+      return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     procesesUtilInfo->processSamplesCount = 0;
     return NVML_ERROR_NOT_FOUND;
   });

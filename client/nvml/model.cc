@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sources: the vendor's public table of compute capabilities and its data sheets (bus); clocks and bus width of the H200 as its
-// driver 580.159.04 reports them. Words stand before their prefixes: "H200" before "H20", "A100" before "A10".
+// Sources: the vendor's public table of compute capabilities and its data sheets (bus); clocks and
+// bus width of the H200 as its driver 580.159.04 reports them. Words stand before their prefixes:
+// "H200" before "H20", "A100" before "A10".
 #include "client/nvml/model.h"
 
 namespace tendril::client::nvml {
@@ -38,7 +39,9 @@ constexpr Model kModels[] = {
 };
 constexpr Model kUnknown = {};
 
-bool alphanumeric(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool alphanumeric(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live values (utilisation, temperature, power: of the whole GPU, as its server's own NVML reports them) and what tools show beside
-// them: clocks, performance state, PCIe link. A value that is not known is NOT_SUPPORTED, never invented.
+// Live values (utilisation, temperature, power: of the whole GPU, as its server's own NVML reports
+// them) and what tools show beside them: clocks, performance state, PCIe link. A value that is not
+// known is NOT_SUPPORTED, never invented.
 #include "client/nvml/answer.h"
 
 namespace nvml = tendril::client::nvml;
@@ -13,15 +14,20 @@ namespace {
 
 int64_t or_unknown(unsigned value) { return value == 0 ? -1 : static_cast<int64_t>(value); }
 
-// The model's highest clock. A GPU under load runs at it or a little below; servers do not tell the present one.
+// The model's highest clock. A GPU under load runs at it or a little below; servers do not tell the
+// present one.
 nvmlReturn_t clock(nvmlDevice_t handle, nvmlClockType_t type, unsigned int* clock_mhz) {
   return with(handle, clock_mhz, [&](const Device& device) {
     switch (type) {
       case NVML_CLOCK_GRAPHICS:
-      case NVML_CLOCK_SM: return known(or_unknown(device.model.clock_max_mhz), clock_mhz);
-      case NVML_CLOCK_MEM: return known(or_unknown(device.model.memory_clock_max_mhz), clock_mhz);
-      case NVML_CLOCK_VIDEO: return NVML_ERROR_NOT_SUPPORTED;
-      default: return NVML_ERROR_INVALID_ARGUMENT;
+      case NVML_CLOCK_SM:
+        return known(or_unknown(device.model.clock_max_mhz), clock_mhz);
+      case NVML_CLOCK_MEM:
+        return known(or_unknown(device.model.memory_clock_max_mhz), clock_mhz);
+      case NVML_CLOCK_VIDEO:
+        return NVML_ERROR_NOT_SUPPORTED;
+      default:
+        return NVML_ERROR_INVALID_ARGUMENT;
     }
   });
 }
@@ -38,29 +44,36 @@ nvmlReturn_t no_reasons(nvmlDevice_t handle, unsigned long long* reasons) {
 }
 
 nvmlReturn_t pcie_generation(nvmlDevice_t handle, unsigned int* into) {
-  return with(handle, into,
-              [&](const Device& device) { return known(or_unknown(device.model.pcie_generation), into); });
+  return with(handle, into, [&](const Device& device) {
+    return known(or_unknown(device.model.pcie_generation), into);
+  });
 }
 nvmlReturn_t pcie_width(nvmlDevice_t handle, unsigned int* into) {
-  return with(handle, into, [&](const Device& device) { return known(or_unknown(device.model.pcie_width), into); });
+  return with(handle, into, [&](const Device& device) {
+    return known(or_unknown(device.model.pcie_width), into);
+  });
 }
 
 }  // namespace
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t* utilization) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
+                                                        nvmlUtilization_t* utilization) {
   return with_live(device, utilization, [&](const Device& one) {
     utilization->memory = 0;  // of the memory's bandwidth: not told
     return known(one.utilization_percent, &utilization->gpu);
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device,
+                                                   nvmlTemperatureSensors_t sensorType,
                                                    unsigned int* temp) {
   return with_live(device, temp, [&](const Device& one) {
-    return sensorType != NVML_TEMPERATURE_GPU ? NVML_ERROR_INVALID_ARGUMENT : known(one.temperature_c, temp);
+    return sensorType != NVML_TEMPERATURE_GPU ? NVML_ERROR_INVALID_ARGUMENT
+                                              : known(one.temperature_c, temp);
   });
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t* temperature) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device,
+                                                    nvmlTemperature_t* temperature) {
   return with_live(device, temperature, [&](const Device& one) {
     if (temperature->version != nvmlTemperature_v1) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (temperature->sensorType != NVML_TEMPERATURE_GPU) return NVML_ERROR_INVALID_ARGUMENT;
@@ -71,10 +84,12 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned 
   return with_live(device, power, [&](const Device& one) { return known(one.power_mw, power); });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* clockMhz) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type,
+                                                 unsigned int* clockMhz) {
   return clock(device, type, clockMhz);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int* clockMhz) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type,
+                                                    unsigned int* clockMhz) {
   return clock(device, type, clockMhz);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t clockType,
@@ -83,19 +98,20 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_
   return nvml::absent("nvmlDeviceGetClock", device);
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device, nvmlPstates_t* pState) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPerformanceState(nvmlDevice_t device,
+                                                        nvmlPstates_t* pState) {
   return state(device, pState);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetPowerState(nvmlDevice_t device, nvmlPstates_t* pState) {
   return state(device, pState);
 }
 
-TENDRIL_NVML nvmlReturn_t
-nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long* clocksThrottleReasons) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(
+    nvmlDevice_t device, unsigned long long* clocksThrottleReasons) {
   return no_reasons(device, clocksThrottleReasons);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
-                                                                 unsigned long long* clocksEventReasons) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(
+    nvmlDevice_t device, unsigned long long* clocksEventReasons) {
   return no_reasons(device, clocksEventReasons);
 }
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(
@@ -106,29 +122,36 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedClocksEventReasons(
     nvmlDevice_t device, unsigned long long* supportedClocksEventReasons) {
   return no_reasons(device, supportedClocksEventReasons);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long* eventTypes) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,
+                                                           unsigned long long* eventTypes) {
   return no_reasons(device, eventTypes);
 }
 
 // The link between the GPU and its own host, which is what programs choose their paths by.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device, unsigned int* currLinkGen) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device,
+                                                              unsigned int* currLinkGen) {
   return pcie_generation(device, currLinkGen);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int* maxLinkGen) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(nvmlDevice_t device,
+                                                             unsigned int* maxLinkGen) {
   return pcie_generation(device, maxLinkGen);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device, unsigned int* maxLinkGenDevice) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(nvmlDevice_t device,
+                                                                unsigned int* maxLinkGenDevice) {
   return pcie_generation(device, maxLinkGenDevice);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device, unsigned int* currLinkWidth) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(nvmlDevice_t device,
+                                                         unsigned int* currLinkWidth) {
   return pcie_width(device, currLinkWidth);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int* maxLinkWidth) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device,
+                                                        unsigned int* maxLinkWidth) {
   return pcie_width(device, maxLinkWidth);
 }
 
 // Each field answers for itself; the call as a whole succeeds.
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvmlFieldValue_t* values) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
+                                                   nvmlFieldValue_t* values) {
   return with(device, values, [&](const Device&) {
     if (valuesCount < 1) return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < valuesCount; ++i) {

@@ -164,7 +164,8 @@ TEST_F(NvmlTest, HandlesByEveryKey) {
   EXPECT_EQ(nvmlDeviceGetHandleByUUIDV(&key, &handle), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
   EXPECT_EQ(nvmlDeviceGetHandleBySerial("1", &handle), NVML_ERROR_NOT_FOUND);
   char text[8];
-  EXPECT_EQ(nvmlDeviceGetName(reinterpret_cast<nvmlDevice_t>(&key), text, 8), NVML_ERROR_INVALID_ARGUMENT)
+  EXPECT_EQ(nvmlDeviceGetName(reinterpret_cast<nvmlDevice_t>(&key), text, 8),
+            NVML_ERROR_INVALID_ARGUMENT)
       << "a foreign handle";
   EXPECT_EQ(nvmlDeviceGetName(nullptr, text, 8), NVML_ERROR_INVALID_ARGUMENT);
 }
@@ -183,7 +184,8 @@ TEST_F(NvmlTest, IdentityAndModel) {
   EXPECT_EQ(number, 1u);
   EXPECT_EQ(nvmlDeviceGetCudaComputeCapability(device(0), &major, &minor), NVML_SUCCESS);
   EXPECT_EQ(major * 10 + minor, 90);
-  EXPECT_EQ(nvmlDeviceGetCudaComputeCapability(device(0), nullptr, &minor), NVML_ERROR_INVALID_ARGUMENT);
+  EXPECT_EQ(nvmlDeviceGetCudaComputeCapability(device(0), nullptr, &minor),
+            NVML_ERROR_INVALID_ARGUMENT);
   EXPECT_EQ(nvmlDeviceGetArchitecture(device(0), &number), NVML_SUCCESS);
   EXPECT_EQ(number, static_cast<unsigned>(NVML_DEVICE_ARCH_HOPPER));
   nvmlBrandType_t brand;
@@ -200,7 +202,8 @@ TEST_F(NvmlTest, IdentityAndModel) {
   EXPECT_STREQ(text, "13.580.159.04");
   EXPECT_EQ(nvmlSystemGetCudaDriverVersion_v2(&version), NVML_SUCCESS);
   EXPECT_EQ(version, 13000);
-  EXPECT_EQ(nvmlSystemGetProcessName(static_cast<unsigned>(getpid()), text, sizeof text), NVML_SUCCESS);
+  EXPECT_EQ(nvmlSystemGetProcessName(static_cast<unsigned>(getpid()), text, sizeof text),
+            NVML_SUCCESS);
   EXPECT_NE(std::string(text).find("test"), std::string::npos);
   EXPECT_EQ(nvmlSystemGetProcessName(0x7fffffff, text, sizeof text), NVML_ERROR_NOT_FOUND);
 }
@@ -220,7 +223,8 @@ TEST_F(NvmlTest, MemoryAndProcessesOfTheSlice) {
   EXPECT_EQ(memory2.total, 35 * kGiB);
 
   unsigned count = 0;
-  EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses(device(0), &count, nullptr), NVML_ERROR_INSUFFICIENT_SIZE);
+  EXPECT_EQ(nvmlDeviceGetComputeRunningProcesses(device(0), &count, nullptr),
+            NVML_ERROR_INSUFFICIENT_SIZE);
   EXPECT_EQ(count, 1u);
   nvmlProcessInfo_v1_t first[2] = {};
   first[1].pid = 77;
@@ -253,7 +257,8 @@ TEST_F(NvmlTest, ThePrivateTableListsDevicesAndTheirProcesses) {
   };
   ASSERT_EQ(reinterpret_cast<size_t>(*static_cast<void* const*>(table)), 256 * sizeof(void*));
   nvmlDevice_t handle = nullptr;
-  EXPECT_EQ(call(81, reinterpret_cast<void*>(1), &handle, reinterpret_cast<void*>(0x22)), NVML_SUCCESS);
+  EXPECT_EQ(call(81, reinterpret_cast<void*>(1), &handle, reinterpret_cast<void*>(0x22)),
+            NVML_SUCCESS);
   EXPECT_EQ(handle, device(1));
 
   struct {
@@ -281,7 +286,8 @@ TEST_F(NvmlTest, LiveValuesAreRefreshedButNotOften) {
   nvmlUtilization_t utilization;
   unsigned number;
   int before = server_.lists();
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &utilization), NVML_SUCCESS);
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &utilization), NVML_SUCCESS);
   EXPECT_LE(server_.lists() - before, 2);
   EXPECT_EQ(utilization.gpu, 11u);
   list_.gpus[1].utilization_percent = 77;
@@ -291,7 +297,8 @@ TEST_F(NvmlTest, LiveValuesAreRefreshedButNotOften) {
   let_it_age();
   EXPECT_EQ(nvmlDeviceGetUtilizationRates(device(0), &utilization), NVML_SUCCESS);
   EXPECT_EQ(utilization.gpu, 77u);
-  EXPECT_EQ(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &number), NVML_ERROR_NOT_SUPPORTED)
+  EXPECT_EQ(nvmlDeviceGetTemperature(device(0), NVML_TEMPERATURE_GPU, &number),
+            NVML_ERROR_NOT_SUPPORTED)
       << "not known";
   EXPECT_EQ(nvmlDeviceGetPowerUsage(device(0), &number), NVML_SUCCESS);
   EXPECT_EQ(number, 100'000u);
@@ -333,7 +340,8 @@ TEST_F(NvmlTest, ALostLeaseOrServerIsALostGpu) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(nvmlDeviceGetPowerUsage(device(0), &number), NVML_ERROR_GPU_IS_LOST);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("has ended"), std::string::npos);
-  EXPECT_EQ(nvmlDeviceGetName(device(0), text, sizeof text), NVML_SUCCESS) << "what it was is still known";
+  EXPECT_EQ(nvmlDeviceGetName(device(0), text, sizeof text), NVML_SUCCESS)
+      << "what it was is still known";
   server_.say(list_);
   let_it_age();
   EXPECT_EQ(nvmlDeviceGetPowerUsage(device(0), &number), NVML_SUCCESS);
@@ -365,7 +373,8 @@ TEST_F(NvmlTest, TopologyAndModes) {
   serve_lease();
   ASSERT_EQ(nvmlInit_v2(), NVML_SUCCESS);
   nvmlGpuP2PStatus_t p2p;
-  EXPECT_EQ(nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_NVLINK, &p2p), NVML_SUCCESS);
+  EXPECT_EQ(nvmlDeviceGetP2PStatus(device(0), device(1), NVML_P2P_CAPS_INDEX_NVLINK, &p2p),
+            NVML_SUCCESS);
   EXPECT_EQ(p2p, NVML_P2P_STATUS_NOT_SUPPORTED);
   nvmlGpuTopologyLevel_t level;
   EXPECT_EQ(nvmlDeviceGetTopologyCommonAncestor(device(0), device(1), &level), NVML_SUCCESS);
@@ -380,7 +389,9 @@ TEST_F(NvmlTest, TopologyAndModes) {
   } fabric;
   memset(&fabric, 0x5a, sizeof fabric);
   fabric.info.version = nvmlGpuFabricInfo_v2;
-  EXPECT_EQ(nvmlDeviceGetGpuFabricInfoV(device(0), reinterpret_cast<nvmlGpuFabricInfoV_t*>(&fabric)), NVML_SUCCESS);
+  EXPECT_EQ(
+      nvmlDeviceGetGpuFabricInfoV(device(0), reinterpret_cast<nvmlGpuFabricInfoV_t*>(&fabric)),
+      NVML_SUCCESS);
   EXPECT_EQ(fabric.info.state, NVML_GPU_FABRIC_STATE_NOT_SUPPORTED);
   EXPECT_EQ(fabric.after[0], 0x5a);
   nvmlFieldValue_t fields[2] = {};
@@ -415,7 +426,8 @@ TEST_F(NvmlTest, AForkedChildGoesOnByItself) {
   let_it_age();
   unsigned number;
   EXPECT_EQ(nvmlDeviceGetPowerUsage(handle, &number), NVML_SUCCESS);
-  EXPECT_EQ(server_.connections(), 2) << "the parent keeps its connection, the child has one of its own";
+  EXPECT_EQ(server_.connections(), 2)
+      << "the parent keeps its connection, the child has one of its own";
 }
 
 TEST_F(NvmlTest, ManyThreads) {
@@ -428,9 +440,11 @@ TEST_F(NvmlTest, ManyThreads) {
       for (int i = 0; i < 3000; ++i) {
         nvmlMemory_t memory;
         nvmlDevice_t handle;
-        bool good = nvmlInit_v2() == NVML_SUCCESS &&
-                    nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(t % 2), &handle) == NVML_SUCCESS;
-        good = good && nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS && memory.total == 35 * kGiB;
+        bool good =
+            nvmlInit_v2() == NVML_SUCCESS &&
+            nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(t % 2), &handle) == NVML_SUCCESS;
+        good = good && nvmlDeviceGetMemoryInfo(handle, &memory) == NVML_SUCCESS &&
+               memory.total == 35 * kGiB;
         good = nvmlShutdown() == NVML_SUCCESS && good;
         failures += !good;
       }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of client/nvml: a server in this process that answers "list" with what a test says, over real connections.
+// For the tests of client/nvml: a server in this process that answers "list" with what a test says,
+// over real connections.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How devices lie to each other and to the client's processors: every slice is alone behind its network. Libraries that would use
-// peer paths between GPUs (NCCL, vLLM's custom all-reduce) are told that there are none and take their general path.
+// How devices lie to each other and to the client's processors: every slice is alone behind its
+// network. Libraries that would use peer paths between GPUs (NCCL, vLLM's custom all-reduce) are
+// told that there are none and take their general path.
 #include <sched.h>
 
 #include <cstring>
@@ -56,7 +57,8 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevic
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nvmlDevice_t device2,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1,
+                                                              nvmlDevice_t device2,
                                                               nvmlGpuTopologyLevel_t* pathInfo) {
   return with_two(device1, device2, pathInfo, [&](const Device& one, const Device& other) {
     *pathInfo = one.index == other.index ? NVML_TOPOLOGY_INTERNAL : NVML_TOPOLOGY_SYSTEM;
@@ -64,8 +66,10 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t devic
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
-                                                           unsigned int* count, nvmlDevice_t* deviceArray) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
+                                                           nvmlGpuTopologyLevel_t level,
+                                                           unsigned int* count,
+                                                           nvmlDevice_t* deviceArray) {
   return with(device, count, [&](const Device& one) {
     std::vector<Device> devices;
     nvmlReturn_t check = nvml::all_devices(&devices);
@@ -81,24 +85,28 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, 
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2, int* onSameBoard) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t device2,
+                                                int* onSameBoard) {
   return with_two(device1, device2, onSameBoard, [&](const Device& one, const Device& other) {
     *onSameBoard = one.index == other.index;
     return NVML_SUCCESS;
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t* gpuFabricInfo) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device,
+                                                     nvmlGpuFabricInfo_t* gpuFabricInfo) {
   return with(device, gpuFabricInfo, [&](const Device&) {
     no_fabric(gpuFabricInfo);
     return NVML_SUCCESS;
   });
 }
 
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t* gpuFabricInfo) {
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
+                                                      nvmlGpuFabricInfoV_t* gpuFabricInfo) {
   return with(device, gpuFabricInfo, [&](const Device&) {
     if (gpuFabricInfo->version == nvmlGpuFabricInfo_v2) {
-      auto* info = reinterpret_cast<nvmlGpuFabricInfo_v2_t*>(gpuFabricInfo);  // the caller's is only as long as this
+      auto* info = reinterpret_cast<nvmlGpuFabricInfo_v2_t*>(
+          gpuFabricInfo);  // the caller's is only as long as this
       no_fabric(info);
       info->healthMask = 0;
       return NVML_SUCCESS;
@@ -111,12 +119,14 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlG
   });
 }
 
-// The processors from which the device is reached: all that the program has, since the way leads over the network.
+// The processors from which the device is reached: all that the program has, since the way leads
+// over the network.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
                                                    unsigned long* cpuSet) {
   return affinity(device, cpuSetSize, cpuSet);
 }
-TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int cpuSetSize,
+TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device,
+                                                              unsigned int cpuSetSize,
                                                               unsigned long* cpuSet,
                                                               nvmlAffinityScope_t scope) {
   return affinity(device, cpuSetSize, cpuSet);

@@ -47,7 +47,8 @@ struct ProcessRecord {
                     // something
   uint32_t
       polling;  // gave its hold up by asking in vain; gets it back with the next end of its work
-  uint32_t quiet;  // it has asked in vain since work of its began to be executed, or ended on the clock
+  uint32_t
+      quiet;  // it has asked in vain since work of its began to be executed, or ended on the clock
   int64_t active_ms;
   std::atomic<uint32_t> doorbell;
   Usage usage[kMaxDevices];
@@ -99,7 +100,8 @@ struct BoardData {
   uint32_t seats;
   uint32_t jobs_high, processes_high;  // indices from here on were never used
   uint32_t arrived;
-  std::atomic<uint32_t> changing;  // not zero: whoever has the lock has half done with the rings or the jobs on them
+  std::atomic<uint32_t>
+      changing;  // not zero: whoever has the lock has half done with the rings or the jobs on them
   uint64_t done_count;
   int64_t looked_ns;  // when somebody last looked for dead and silent processes
   std::atomic<uint64_t> live_generation;

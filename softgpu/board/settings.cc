@@ -185,12 +185,13 @@ constexpr Knob kKnobs[] = {
 }
 , "how long a silent process holds a simulated clock up"
 }
-, {"check", false, false, SET{return t.settings->check_exact = v == "exact", v == "exact" || v == "page";
+, {"check", false, false,
+   SET{return t.settings->check_exact = v == "exact", v == "exact" || v == "page";
 }
 , "page, or exact: kernels may touch allocations only, and a fault names the one that is near"
 }
-, {"addresses", false, false, SET{return t.settings->process_addresses = v == "process",
-                                                     v == "process" || v == "beyond";
+, {"addresses", false, false,
+   SET{return t.settings->process_addresses = v == "process", v == "process" || v == "beyond";
 }
 , "beyond those of processes, or process: such as a process could have, and taken in it"
 }

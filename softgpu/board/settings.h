@@ -40,9 +40,9 @@ struct Settings {
   int32_t major = 9, minor = 0;
   uint32_t sm_count = 4;
   TimeMode mode = TimeMode::kReal;
-  uint32_t quorum = 1;         // processes that must have joined before a simulated clock moves
-  int64_t patience_ms = 1000;  // a process silent for longer does not hold a simulated clock up
-  bool check_exact = false;    // kernels may touch allocations only, not whole pages
+  uint32_t quorum = 1;             // processes that must have joined before a simulated clock moves
+  int64_t patience_ms = 1000;      // a process silent for longer does not hold a simulated clock up
+  bool check_exact = false;        // kernels may touch allocations only, not whole pages
   bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];
 };
@@ -73,11 +73,11 @@ struct Faults {
   std::vector<CallRule> fail, abort_at;
   std::vector<KernelTime> kernel_times;
   uint64_t seed = 1;
-  uint64_t flip_copy = 0;    // the n-th copy has one bit flipped; 0: none
-  int64_t context_ns = 0;    // what creating a context takes
-  int driver_version = 0;    // 0: as built
+  uint64_t flip_copy = 0;     // the n-th copy has one bit flipped; 0: none
+  int64_t context_ns = 0;     // what creating a context takes
+  int driver_version = 0;     // 0: as built
   uint64_t shuffle_seed = 0;  // decides the order of blocks, warps and lanes; 0: none does
-  uint64_t step_budget = 0;  // warp instructions per launch; 0: no limit
+  uint64_t step_budget = 0;   // warp instructions per launch; 0: no limit
   bool trace = false;
   std::vector<std::pair<int, int>> attributes;
   DeviceFaults device[kMaxDevices];

@@ -23,7 +23,8 @@ namespace {
 constexpr int64_t kHorizonNs = kForEverNs / 2;
 // Work that is executed may be silent so many times as long as a program.
 constexpr int64_t kTaskPatience = 5;
-// How often somebody who waits looks for the dead and the silent; where nobody holds the clock the doorbell is enough.
+// How often somebody who waits looks for the dead and the silent; where nobody holds the clock the
+// doorbell is enough.
 constexpr int64_t kStuckNs = 20'000'000;
 constexpr int64_t kIdleNs = 500'000'000;
 
@@ -45,9 +46,9 @@ int64_t clock_now(const BoardData& data) {
   return is_simulated(data) ? data.now_ns : host_now_ns() - data.epoch_ns;
 }
 
-// While one is alive rings do not agree with jobs. Who dies meanwhile leaves them to repair_jobs; who
-// dies with the lock but without this, as any program may that ends while a thread of it only looks,
-// has changed nobody's times.
+// While one is alive rings do not agree with jobs. Who dies meanwhile leaves them to repair_jobs;
+// who dies with the lock but without this, as any program may that ends while a thread of it only
+// looks, has changed nobody's times.
 class Change {
  public:
   explicit Change(BoardData& data) : data_(data) { data_.changing.fetch_add(1); }
@@ -378,7 +379,8 @@ void Timeline::task_begins() {
   me.quiet = 0;
 }
 
-// What has waited does not make a program that asks begin to count anew: it may look again and again for what only the clock brings.
+// What has waited does not make a program that asks begin to count anew: it may look again and
+// again for what only the clock brings.
 void Timeline::tasks_resume(uint32_t threads) {
   BoardLock hold(board_);
   join_clock();
@@ -442,7 +444,8 @@ void Timeline::advance() { advance_locked(board_.data()); }
 int64_t Timeline::wait_ns() {
   if (simulated()) return board_.data().holds == 0 ? kIdleNs : kStuckNs;
   const int64_t next = find_next(board_.data()).at_ns;
-  return next == kNever ? kIdleNs : std::clamp<int64_t>(next - clock_now(board_.data()), 0, kIdleNs);
+  return next == kNever ? kIdleNs
+                        : std::clamp<int64_t>(next - clock_now(board_.data()), 0, kIdleNs);
 }
 
 // Somebody waits and the clock stands still: is whoever holds it dead, or silent?

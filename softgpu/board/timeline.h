@@ -40,8 +40,9 @@ class Timeline {
   // A thread of the program waits for work; it goes on.
   void host_blocks();
   void host_resumes(uint32_t threads);
-  // A thread of the program asks in a loop and hears "not yet". It waits for the clock if that was so with none of its work being executed
-  // or ending: else the answer may have changed since, with the clock where it was.
+  // A thread of the program asks in a loop and hears "not yet". It waits for the clock if that was
+  // so with none of its work being executed or ending: else the answer may have changed since, with
+  // the clock where it was.
   void host_polls();
   void task_begins();
   void task_ends();  // or waits for other work

@@ -112,7 +112,8 @@ TEST(Timeline, PollingIsWaiting) {
   EXPECT_FALSE(program.timeline().next_end(50, &cookie));
 }
 
-// A thread of the pool may be late with what needs no time: then the program goes on at this instant, however often it has asked.
+// A thread of the pool may be late with what needs no time: then the program goes on at this
+// instant, however often it has asked.
 TEST(Timeline, PollingIsNoWaitingWhileWorkIsExecuted) {
   Program program("", simulated());
   program.submit(kMs);

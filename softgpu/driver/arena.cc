@@ -79,13 +79,14 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t align) {
   return 0;
 }
 
-// Takes the pages of [*offset, *offset + bytes) that are not in use yet; where that cannot be, of the next such range
-// before `end`. False: there is none.
+// Takes the pages of [*offset, *offset + bytes) that are not in use yet; where that cannot be, of
+// the next such range before `end`. False: there is none.
 bool Arena::find_addresses(uint64_t* offset, uint64_t bytes, uint64_t align, uint64_t end) const {
   for (; *offset < end && end - *offset >= bytes;) {
     const uint64_t first = *offset / kPageBytes, last = (*offset + bytes - 1) / kPageBytes;
     uint64_t page = first;
-    while (page <= last && (users_[page] != 0 || take_addresses(address_of(page), kPageBytes))) ++page;
+    while (page <= last && (users_[page] != 0 || take_addresses(address_of(page), kPageBytes)))
+      ++page;
     if (page > last) return true;
     for (uint64_t taken = first; taken < page; ++taken)
       if (users_[taken] == 0) munmap(reinterpret_cast<void*>(address_of(taken)), kPageBytes);

@@ -17,8 +17,9 @@ inline constexpr uint64_t kAllocationAlign = 256;  // what cuMemAlloc promises
 
 class Arena {
  public:
-  // `base` is the address programs see; with 0 it equals the host address of the backing memory. `in_process`: pages in
-  // use are taken in this process at those addresses, too (nothing lies there), and where something lies none is used.
+  // `base` is the address programs see; with 0 it equals the host address of the backing memory.
+  // `in_process`: pages in use are taken in this process at those addresses, too (nothing lies
+  // there), and where something lies none is used.
   Arena(uint64_t base, uint64_t bytes, bool in_process = false)
       : base_(base), bytes_(bytes), in_process_(in_process) {}
   ~Arena();
@@ -55,7 +56,8 @@ class Arena {
   std::vector<uint8_t> valid_;
 };
 
-// Occupies addresses of this process, with nothing behind them; false where there is something already.
+// Occupies addresses of this process, with nothing behind them; false where there is something
+// already.
 bool take_addresses(uint64_t address, uint64_t bytes);
 // Bytes an allocation of this size takes.
 inline uint64_t round_up(uint64_t value, uint64_t align) {

@@ -51,7 +51,8 @@ TEST(Arena, LeavesAloneWhatTheProcessHas) {
   constexpr uint64_t kPage = 2 << 20, kWithin = kWithinProcesses.end - 16 * kPage;
   ASSERT_TRUE(take_addresses(kWithin + kPage, kPage));
   Arena arena(kWithin, 16 * kPage, true);
-  const uint64_t a = arena.allocate(kPage), b = arena.allocate(3 * kPage), c = arena.allocate(kPage / 2);
+  const uint64_t a = arena.allocate(kPage), b = arena.allocate(3 * kPage),
+                 c = arena.allocate(kPage / 2);
   EXPECT_EQ(kWithin, a);
   EXPECT_EQ(kWithin + 2 * kPage, b);
   EXPECT_EQ(kWithin + 5 * kPage, c);
@@ -62,7 +63,8 @@ TEST(Arena, LeavesAloneWhatTheProcessHas) {
   EXPECT_EQ(b, arena.allocate(kPage));
   EXPECT_EQ(0u, arena.allocate(11 * kPage));
   EXPECT_EQ(c + kPage, arena.allocate(10 * kPage));
-  for (const uint64_t own : {kWithin + kPage, b + kPage}) munmap(reinterpret_cast<void*>(own), kPage);
+  for (const uint64_t own : {kWithin + kPage, b + kPage})
+    munmap(reinterpret_cast<void*>(own), kPage);
 }
 #endif
 

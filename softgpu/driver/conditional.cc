@@ -73,8 +73,8 @@ CUresult ConditionalWork::run(Context& context) {
         run_graph(context, *bodies[1]);
       break;
     case CU_GRAPH_COND_TYPE_WHILE:
-      for (StepBound bound; condition->value.load() != 0 && !*context.cancel() &&
-                            context.error() == CUDA_SUCCESS;) {
+      for (StepBound bound;
+           condition->value.load() != 0 && !*context.cancel() && context.error() == CUDA_SUCCESS;) {
         if (!bound.again()) return CUDA_ERROR_LAUNCH_TIMEOUT;
         run_graph(context, *bodies[0]);
       }

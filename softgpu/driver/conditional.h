@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes: a handle stands for a value that kernels of the graph set (cudaGraphSetConditional), the node runs one of
-// its bodies by it when the graph gets there. Any thread.
+// Conditional nodes: a handle stands for a value that kernels of the graph set
+// (cudaGraphSetConditional), the node runs one of its bodies by it when the graph gets there. Any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -23,8 +24,8 @@ void set_condition(uint64_t handle, unsigned value);
 struct ConditionalWork : Work {
   std::shared_ptr<Condition> condition;
   CUgraphConditionalNodeType kind = CU_GRAPH_COND_TYPE_IF;
-  std::vector<GraphPtr> bodies;   // its own copies, which the table of handles also knows
-  std::vector<CUgraph> handles;   // of the bodies, lent to the program
+  std::vector<GraphPtr> bodies;  // its own copies, which the table of handles also knows
+  std::vector<CUgraph> handles;  // of the bodies, lent to the program
   ~ConditionalWork() override;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   CUresult run(Context& context) override;

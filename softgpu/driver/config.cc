@@ -22,7 +22,8 @@ struct Loaded {
       calls;        // of the functions that a rule names, since the rule is in force
   std::mutex lock;  // calls
   std::atomic<uint64_t> copies{0};
-  const Loaded* before = nullptr;  // kept: threads may be reading it, and tests change knobs a few times
+  const Loaded* before =
+      nullptr;  // kept: threads may be reading it, and tests change knobs a few times
 };
 
 Loaded& loaded() {
@@ -80,7 +81,8 @@ CUresult injected_fault(const char* name) {
 }
 
 bool StepBound::again() {
-  constexpr uint64_t kTurnSteps = 100;  // of a loop that looks, sleeps or launches; only its order matters
+  constexpr uint64_t kTurnSteps =
+      100;  // of a loop that looks, sleeps or launches; only its order matters
   used_ += kTurnSteps;
   const uint64_t budget = faults().step_budget;
   return budget == 0 || used_ <= budget;

@@ -22,7 +22,8 @@ Board& board();
 // CUDA_SUCCESS. May abort the process, when a knob says that.
 CUresult injected_fault(const char* name);
 
-// What waits or repeats itself on a device until somebody else ends it: with the knob `steps`, only as often as is worth a launch's.
+// What waits or repeats itself on a device until somebody else ends it: with the knob `steps`, only
+// as often as is worth a launch's.
 class StepBound {
  public:
   // Once more; false when that was once too often.

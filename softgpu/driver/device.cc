@@ -116,7 +116,8 @@ SOFT(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice dev) {
 SOFT(cuDeviceTotalMem)(unsigned int* bytes, CUdevice dev) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = static_cast<unsigned>(std::min<uint64_t>(config().device[dev].memory_bytes, 0xffffffffu));
+  *bytes =
+      static_cast<unsigned>(std::min<uint64_t>(config().device[dev].memory_bytes, 0xffffffffu));
   return CUDA_SUCCESS;
 }
 

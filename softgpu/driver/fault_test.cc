@@ -141,7 +141,8 @@ TEST_F(Fault, AGraphThatRepeatsItselfTimesOutWhereThereIsALimit) {
   params.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
   params.conditional.size = 1;
   params.conditional.ctx = context_;
-  OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, context_, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+  OK(cuGraphConditionalHandleCreate(&params.conditional.handle, graph, context_, 1,
+                                    CU_GRAPH_COND_ASSIGN_DEFAULT));
   CUgraphNode node = nullptr;
   OK(cuGraphAddNode_v2(&node, graph, nullptr, nullptr, 0, &params));
   CUgraphExec exec = nullptr;

@@ -133,7 +133,8 @@ SOFT(cuFuncGetAttribute)(int* pi, CUfunction_attribute attrib, CUfunction hfunc)
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   FunctionPtr function;
   CUresult bad = named_function(hfunc, &function);
-  if (bad == CUDA_ERROR_INVALID_CONTEXT) function = functions().get(hfunc);  // a module's needs no current one
+  if (bad == CUDA_ERROR_INVALID_CONTEXT)
+    function = functions().get(hfunc);  // a module's needs no current one
   if (!function) return bad;
   return get_attribute(*function->module->program, function->info(), *function->state, attrib, pi);
 }

@@ -42,7 +42,8 @@ class UserObject {
   }
 };
 
-// What a graph, or one that was instantiated from it, holds of the program's objects. A copy holds as much again.
+// What a graph, or one that was instantiated from it, holds of the program's objects. A copy holds
+// as much again.
 class UserReferences {
  public:
   UserReferences() = default;
@@ -50,8 +51,9 @@ class UserReferences {
   UserReferences& operator=(UserReferences other);
   ~UserReferences();
 
-  void take(CUuserObject handle, std::shared_ptr<UserObject> object, unsigned count);  // they were the caller's
-  bool drop(CUuserObject handle, unsigned count);                                      // false: it holds fewer
+  void take(CUuserObject handle, std::shared_ptr<UserObject> object,
+            unsigned count);                       // they were the caller's
+  bool drop(CUuserObject handle, unsigned count);  // false: it holds fewer
 
  private:
   struct Held {
@@ -90,7 +92,8 @@ struct ChildWork : Work {
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   CUresult run(Context& context) override;
   WorkPtr clone() const override;
-  // A copy in which the node that was made from `original` works differently; null: there is none, also deeper.
+  // A copy in which the node that was made from `original` works differently; null: there is none,
+  // also deeper.
   WorkPtr with(CUgraphNode original, CUgraphNodeType type, const WorkPtr& other) const;
 };
 

@@ -82,7 +82,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, uint64_t flags) {
 }
 
 // A node of a child graph.
-CUresult replace_deeper(GraphExec& exec, CUgraphNode node, CUgraphNodeType type, const WorkPtr& work) {
+CUresult replace_deeper(GraphExec& exec, CUgraphNode node, CUgraphNodeType type,
+                        const WorkPtr& work) {
   for (GraphExec::Item& item : exec.items) {
     if (item.type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
     WorkPtr changed = static_cast<const ChildWork&>(*item.work).with(node, type, work);

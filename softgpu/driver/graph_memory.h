@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of allocation nodes. Each node has addresses of its own for as long as a graph or an instance has the node; a launch
-// allocates them (for the program's eyes: they are backed all the time), a free node or any other free gives them back, and
-// what a launch leaves allocated outlives graph and instance. Any thread.
+// Memory of allocation nodes. Each node has addresses of its own for as long as a graph or an
+// instance has the node; a launch allocates them (for the program's eyes: they are backed all the
+// time), a free node or any other free gives them back, and what a launch leaves allocated outlives
+// graph and instance. Any thread.
 #pragma once
 
 #include <memory>
@@ -39,8 +40,9 @@ struct FreeWork : Work {
 CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out);
 CUresult free_work(CUdeviceptr address, WorkPtr* out);
 
-// What launching `exec` does to the memory of graphs, decided when the launch is called. CUDA_ERROR_INVALID_VALUE, and nothing
-// done, when memory that it allocates is allocated still, or memory that it frees is not.
+// What launching `exec` does to the memory of graphs, decided when the launch is called.
+// CUDA_ERROR_INVALID_VALUE, and nothing done, when memory that it allocates is allocated still, or
+// memory that it frees is not.
 CUresult launch_graph_memory(const GraphExec& exec);
 // A free outside of graphs: nothing when the address is none of theirs.
 std::optional<CUresult> free_graph_memory(CUdeviceptr address);

@@ -25,8 +25,8 @@ CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void**
   return CUDA_SUCCESS;
 }
 
-// Where a kernel node runs: a function has a context of its own, which need not be the current one; a kernel gets the one that is
-// named, or the current one.
+// Where a kernel node runs: a function has a context of its own, which need not be the current one;
+// a kernel gets the one that is named, or the current one.
 CUresult context_of_node(const CUDA_KERNEL_NODE_PARAMS_v2& p, ContextPtr* context) {
   const FunctionPtr function = p.func != nullptr ? functions().get(p.func) : nullptr;
   const CUcontext named = function ? function->module->context : p.ctx;
@@ -137,9 +137,11 @@ CUresult work_from(CUgraphNodeParams* p, WorkPtr* out) {
     case CU_GRAPH_NODE_TYPE_HOST:
       return host_work({p->host.fn, p->host.userData}, out);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      if (p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) return moved_child_work(p->graph.graph, out);
-      return p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE ? child_work(p->graph.graph, out)
-                                                                         : CUDA_ERROR_INVALID_VALUE;
+      if (p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
+        return moved_child_work(p->graph.graph, out);
+      return p->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE
+                 ? child_work(p->graph.graph, out)
+                 : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_EMPTY:
       *out = std::make_shared<EmptyWork>();
       return CUDA_SUCCESS;

@@ -19,7 +19,8 @@ constexpr uint64_t kFireAndForgetAsSibling = 0x0300'0000'0000'0000;
 // Of the runtime, which kernels see.
 constexpr int kSuccess = 0, kInvalidValue = 1, kPendingCountExceeded = 69;
 
-// CUDA's limits for one launch: graphs beside it, graphs at its tail. Graphs that launch each other end at the first one too.
+// CUDA's limits for one launch: graphs beside it, graphs at its tail. Graphs that launch each other
+// end at the first one too.
 constexpr size_t kBesideMax = 120, kTailMax = 255;
 
 thread_local GraphRun* t_current = nullptr;

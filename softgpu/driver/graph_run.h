@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch of an instantiated graph while it runs: its works one after the other on a pool thread, and the graphs that its
-// kernels launch (cudaGraphLaunch of the device runtime). Those beside it run as soon as the kernel is over, those at its tail
-// after everything else.
+// One launch of an instantiated graph while it runs: its works one after the other on a pool
+// thread, and the graphs that its kernels launch (cudaGraphLaunch of the device runtime). Those
+// beside it run as soon as the kernel is over, those at its tail after everything else.
 #pragma once
 
 #include <cstdint>

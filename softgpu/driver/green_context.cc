@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts. Multiprocessors are only counted here: kernels of a green context run as all others do.
+// Green contexts. Multiprocessors are only counted here: kernels of a green context run as all
+// others do.
 
 #include <algorithm>
 #include <cstring>
@@ -81,8 +82,7 @@ SOFT(cuDevSmResourceSplitByCount)
  CUdevResource* remaining, unsigned int useFlags, unsigned int minCount) {
   if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (input->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-  const unsigned each =
-      std::max((minCount + kPartition - 1) / kPartition * kPartition, kPartition);
+  const unsigned each = std::max((minCount + kPartition - 1) / kPartition * kPartition, kPartition);
   const unsigned possible = input->sm.smCount / each;
   if (possible == 0) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   const unsigned made = result == nullptr ? possible : std::min(possible, *nbGroups);

@@ -160,7 +160,8 @@ CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 bl
     uint64_t blocks = static_cast<uint64_t>(grid.x) * grid.y * grid.z;
     const int threads = static_cast<int>(block.x * block.y * block.z);
     const uint64_t room =
-        static_cast<uint64_t>(blocks_per_sm(*work->function, threads, shared_bytes)) * config().sm_count;
+        static_cast<uint64_t>(blocks_per_sm(*work->function, threads, shared_bytes)) *
+        config().sm_count;
     if (blocks > room) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   if (CUresult bad = pack_params(info, params, extra, &work->params)) return bad;
@@ -192,7 +193,9 @@ LaunchResult KernelWork::execute(Context& context) {
   request.cancel = context.cancel();
   request.set_condition = &set_condition;
   if (GraphRun* run = GraphRun::current())
-    request.launch_graph = [run](uint64_t exec, uint64_t target) { return run->launch(exec, target); };
+    request.launch_graph = [run](uint64_t exec, uint64_t target) {
+      return run->launch(exec, target);
+    };
   if (config().mode != TimeMode::kReal)
     request.clock_ns = static_cast<uint64_t>(Clock::instance().now_ns());
   request.print = [&context](std::string_view text) { context.print(text); };

@@ -8,8 +8,8 @@
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device.h"
 #include "softgpu/driver/entry.h"
-#include "softgpu/driver/ipc.h"
 #include "softgpu/driver/graph_memory.h"
+#include "softgpu/driver/ipc.h"
 #include "softgpu/driver/memory_map.h"
 #include "softgpu/driver/stream.h"
 
@@ -62,7 +62,8 @@ SOFT(cuMemAllocPitch_v2)
     return CUDA_ERROR_INVALID_VALUE;
   if (WidthInBytes > 0x7fffffff) return CUDA_ERROR_INVALID_VALUE;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
   size_t pitch = round_up(WidthInBytes, kPitchAlign);
-  if (Height > config().device[context->device].memory_bytes / pitch) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (Height > config().device[context->device].memory_bytes / pitch)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = allocate(dptr, pitch * Height);
   if (result == CUDA_SUCCESS) *pPitch = pitch;
   return result;

@@ -13,9 +13,10 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kHostWindow = 64ull << 30;      // addresses only; memory is taken when touched
+constexpr uint64_t kHostWindow = 64ull << 30;  // addresses only; memory is taken when touched
 constexpr size_t kFreedKept = 64;
-// A device has more addresses than memory, as a page table gives it: holes between allocations cost nothing.
+// A device has more addresses than memory, as a page table gives it: holes between allocations cost
+// nothing.
 constexpr uint64_t kSpareAddresses = 4;
 constexpr uint64_t kSmallHostWindow = 1ull << 30;  // where the system refuses the big one
 
@@ -68,13 +69,9 @@ bool MemoryMap::charge(int device, uint64_t bytes) {
   return board().charge(device, bytes, faults().device[device].oom_after_bytes);
 }
 
-void MemoryMap::discharge(int device, uint64_t bytes) {
-  board().discharge(device, bytes);
-}
+void MemoryMap::discharge(int device, uint64_t bytes) { board().discharge(device, bytes); }
 
-uint64_t MemoryMap::used(int device) const {
-  return board().memory_used(device);
-}
+uint64_t MemoryMap::used(int device) const { return board().memory_used(device); }
 
 uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
                                     CUmemoryPool pool) {
@@ -82,8 +79,10 @@ uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind,
   uint64_t reserved = round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
   if (!charge(device, reserved)) return 0;
   std::unique_lock guard(lock_);
-  // As drivers do, large memory begins with a page of the device where it can: programs (Taichi) count on it.
-  uint64_t address = reserved >= kPageBytes ? arena_locked(device).allocate(reserved, kPageBytes) : 0;
+  // As drivers do, large memory begins with a page of the device where it can: programs (Taichi)
+  // count on it.
+  uint64_t address =
+      reserved >= kPageBytes ? arena_locked(device).allocate(reserved, kPageBytes) : 0;
   if (address == 0) address = arena_locked(device).allocate(reserved);
   if (address == 0) {
     discharge(device, reserved);

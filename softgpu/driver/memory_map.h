@@ -26,12 +26,13 @@ struct AddressPlan {
   bool in_process;  // what is in use is taken in this process, too, and what is taken is not used
   bool contains(uint64_t address) const { return address >= devices && address < end; }
 };
-// Beyond the 47 bits of a host process, so a device address that is touched by mistake faults at once.
-inline constexpr AddressPlan kBeyondProcesses =
-    {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000, UINT64_MAX, false};
+// Beyond the 47 bits of a host process, so a device address that is touched by mistake faults at
+// once.
+inline constexpr AddressPlan kBeyondProcesses = {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000,
+                                                 UINT64_MAX, false};
 // As NVIDIA's are: ones that something else may have, in this process or in a client's.
-inline constexpr AddressPlan kWithinProcesses =
-    {0x6f00'0000'0000, 1ull << 36, 0x7300'0000'0000, 0x7400'0000'0000, true};
+inline constexpr AddressPlan kWithinProcesses = {0x6f00'0000'0000, 1ull << 36, 0x7300'0000'0000,
+                                                 0x7400'0000'0000, true};
 const AddressPlan& address_plan();
 
 enum class MemoryKind : uint8_t {
@@ -110,7 +111,8 @@ class MemoryMap {
   // Whether the address is one that this library gave out or knows of.
   bool known(uint64_t address) const { return find(address).has_value(); }
 
-  // Memory of a device, whoever uses it: charge fails when the sum over all processes would pass the total.
+  // Memory of a device, whoever uses it: charge fails when the sum over all processes would pass
+  // the total.
   bool charge(int device, uint64_t bytes);
   void discharge(int device, uint64_t bytes);
   uint64_t used(int device) const;

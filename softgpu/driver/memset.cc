@@ -64,7 +64,8 @@ CUresult memset_call(CUstream stream, bool synchronous, uint64_t address, size_t
 CUresult check_memset(const CUDA_MEMSET_NODE_PARAMS& p) {
   if (CUresult bad = check_shape(p)) return bad;
   if (p.width == 0 || p.height == 0) return CUDA_SUCCESS;
-  return MemoryMap::instance().resolve(p.dst, extent(p)) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return MemoryMap::instance().resolve(p.dst, extent(p)) == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                                    : CUDA_SUCCESS;
 }
 
 CUresult MemsetWork::run(Context& context) {

@@ -26,7 +26,8 @@ CUresult load_module(CUmodule* out, const void* image, size_t limit, const JitOp
   CUresult result = load_program(image, limit, device_sm(), &program, &log);
   ModulePtr made;
   if (result == CUDA_SUCCESS)
-    result = make_module(context, program, ManagedVariables::make(*program, context->device), &made);
+    result =
+        make_module(context, program, ManagedVariables::make(*program, context->device), &made);
   options.report("", log);
   if (result == CUDA_SUCCESS) *out = made->handle;
   return result;
@@ -43,7 +44,8 @@ void fill_globals(const Program& program, const std::vector<uint64_t>& addresses
     uint8_t* at = MemoryMap::instance().resolve(addresses[i], globals[i].size);
     if (at == nullptr) continue;
     memset(at, 0, globals[i].size);
-    std::copy_n(globals[i].bytes.begin(), std::min<size_t>(globals[i].bytes.size(), globals[i].size), at);
+    std::copy_n(globals[i].bytes.begin(),
+                std::min<size_t>(globals[i].bytes.size(), globals[i].size), at);
     for (const auto& relocation : globals[i].relocations) {
       auto target = by_name.find(relocation.symbol);
       if (target == by_name.end() || globals[i].size < 8 || relocation.offset > globals[i].size - 8)

@@ -44,8 +44,8 @@ using FunctionPtr = std::shared_ptr<Function>;
 using FunctionTable = HandleTable<CUfunction, Function, HandleKind::kFunction>;
 FunctionTable& functions();
 
-// The variables of a program that host and device share, filled when they are made. All instances of
-// a library have the same ones.
+// The variables of a program that host and device share, filled when they are made. All instances
+// of a library have the same ones.
 class ManagedVariables {
  public:
   // Null: no room.
@@ -103,7 +103,8 @@ class Library : public std::enable_shared_from_this<Library> {
   std::map<CUcontext, ModulePtr> instances;
   std::vector<KernelPtr> kernels;
   std::shared_ptr<ManagedVariables> managed;
-  // Managed variables need no context: they are there from the first question or the first instance.
+  // Managed variables need no context: they are there from the first question or the first
+  // instance.
   CUresult make_managed(int device);
   // The instance of this library in a context, made on first use.
   CUresult instance(const ContextPtr& context, ModulePtr* out);

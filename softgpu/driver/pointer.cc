@@ -124,7 +124,8 @@ SOFT(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  // Unlike the singular form this takes no current context; one that has failed says so all the same.
+  // Unlike the singular form this takes no current context; one that has failed says so all the
+  // same.
   ContextPtr context;
   const CUresult usable = usable_context(&context);
   if (usable != CUDA_SUCCESS && usable != CUDA_ERROR_INVALID_CONTEXT) return usable;

@@ -33,8 +33,8 @@ struct Pool {
   int reuse[3] = {1, 1, 1};  // follow event dependencies, opportunistic, internal dependencies
   uint64_t release_threshold = 0;
   uint64_t used = 0, used_high = 0;
-  uint64_t unseen = 0;  // freed since the last synchronisation
-  uint64_t kept = 0;    // freed before it, and not given up
+  uint64_t unseen = 0;         // freed since the last synchronisation
+  uint64_t kept = 0;           // freed before it, and not given up
   std::set<uint64_t> leaving;  // addresses whose free a stream has still to reach
   std::map<int, CUmemAccess_flags> access;
 };
@@ -289,7 +289,8 @@ SOFT(cuMemPoolTrimTo)(CUmemoryPool handle, size_t minBytesToKeep) {
   if (!pool) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(pool->lock);
   const uint64_t others = pool->used + pool->unseen;
-  pool->kept = std::min<uint64_t>(pool->kept, minBytesToKeep - std::min<uint64_t>(minBytesToKeep, others));
+  pool->kept =
+      std::min<uint64_t>(pool->kept, minBytesToKeep - std::min<uint64_t>(minBytesToKeep, others));
   return CUDA_SUCCESS;
 }
 
@@ -378,7 +379,8 @@ SOFT(cuMemPoolExportToShareableHandle)
 (void* handle_out, CUmemoryPool handle, CUmemAllocationHandleType type, unsigned long long flags) {
   PoolPtr pool = pools().get(handle);
   if (!pool || handle_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->is_import || (pool->properties.handleTypes & type) == 0)
+  if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR || pool->is_import ||
+      (pool->properties.handleTypes & type) == 0)
     return CUDA_ERROR_INVALID_VALUE;
   PeerToken token = {};
   token.object = reinterpret_cast<uint64_t>(handle);

@@ -97,7 +97,8 @@ bool Token::wait_ms(int64_t timeout_ms) {
   uint32_t& waiters = Clock::is_pool_thread() ? pool_waiters_ : program_waiters_;
   ++waiters;
   Clock::instance().blocks();
-  if (changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), [&] { return done(); })) return true;
+  if (changed_.wait_for(guard, std::chrono::milliseconds(timeout_ms), [&] { return done(); }))
+    return true;
   --waiters;
   Clock::instance().resumes(Clock::is_pool_thread() ? 0 : 1, Clock::is_pool_thread() ? 1 : 0);
   return false;
@@ -119,7 +120,8 @@ void Token::complete() {
   {
     std::lock_guard guard(lock_);
     done_.store(true, std::memory_order_release);
-    // Who waited runs from here on, though the host may let it wait longer: the clock must not move meanwhile.
+    // Who waited runs from here on, though the host may let it wait longer: the clock must not move
+    // meanwhile.
     Clock::instance().resumes(program_waiters_, pool_waiters_);
     ready.swap(waiting_);
     changed_.notify_all();

@@ -50,7 +50,7 @@ uint64_t next_order();
 struct QueuedOp {
   std::function<void()> run;
   std::vector<TokenPtr>
-      after;       // of other queues; all earlier than this op, so waiting cannot form a circle
+      after;           // of other queues; all earlier than this op, so waiting cannot form a circle
   TokenPtr token;      // made by push when empty
   uint64_t order = 0;  // given by push
 };

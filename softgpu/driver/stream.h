@@ -27,7 +27,8 @@ struct Capture {
   bool invalidated = false;
   std::weak_ptr<Stream> origin;
   std::vector<std::weak_ptr<Stream>> joined;  // all streams in it, the origin too
-  std::vector<std::shared_ptr<GraphNode>> left;  // the last nodes of streams that were destroyed meanwhile
+  std::vector<std::shared_ptr<GraphNode>>
+      left;  // the last nodes of streams that were destroyed meanwhile
 };
 
 class Stream {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects. See texture.h; sampling is the engine's (ptx/handlers_image.cc). Views that reinterpret a format or
-// pick levels and layers are refused, as are block-compressed formats.
+// Texture and surface objects. See texture.h; sampling is the engine's (ptx/handlers_image.cc).
+// Views that reinterpret a format or pick levels and layers are refused, as are block-compressed
+// formats.
 
 #include "softgpu/driver/texture.h"
 
@@ -76,17 +77,21 @@ CUresult take_resource(const CUDA_RESOURCE_DESC& from, ImageObject* out) {
     }
     case CU_RESOURCE_TYPE_LINEAR: {
       const auto& p = from.res.linear;
-      if (!sane_format(p.format, p.numChannels) || p.sizeInBytes == 0) return CUDA_ERROR_INVALID_VALUE;
-      return MemoryMap::instance().resolve(p.devPtr, p.sizeInBytes) != nullptr ? CUDA_SUCCESS
-                                                                               : CUDA_ERROR_INVALID_VALUE;
+      if (!sane_format(p.format, p.numChannels) || p.sizeInBytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+      return MemoryMap::instance().resolve(p.devPtr, p.sizeInBytes) != nullptr
+                 ? CUDA_SUCCESS
+                 : CUDA_ERROR_INVALID_VALUE;
     }
     case CU_RESOURCE_TYPE_PITCH2D: {
       const auto& p = from.res.pitch2D;
-      if (!sane_format(p.format, p.numChannels) || p.width == 0 || p.height == 0) return CUDA_ERROR_INVALID_VALUE;
+      if (!sane_format(p.format, p.numChannels) || p.width == 0 || p.height == 0)
+        return CUDA_ERROR_INVALID_VALUE;
       const size_t row = p.width * format_bytes(p.format) * p.numChannels;
       if (p.pitchInBytes < row) return CUDA_ERROR_INVALID_VALUE;
       const uint64_t bytes = p.pitchInBytes * (p.height - 1) + row;
-      return MemoryMap::instance().resolve(p.devPtr, bytes) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      return MemoryMap::instance().resolve(p.devPtr, bytes) != nullptr ? CUDA_SUCCESS
+                                                                       : CUDA_ERROR_INVALID_VALUE;
     }
     default:
       return CUDA_ERROR_INVALID_VALUE;
@@ -94,7 +99,8 @@ CUresult take_resource(const CUDA_RESOURCE_DESC& from, ImageObject* out) {
 }
 
 bool plain_view(const CUDA_RESOURCE_VIEW_DESC& view) {
-  return view.format == CU_RES_VIEW_FORMAT_NONE && view.firstMipmapLevel == 0 && view.firstLayer == 0;
+  return view.format == CU_RES_VIEW_FORMAT_NONE && view.firstMipmapLevel == 0 &&
+         view.firstLayer == 0;
 }
 
 Image::Level level_of(const Array& array) {
@@ -150,7 +156,8 @@ void add_image(uint64_t handle, const ImageObject& object, ImageSnapshot* out) {
   take_sampling(object.texture, &image);
   for (const ArrayPtr& array : object.arrays) {
     image.levels.push_back(level_of(*array));
-    image.texel = texel_of(array->descriptor.Format), image.channels = array->descriptor.NumChannels;
+    image.texel = texel_of(array->descriptor.Format),
+    image.channels = array->descriptor.NumChannels;
     image.layered = (array->descriptor.Flags & CUDA_ARRAY3D_LAYERED) != 0;
     out->arrays.push_back(array);
   }
@@ -178,7 +185,8 @@ SOFT(cuTexObjectCreate)
 (CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc, const CUDA_TEXTURE_DESC* pTexDesc,
  const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
   SOFT_CONTEXT(context);
-  if (pTexObject == nullptr || pResDesc == nullptr || pTexDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pTexObject == nullptr || pResDesc == nullptr || pTexDesc == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_shared<ImageObject>();
   if (CUresult bad = take_resource(*pResDesc, made.get())) return bad;
   for (CUaddress_mode mode : pTexDesc->addressMode)
@@ -187,7 +195,9 @@ SOFT(cuTexObjectCreate)
   if (pResViewDesc != nullptr) {
     if (made->arrays.empty()) return CUDA_ERROR_INVALID_VALUE;  // views are of arrays
     if (!plain_view(*pResViewDesc)) {
-      fprintf(stderr, "softgpu: a texture's resource view that reinterprets or cuts its array is not supported\n");
+      fprintf(stderr,
+              "softgpu: a texture's resource view that reinterprets or cuts its array is not "
+              "supported\n");
       return CUDA_ERROR_NOT_SUPPORTED;
     }
     made->view = *pResViewDesc;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: what they were made of, kept for whoever asks, and as the images that kernels sample. launch.cc takes a
-// snapshot for each launch of a kernel that uses images. Any thread.
+// Texture and surface objects: what they were made of, kept for whoever asks, and as the images
+// that kernels sample. launch.cc takes a snapshot for each launch of a kernel that uses images. Any
+// thread.
 #pragma once
 
 #include <memory>

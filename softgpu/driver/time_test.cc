@@ -151,7 +151,8 @@ TEST_F(Simulated, StreamsOfOneContextShareTheDevice) {
   float first = 0, second = 0;
   OK(cuEventElapsedTime_v2(&first, events_[0], ends[0]));
   OK(cuEventElapsedTime_v2(&second, events_[0], ends[1]));
-  if (second < first) std::swap(first, second);  // each stream has a thread of the host's, and either may come first
+  if (second < first)
+    std::swap(first, second);  // each stream has a thread of the host's, and either may come first
   EXPECT_NEAR(alone, first, alone * 0.01);
   EXPECT_NEAR(2 * alone, second, alone * 0.01);
 }

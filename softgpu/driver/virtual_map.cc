@@ -39,7 +39,8 @@ uint64_t MemoryMap::reserve(uint64_t bytes, uint64_t align, uint64_t wished) {
   };
   auto next_from = [&](uint64_t base) {
     for (const auto& [start, range] : reservations_)
-      if (start + range->bytes > base && start < base + bytes) base = round_up(start + range->bytes, align);
+      if (start + range->bytes > base && start < base + bytes)
+        base = round_up(start + range->bytes, align);
     return base;
   };
   auto take = [&](uint64_t base) {

@@ -81,8 +81,8 @@ struct Variable {
   uint32_t reg_base = ~0u;  // plain registers: first id
 };
 
-// Types of these names are in a namespace of their own: the driver half has classes called so, which must not be taken for these when
-// both are linked into one library.
+// Types of these names are in a namespace of their own: the driver half has classes called so,
+// which must not be taken for these when both are linked into one library.
 inline namespace ptx {
 struct Function;
 }  // namespace ptx
@@ -108,11 +108,11 @@ struct Operand {
   uint32_t id = 0;     // register id; function index; kVector: first element in Function::elements
   uint32_t count = 0;  // kVector: elements
   uint32_t inside = 0, inside_count = 0;  // [image, more...]: the others, in Function::elements
-  uint32_t pred_id = ~0u;  // `d|p`: the second destination, a register id
-  uint64_t value = 0;      // integer or bits of a double
-  int64_t offset = 0;      // address or symbol offset
+  uint32_t pred_id = ~0u;                 // `d|p`: the second destination, a register id
+  uint64_t value = 0;                     // integer or bits of a double
+  int64_t offset = 0;                     // address or symbol offset
   const Variable* var = nullptr;
-  std::string_view name;  // kName: label, or something declared later
+  std::string_view name;      // kName: label, or something declared later
   std::string_view selector;  // r.b3, r.h1, r.b7531: parts of a register, in video instructions
 };
 

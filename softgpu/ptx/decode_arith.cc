@@ -178,7 +178,8 @@ bool Decoder::op_minmax() {
                         : (xorsign ? Falu::kMinXorsign : Falu::kMin))
                  : (nan ? (xorsign ? Falu::kMaxNanXorsign : Falu::kMaxNan)
                         : (xorsign ? Falu::kMaxXorsign : Falu::kMax));
-    // The assembler makes a copy of this one, in which a NaN keeps its bits (seen on hardware; not so max.NaN or .ftz).
+    // The assembler makes a copy of this one, in which a NaN keeps its bits (seen on hardware; not
+    // so max.NaN or .ftz).
     const bool itself = count() == 3 && at(1).kind == Operand::Kind::kReg &&
                         at(2).kind == Operand::Kind::kReg && at(1).id == at(2).id;
     if (f == Falu::kMin && t == Type::kF32 && parts_.size() == 2 && itself) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of texture and surface instructions. Objects only: an image that is named (.texref, .surfref) is refused by name and line,
-// and so are gradients, depth comparison, offsets, samples and formatted stores.
+// Decoding of texture and surface instructions. Objects only: an image that is named (.texref,
+// .surfref) is refused by name and line, and so are gradients, depth comparison, offsets, samples
+// and formatted stores.
 #include "softgpu/ptx/decoder.h"
 #include "softgpu/ptx/image_ops.h"
 
@@ -12,9 +13,12 @@ struct Shape {
   Geometry geometry;
   uint8_t coordinates;
 };
-constexpr Shape kShapes[] = {{"1d", Geometry::k1D, 1},          {"2d", Geometry::k2D, 2},
-                             {"3d", Geometry::k3D, 3},          {"a1d", Geometry::k1DLayered, 2},
-                             {"a2d", Geometry::k2DLayered, 3},  {"cube", Geometry::kCube, 3},
+constexpr Shape kShapes[] = {{"1d", Geometry::k1D, 1},
+                             {"2d", Geometry::k2D, 2},
+                             {"3d", Geometry::k3D, 3},
+                             {"a1d", Geometry::k1DLayered, 2},
+                             {"a2d", Geometry::k2DLayered, 3},
+                             {"cube", Geometry::kCube, 3},
                              {"acube", Geometry::kCubeLayered, 4}};
 
 bool layered(Geometry g) {
@@ -32,8 +36,10 @@ bool Decoder::image_shape(ImageOp& i) {
   return false;
 }
 
-// The handle into Op::a, the coordinates to the end of `list`. Vectors of coordinates may be longer than the geometry needs.
-bool Decoder::image_address(const Operand& o, const ImageOp& i, Op& op, std::vector<uint32_t>& list) {
+// The handle into Op::a, the coordinates to the end of `list`. Vectors of coordinates may be longer
+// than the geometry needs.
+bool Decoder::image_address(const Operand& o, const ImageOp& i, Op& op,
+                            std::vector<uint32_t>& list) {
   if (o.kind != Operand::Kind::kReg || is_pred(o) || reg_bytes(o.id) != 8 || o.inside_count != 1)
     return unsupported();
   op.a = reg_offset(o.id);
@@ -137,8 +143,9 @@ bool Decoder::op_surface_reduction() {
 // txq.query.b32 d, [a]; suq.query.b32 d, [a]
 bool Decoder::op_image_query() {
   if (!need(2, 2) || !has("b32")) return unsupported();
-  static constexpr std::string_view kNames[] = {"width",      "height",           "depth",      "array_size",
-                                                "num_mipmap_levels", "num_samples", "normalized_coords"};
+  static constexpr std::string_view kNames[] = {
+      "width",       "height",           "depth", "array_size", "num_mipmap_levels",
+      "num_samples", "normalized_coords"};
   Op op = make(nullptr);
   for (int64_t k = 0; k < 7; ++k)
     if (has(kNames[k])) op.fn = &run_image_query, op.imm = k;

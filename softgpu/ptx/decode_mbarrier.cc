@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of mbarrier objects and of bulk copies, which complete at once and tell their mbarrier so. Clusters have one block here.
+// Decoding of mbarrier objects and of bulk copies, which complete at once and tell their mbarrier
+// so. Clusters have one block here.
 #include "softgpu/ptx/decoder.h"
 
 namespace tendril::softgpu {
@@ -12,10 +13,14 @@ void Decoder::skip_memory_model() {
 bool Decoder::op_mbarrier() {
   skip_memory_model();
   static constexpr std::pair<std::string_view, MbarrierStep> kSteps[] = {
-      {"init", MbarrierStep::kInit},           {"inval", MbarrierStep::kInvalidate},
-      {"arrive", MbarrierStep::kArrive},       {"arrive_drop", MbarrierStep::kDrop},
-      {"complete_tx", MbarrierStep::kComplete}, {"test_wait", MbarrierStep::kTest},
-      {"try_wait", MbarrierStep::kTry},        {"pending_count", MbarrierStep::kPendingCount}};
+      {"init", MbarrierStep::kInit},
+      {"inval", MbarrierStep::kInvalidate},
+      {"arrive", MbarrierStep::kArrive},
+      {"arrive_drop", MbarrierStep::kDrop},
+      {"complete_tx", MbarrierStep::kComplete},
+      {"test_wait", MbarrierStep::kTest},
+      {"try_wait", MbarrierStep::kTry},
+      {"pending_count", MbarrierStep::kPendingCount}};
   Op op = make(nullptr);
   for (auto& [name, step] : kSteps)
     if (!op.fn && has(name)) op.fn = &run_mbarrier, op.n = static_cast<uint8_t>(step);
@@ -76,7 +81,8 @@ bool Decoder::mbarrier_change(Op op) {
   return address(at(0), op, space) && emit_checked(op);
 }
 
-// cp.async.mbarrier.arrive{.noinc}: the copies before it are complete. Without .noinc it counts itself in first, so nothing changes.
+// cp.async.mbarrier.arrive{.noinc}: the copies before it are complete. Without .noinc it counts
+// itself in first, so nothing changes.
 bool Decoder::op_async_arrive() {
   const bool counted = has("noinc");
   if (!has("arrive") || !has("b64") || !need(1, 1)) return unsupported();
@@ -96,7 +102,8 @@ bool Decoder::op_bulk_copy() {
   const bool to_global = parts_.size() > 3 && parts_[3] == "global";
   const bool shared = has("shared::cta") || has("shared::cluster");
   const bool other = to_global ? has("global") : has("global") || has("shared::cta");
-  if (!shared || !other || to_global == waits || !need(waits ? 4 : 3, waits ? 5 : 4)) return unsupported();
+  if (!shared || !other || to_global == waits || !need(waits ? 4 : 3, waits ? 5 : 4))
+    return unsupported();
   const bool within = !to_global && parts_.size() > 4 && parts_[4] == "shared::cta";
   Op op = make(&run_bulk_copy), source_of, barrier;
   const MemSpace from = to_global || within ? MemSpace::kShared : MemSpace::kGlobal;

@@ -158,7 +158,8 @@ class Decoder {
   bool op_ldmatrix();
   bool op_movmatrix();
   bool op_video();
-  bool fragment_registers(const Operand& o, uint32_t n, bool wide, bool is_dest, std::vector<uint32_t>& list);
+  bool fragment_registers(const Operand& o, uint32_t n, bool wide, bool is_dest,
+                          std::vector<uint32_t>& list);
   bool fragment_access(bool store, uint32_t shape_index);
 
   // decode_mbarrier.cc
@@ -249,7 +250,8 @@ enum class MbarrierStep : uint8_t {
   kTry,
   kPendingCount
 };
-Event run_mbarrier(const Op&, Warp&, uint32_t);  // n: MbarrierStep, b: count, state or parity, c: bytes
+Event run_mbarrier(const Op&, Warp&,
+                   uint32_t);  // n: MbarrierStep, b: count, state or parity, c: bytes
 Event run_bulk_copy(const Op&, Warp&, uint32_t);  // c: bytes, n: it has an mbarrier
 // Op::imm: an ImageOp, but for queries.
 Event run_tex(const Op&, Warp&, uint32_t);
@@ -258,7 +260,7 @@ Event run_suld(const Op&, Warp&, uint32_t);
 Event run_sust(const Op&, Warp&, uint32_t);
 Event run_sured(const Op&, Warp&, uint32_t);
 Event run_image_query(const Op&, Warp&, uint32_t);  // imm: ImageQuery
-Event run_cvt_pack(const Op&, Warp&, uint32_t);  // size: bits, n: signed
+Event run_cvt_pack(const Op&, Warp&, uint32_t);     // size: bits, n: signed
 Event run_cp_async(const Op&, Warp&, uint32_t);
 
 enum class AtomOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor, kExch, kCas };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free, and of the device runtime
-// cudaGraphSetConditional and cudaGraphLaunch.
-// Arguments are read where the call instruction left them; nothing here trusts a pointer or a
-// format.
+// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free, and
+// of the device runtime cudaGraphSetConditional and cudaGraphLaunch. Arguments are read where the
+// call instruction left them; nothing here trusts a pointer or a format.
 #include <cstdio>
 #include <cstring>
 
@@ -221,7 +220,8 @@ Event run_graph_launch(const Op& op, Warp& w, uint32_t m) {
     const uint64_t graph = argument(op, w, 0, lane);
     results[lane] = launch ? launch(graph, argument(op, w, 1, lane)) : kNotPermitted;
     if (results[lane] < 0)
-      return raise(w, Fault::kIllegalAddress, "launch of what is no graph for kernels to launch", graph, lane);
+      return raise(w, Fault::kIllegalAddress, "launch of what is no graph for kernels to launch",
+                   graph, lane);
   }
   give_back(op, w, m, [&](int i) { return results[i]; });
   return Event::kNext;

@@ -153,7 +153,8 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
   if (m.to == Type::kF64) return bit_cast_to<uint64_t>(x);
   if (m.to == Type::kE4M3) return double_to_e4m3(x);
   const uint64_t infinity = ((1ull << ebits) - 1) << mbits;
-  // NaNs of f64 become the quiet one without payload (seen on hardware); of narrower types, the one of all ones.
+  // NaNs of f64 become the quiet one without payload (seen on hardware); of narrower types, the one
+  // of all ones.
   if (m.from == Type::kF64 && x != x) return infinity | 1ull << (mbits - 1);
   uint64_t r = narrow_double(x, mbits, ebits, m.integral ? kRoundNearest : m.round);
   const uint64_t sign = 1ull << (mbits + ebits);
@@ -167,7 +168,8 @@ uint64_t convert(uint64_t bits, const CvtMode& m) {
   // Towards f16, .ftz flushes only where the result is rounded to an integer (seen on hardware).
   Value v = read(m.from, m.ftz && (m.to != Type::kF16 || m.integral), bits);
   const bool widens = m.from == Type::kBF16 && m.to == Type::kF32;
-  if (widens && v.number != v.number && !m.sat) return bits << 16 & 0xFFFFFFFF;  // a shift keeps NaNs
+  if (widens && v.number != v.number && !m.sat)
+    return bits << 16 & 0xFFFFFFFF;  // a shift keeps NaNs
   if (is_float(m.to)) return to_float(v, m);
   uint64_t r;
   if (!v.integer)
@@ -275,11 +277,11 @@ Handler integer_pair(uint32_t from, uint32_t to) {
   TENDRIL_PAIR(uint16_t, uint16_t)
   TENDRIL_PAIR(uint16_t, uint32_t)
   TENDRIL_PAIR(uint16_t, uint64_t)
-  TENDRIL_PAIR(uint32_t, uint16_t) TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t)
-      TENDRIL_PAIR(uint64_t, uint16_t) TENDRIL_PAIR(uint64_t, uint32_t)
-          TENDRIL_PAIR(uint64_t, uint64_t)
+  TENDRIL_PAIR(uint32_t, uint16_t)
+  TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t) TENDRIL_PAIR(uint64_t, uint16_t)
+      TENDRIL_PAIR(uint64_t, uint32_t) TENDRIL_PAIR(uint64_t, uint64_t)
 #undef TENDRIL_PAIR
-              return nullptr;
+          return nullptr;
 }
 
 // Integer to integer without saturation: truncate or extend through the narrower of the two types.

@@ -36,7 +36,8 @@ inline T out(T r) {
   return r;
 }
 
-// Double holds products of floats exactly, and their quotients far beyond what decides whether one is tiny.
+// Double holds products of floats exactly, and their quotients far beyond what decides whether one
+// is tiny.
 template <bool Ftz, class T>
 inline T product(T a, T b) {
   if constexpr (Ftz)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Textures and surfaces, lane by lane. Sampling follows the appendix "Texture Fetching" of the CUDA programming guide: linear filters
-// weigh with eight bits of fraction, coordinates below half a texel reach over the edge. How a weight is rounded (to the nearest) is
-// a choice of ours; that corners have whole 256ths too, borders in their formats, what filters make of 8 and 16 bits, and what lies
-// outside follow an H200.
+// Textures and surfaces, lane by lane. Sampling follows the appendix "Texture Fetching" of the CUDA
+// programming guide: linear filters weigh with eight bits of fraction, coordinates below half a
+// texel reach over the edge. How a weight is rounded (to the nearest) is a choice of ours; that
+// corners have whole 256ths too, borders in their formats, what filters make of 8 and 16 bits, and
+// what lies outside follow an H200.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -54,7 +55,8 @@ uint32_t unsigned_top(const Image& image) {
 
 float from_srgb(float v) { return v <= 0.04045f ? v / 12.92f : powf((v + 0.055f) / 1.055f, 2.4f); }
 
-// Four channels: floats, or integers widened to 32 bits. What a texel has not is zero, and one for the last.
+// Four channels: floats, or integers widened to 32 bits. What a texel has not is zero, and one for
+// the last.
 struct Color {
   float number[4] = {0, 0, 0, 1};
   uint32_t integer[4] = {0, 0, 0, 1};
@@ -88,7 +90,8 @@ void take_channel(const Image& image, uint32_t c, uint32_t bits, Color* out) {
   out->integer[c] = bits;
 }
 
-// A place in an image: texels, and the slice, layer or face. Outside are the border, and nothing (zeros).
+// A place in an image: texels, and the slice, layer or face. Outside are the border, and nothing
+// (zeros).
 constexpr int64_t kBorder = -1, kNothing = -2;
 struct Place {
   int64_t x = 0, y = 0, z = 0;
@@ -200,8 +203,9 @@ struct Sample {
   Span x, y, z;
 };
 
-// How much each of eight corners counts, in 256ths: axis by axis what there is is shared between the near side and the far one,
-// in whole 256ths. Bit 0 of a corner is the far side along x, bit 1 along y, bit 2 along z.
+// How much each of eight corners counts, in 256ths: axis by axis what there is is shared between
+// the near side and the far one, in whole 256ths. Bit 0 of a corner is the far side along x, bit 1
+// along y, bit 2 along z.
 struct Weights {
   uint32_t of[8] = {kWeightSteps};
 };
@@ -220,7 +224,8 @@ Weights weights_of(const Sample& s) {
   return w;
 }
 
-// Corners without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and the sum is rounded to whole ones.
+// Corners without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and
+// the sum is rounded to whole ones.
 Color blend(const Image& image, const Image::Level& level, const Sample& s) {
   const bool point = s.x.weight == 0 && s.y.weight == 0 && s.z.weight == 0;
   if (point) return texel_at(image, level, {s.x.low, s.y.low, s.z.low});
@@ -232,8 +237,8 @@ Color blend(const Image& image, const Image::Level& level, const Sample& s) {
     const bool hx = corner & 1, hy = corner & 2, hz = corner & 4;
     if (weights.of[corner] == 0) continue;
     const double weight = static_cast<double>(weights.of[corner]) / kWeightSteps;
-    const Color c = texel_at(image, level,
-                             {hx ? s.x.high : s.x.low, hy ? s.y.high : s.y.low, hz ? s.z.high : s.z.low});
+    const Color c = texel_at(
+        image, level, {hx ? s.x.high : s.x.low, hy ? s.y.high : s.y.low, hz ? s.z.high : s.z.low});
     for (uint32_t k = 0; k < 4; ++k) {
       const bool whole = top && k < image.channels;
       sum[k] += weight * (whole ? step * c.integer[k] : scale * static_cast<double>(c.number[k]));
@@ -299,8 +304,10 @@ Sample sample_of(const Image& image, const Image::Level& level, const ImageOp& o
                   ? span_of(c.as_float(first + k), extent[k], axis)
                   : integer_span(static_cast<int32_t>(c.bits[first + k]), extent[k]);
   }
-  // Filtered, an image of one axis is a row of a flat one, looked at from its upper rim: half comes from over the edge.
-  if (o.geometry == Geometry::k1D && filtered && image.edge[1] == Edge::kBorder && !image.linear_memory)
+  // Filtered, an image of one axis is a row of a flat one, looked at from its upper rim: half comes
+  // from over the edge.
+  if (o.geometry == Geometry::k1D && filtered && image.edge[1] == Edge::kBorder &&
+      !image.linear_memory)
     span[1] = span_of(0, 1, axis_of(image, 1, filtered));
   if (layers) span[2] = layer_of(c.bits[0], level.depth);
   return {span[0], span[1], span[2]};
@@ -318,9 +325,9 @@ Color sample(const Image& image, const ImageOp& o, const Coordinates& c, uint32_
   double level = o.float_coordinates ? static_cast<double>(bit_cast_to<float>(level_bits))
                                      : static_cast<double>(static_cast<int32_t>(level_bits));
   if (o.float_coordinates)
-    level = std::fmin(std::fmax(level + static_cast<double>(image.bias),
-                                static_cast<double>(image.lowest_level)),
-                      static_cast<double>(image.highest_level));
+    level = std::fmin(
+        std::fmax(level + static_cast<double>(image.bias), static_cast<double>(image.lowest_level)),
+        static_cast<double>(image.highest_level));
   level = level > 0 ? std::fmin(level, top) : 0;
   if (!image.between_levels || !reads_floats(image))
     return sample_level(image, static_cast<size_t>(level + 0.5), o, c);
@@ -354,8 +361,8 @@ Event each_image(const Op& op, Warp& w, uint32_t m, bool surface, F f) {
       last = handles[lane];
       image = find_image(w, last);
       if (!image || image->surface != surface)
-        return raise(w, Fault::kIllegalAddress, surface ? "no such surface object" : "no such texture object",
-                     last, lane);
+        return raise(w, Fault::kIllegalAddress,
+                     surface ? "no such surface object" : "no such texture object", last, lane);
     }
     const Event e = f(lane, *image);
     if (e != Event::kNext) return e;
@@ -393,16 +400,19 @@ SurfacePlace surface_place(const Op& op, const ImageOp& o, Warp& w, const Image&
   const int64_t bytes = static_cast<int64_t>(o.bytes) * o.values;
   const int64_t row = static_cast<int64_t>(level.width) * texel_bytes(image.texel) * image.channels;
   if (x % bytes)
-    return {nullptr, raise(w, Fault::kMisaligned, "misaligned surface access", static_cast<uint64_t>(x), lane)};
+    return {nullptr, raise(w, Fault::kMisaligned, "misaligned surface access",
+                           static_cast<uint64_t>(x), lane)};
   int64_t element = x / bytes;
   const bool inside = bring_inside(&element, row / bytes, o.beyond) &
-                      bring_inside(&y, level.height, o.beyond) & bring_inside(&z, level.depth, o.beyond);
+                      bring_inside(&y, level.height, o.beyond) &
+                      bring_inside(&z, level.depth, o.beyond);
   if (inside)
-    return {level.bytes + static_cast<uint64_t>(z) * level.slice + static_cast<uint64_t>(y) * level.pitch +
-                element * bytes,
+    return {level.bytes + static_cast<uint64_t>(z) * level.slice +
+                static_cast<uint64_t>(y) * level.pitch + element * bytes,
             Event::kNext};
   if (o.beyond == Beyond::kTrap)
-    return {nullptr, raise(w, Fault::kTrap, "access outside a surface", static_cast<uint64_t>(x), lane)};
+    return {nullptr,
+            raise(w, Fault::kTrap, "access outside a surface", static_cast<uint64_t>(x), lane)};
   return {};
 }
 
@@ -429,8 +439,9 @@ void reduce_at(uint8_t* at, const ImageOp& o, U value) {
   do {
     const bool by_sign = o.is_signed && (o.reduction == SurfaceReduction::kMin ||
                                          o.reduction == SurfaceReduction::kMax);
-    wanted = by_sign ? static_cast<U>(reduced(o.reduction, static_cast<S>(old), static_cast<S>(value)))
-                     : reduced(o.reduction, old, value);
+    wanted = by_sign
+                 ? static_cast<U>(reduced(o.reduction, static_cast<S>(old), static_cast<S>(value)))
+                 : reduced(o.reduction, old, value);
   } while (!place.compare_exchange_weak(old, wanted));
 }
 
@@ -444,13 +455,15 @@ Event run_tex(const Op& op, Warp& w, uint32_t m) {
     const Color c = sample(image, o, coordinates_of(op, o, w, lane), level);
     const bool floats = reads_floats(image);
     for (int k = 0; k < 4; ++k)
-      lanes<uint32_t>(w, values[k])[lane] = floats ? bit_cast_to<uint32_t>(c.number[k]) : c.integer[k];
+      lanes<uint32_t>(w, values[k])[lane] =
+          floats ? bit_cast_to<uint32_t>(c.number[k]) : c.integer[k];
     w.block->bytes_read += texel_bytes(image.texel) * image.channels;
     return Event::kNext;
   });
 }
 
-// One channel of the four texels that a linear filter would weigh, anticlockwise from the lower left.
+// One channel of the four texels that a linear filter would weigh, anticlockwise from the lower
+// left.
 Event run_tld4(const Op& op, Warp& w, uint32_t m) {
   const ImageOp o = ImageOp::unpack(op.imm);
   const uint32_t* values = op.list + o.coordinates;
@@ -480,7 +493,8 @@ Event run_suld(const Op& op, Warp& w, uint32_t m) {
     for (uint32_t k = 0; k < o.values; ++k) {
       uint64_t v = 0;
       if (place.at) std::memcpy(&v, place.at + k * o.bytes, o.bytes);
-      std::memcpy(w.regs + op.list[o.coordinates + k] + static_cast<size_t>(lane) * stride, &v, stride);
+      std::memcpy(w.regs + op.list[o.coordinates + k] + static_cast<size_t>(lane) * stride, &v,
+                  stride);
     }
     w.block->bytes_read += static_cast<uint64_t>(o.bytes) * o.values;
     return Event::kNext;
@@ -495,7 +509,8 @@ Event run_sust(const Op& op, Warp& w, uint32_t m) {
     if (place.event != Event::kNext || !place.at) return place.event;
     for (uint32_t k = 0; k < o.values; ++k)
       std::memcpy(place.at + k * o.bytes,
-                  w.regs + op.list[o.coordinates + k] + static_cast<size_t>(lane) * stride, o.bytes);
+                  w.regs + op.list[o.coordinates + k] + static_cast<size_t>(lane) * stride,
+                  o.bytes);
     w.block->bytes_written += static_cast<uint64_t>(o.bytes) * o.values;
     return Event::kNext;
   });
@@ -521,7 +536,9 @@ Event run_image_query(const Op& op, Warp& w, uint32_t m) {
   for (uint32_t left = m; left; left &= left - 1) {
     const int lane = __builtin_ctz(left);
     const Image* image = find_image(w, handles[lane]);
-    if (!image) return raise(w, Fault::kIllegalAddress, "no such texture or surface object", handles[lane], lane);
+    if (!image)
+      return raise(w, Fault::kIllegalAddress, "no such texture or surface object", handles[lane],
+                   lane);
     const Image::Level& level = image->levels[0];
     switch (static_cast<ImageQuery>(op.imm)) {
       case ImageQuery::kWidth:

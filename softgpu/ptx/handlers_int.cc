@@ -67,8 +67,8 @@ inline T reverse(T v) {
     return ((v >> 1) & 0x55555555u) | ((v & 0x55555555u) << 1);
   }
 }
-// Position and length of a bit field: their low byte counts, but for 64-bit fields all of them (seen on hardware; the text of the
-// ISA says a byte). Clamped, so that sums do not wrap.
+// Position and length of a bit field: their low byte counts, but for 64-bit fields all of them
+// (seen on hardware; the text of the ISA says a byte). Clamped, so that sums do not wrap.
 template <class T>
 inline uint32_t field(uint32_t v) {
   if constexpr (sizeof(T) == 4) return v & 0xFF;

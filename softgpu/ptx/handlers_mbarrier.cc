@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// mbarrier objects: eight bytes of shared memory that only these instructions understand. A block runs on one thread, so lanes simply
-// take their turns; a wait that fails gives other warps the processor.
+// mbarrier objects: eight bytes of shared memory that only these instructions understand. A block
+// runs on one thread, so lanes simply take their turns; a wait that fails gives other warps the
+// processor.
 #include <cstring>
 
 #include "softgpu/ptx/decoder.h"
@@ -137,15 +138,19 @@ Event run_bulk_copy(const Op& op, Warp& w, uint32_t m) {
     if ((target | source | bytes) & 15)
       return raise(w, Fault::kMisaligned, "bulk copy not on 16 bytes", target, lane);
     bool to_global = false, from_global = false;
-    uint8_t* d = translate(w, static_cast<MemSpace>(op.aux >> 4 & 7), target, bytes, lane, &to_global);
-    uint8_t* s = translate(w, static_cast<MemSpace>(from[2] >> 4 & 7), source, bytes, lane, &from_global);
-    if (!d || !s) return raise(w, Fault::kIllegalAddress, "illegal address", d ? source : target, lane);
+    uint8_t* d =
+        translate(w, static_cast<MemSpace>(op.aux >> 4 & 7), target, bytes, lane, &to_global);
+    uint8_t* s =
+        translate(w, static_cast<MemSpace>(from[2] >> 4 & 7), source, bytes, lane, &from_global);
+    if (!d || !s)
+      return raise(w, Fault::kIllegalAddress, "illegal address", d ? source : target, lane);
     std::memmove(d, s, bytes);
     w.block->bytes_read += from_global ? bytes : 0;
     w.block->bytes_written += to_global ? bytes : 0;
     if (!op.n) continue;
-    Mbarrier* b = object_at(w, lane_address(w, from[3], from[5], static_cast<int32_t>(from[4]), lane),
-                            MemSpace::kShared, lane);
+    Mbarrier* b =
+        object_at(w, lane_address(w, from[3], from[5], static_cast<int32_t>(from[4]), lane),
+                  MemSpace::kShared, lane);
     if (!b) return Event::kFault;
     b->bytes -= bytes;
     b->settle();

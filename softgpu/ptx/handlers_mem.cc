@@ -146,9 +146,10 @@ inline uint8_t* run_of_global(const Op& op, Warp& w, uint32_t m) {
   return x.base ? host(x.base, at) : nullptr;
 }
 
-// Shared memory is small, and nearly all accesses are one of these: each half of the warp reads or writes consecutive elements, or all
-// of it the same one. Found without writing addresses down; those of lanes that do not take part count too, and where they
-// spoil the shape the slower ways are there.
+// Shared memory is small, and nearly all accesses are one of these: each half of the warp reads or
+// writes consecutive elements, or all of it the same one. Found without writing addresses down;
+// those of lanes that do not take part count too, and where they spoil the shape the slower ways
+// are there.
 struct Halves {
   uint32_t first[2];
   bool run[2];  // consecutive, not the same
@@ -164,11 +165,13 @@ inline bool shared_halves(Halves& h, const A* a, uint64_t offset, uint64_t share
       for (int i = 0; i < 16; ++i) different |= at[i] ^ first;
     } else if (step == kSize) {
       for (int i = 0; i < 16; ++i)
-        different |= static_cast<A>(at[i] - first) ^ static_cast<A>(static_cast<uint32_t>(i) * kSize);
+        different |=
+            static_cast<A>(at[i] - first) ^ static_cast<A>(static_cast<uint32_t>(i) * kSize);
     } else {
       return false;
     }
-    const uint64_t begin = sizeof(A) == 4 ? static_cast<uint32_t>(first + static_cast<A>(offset)) : first + offset;
+    const uint64_t begin =
+        sizeof(A) == 4 ? static_cast<uint32_t>(first + static_cast<A>(offset)) : first + offset;
     const uint64_t bytes = step == 0 ? kSize : 16 * kSize;
     if (begin >= shared_bytes || bytes > shared_bytes - begin) return false;
     off |= different | (begin & (kSize - 1));
@@ -277,7 +280,8 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
     if (op.aux & 2) return false;
     // The next warps are likely to go on where this one ends.
     const uint64_t ahead = reinterpret_cast<uint64_t>(p) + kAhead * 32 * sizeof(M);
-    for (uint32_t line = 0; line < 32 * sizeof(M); line += 64) __builtin_prefetch(host(ahead, line));
+    for (uint32_t line = 0; line < 32 * sizeof(M); line += 64)
+      __builtin_prefetch(host(ahead, line));
     for (int i = 0; i < 32; ++i) d[i] = static_cast<R>(fetch<M>(p + i * sizeof(M)));
     w.block->bytes_read += 32 * sizeof(M);
     return true;
@@ -303,7 +307,8 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
   return true;
 }
 
-// Sixteen lanes to consecutive elements. Those of lanes that do not take part are written back as they were: the block is ours alone.
+// Sixteen lanes to consecutive elements. Those of lanes that do not take part are written back as
+// they were: the block is ours alone.
 template <class M, class R>
 inline void store_half(uint8_t* to, const R* s, uint32_t m) {
   if (!(m & 0xFFFF)) return;

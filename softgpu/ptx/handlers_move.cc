@@ -119,9 +119,10 @@ Handler by_cmp(Cmp c) {
     return Set ? &set<Cmp::K, V> : &setp<Cmp::K, V>;
     TENDRIL_CMP(kEq)
     TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu)
-        TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu)
-            TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
+    TENDRIL_CMP(kLt)
+    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu)
+        TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum)
+            TENDRIL_CMP(kNan)
 #undef TENDRIL_CMP
   }
   return nullptr;
@@ -134,7 +135,8 @@ Handler by_int_cmp(Cmp c) {
     return Set ? &set<Cmp::K, Plain<T>> : &setp<Cmp::K, Plain<T>>;
     TENDRIL_CMP(kEq)
     TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
+    TENDRIL_CMP(kLt)
+    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
 #undef TENDRIL_CMP
         default : return nullptr;
   }
@@ -147,9 +149,10 @@ Handler by_packed_cmp(Cmp c) {
     return &packed<Cmp::K, V>;
     TENDRIL_CMP(kEq)
     TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt) TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu)
-        TENDRIL_CMP(kNeu) TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu)
-            TENDRIL_CMP(kNum) TENDRIL_CMP(kNan)
+    TENDRIL_CMP(kLt)
+    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu)
+        TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum)
+            TENDRIL_CMP(kNan)
 #undef TENDRIL_CMP
   }
   return nullptr;

@@ -26,7 +26,8 @@ inline T compute(T a, T b, T c) {
   return a;
 }
 
-// The result once more, to tell whether it is tiny: exact where that is decided. Sums of floats are never rounded there.
+// The result once more, to tell whether it is tiny: exact where that is decided. Sums of floats are
+// never rounded there.
 template <Falu Op2>
 inline double unrounded(float a, float b, float c) {
   if constexpr (Op2 == Falu::kFma)

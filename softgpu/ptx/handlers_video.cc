@@ -111,8 +111,8 @@ uint32_t second_operation(const Plan& p, int64_t v, uint32_t c) {
   }
 }
 
-// Into a part of d, the rest from c. Saturated, whatever lies outside becomes the greatest, negative
-// numbers too; the upper half takes the upper half of the result, not the lower.
+// Into a part of d, the rest from c. Saturated, whatever lies outside becomes the greatest,
+// negative numbers too; the upper half takes the upper half of the result, not the lower.
 uint32_t merged(const Plan& p, int64_t v, uint32_t c) {
   const unsigned bits = select_bits(p.select[0]), shift = select_shift(p.select[0]);
   const int64_t top = (1ll << (bits - p.d_signed)) - 1;
@@ -129,8 +129,8 @@ uint32_t scalar(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   return second_operation(p, v, c);
 }
 
-// All operands have signs here, whatever their types say. A negative result saturated without a sign
-// is zero, or the greatest number where it was shifted: the shift moves no signs in.
+// All operands have signs here, whatever their types say. A negative result saturated without a
+// sign is zero, or the greatest number where it was shifted: the shift moves no signs in.
 uint32_t multiply_add(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   const int64_t x = static_cast<int32_t>(pick(a, p.select[1], p.a_signed)),
                 y = static_cast<int32_t>(pick(b, p.select[2], p.b_signed)),
@@ -221,8 +221,8 @@ bool word_type(Type t, bool* is_signed_type) {
   return t == Type::kS32 || t == Type::kU32;
 }
 
-// Variants whose result an H200 has not shown (tests/ptx/video.py asks for the others) and whose like
-// depart from the ISA.
+// Variants whose result an H200 has not shown (tests/ptx/video.py asks for the others) and whose
+// like depart from the ISA.
 bool measured(const Plan& p) {
   if (p.parts > 1) return !(p.sat && p.second == Second::kAdd);
   if (p.kind == Video::kMad) return !((p.negate_product || p.negate_c) && (p.sat || p.scale));
@@ -274,7 +274,8 @@ bool Decoder::op_video() {
     p.negate_product = at(1).minus != at(2).minus, p.negate_c = count() == 4 && at(3).minus;
   }
   if (!measured(p))
-    return fail("never measured on hardware: '" + std::string(current_->opcode) + "' with these operands");
+    return fail("never measured on hardware: '" + std::string(current_->opcode) +
+                "' with these operands");
   Op op = make(&run_video);
   std::vector<uint32_t> words(kPlanWords);
   std::memcpy(words.data(), &p, sizeof p);

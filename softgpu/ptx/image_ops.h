@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction on a texture or surface asks for: written by decode_image.cc into Op::imm, read by handlers_image.cc. Op::a is
-// the handle (64 bits); Op::list holds the registers of the coordinates, of the level if there is one, then of the values.
+// What an instruction on a texture or surface asks for: written by decode_image.cc into Op::imm,
+// read by handlers_image.cc. Op::a is the handle (64 bits); Op::list holds the registers of the
+// coordinates, of the level if there is one, then of the values.
 #pragma once
 
 #include <bit>
@@ -10,7 +11,15 @@ namespace tendril::softgpu {
 
 enum class Geometry : uint8_t { k1D, k2D, k3D, k1DLayered, k2DLayered, kCube, kCubeLayered };
 enum class Beyond : uint8_t { kTrap, kClamp, kZero };  // what a surface access outside does
-enum class ImageQuery : uint8_t { kWidth, kHeight, kDepth, kLayers, kLevels, kSamples, kNormalized };
+enum class ImageQuery : uint8_t {
+  kWidth,
+  kHeight,
+  kDepth,
+  kLayers,
+  kLevels,
+  kSamples,
+  kNormalized
+};
 enum class SurfaceReduction : uint8_t { kAdd, kMin, kMax, kAnd, kOr };
 
 struct ImageOp {

@@ -8,7 +8,8 @@
 
 namespace tendril::softgpu {
 
-// In a namespace of its own: the driver half has a class of this name, which must not be taken for this one when they are linked.
+// In a namespace of its own: the driver half has a class of this name, which must not be taken for
+// this one when they are linked.
 inline namespace ptx {
 struct Token {
   enum class Kind : uint8_t { kEnd, kIdent, kDirective, kInt, kFloat, kString, kPunct };

@@ -18,9 +18,8 @@ std::string explain_address(const MemoryView& view, uint64_t address);
 static inline uint8_t* in_region(const MemoryRegion& r, uint64_t address, uint32_t size) {
   uint64_t o = address - r.base;
   if (o >= r.bytes || size > r.bytes - o) return nullptr;
-  if (r.valid_pages &&
-      !(page_valid(r.valid_pages + o / kPageBytes) &&
-        page_valid(r.valid_pages + (o + size - 1) / kPageBytes)))
+  if (r.valid_pages && !(page_valid(r.valid_pages + o / kPageBytes) &&
+                         page_valid(r.valid_pages + (o + size - 1) / kPageBytes)))
     return nullptr;
   return r.host + o;
 }

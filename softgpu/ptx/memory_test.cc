@@ -176,8 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "st.param.b64 [a], 0; st.param.b64 [b], 0; st.param.b32 [c], 7; st.param.b64 "
                   "[d], 0; st.param.b64 [e], 1; call.uni __assertfail, (a,b,c,d,e); }",
                   Fault::kAssert},
-        FaultCase{"unsupported", "wgmma.fence.sync.aligned;", 
-                  Fault::kUnsupported}),
+        FaultCase{"unsupported", "wgmma.fence.sync.aligned;", Fault::kUnsupported}),
     [](const ::testing::TestParamInfo<FaultCase>& i) { return std::string(i.param.name); });
 
 TEST_F(Mem, InvalidPageAndCounters) {

@@ -132,8 +132,9 @@ static inline float flush(float v) {
   uint32_t b = bit_cast_to<uint32_t>(v);
   return bit_cast_to<float>((b & 0x7F800000u) ? b : b & 0x80000000u);
 }
-// Arithmetic with .ftz flushes what is below the normal numbers before it is rounded, even where rounding would reach
-// the smallest of them (seen on hardware). `exact` need be exact only as far as that comparison goes.
+// Arithmetic with .ftz flushes what is below the normal numbers before it is rounded, even where
+// rounding would reach the smallest of them (seen on hardware). `exact` need be exact only as far
+// as that comparison goes.
 static inline float flush_tiny(float rounded, double exact) {
   const uint32_t sign = bit_cast_to<uint32_t>(rounded) & 0x80000000u;
   return exact > -0x1p-126 && exact < 0x1p-126 ? bit_cast_to<float>(sign) : rounded;

@@ -17,16 +17,15 @@ struct TypeName {
   uint8_t bytes;
 };
 constexpr TypeName kTypes[] = {
-    {"pred", Type::kPred, 4},   {"b8", Type::kB8, 1},     {"b16", Type::kB16, 2},
-    {"b32", Type::kB32, 4},     {"b64", Type::kB64, 8},   {"b128", Type::kB128, 16},
-    {"u8", Type::kU8, 1},       {"u16", Type::kU16, 2},   {"u32", Type::kU32, 4},
-    {"u64", Type::kU64, 8},     {"s8", Type::kS8, 1},     {"s16", Type::kS16, 2},
-    {"s32", Type::kS32, 4},     {"s64", Type::kS64, 8},   {"f16", Type::kF16, 2},
-    {"f16x2", Type::kF16x2, 4}, {"bf16", Type::kBF16, 2}, {"bf16x2", Type::kBF16x2, 4},
-    {"tf32", Type::kTF32, 4},   {"f32", Type::kF32, 4},   {"f64", Type::kF64, 8},
-    {"u16x2", Type::kU16x2, 4}, {"s16x2", Type::kS16x2, 4},
-    {"e4m3", Type::kE4M3, 1},   {"e5m2", Type::kE5M2, 1},
-    {"e4m3x2", Type::kE4M3x2, 2}, {"e5m2x2", Type::kE5M2x2, 2},
+    {"pred", Type::kPred, 4},   {"b8", Type::kB8, 1},         {"b16", Type::kB16, 2},
+    {"b32", Type::kB32, 4},     {"b64", Type::kB64, 8},       {"b128", Type::kB128, 16},
+    {"u8", Type::kU8, 1},       {"u16", Type::kU16, 2},       {"u32", Type::kU32, 4},
+    {"u64", Type::kU64, 8},     {"s8", Type::kS8, 1},         {"s16", Type::kS16, 2},
+    {"s32", Type::kS32, 4},     {"s64", Type::kS64, 8},       {"f16", Type::kF16, 2},
+    {"f16x2", Type::kF16x2, 4}, {"bf16", Type::kBF16, 2},     {"bf16x2", Type::kBF16x2, 4},
+    {"tf32", Type::kTF32, 4},   {"f32", Type::kF32, 4},       {"f64", Type::kF64, 8},
+    {"u16x2", Type::kU16x2, 4}, {"s16x2", Type::kS16x2, 4},   {"e4m3", Type::kE4M3, 1},
+    {"e5m2", Type::kE5M2, 1},   {"e4m3x2", Type::kE4M3x2, 2}, {"e5m2x2", Type::kE5M2x2, 2},
 };
 
 uint64_t align_up(uint64_t v, uint64_t a) { return (v + a - 1) / a * a; }

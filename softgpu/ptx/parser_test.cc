@@ -108,7 +108,8 @@ TEST(Parser, UnsupportedInstructionsAreLazyAndNamed) {
   }
 }
 
-// Video instructions depart from the ISA on hardware, so what was not measured there is refused, not invented.
+// Video instructions depart from the ISA on hardware, so what was not measured there is refused,
+// not invented.
 TEST(Parser, VideoVariantsNeverMeasuredAreRefused) {
   for (const char* body :
        {"vadd.u32.u32.u32.sat %r0, %r1, %r2;", "vmin.u32.u32.u32.max %r0, %r1, %r2, %r3;",
@@ -118,10 +119,12 @@ TEST(Parser, VideoVariantsNeverMeasuredAreRefused) {
     auto p = parse_program(in_kernel(body), nullptr);
     ASSERT_TRUE(p) << body;
     const std::string opcode(body, std::string_view(body).find(' '));
-    EXPECT_NE(p->decode(0).find("line 6: never measured on hardware: '" + opcode + "'"), std::string::npos)
+    EXPECT_NE(p->decode(0).find("line 6: never measured on hardware: '" + opcode + "'"),
+              std::string::npos)
         << body << " -> " << p->decode(0);
   }
-  for (const char* body : {"vadd.u32.u32.u32 %r0, %r1, %r2;", "vadd.s32.u32.u32.sat %r0.h1, %r1, %r2, %r3;"}) {
+  for (const char* body :
+       {"vadd.u32.u32.u32 %r0, %r1, %r2;", "vadd.s32.u32.u32.sat %r0.h1, %r1, %r2, %r3;"}) {
     auto p = parse_program(in_kernel(body), nullptr);
     ASSERT_TRUE(p) << body;
     EXPECT_EQ(p->decode(0), "") << body;

@@ -125,7 +125,8 @@ bool select(Warp& w, const Op** stop) {
   return true;
 }
 
-// Nearly always all of them, and counting bits is a call on the oldest processors that this runs on.
+// Nearly always all of them, and counting bits is a call on the oldest processors that this runs
+// on.
 uint64_t count_lanes(uint32_t mask) {
   return mask == kAllLanes ? 32 : static_cast<uint64_t>(__builtin_popcount(mask));
 }

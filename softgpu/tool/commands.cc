@@ -19,9 +19,11 @@ int show(Board& board, FILE* out) {
   for (unsigned i = 0; i < settings.devices; ++i) {
     const DeviceView view = board.view(static_cast<int>(i));
     fprintf(out, "device %u: %s, %llu of %llu MiB, busy %u %%, %.6f s, memory errors %llu\n", i,
-            device_name(settings, i).c_str(), static_cast<unsigned long long>(view.memory_bytes >> 20),
-            static_cast<unsigned long long>(settings.device[i].memory_bytes >> 20), view.utilization_percent,
-            static_cast<double>(view.busy_ns) * 1e-9, static_cast<unsigned long long>(view.ecc_errors));
+            device_name(settings, i).c_str(),
+            static_cast<unsigned long long>(view.memory_bytes >> 20),
+            static_cast<unsigned long long>(settings.device[i].memory_bytes >> 20),
+            view.utilization_percent, static_cast<double>(view.busy_ns) * 1e-9,
+            static_cast<unsigned long long>(view.ecc_errors));
     for (const ProcessView& process : view.processes)
       fprintf(out, "  process %d: %llu MiB, busy %.6f s, contexts %u\n", process.pid,
               static_cast<unsigned long long>(process.memory_bytes >> 20),
@@ -46,7 +48,8 @@ const char kUsage[] =
     "       tendril-softgpu set KEY=VALUE...           change knobs of every process at once\n"
     "       tendril-softgpu clear                      take such changes back\n"
     "       tendril-softgpu knobs                      every knob\n"
-    "       tendril-softgpu listen SOCKET              take these commands from a socket, until stopped\n"
+    "       tendril-softgpu listen SOCKET              take these commands from a socket, until "
+    "stopped\n"
     "TENDRIL_SOFTGPU_BOARD names the board.\n";
 
 int list_knobs(FILE* out) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked of a board, by the command line and by the control socket alike. Writes answers and complaints where it is told.
+// What can be asked of a board, by the command line and by the control socket alike. Writes answers
+// and complaints where it is told.
 #pragma once
 
 #include <cstdio>

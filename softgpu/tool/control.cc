@@ -30,7 +30,8 @@ int bound_socket(const std::string& path) {
   if (lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) unlink(path.c_str());
   const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (listener < 0) return -1;
-  if (bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 && listen(listener, 16) == 0)
+  if (bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+      listen(listener, 16) == 0)
     return listener;
   const int why = errno;
   close(listener);

@@ -23,7 +23,9 @@ int run(const std::vector<std::string>& words) {
   }
   Board& board = Board::instance();
   if (!board.shared()) {
-    fprintf(stderr, "tendril-softgpu: no board: set TENDRIL_SOFTGPU_BOARD to the one that the programs use\n");
+    fprintf(
+        stderr,
+        "tendril-softgpu: no board: set TENDRIL_SOFTGPU_BOARD to the one that the programs use\n");
     return 1;
   }
   return listens ? listen_for_commands(board, words[1]) : run_command(board, words, stdout, stderr);
@@ -32,4 +34,6 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace tendril::softgpu
 
-int main(int argc, char** argv) { return tendril::softgpu::run(std::vector<std::string>(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return tendril::softgpu::run(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that the program has something at, near those of the device's memory. A driver finds them taken and chooses others. A
-// server's driver cannot see them, so a client must see to it; these tests make it likely that it has to. Each runs in a process of its
-// own, for it fills the neighbourhood of the driver's own mappings.
+// Addresses that the program has something at, near those of the device's memory. A driver finds
+// them taken and chooses others. A server's driver cannot see them, so a client must see to it;
+// these tests make it likely that it has to. Each runs in a process of its own, for it fills the
+// neighbourhood of the driver's own mappings.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ constexpr uint64_t kPiece = 2 << 20;  // how coarsely drivers give out addresses
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kAround = 1024 * kMiB;  // more than a few attempts pass over
 
-// Inaccessible pages of this program. Where something is already, as with a driver that keeps what it has given out, they are not.
+// Inaccessible pages of this program. Where something is already, as with a driver that keeps what
+// it has given out, they are not.
 class Taken {
  public:
   ~Taken() { release(); }
@@ -26,11 +28,13 @@ class Taken {
     for (uint64_t at = first; at < address + bytes + kAround; at += kPiece) take(at);
   }
   bool overlaps(CUdeviceptr address, uint64_t bytes) const {
-    return std::any_of(pieces_.begin(), pieces_.end(),
-                       [=](uint64_t piece) { return piece < address + bytes && address < piece + kPiece; });
+    return std::any_of(pieces_.begin(), pieces_.end(), [=](uint64_t piece) {
+      return piece < address + bytes && address < piece + kPiece;
+    });
   }
   void release() {
-    for (const uint64_t piece : pieces_) EXPECT_EQ(munmap(reinterpret_cast<void*>(piece), kPiece), 0);
+    for (const uint64_t piece : pieces_)
+      EXPECT_EQ(munmap(reinterpret_cast<void*>(piece), kPiece), 0);
     pieces_.clear();
   }
 
@@ -40,8 +44,9 @@ class Taken {
     return;  // most addresses are the sanitizer's own, and it ends the process that asks for one
 #endif
     void* const wanted = reinterpret_cast<void*>(at);
-    void* const got = mmap(wanted, kPiece, PROT_NONE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void* const got =
+        mmap(wanted, kPiece, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted) {
       pieces_.push_back(at);
     } else if (got != MAP_FAILED) {
@@ -67,7 +72,8 @@ std::vector<Block> allocate(const Source& source, const std::vector<uint64_t>& s
   std::vector<Block> blocks;
   for (const uint64_t bytes : sizes) {
     Block block = {0, bytes};
-    EXPECT_EQ(source.allocate(&block.address, bytes), CUDA_SUCCESS) << "block " << blocks.size() << " of " << bytes;
+    EXPECT_EQ(source.allocate(&block.address, bytes), CUDA_SUCCESS)
+        << "block " << blocks.size() << " of " << bytes;
     if (block.address != 0) blocks.push_back(block);
   }
   return blocks;
@@ -102,7 +108,8 @@ void keeps_clear_of_the_program(const Source& source, const std::vector<uint64_t
   twice.insert(twice.end(), sizes.begin(), sizes.end());
   for (int round = 0; round < 3; round++) {
     const std::vector<Block> blocks = allocate(source, twice);
-    for (const Block& block : blocks) EXPECT_FALSE(taken.overlaps(block.address, block.bytes)) << block.bytes;
+    for (const Block& block : blocks)
+      EXPECT_FALSE(taken.overlaps(block.address, block.bytes)) << block.bytes;
     use(blocks);
     free_all(source, blocks);
   }
@@ -119,9 +126,10 @@ const std::vector<uint64_t> kSizes = {64 * kMiB, 16 * kMiB, 4 * kMiB, kMiB, 64 <
 
 PROCESS_TEST(AddressesProcess, OfMemory) {
   ASSERT_NE(attach(), nullptr);
-  keeps_clear_of_the_program({[](CUdeviceptr* address, uint64_t bytes) { return cuMemAlloc_v2(address, bytes); },
-                              [](const Block& block) { return cuMemFree_v2(block.address); }},
-                             kSizes);
+  keeps_clear_of_the_program(
+      {[](CUdeviceptr* address, uint64_t bytes) { return cuMemAlloc_v2(address, bytes); },
+       [](const Block& block) { return cuMemFree_v2(block.address); }},
+      kSizes);
 }
 
 PROCESS_TEST(AddressesProcess, OfPools) {
@@ -139,14 +147,15 @@ PROCESS_TEST(AddressesProcess, OfPools) {
 
 PROCESS_TEST(AddressesProcess, OfHostMemory) {
   ASSERT_NE(attach(), nullptr);
-  keeps_clear_of_the_program({[](CUdeviceptr* address, uint64_t bytes) {
-                                void* memory = nullptr;
-                                const CUresult result = cuMemHostAlloc(&memory, bytes, 0);
-                                *address = reinterpret_cast<CUdeviceptr>(memory);
-                                return result;
-                              },
-                              [](const Block& block) { return cuMemFreeHost(reinterpret_cast<void*>(block.address)); }},
-                             {4 * kMiB, 64 << 10, 4096});
+  keeps_clear_of_the_program(
+      {[](CUdeviceptr* address, uint64_t bytes) {
+         void* memory = nullptr;
+         const CUresult result = cuMemHostAlloc(&memory, bytes, 0);
+         *address = reinterpret_cast<CUdeviceptr>(memory);
+         return result;
+       },
+       [](const Block& block) { return cuMemFreeHost(reinterpret_cast<void*>(block.address)); }},
+      {4 * kMiB, 64 << 10, 4096});
 }
 
 PROCESS_TEST(AddressesProcess, OfVirtualRanges) {

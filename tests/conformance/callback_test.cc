@@ -240,7 +240,8 @@ TEST_F(CallbackTest, LegacyStreamHostFunction) {
   EXPECT_EQ(runs.load(), 1);
 }
 
-// ---- Calls that wait for the device while a host function is under way: it must run all the same. ----
+// ---- Calls that wait for the device while a host function is under way: it must run all the same.
+// ----
 
 // A host function that takes long enough for the call after it to begin waiting.
 class SlowFunction {
@@ -363,8 +364,9 @@ TEST_F(CallbackTest, PoolsAndGraphsWait) {
   OK(cuGraphDestroy(graph));
 }
 
-// The graph brings a value into memory of the program, a host function looks at it, changes other memory of the program, and the graph
-// takes that: while the program frees memory, which waits for all of it, and launches the graph again.
+// The graph brings a value into memory of the program, a host function looks at it, changes other
+// memory of the program, and the graph takes that: while the program frees memory, which waits for
+// all of it, and launches the graph again.
 TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
   struct Seen {
     uint32_t from[4] = {1, 2, 3, 4}, to[4] = {}, sum = 0;
@@ -396,7 +398,8 @@ TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
   }
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(seen.sum, 10u + 50u + 90u);
-  // NVIDIA's driver takes what lies in pageable memory when the graph is launched, and so before the last function.
+  // NVIDIA's driver takes what lies in pageable memory when the graph is launched, and so before
+  // the last function.
   const std::vector<uint32_t> last = read_words(other, 4);
   const std::vector<uint32_t> after = {31, 32, 33, 34}, before = {21, 22, 23, 24};
   EXPECT_TRUE(last == after || last == before) << last[0];
@@ -437,13 +440,16 @@ void hold(void* let_go) {
   while (!static_cast<std::atomic<bool>*>(let_go)->load()) usleep(100);
 }
 
-// The copy was over when it returned, so the stream that comes after it has nothing to wait for, least of all the function.
-void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold, std::atomic<bool>* let_go) {
+// The copy was over when it returned, so the stream that comes after it has nothing to wait for,
+// least of all the function.
+void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold,
+                      std::atomic<bool>* let_go) {
   Buffer data(4);
   const uint32_t word = 5;
   CUstream stream = nullptr, apart = nullptr;
   CUfunction affine = basic("affine");
-  OK(launch(affine, {1}, {32}, 0, nullptr, CUdeviceptr{data}, 1u, 0u, 1u));  // loading may wait for what is pending
+  OK(launch(affine, {1}, {32}, 0, nullptr, CUdeviceptr{data}, 1u, 0u,
+            1u));  // loading may wait for what is pending
   OK(cuCtxSynchronize());
   OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
   OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
@@ -460,7 +466,8 @@ void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold, std:
 PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAFunction) {
   attach();
   std::atomic<bool> let_go{false};
-  work_apart_while([&](CUstream stream) { return cuLaunchHostFunc(stream, hold, &let_go); }, &let_go);
+  work_apart_while([&](CUstream stream) { return cuLaunchHostFunc(stream, hold, &let_go); },
+                   &let_go);
 }
 
 PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAGraphsFunction) {
@@ -476,7 +483,8 @@ PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAGraphsFunction) {
   work_apart_while([&](CUstream stream) { return cuGraphLaunch(exec, stream); }, &let_go);
 }
 
-// The copy is over, so a function comes at once behind what its stream waits for, and a stream apart to write that.
+// The copy is over, so a function comes at once behind what its stream waits for, and a stream
+// apart to write that.
 PROCESS_TEST(CallbackProcess, AFunctionBehindAWaitForAValue) {
   attach();
   Buffer data(4), flag(4);

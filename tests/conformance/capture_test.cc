@@ -142,7 +142,8 @@ TEST_F(CaptureTest, CopiesReadPinnedMemoryAtLaunch) {
   OK(cuGraphDestroy(graph));
 }
 
-// Pageable memory is read and written when the graph runs, wherever it lies: on the heap, or on a stack.
+// Pageable memory is read and written when the graph runs, wherever it lies: on the heap, or on a
+// stack.
 TEST_F(CaptureTest, CopiesOfPageableMemoryRunAtLaunch) {
   Stream stream;
   constexpr size_t kWords = 50000;
@@ -509,7 +510,8 @@ TEST_F(CaptureTest, WaitingForOtherStreamsIsForbiddenInGlobalMode) {
   OK(cuStreamSynchronize(other));
 }
 
-// In a process of its own: only the first such stream of a program is at stake, which comes after the copy that has returned.
+// In a process of its own: only the first such stream of a program is at stake, which comes after
+// the copy that has returned.
 PROCESS_TEST(CaptureProcess, AStreamApartIsMadeDuringACapture) {
   attach();
   Buffer data(4);
@@ -521,7 +523,8 @@ PROCESS_TEST(CaptureProcess, AStreamApartIsMadeDuringACapture) {
   OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   OK(cuMemsetD32Async(data, 6, 1, stream));
-  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // whether making a stream is safe meanwhile is not the question here
+  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // whether making a stream is safe meanwhile is not
+                                               // the question here
   OK(cuThreadExchangeStreamCaptureMode(&mode));
   OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
   OK(cuThreadExchangeStreamCaptureMode(&mode));

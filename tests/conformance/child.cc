@@ -49,8 +49,8 @@ bool read_until_end(int fd, std::string* output) {
   }
 }
 
-// The child's transcript while it runs; empty without one. Its lines come into ours when it has ended, for those of two
-// processes that write at once are in no order.
+// The child's transcript while it runs; empty without one. Its lines come into ours when it has
+// ended, for those of two processes that write at once are in no order.
 std::string transcript_of_child() {
   const char* ours = std::getenv(kTranscriptVariable);
   return ours != nullptr && *ours != 0 ? ours + std::string(".child") : std::string();
@@ -61,7 +61,8 @@ std::string take(const std::string& path) {
   std::FILE* file = path.empty() ? nullptr : std::fopen(path.c_str(), "r");
   if (file == nullptr) return text;
   char buffer[4096];
-  for (size_t got; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;) text.append(buffer, got);
+  for (size_t got; (got = std::fread(buffer, 1, sizeof buffer, file)) > 0;)
+    text.append(buffer, got);
   std::fclose(file);
   unlink(path.c_str());
   if (!text.empty() && text.back() == '\n') text.pop_back();
@@ -122,7 +123,8 @@ void expect_child_passes_or_followed_null(const std::string& test) {
   const ChildResult result = run_child(test);
   // Only the vendor's library exports its debugger's interface.
   const bool vendors = exported("cudbgGetAPI") != nullptr;
-  if (vendors && result.exit_code == 128 + SIGSEGV) GTEST_SKIP() << "this driver follows the null pointer";
+  if (vendors && result.exit_code == 128 + SIGSEGV)
+    GTEST_SKIP() << "this driver follows the null pointer";
   EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 

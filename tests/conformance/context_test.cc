@@ -56,9 +56,7 @@ TEST_F(ContextTest, CreateErrors) {
   EXPECT_CU(cuCtxCreate_v2(&made, 0, -1), CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_F(ContextTest, DestroyNull) {
-  INVALID(cuCtxDestroy_v2(nullptr));
-}
+TEST_F(ContextTest, DestroyNull) { INVALID(cuCtxDestroy_v2(nullptr)); }
 
 TEST_F(ContextTest, SchedulingFlagsAreReported) {
   CUcontext made = create(CU_CTX_SCHED_SPIN);
@@ -131,7 +129,8 @@ TEST_F(ContextTest, NoCurrentContext) {
   OK(cuCtxSetCurrent(context_));
 }
 
-// Everything that makes something in a context, or gives work to one without naming a stream of its own.
+// Everything that makes something in a context, or gives work to one without naming a stream of its
+// own.
 TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   Buffer memory(4096);
   Module module(basic_ptx());
@@ -154,7 +153,8 @@ TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   EXPECT_CU(cuMemHostAlloc(&host, 64, 0), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuMemAllocHost_v2(&host, 64), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuMemGetInfo_v2(&bytes, &pitch), CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_CU(cuModuleLoadDataEx(&loaded, basic_ptx(), 0, nullptr, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleLoadDataEx(&loaded, basic_ptx(), 0, nullptr, nullptr),
+            CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuMemcpyHtoD_v2(memory, &word, 4), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuMemcpyDtoH_v2(&word, memory, 4), CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuMemcpyDtoD_v2(memory, memory + 64, 4), CUDA_ERROR_INVALID_CONTEXT);
@@ -164,16 +164,19 @@ TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   EXPECT_CU(launch(function, {1}, {1}, 0, nullptr, static_cast<CUdeviceptr>(memory), 1u, 1u),
             CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuStreamQuery(nullptr), CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_CU(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_ERROR_INVALID_CONTEXT,
-            CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  EXPECT_CU(cuLaunchHostFunc(nullptr, [](void*) {}, nullptr), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED),
+            CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  EXPECT_CU(cuLaunchHostFunc(
+                nullptr, [](void*) {}, nullptr),
+            CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuCtxGetStreamPriorityRange(nullptr, nullptr), CUDA_ERROR_INVALID_CONTEXT);
   OK(cuCtxSetCurrent(context_));
 }
 
-// Whatever a driver or a server keeps of a context for reuse must not outlive it: copies that are under way, or have just been waited
-// for, when the context ends, then the same again in its successor. A real GPU takes half a second for each context; how many there are
-// is a matter of time, so their calls are not in the transcript.
+// Whatever a driver or a server keeps of a context for reuse must not outlive it: copies that are
+// under way, or have just been waited for, when the context ends, then the same again in its
+// successor. A real GPU takes half a second for each context; how many there are is a matter of
+// time, so their calls are not in the transcript.
 PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(6);
   constexpr size_t kWords = 2 << 20;  // so many that the wait is not over at once
@@ -197,8 +200,9 @@ PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   }
 }
 
-// What has a context of its own through what it is about. A real driver may look for a current one all the same: where two codes are
-// accepted, what an H200 answers is only known to be the same through Tendril.
+// What has a context of its own through what it is about. A real driver may look for a current one
+// all the same: where two codes are accepted, what an H200 answers is only known to be the same
+// through Tendril.
 TEST_F(ContextTest, CallsThatNameTheirContext) {
   Module module(basic_ptx());
   Stream stream;
@@ -218,18 +222,19 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
   size_t bytes = 0;
   int value = 0, blocks = 0;
   OK(cuModuleGetFunction(&function, module, "fill"));
-  EXPECT_CU(cuModuleGetGlobal_v2(&variable, &bytes, module, "no_such_variable"), CUDA_ERROR_NOT_FOUND,
-            CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuModuleGetGlobal_v2(&variable, &bytes, module, "no_such_variable"),
+            CUDA_ERROR_NOT_FOUND, CUDA_ERROR_INVALID_CONTEXT);
   if (function != nullptr) {
     OK(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, function));
     EXPECT_CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, 32, 0), CUDA_SUCCESS,
               CUDA_ERROR_INVALID_CONTEXT);
   }
-  EXPECT_CU(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, const_cast<char*>(basic_ptx()), strlen(basic_ptx()) + 1, "x", 0,
-                             nullptr, nullptr),
+  EXPECT_CU(cuLinkAddData_v2(link, CU_JIT_INPUT_PTX, const_cast<char*>(basic_ptx()),
+                             strlen(basic_ptx()) + 1, "x", 0, nullptr, nullptr),
             CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuLinkComplete(link, &image, &bytes), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_CU(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_CU(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS,
+            CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuEventRecord(event, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuStreamSynchronize(stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
   EXPECT_CU(cuEventQuery(event), CUDA_SUCCESS, CUDA_ERROR_INVALID_CONTEXT);
@@ -241,7 +246,8 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
   OK(cuLinkDestroy(link));
 }
 
-// Garbage collectors end things on threads without a context. Where two codes are accepted the same holds.
+// Garbage collectors end things on threads without a context. Where two codes are accepted the same
+// holds.
 TEST_F(ContextTest, WhatEndsNeedsNoCurrentContext) {
   CUdeviceptr memory = 0, managed = 0;
   void* host = nullptr;
@@ -277,9 +283,7 @@ TEST_F(ContextTest, WhatEndsNeedsNoCurrentContext) {
 
 TEST_F(ContextTest, GetCurrentNull) { INVALID(cuCtxGetCurrent(nullptr)); }
 
-TEST_F(ContextTest, PushNull) {
-  INVALID(cuCtxPushCurrent_v2(nullptr));
-}
+TEST_F(ContextTest, PushNull) { INVALID(cuCtxPushCurrent_v2(nullptr)); }
 
 TEST_F(ContextTest, GetDevice) {
   CUdevice dev = -1;
@@ -318,7 +322,8 @@ TEST_F(ContextTest, SynchronizeWaitsForAnyNumberOfStreams) {
   }
 }
 
-// A copy on the legacy stream has waited for all streams but those that are apart, and for nothing that came after it.
+// A copy on the legacy stream has waited for all streams but those that are apart, and for nothing
+// that came after it.
 TEST_F(ContextTest, SynchronizeAfterACopyWaitsForWhatTheCopyDidNot) {
   std::atomic<int> count{0};
   Buffer device(4);
@@ -576,8 +581,8 @@ void leave_things_behind() {
   }
 }
 
-// Natively the driver of an H200 (580.159.04) ended this with a signal in four of eight runs, whoever's streams were left: whatever a
-// program must not leave there, it is not for us to find.
+// Natively the driver of an H200 (580.159.04) ended this with a signal in four of eight runs,
+// whoever's streams were left: whatever a program must not leave there, it is not for us to find.
 PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
   attach();
   if (!on_software()) GTEST_SKIP() << "a genuine driver may die of it";

@@ -158,7 +158,9 @@ TEST_F(CopiesTest, PageableSourceIsFreeWhenTheCallReturns) {
   Stream streams[2];
   Buffer data(kPart * kParts);
   std::vector<uint8_t> source(kPart);
-  const auto bytes_of = [](size_t part) { return part % 3 == 0 ? size_t{70} : part % 3 == 1 ? size_t{9000} : kPart; };
+  const auto bytes_of = [](size_t part) {
+    return part % 3 == 0 ? size_t{70} : part % 3 == 1 ? size_t{9000} : kPart;
+  };
   for (size_t part = 0; part < kParts; part++) {
     for (size_t i = 0; i < bytes_of(part); i += 64) source[i] = static_cast<uint8_t>(part + i / 64);
     const CUresult copied =
@@ -176,7 +178,8 @@ TEST_F(CopiesTest, PageableSourceIsFreeWhenTheCallReturns) {
   }
 }
 
-// A stream that does not wait for the default one sees it, too. Of pageable memory the last bytes may still be on their way.
+// A stream that does not wait for the default one sees it, too. Of pageable memory the last bytes
+// may still be on their way.
 TEST_F(CopiesTest, SynchronousCopyIsDoneWhenItReturns) {
   constexpr size_t kBytes = 32 << 20;
   Stream apart(CU_STREAM_NON_BLOCKING);
@@ -191,7 +194,9 @@ TEST_F(CopiesTest, SynchronousCopyIsDoneWhenItReturns) {
     OK(cuMemcpyDtoDAsync_v2(seen, data, kBytes, apart));
     OK(cuStreamSynchronize(apart));
     const std::vector<uint8_t> all = read_bytes(seen, kBytes);
-    EXPECT_EQ(std::count(all.begin(), all.begin() + certain, round), static_cast<std::ptrdiff_t>(certain)) << round;
+    EXPECT_EQ(std::count(all.begin(), all.begin() + certain, round),
+              static_cast<std::ptrdiff_t>(certain))
+        << round;
   }
 }
 

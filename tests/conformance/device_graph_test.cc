@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that kernels may launch. The handle that the program gets goes to a kernel as an argument, so it must be the one that the
-// device knows, whoever is in between.
+// Graphs that kernels may launch. The handle that the program gets goes to a kernel as an argument,
+// so it must be the one that the device knows, whoever is in between.
 #include "device_graph.ptx.gen.h"
 #include "tests/conformance/harness.h"
 
@@ -50,7 +50,8 @@ class DeviceGraphTest : public CudaTest {
     CudaTest::TearDown();
   }
   bool load() { return cuModuleLoadData(&module_, kDeviceGraphPtx) == CUDA_SUCCESS; }
-  // A graph of one kernel for each of `launches`, in this order: it launches that graph and says in `results` what it was told.
+  // A graph of one kernel for each of `launches`, in this order: it launches that graph and says in
+  // `results` what it was told.
   struct Launch {
     uint64_t graph, stream;
   };
@@ -67,7 +68,8 @@ class DeviceGraphTest : public CudaTest {
       params.blockDimX = params.blockDimY = params.blockDimZ = 1;
       params.kernelParams = arguments;
       CUgraphNode node = nullptr;
-      ASSERT_EQ(cuGraphAddKernelNode_v2(&node, graph_, &last, last != nullptr, &params), CUDA_SUCCESS);
+      ASSERT_EQ(cuGraphAddKernelNode_v2(&node, graph_, &last, last != nullptr, &params),
+                CUDA_SUCCESS);
       last = node;
       results += 4;
     }
@@ -100,7 +102,8 @@ TEST_F(DeviceGraphTest, EachHasAHandleOfItsOwn) {
   AffineGraph one(data, 1, 1), two(data, 1, 2), plain(data, 1, 4, 0);
   EXPECT_NE(one.value(), two.value());
   OK(cuMemsetD32_v2(data, 0, 1));
-  for (CUgraphExec exec : {CUgraphExec(two), CUgraphExec(plain)}) OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+  for (CUgraphExec exec : {CUgraphExec(two), CUgraphExec(plain)})
+    OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
   EXPECT_EQ(read_words(data, 1)[0], 6u);
 }
@@ -110,9 +113,11 @@ TEST_F(DeviceGraphTest, OnlyWhatADeviceCanDo) {
   CUgraphNode node = nullptr;
   MUST(cuGraphCreate(&graph_, 0));
   OK(cuGraphAddHostNode(&node, graph_, nullptr, 0, &host));
-  EXPECT_NE(cuGraphInstantiateWithFlags(&exec_, graph_, kFlag), CUDA_SUCCESS);  // the code is not documented
+  EXPECT_NE(cuGraphInstantiateWithFlags(&exec_, graph_, kFlag),
+            CUDA_SUCCESS);  // the code is not documented
   exec_ = nullptr;
-  INVALID(cuGraphInstantiateWithFlags(&exec_, graph_, kFlag | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+  INVALID(cuGraphInstantiateWithFlags(&exec_, graph_,
+                                      kFlag | CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
   exec_ = nullptr;
 }
 
@@ -122,7 +127,10 @@ TEST_F(DeviceGraphTest, KernelLaunchesGraphs) {
   AffineGraph beside(data, 10, 1), tail(data, 10, 3), other(data, 10, 2);
   for (CUgraphExec exec : {CUgraphExec(beside), CUgraphExec(tail), CUgraphExec(other)})
     OK(cuGraphUpload(exec, CU_STREAM_PER_THREAD));
-  prepare({{tail.value(), kTailLaunch}, {beside.value(), kFireAndForget}, {other.value(), kFireAndForget}}, results);
+  prepare({{tail.value(), kTailLaunch},
+           {beside.value(), kFireAndForget},
+           {other.value(), kFireAndForget}},
+          results);
   ASSERT_NE(exec_, nullptr);
   for (uint32_t start : {0u, 5u}) {
     OK(cuMemsetD32_v2(data, start, 1));

@@ -196,7 +196,8 @@ PROCESS_TEST(DeviceProcess, VersionAndErrorTextsNeedNoInit) {
   EXPECT_STREQ(text, "CUDA_ERROR_NOT_INITIALIZED");
 }
 
-// Each call has a process of its own: a driver that follows one of these must not hide what it does with the others.
+// Each call has a process of its own: a driver that follows one of these must not hide what it does
+// with the others.
 NULL_TEST(DeviceProcess, VersionIntoNull) { INVALID(cuDriverGetVersion(nullptr)); }
 NULL_TEST(DeviceProcess, LoadingModeIntoNull) {
   device();
@@ -223,7 +224,9 @@ NULL_TEST(DeviceProcess, DeviceOfPciBusIdIntoNull) {
   device();
   INVALID(cuDeviceGetByPCIBusId(nullptr, "0000:00:00.0"));
 }
-NULL_TEST(DeviceProcess, PeerAccessIntoNull) { INVALID(cuDeviceCanAccessPeer(nullptr, device(), device())); }
+NULL_TEST(DeviceProcess, PeerAccessIntoNull) {
+  INVALID(cuDeviceCanAccessPeer(nullptr, device(), device()));
+}
 
 }  // namespace
 }  // namespace tendril::conformance

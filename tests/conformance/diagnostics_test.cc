@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver tells about itself: its error log, and the first version of the stream's memory operations, which most drivers
-// keep switched off.
+// What a driver tells about itself: its error log, and the first version of the stream's memory
+// operations, which most drivers keep switched off.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {

@@ -11,7 +11,7 @@ def main():
     assert ')TEXT"' not in text
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(
-        f'// Generated from {source.name}; do not edit.\n#pragma once\n\n'
+        f"// Generated from {source.name}; do not edit.\n#pragma once\n\n"
         f'inline constexpr char {constant}[] = R"TEXT({text})TEXT";\n'
     )
 

@@ -29,9 +29,11 @@ class GraphConditionalTest : public CudaTest {
     EXPECT_EQ(cuModuleGetFunction(&found, module_, name), CUDA_SUCCESS);
     return found;
   }
-  CUgraphConditionalHandle condition(unsigned value, unsigned flags = CU_GRAPH_COND_ASSIGN_DEFAULT) {
+  CUgraphConditionalHandle condition(unsigned value,
+                                     unsigned flags = CU_GRAPH_COND_ASSIGN_DEFAULT) {
     CUgraphConditionalHandle handle = 0;
-    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, graph_, context_, value, flags), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphConditionalHandleCreate(&handle, graph_, context_, value, flags),
+              CUDA_SUCCESS);
     return handle;
   }
   // The bodies of a new node, which depends on `after`.

@@ -45,8 +45,9 @@ class GraphMemoryTest : public CudaTest {
   }
   uint64_t reserved() {
     cuuint64_t value = ~0ull;
-    EXPECT_EQ(cuDeviceGetGraphMemAttribute(device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value),
-              CUDA_SUCCESS);
+    EXPECT_EQ(
+        cuDeviceGetGraphMemAttribute(device(), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &value),
+        CUDA_SUCCESS);
     return value;
   }
   void expect_words(CUdeviceptr at, uint32_t value) {

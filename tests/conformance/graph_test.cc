@@ -196,7 +196,8 @@ TEST_F(GraphTest, MemcpyNodesOfPageableMemory) {
     std::vector<uint32_t> expected(512, 7 * round);
     std::fill(expected.begin() + 128, expected.begin() + 384, 40 + round);
     EXPECT_EQ(host, expected);
-    EXPECT_EQ(read_words(copy, 256), std::vector<uint32_t>(expected.begin(), expected.begin() + 256));
+    EXPECT_EQ(read_words(copy, 256),
+              std::vector<uint32_t>(expected.begin(), expected.begin() + 256));
   }
 }
 
@@ -311,7 +312,8 @@ TEST_F(GraphTest, ChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 60));
 }
 
-// The parent takes the graph itself: what its handle and its nodes name stays, and instances are changed by them. XLA does so.
+// The parent takes the graph itself: what its handle and its nodes name stays, and instances are
+// changed by them. XLA does so.
 TEST_F(GraphTest, MovedChildGraph) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -343,7 +345,8 @@ TEST_F(GraphTest, MovedChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5080));
 }
 
-// However often a node was changed before, a change that cannot be is refused by the very call, and changes nothing.
+// However often a node was changed before, a change that cannot be is refused by the very call, and
+// changes nothing.
 TEST_F(GraphTest, AnImpossibleChangeIsToldAtOnce) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -477,7 +480,8 @@ TEST_F(GraphTest, KernelNodeGetAndSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 8u);
 }
 
-// The runtime adds a node with the function of a kernel, and knows the node's kernel again by the handles it gets.
+// The runtime adds a node with the function of a kernel, and knows the node's kernel again by the
+// handles it gets.
 TEST_F(GraphTest, KernelNodeTellsTheKernel) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
@@ -506,7 +510,8 @@ TEST_F(GraphTest, KernelNodeTellsTheKernel) {
   CUgraphNode node = nullptr;
   size_t count = 1;
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-  OK(launch(reinterpret_cast<CUfunction>(kernel), {1}, {256}, 0, stream, CUdeviceptr{data}, 3u, 4u, 256u));
+  OK(launch(reinterpret_cast<CUfunction>(kernel), {1}, {256}, 0, stream, CUdeviceptr{data}, 3u, 4u,
+            256u));
   MUST(cuStreamEndCapture(stream, &captured));
   MUST(cuGraphGetNodes(captured, &node, &count));
   CUDA_KERNEL_NODE_PARAMS got = {};
@@ -531,8 +536,8 @@ TEST_F(GraphTest, ExecKernelNodeSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 23u);
 }
 
-// All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad does. Padding at the
-// end is no part of it.
+// All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad
+// does. Padding at the end is no part of it.
 TEST_F(GraphTest, KernelNodeByBuffer) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -583,7 +588,8 @@ TEST_F(GraphTest, MemsetNodeGetAndSetParams) {
   EXPECT_EQ(read_words(data, 1)[0], 8u);
 }
 
-// The generic structure may leave the context out, as when the node was added: the current one is meant.
+// The generic structure may leave the context out, as when the node was added: the current one is
+// meant.
 TEST_F(GraphTest, GenericMemsetNodeWithoutContext) {
   Buffer data(1024);
   CUgraphNodeParams params = {};
@@ -812,7 +818,8 @@ struct Destroyed {
   bool done = false;
 };
 
-// An object of the program's that tells when it was destroyed, which may be late; the caller has the only reference.
+// An object of the program's that tells when it was destroyed, which may be late; the caller has
+// the only reference.
 CUuserObject make_user_object(const std::shared_ptr<Destroyed>& state) {
   auto* share = new std::shared_ptr<Destroyed>(state);
   CUuserObject object = nullptr;
@@ -844,7 +851,8 @@ TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
   EXPECT_TRUE(destroyed_within(*state, std::chrono::seconds(20)));
 }
 
-// Copies of a graph hold what it holds: a clone, an instance, and the child of another graph until its node goes.
+// Copies of a graph hold what it holds: a clone, an instance, and the child of another graph until
+// its node goes.
 TEST_F(GraphTest, UserObjectLivesWithTheCopiesOfTheGraph) {
   for (int which : {0, 1, 2}) {
     auto state = std::make_shared<Destroyed>();
@@ -853,9 +861,10 @@ TEST_F(GraphTest, UserObjectLivesWithTheCopiesOfTheGraph) {
     CUgraphNode node = nullptr;
     MUST(cuGraphCreate(&graph, 0));
     OK(cuGraphRetainUserObject(graph, make_user_object(state), 1, CU_GRAPH_USER_OBJECT_MOVE));
-    const CUresult copied = which == 0   ? cuGraphClone(&clone, graph)
-                            : which == 1 ? cuGraphInstantiateWithFlags(&exec, graph, 0)
-                                         : cuGraphAddChildGraphNode(&node, graph_, nullptr, 0, graph);
+    const CUresult copied = which == 0 ? cuGraphClone(&clone, graph)
+                            : which == 1
+                                ? cuGraphInstantiateWithFlags(&exec, graph, 0)
+                                : cuGraphAddChildGraphNode(&node, graph_, nullptr, 0, graph);
     ASSERT_EQ(copied, CUDA_SUCCESS) << which;
     OK(cuGraphDestroy(graph));
     EXPECT_FALSE(destroyed_within(*state, std::chrono::milliseconds(50))) << which;

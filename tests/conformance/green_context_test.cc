@@ -32,8 +32,7 @@ class GreenContextTest : public CudaTest {
 
 TEST_F(GreenContextTest, DeviceHasMultiprocessors) {
   EXPECT_EQ(all_.type, CU_DEV_RESOURCE_TYPE_SM);
-  EXPECT_EQ(static_cast<int>(all_.sm.smCount),
-            attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  EXPECT_EQ(static_cast<int>(all_.sm.smCount), attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   CUdevResource of_context = {};
   OK(cuCtxGetDevResource(context_, &of_context, CU_DEV_RESOURCE_TYPE_SM));
   EXPECT_EQ(of_context.sm.smCount, all_.sm.smCount);

@@ -170,7 +170,8 @@ struct ChildResult {
   bool timed_out = false;
   bool skipped = false;
   std::string output;  // stdout and stderr
-  std::string transcript;  // in ours already, unless the child was run on another thread than the main one
+  std::string
+      transcript;  // in ours already, unless the child was run on another thread than the main one
 };
 // True inside a process started by run_child.
 bool in_child();
@@ -191,17 +192,18 @@ void expect_child_passes(const std::string& test);
   }                                                                  \
   static void suite##_##name##_body()
 
-// A test that passes NULL where a driver may follow it without looking, which is only known to be harmless for the entry points of
-// other tests. It runs in a process of its own; a vendor's driver that dies of it is excused, aloud. Ours must answer.
+// A test that passes NULL where a driver may follow it without looking, which is only known to be
+// harmless for the entry points of other tests. It runs in a process of its own; a vendor's driver
+// that dies of it is excused, aloud. Ours must answer.
 void expect_child_passes_or_followed_null(const std::string& test);
-#define NULL_TEST(suite, name)                                                      \
-  static void suite##_##name##_body();                                              \
-  TEST(suite, name) {                                                               \
-    if (::tendril::conformance::in_child())                                         \
-      suite##_##name##_body();                                                      \
-    else                                                                            \
+#define NULL_TEST(suite, name)                                                        \
+  static void suite##_##name##_body();                                                \
+  TEST(suite, name) {                                                                 \
+    if (::tendril::conformance::in_child())                                           \
+      suite##_##name##_body();                                                        \
+    else                                                                              \
       ::tendril::conformance::expect_child_passes_or_followed_null(#suite "." #name); \
-  }                                                                                 \
+  }                                                                                   \
   static void suite##_##name##_body()
 
 }  // namespace tendril::conformance

@@ -45,7 +45,8 @@ TEST_F(HostMemoryTest, GivenUpRightBehindCopiesFromIt) {
     Pages plain(kBytes);
     OK(cuMemAllocHost_v2(&pinned, kBytes));
     OK(cuMemHostRegister_v2(plain.data(), kBytes, 0));
-    const std::vector<uint8_t> one = pattern_bytes(kBytes, 3 * round), two = pattern_bytes(kBytes, 3 * round + 1);
+    const std::vector<uint8_t> one = pattern_bytes(kBytes, 3 * round),
+                               two = pattern_bytes(kBytes, 3 * round + 1);
     memcpy(pinned, one.data(), kBytes);
     memcpy(plain.data(), two.data(), kBytes);
     OK(cuMemcpyHtoDAsync_v2(first, pinned, kBytes, stream));
@@ -56,7 +57,8 @@ TEST_F(HostMemoryTest, GivenUpRightBehindCopiesFromIt) {
     memset(plain.data(), 0, kBytes);
     EXPECT_TRUE(read_bytes(first, kBytes) == one);
     EXPECT_TRUE(read_bytes(second, kBytes) == two);
-    EXPECT_TRUE(read_bytes(third, kBytes / 2) == std::vector<uint8_t>(one.begin() + kBytes / 2, one.end()));
+    EXPECT_TRUE(read_bytes(third, kBytes / 2) ==
+                std::vector<uint8_t>(one.begin() + kBytes / 2, one.end()));
   }
 }
 
@@ -70,8 +72,14 @@ TEST_F(HostMemoryTest, OverwrittenOnceTheCopyFromItIsOver) {
   const std::function<void()> waits[] = {[&] { OK(cuStreamSynchronize(stream)); },
                                          [&] { OK(cuEventSynchronize(copied)); },
                                          [&] { OK(cuCtxSynchronize()); },
-                                         [&] { while (cuEventQuery(copied) == CUDA_ERROR_NOT_READY) continue; },
-                                         [&] { while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) continue; }};
+                                         [&] {
+                                           while (cuEventQuery(copied) == CUDA_ERROR_NOT_READY)
+                                             continue;
+                                         },
+                                         [&] {
+                                           while (cuStreamQuery(stream) == CUDA_ERROR_NOT_READY)
+                                             continue;
+                                         }};
   uint64_t seed = 40;
   for (const std::function<void()>& wait : waits) {
     const std::vector<uint8_t> bytes = pattern_bytes(kBytes, seed++);
@@ -196,7 +204,8 @@ TEST_F(HostMemoryTest, EveryKindOfWaitShowsWhatAKernelWrote) {
         gate.open();
       });
       wait();
-      EXPECT_EQ(host.words()[1023], value + 1023) << "wait " << &wait - waits << " of " << busy_ms << " ms";
+      EXPECT_EQ(host.words()[1023], value + 1023)
+          << "wait " << &wait - waits << " of " << busy_ms << " ms";
       opener.join();
     }
   }
@@ -213,7 +222,8 @@ TEST_F(HostMemoryTest, ThreadsEachSeeWhatTheirKernelWrote) {
       OK(cuCtxSetCurrent(context_));
       Stream stream;
       for (uint32_t round = 1; round <= kRounds; round++) {
-        OK(launch(iota, {4}, {256}, 0, stream, host.device_address() + t * 4096, round * 1000, 1024u));
+        OK(launch(iota, {4}, {256}, 0, stream, host.device_address() + t * 4096, round * 1000,
+                  1024u));
         OK(cuStreamSynchronize(stream));
         ASSERT_EQ(host.words()[t * 1024 + 1023], round * 1000 + 1023);
       }
@@ -235,7 +245,8 @@ TEST_F(HostMemoryTest, KernelReadsWhatTheHostChangedBetweenLaunches) {
   EXPECT_EQ(host.words()[7], 28u);
 }
 
-// A kernel may wait for the host, as long as the host writes before it waits for the kernel. Timers of compilers do so.
+// A kernel may wait for the host, as long as the host writes before it waits for the kernel. Timers
+// of compilers do so.
 TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
   constexpr uint32_t kTries = 5'000'000;
@@ -244,23 +255,26 @@ TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
   Stream stream;
   Event over;
   using Wait = std::function<CUresult()>;
-  const Wait waits[] = {[&] { return cuStreamSynchronize(stream); }, [&] { return cuEventSynchronize(over); },
-                        [] { return cuCtxSynchronize(); },
+  const Wait waits[] = {[&] { return cuStreamSynchronize(stream); },
+                        [&] { return cuEventSynchronize(over); }, [] { return cuCtxSynchronize(); },
                         [&] {
                           CUresult seen;
-                          while ((seen = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {}
+                          while ((seen = cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY) {
+                          }
                           return seen;
                         },
                         [&] {
                           CUresult seen;
-                          while ((seen = cuEventQuery(over)) == CUDA_ERROR_NOT_READY) {}
+                          while ((seen = cuEventQuery(over)) == CUDA_ERROR_NOT_READY) {
+                          }
                           return seen;
                         }};
   volatile uint32_t* word = host.words();
   constexpr uint32_t kWhole = 0x01020304;  // no part of which is seen alone
   for (uint32_t way = 0; way < std::size(waits); way++) {
     *word = 0;
-    OK(launch(basic("await_word"), {1}, {1}, 0, stream, host.device_address(), CUdeviceptr{out}, kTries));
+    OK(launch(basic("await_word"), {1}, {1}, 0, stream, host.device_address(), CUdeviceptr{out},
+              kTries));
     OK(cuEventRecord(over, stream));
     *word = kWhole + way;
     OK(waits[way]());
@@ -268,7 +282,8 @@ TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
   }
 }
 
-// Who sees the word that was written last sees what was written before it. Over a network it is not seen at all.
+// Who sees the word that was written last sees what was written before it. Over a network it is not
+// seen at all.
 TEST_F(HostMemoryTest, KernelThatPollsSeesNoWordBeforeAnEarlierOne) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
   constexpr uint32_t kTries = 100'000, kFar = (4u << 20) / 4 - 1;
@@ -279,8 +294,8 @@ TEST_F(HostMemoryTest, KernelThatPollsSeesNoWordBeforeAnEarlierOne) {
   for (uint32_t round = 1; round <= 5; round++) {
     words[0] = 0;
     words[kFar] = 0;
-    OK(launch(basic("await_and_read"), {1}, {1}, 0, stream, host.device_address(), host.device_address() + kFar * 4,
-              CUdeviceptr{out}, kTries));
+    OK(launch(basic("await_and_read"), {1}, {1}, 0, stream, host.device_address(),
+              host.device_address() + kFar * 4, CUdeviceptr{out}, kTries));
     words[kFar] = round;
     words[0] = 1;
     OK(cuStreamSynchronize(stream));

@@ -237,8 +237,8 @@ TEST_F(IpcTest, DescriptorErrors) {
 }
 
 // Exported memory goes back when its last descriptor is closed.
-// A third of what is free, again and again: were it kept, there would soon be none. (What cuMemGetInfo says of a GPU moves with
-// everything else that runs there.)
+// A third of what is free, again and again: were it kept, there would soon be none. (What
+// cuMemGetInfo says of a GPU moves with everything else that runs there.)
 TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
   const CUmemAllocationProp prop = shareable_on_device();
@@ -257,7 +257,8 @@ TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   }
 }
 
-// As memory (the H200's transcript of this test was ours, which is decided here but for the pool that was made without).
+// As memory (the H200's transcript of this test was ours, which is decided here but for the pool
+// that was made without).
 TEST_F(IpcTest, PoolsAreExportedAsTheyWereMadeToBe) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
@@ -271,7 +272,8 @@ TEST_F(IpcTest, PoolsAreExportedAsTheyWereMadeToBe) {
   alignas(8) char out[64] = {};  // as large as the largest, which is fabric's
   const auto refused = [&](const char* what, CUmemoryPool pool, CUmemAllocationHandleType type,
                            unsigned long long flags) {
-    EXPECT_TRUE(check(what, cuMemPoolExportToShareableHandle(out, pool, type, flags), {CUDA_ERROR_INVALID_VALUE}));
+    EXPECT_TRUE(check(what, cuMemPoolExportToShareableHandle(out, pool, type, flags),
+                      {CUDA_ERROR_INVALID_VALUE}));
   };
   refused("export of a pool, to fabric", shareable, CU_MEM_HANDLE_TYPE_FABRIC, 0);
   refused("export of a pool, to another system's handle", shareable, CU_MEM_HANDLE_TYPE_WIN32, 0);
@@ -399,7 +401,8 @@ TWO_PROCESSES(FreedMemoryCannotBeOpened)
 void FreedMemoryCannotBeOpened_child(Talk& talk) {
   const auto handle = talk.receive<CUipcMemHandle>();
   CUdeviceptr opened = 0;
-  EXPECT_CU(cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_NOT_PERMITTED);
+  EXPECT_CU(cuIpcOpenMemHandle_v2(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            CUDA_ERROR_NOT_PERMITTED);
   talk.tell();
 }
 
@@ -445,7 +448,8 @@ void ChildWaitsForTheEvent_child(Talk& talk) {
   OK(cuEventQuery(event));
   OK(cuEventSynchronize(event));
   const CUdeviceptr shared = open_memory(talk.receive<CUipcMemHandle>());
-  // Before anything waits: a driver may load code only once what is queued is over, and the parent's gate waits for us.
+  // Before anything waits: a driver may load code only once what is queued is over, and the
+  // parent's gate waits for us.
   OK(launch(basic("affine"), {1}, {kWords}, 0, nullptr, shared, 1u, 0u, kWords));
   OK(cuCtxSynchronize());
   talk.tell();

@@ -61,8 +61,8 @@ TEST_F(JitLogTest, SmallErrorLogIsNotOverrun) {
 TEST_F(JitLogTest, LogsOfNoCode) {
   for (const char* image : {"", "no code"}) {
     char info[256] = {}, error[256] = {};
-    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
-                              CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                              CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void* values[] = {info, as_value(sizeof info), error, as_value(sizeof error)};
     CUmodule module = nullptr;
     EXPECT_CU(cuModuleLoadDataEx(&module, image, 4, options, values), CUDA_ERROR_INVALID_IMAGE);

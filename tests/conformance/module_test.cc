@@ -35,7 +35,8 @@ constexpr char kManagedPtx[] = R"(
 }
 )";
 
-// Program and kernels take turns with the variables; `count` adds to `counter` by each of its threads.
+// Program and kernels take turns with the variables; `count` adds to `counter` by each of its
+// threads.
 void take_turns(CUfunction count, uint32_t* counter, uint32_t* table) {
   EXPECT_EQ(*counter, 5u);
   EXPECT_EQ(table[4999], 0u);

@@ -170,7 +170,8 @@ TEST_F(MultiDeviceTest, PeerAccess) {
   free_on(1, remote);
 }
 
-// A kernel node runs where its function lives, whichever context is current when it is added or launched.
+// A kernel node runs where its function lives, whichever context is current when it is added or
+// launched.
 TEST_F(MultiDeviceTest, GraphWithKernelsOfEachDevice) {
   CUdeviceptr data[2] = {allocate_on(0, 1024), allocate_on(1, 1024)};
   OK(cuCtxSetCurrent(contexts_[1]));
@@ -206,7 +207,8 @@ TEST_F(MultiDeviceTest, GraphWithKernelsOfEachDevice) {
   MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
   OK(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-  for (int dev = 0; dev < 2; dev++) EXPECT_EQ(read_words(data[dev], 256)[255], 100u * (dev + 1) + 255) << dev;
+  for (int dev = 0; dev < 2; dev++)
+    EXPECT_EQ(read_words(data[dev], 256)[255], 100u * (dev + 1) + 255) << dev;
   uint32_t other = 7000;
   const CUDA_KERNEL_NODE_PARAMS changed = params(1, &other, &n, arguments);
   OK(cuGraphExecKernelNodeSetParams_v2(exec, node[1], &changed));
@@ -241,8 +243,10 @@ TEST_F(MultiDeviceTest, KernelAttributesOfADeviceWithoutContext) {
   MUST(cuLibraryLoadData(&library, basic_ptx(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   MUST(cuLibraryGetKernel(&kernel, library, "bounded"));
   OK(cuKernelGetAttribute(&here, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 0));
-  const CUresult told = cuKernelGetAttribute(&there, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 1);
-  if (told == CUDA_ERROR_INVALID_CONTEXT && !on_software()) GTEST_SKIP() << "this driver wants a context first";
+  const CUresult told =
+      cuKernelGetAttribute(&there, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel, 1);
+  if (told == CUDA_ERROR_INVALID_CONTEXT && !on_software())
+    GTEST_SKIP() << "this driver wants a context first";
   ASSERT_EQ(told, CUDA_SUCCESS);
   EXPECT_EQ(here, 128);
   EXPECT_EQ(there, 128);
@@ -276,7 +280,8 @@ TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {
   free_on(1, big);
 }
 
-// In a process of its own, without streams that do not wait for the legacy one: those have all copies waited for.
+// In a process of its own, without streams that do not wait for the legacy one: those have all
+// copies waited for.
 PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForPeersWhenItReturns) {
   constexpr size_t kWords = 16u << 20;
   attach();
@@ -321,7 +326,8 @@ PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForAPeerThatComesAfterIt) {
   const uint32_t word = 5;
   CUstream stream = nullptr;
   OK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-  OK(cuLaunchHostFunc(stream, [](void*) { usleep(300'000); }, nullptr));
+  OK(cuLaunchHostFunc(
+      stream, [](void*) { usleep(300'000); }, nullptr));
   OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
   OK(cuDevicePrimaryCtxRetain(&later, 1));
   OK(cuCtxSetCurrent(later));

@@ -9,6 +9,7 @@ The suite accepts each code that documentation and drivers are known for; this f
 tests that passed natively, and of their calls those that were refused (but for "not ready", which is a matter of time): all others
 succeeded. A test that has been changed since is not known natively: take it out of the file, or run it on a GPU again.
 """
+
 import os
 import pathlib
 import subprocess
@@ -17,10 +18,22 @@ import tempfile
 
 # What the software GPU does otherwise, knowingly: test, call as it begins, why.
 OTHERWISE = [
-    ("ErrorProcess.ANewContextAfterTheFault", "cuCtxCreate_v2", "a fault is its context's: many share a process"),
-    ("JitLogProcess.UnknownInstruction", "cuModuleLoadData", "kernels are read at their first launch"),
+    (
+        "ErrorProcess.ANewContextAfterTheFault",
+        "cuCtxCreate_v2",
+        "a fault is its context's: many share a process",
+    ),
+    (
+        "JitLogProcess.UnknownInstruction",
+        "cuModuleLoadData",
+        "kernels are read at their first launch",
+    ),
     ("JitLogTest.LibraryErrorLog", "cuLibraryLoadData", "libraries are read when they are loaded"),
-    ("LaunchTest.ClusterSizesAreRefusedAtTheCall", "launch_clusters", "it has no clusters, and says so"),
+    (
+        "LaunchTest.ClusterSizesAreRefusedAtTheCall",
+        "launch_clusters",
+        "it has no clusters, and says so",
+    ),
 ]
 
 
@@ -31,7 +44,9 @@ def refusals(text):
         call, arrow, code = line.strip().rpartition(" -> ")
         name, _, word = line.partition(" ")
         if arrow:
-            calls |= {(call, code)} if code not in ("CUDA_SUCCESS", "CUDA_ERROR_NOT_READY") else set()
+            calls |= (
+                {(call, code)} if code not in ("CUDA_SUCCESS", "CUDA_ERROR_NOT_READY") else set()
+            )
         elif word:
             if word == "passed":
                 tests[name] = calls
@@ -60,16 +75,28 @@ def read(path):
 
 
 def excuses(name, call):
-    return {(test, beginning) for test, beginning, _ in OTHERWISE if name == test and call.startswith(beginning)}
+    return {
+        (test, beginning)
+        for test, beginning, _ in OTHERWISE
+        if name == test and call.startswith(beginning)
+    }
 
 
 def run(suite, library, devices, chosen):
     with tempfile.TemporaryDirectory() as folder:
         transcript = pathlib.Path(folder) / "transcript"
-        environment = os.environ | {"TENDRIL_CONFORMANCE_DRIVER": library, "TENDRIL_SOFTGPU_DEVICES": str(devices),
-                                    "TENDRIL_CONFORMANCE_TRANSCRIPT": str(transcript)}
-        subprocess.run([suite, f"--gtest_filter={chosen}", "--gtest_brief=1"], env=environment, check=False,
-                       stdout=subprocess.DEVNULL, timeout=300)
+        environment = os.environ | {
+            "TENDRIL_CONFORMANCE_DRIVER": library,
+            "TENDRIL_SOFTGPU_DEVICES": str(devices),
+            "TENDRIL_CONFORMANCE_TRANSCRIPT": str(transcript),
+        }
+        subprocess.run(
+            [suite, f"--gtest_filter={chosen}", "--gtest_brief=1"],
+            env=environment,
+            check=False,
+            stdout=subprocess.DEVNULL,
+            timeout=300,
+        )
         return refusals(transcript.read_text())
 
 
@@ -91,7 +118,9 @@ def check(codes, suite, library):
     ours = run(suite, library, 1, "-MultiDevice*") | run(suite, library, 2, "MultiDevice*")
     problems = list(differences(native, ours))
     both = len(native.keys() & ours.keys())
-    print(f"{both} tests compared, {sum(map(len, native.values()))} refusals, {len(problems)} differences")
+    print(
+        f"{both} tests compared, {sum(map(len, native.values()))} refusals, {len(problems)} differences"
+    )
     print("\n".join(problems))
     # Skipped tests and renamed ones are few: a suite that does not run at all is not equal.
     return 1 if problems or both < 0.9 * len(native) else 0

@@ -91,7 +91,8 @@ TEST_F(OccupancyTest, AvailableDynamicSharedMemory) {
   OK(cuOccupancyAvailableDynamicSMemPerBlock(&many, basic("nothing"), 8, 128));
   EXPECT_GT(many, 0u);
   EXPECT_GE(few, many);
-  // An H200 (580.159.04) answers a size with which one block fewer fits: it rounds without its reserve per block.
+  // An H200 (580.159.04) answers a size with which one block fewer fits: it rounds without its
+  // reserve per block.
   EXPECT_GE(blocks(basic("nothing"), 128, many), many <= (48u << 10) ? 7 : 0);
 }
 

@@ -142,7 +142,8 @@ TEST_F(PointerTest, PluralNeedsNoCurrentContext) {
   int local = 0, ordinal = 9;
   auto type = static_cast<CUmemorytype>(99);
   unsigned managed = 9;
-  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+  CUpointer_attribute which[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                  CU_POINTER_ATTRIBUTE_IS_MANAGED};
   void* values[] = {&type, &ordinal, &managed};
   CUcontext popped = nullptr;

@@ -264,9 +264,11 @@ TEST_F(PoolTest, MemoryThatAStreamUsesAgainKeepsItsOrder) {
     ASSERT_EQ(cuMemsetD32Async(one, i, kWords, stream), CUDA_SUCCESS);
     ASSERT_EQ(cuMemsetD32Async(other, ~i, 2 * kWords, stream), CUDA_SUCCESS);
     ASSERT_EQ(cuMemFreeAsync(other, stream), CUDA_SUCCESS);
-    ASSERT_EQ(launch(basic("affine"), {kWords / 256}, {256}, 0, stream, one, 3u, 1u, static_cast<uint32_t>(kWords)),
+    ASSERT_EQ(launch(basic("affine"), {kWords / 256}, {256}, 0, stream, one, 3u, 1u,
+                     static_cast<uint32_t>(kWords)),
               CUDA_SUCCESS);
-    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + i, one + (kWords - 1) * 4, 4, stream), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + i, one + (kWords - 1) * 4, 4, stream),
+              CUDA_SUCCESS);
     ASSERT_EQ(cuMemFreeAsync(one, stream), CUDA_SUCCESS);
   }
   gate.open();
@@ -284,7 +286,8 @@ TEST_F(PoolTest, FreedHereAllocatedThere) {
     CUdeviceptr one = 0, other = 0;
     ASSERT_EQ(cuMemAllocAsync(&one, kWords * 4, first), CUDA_SUCCESS);
     ASSERT_EQ(cuMemsetD32Async(one, i, kWords, first), CUDA_SUCCESS);
-    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + 2 * i, one + (kWords - 1) * 4, 4, first), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(seen.words() + 2 * i, one + (kWords - 1) * 4, 4, first),
+              CUDA_SUCCESS);
     ASSERT_EQ(cuMemFreeAsync(one, first), CUDA_SUCCESS);
     if (i % 2 == 0) {
       ASSERT_EQ(cuEventRecord(freed, first), CUDA_SUCCESS);
@@ -315,7 +318,8 @@ TEST_F(PoolTest, TwiceFreedIsAnError) {
   INVALID(cuMemFree_v2(pointer));
 }
 
-// However freed memory is kept for the next allocation, the pool's own account knows what is in use.
+// However freed memory is kept for the next allocation, the pool's own account knows what is in
+// use.
 TEST_F(PoolTest, AccountsAreCurrent) {
   CUmemoryPool pool = nullptr;
   const CUmemPoolProps props = properties();
@@ -346,7 +350,8 @@ TEST_F(PoolTest, AccountsAreCurrent) {
   OK(cuMemPoolDestroy(pool));
 }
 
-// The memory of a node is not what the stream, or the default stream, freed before the capture; nor does such a free belong to it.
+// The memory of a node is not what the stream, or the default stream, freed before the capture; nor
+// does such a free belong to it.
 TEST_F(PoolTest, WhatWasFreedBeforeACaptureIsNotPartOfIt) {
   Stream stream(CU_STREAM_DEFAULT);
   CUdeviceptr before[2] = {}, node = 0;
@@ -407,7 +412,8 @@ TEST_F(PoolTest, NoBytes) {
   end();
   CUmemoryPool pool = nullptr;
   OK(cuDeviceGetDefaultMemPool(&pool, device()));
-  EXPECT_CU(cuMemAllocFromPoolAsync(&pointer, 0, pool, stream), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CU(cuMemAllocFromPoolAsync(&pointer, 0, pool, stream), CUDA_SUCCESS,
+            CUDA_ERROR_INVALID_VALUE);
   end();
   CUgraph graph = nullptr;
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));

@@ -112,7 +112,8 @@ TEST(PrintfProcess, KeepsItsPlaceInTheBuffer) {
   }
   const ChildResult child = run_child("PrintfProcess.KeepsItsPlaceInTheBuffer");
   EXPECT_EQ(child.exit_code, 0) << child.output;
-  const size_t first = child.output.find("host speaks first"), last = child.output.find("host speaks last");
+  const size_t first = child.output.find("host speaks first"),
+               last = child.output.find("host speaks last");
   const size_t device_line = child.output.find("number 5\n");
   EXPECT_LT(first, device_line) << child.output;
   EXPECT_LT(device_line, last) << child.output;
@@ -134,7 +135,8 @@ TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
   EXPECT_EQ(occurrences(child.output, "number 7\n"), 1u) << child.output;
 }
 
-// The room for what kernels print cannot be changed once there is one that prints. Tendril asks that before it answers a wait.
+// The room for what kernels print cannot be changed once there is one that prints. Tendril asks
+// that before it answers a wait.
 TEST(PrintfProcess, ItsRoomIsFixedOnceAKernelPrints) {
   if (in_child()) {
     attach();
@@ -218,7 +220,8 @@ TEST(PrintfProcess, ALittleAtATime) {
   for (unsigned i = 0; i < kTimes && at != std::string::npos; i++) {
     at = child.output.find("hello from the device, number " + std::to_string(i) + "\n", at);
     EXPECT_NE(at, std::string::npos) << i;
-    if (i % 100 == 99 && at != std::string::npos) at = child.output.find(std::to_string(i) + " of the program\n", at);
+    if (i % 100 == 99 && at != std::string::npos)
+      at = child.output.find(std::to_string(i) + " of the program\n", at);
   }
   EXPECT_NE(at, std::string::npos) << "what the program wrote is among it, in its place";
 }

@@ -17,7 +17,8 @@ struct Expectation {
   std::string answer;  // a symbol, or "0:STATUS" for a null pointer
 };
 
-// The last version before `version` at which the real driver was asked; between the two nothing is recorded.
+// The last version before `version` at which the real driver was asked; between the two nothing is
+// recorded.
 int probed_before(int version) {
   constexpr int kProbed[] = {2000,  2020,  3000,  3010,  3020,  4000,  4010,  5000,  5050,
                              6000,  6050,  7000,  8000,  9000,  9020,  10000, 10010, 10020,
@@ -30,7 +31,8 @@ int probed_before(int version) {
   return before;
 }
 
-// Every recorded change, asked at its first version and at the last recorded one before the next change.
+// Every recorded change, asked at its first version and at the last recorded one before the next
+// change.
 const std::vector<Expectation>& expectations() {
   static const std::vector<Expectation> all = [] {
     int newest = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: what kernels see through them, what the driver remembers of them, and what it refuses. All texels and
-// weights are exact in binary, so that every device must give the same bits.
+// Texture and surface objects: what kernels see through them, what the driver remembers of them,
+// and what it refuses. All texels and weights are exact in binary, so that every device must give
+// the same bits.
 #include <cstring>
 
 #include "images.ptx.gen.h"
@@ -61,7 +62,8 @@ class TextureTest : public CudaTest {
   std::vector<T> run(const char* kernel, unsigned threads, CUtexObject object) {
     Module module(kImagesPtx);
     Buffer out(threads * sizeof(T));
-    OK(launch(module.function(kernel), {1}, {threads}, 0, nullptr, object, static_cast<CUdeviceptr>(out)));
+    OK(launch(module.function(kernel), {1}, {threads}, 0, nullptr, object,
+              static_cast<CUdeviceptr>(out)));
     return read<T>(out, threads);
   }
 };
@@ -144,7 +146,8 @@ TEST_F(TextureTest, Mipmaps) {
 }
 
 TEST_F(TextureTest, SurfacesAreWrittenAndRead) {
-  CUDA_ARRAY3D_DESCRIPTOR shape = {8, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_SURFACE_LDST};
+  CUDA_ARRAY3D_DESCRIPTOR shape = {
+      8, 8, 0, CU_AD_FORMAT_UNSIGNED_INT32, 1, CUDA_ARRAY3D_SURFACE_LDST};
   CUarray array = nullptr;
   MUST(cuArray3DCreate_v2(&array, &shape));
   CUDA_RESOURCE_DESC resource = of_array(array), kept = {};
@@ -155,7 +158,8 @@ TEST_F(TextureTest, SurfacesAreWrittenAndRead) {
   Module module(kImagesPtx);
   Buffer out(64 * sizeof(uint32_t));
   OK(launch(module.function("surface_write"), {1}, {8, 8}, 0, nullptr, surface));
-  OK(launch(module.function("surface_read"), {1}, {8, 8}, 0, nullptr, surface, static_cast<CUdeviceptr>(out)));
+  OK(launch(module.function("surface_read"), {1}, {8, 8}, 0, nullptr, surface,
+            static_cast<CUdeviceptr>(out)));
   const std::vector<uint32_t> got = read<uint32_t>(out, 64);
   for (uint32_t y = 0; y < 8; ++y)
     for (uint32_t x = 0; x < 8; ++x) EXPECT_EQ(got[y * 8 + x], y + 100 * x);
@@ -180,7 +184,8 @@ TEST_F(TextureTest, WhatAnObjectWasMadeOf) {
   OK(cuArrayDestroy(array));
 }
 
-// The documentation wants CUDA_ARRAY3D_SURFACE_LDST of an array that surfaces are made of; the driver does not.
+// The documentation wants CUDA_ARRAY3D_SURFACE_LDST of an array that surfaces are made of; the
+// driver does not.
 TEST_F(TextureTest, SurfaceOfAPlainArray) {
   CUarray plain = array_of({4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0}, kSquare);
   ASSERT_NE(plain, nullptr);

@@ -134,8 +134,9 @@ TEST_F(ThreadTest, ConcurrentCopies) {
       0);
 }
 
-// What one thread has of its own to do everything with: a stream, an instantiated graph of one kernel, memory of every kind. All calls
-// of a round but the waits may be answered before the GPU has seen them.
+// What one thread has of its own to do everything with: a stream, an instantiated graph of one
+// kernel, memory of every kind. All calls of a round but the waits may be answered before the GPU
+// has seen them.
 class Everything {
  public:
   static constexpr uint32_t kWords = 50'000, kMapped = 256;
@@ -153,8 +154,9 @@ class Everything {
   Everything(const Everything&) = delete;
 
   bool make() {
-    return !cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) && !cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING) &&
-           !cuMemAlloc_v2(&data_, kWords * 4) && !host(&mapped_, kMapped) && !host(&back_, kWords) &&
+    return !cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) &&
+           !cuEventCreate(&event_, CU_EVENT_DISABLE_TIMING) && !cuMemAlloc_v2(&data_, kWords * 4) &&
+           !host(&mapped_, kMapped) && !host(&back_, kWords) &&
            !cuMemHostGetDevicePointer_v2(&mapped_gpu_, mapped_, 0) && !cuGraphCreate(&graph_, 0) &&
            !change(0) && !cuGraphInstantiateWithFlags(&exec_, graph_, 0);
   }
@@ -177,7 +179,8 @@ class Everything {
   static CUresult host(uint32_t** memory, uint32_t words) {
     return cuMemHostAlloc(reinterpret_cast<void**>(memory), words * 4, CU_MEMHOSTALLOC_DEVICEMAP);
   }
-  static bool is(const uint32_t* words, uint32_t count, uint32_t base, uint32_t factor, uint32_t addend) {
+  static bool is(const uint32_t* words, uint32_t count, uint32_t base, uint32_t factor,
+                 uint32_t addend) {
     for (uint32_t i = 0; i < count; i++)
       if (words[i] != (base + i) * factor + addend) return false;
     return true;
@@ -221,14 +224,16 @@ TEST_F(ThreadTest, EverythingAtOnce) {
 }
 
 TEST_F(ThreadTest, MemoryChangesBackWhileAnotherThreadWaits) {
-  // A word of memory that GPUs use changes for moments only, and before each wait a word of other such memory. It lies where the small
-  // ranges end already, of which one at least has a higher address, whatever the order in which addresses are given.
+  // A word of memory that GPUs use changes for moments only, and before each wait a word of other
+  // such memory. It lies where the small ranges end already, of which one at least has a higher
+  // address, whatever the order in which addresses are given.
   constexpr uint32_t kSmall = 16'384, kLarge = 65'536, kRounds = 400;
   uint32_t* memory[3] = {};
   const uint32_t words[] = {kSmall, kLarge, kSmall};
   CUdeviceptr on_gpu[3] = {};
   for (int i = 0; i < 3; i++) {
-    MUST(cuMemHostAlloc(reinterpret_cast<void**>(&memory[i]), words[i] * 4, CU_MEMHOSTALLOC_DEVICEMAP));
+    MUST(cuMemHostAlloc(reinterpret_cast<void**>(&memory[i]), words[i] * 4,
+                        CU_MEMHOSTALLOC_DEVICEMAP));
     MUST(cuMemHostGetDevicePointer_v2(&on_gpu[i], memory[i], 0));
     memset(memory[i], 0, words[i] * 4);
   }
@@ -247,7 +252,8 @@ TEST_F(ThreadTest, MemoryChangesBackWhileAnotherThreadWaits) {
   over = true;
   other.join();
   EXPECT_EQ(failures, 0);
-  OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_PER_THREAD, on_gpu[1] + (kLarge - 2) * 4, 2u, 0u, 1u));
+  OK(launch(basic("affine"), {1}, {256}, 0, CU_STREAM_PER_THREAD, on_gpu[1] + (kLarge - 2) * 4, 2u,
+            0u, 1u));
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
   EXPECT_EQ(memory[1][kLarge - 2], 2 * kRounds);
   for (uint32_t* each : memory) OK(cuMemFreeHost(each));
@@ -326,7 +332,8 @@ TEST_F(ThreadTest, PerThreadStreamsAreIndependent) {
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
-// What a server records to learn when the legacy stream's work is over must not come between the two.
+// What a server records to learn when the legacy stream's work is over must not come between the
+// two.
 TEST_F(ThreadTest, PerThreadStreamsAreIndependentAfterLegacyWork) {
   Buffer data(1024);
   const CUdeviceptr where = data;
@@ -403,7 +410,8 @@ TEST_F(ThreadTest, WorkOfAFinishedThreadCompletes) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 31));
 }
 
-// A thread waits for a stream that others go on giving work: what it does not wait for must hold up nobody else.
+// A thread waits for a stream that others go on giving work: what it does not wait for must hold up
+// nobody else.
 TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
   Stream shared, other;
   Buffer data(1024);
@@ -423,7 +431,8 @@ TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
     more.block(shared);
     first.open();
     std::thread rescuer([&] {
-      for (int i = 0; i < 1000 && !over.load(); i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      for (int i = 0; i < 1000 && !over.load(); i++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       more.open();
     });
     OK(launch(basic("affine"), {1}, {256}, 0, other, CUdeviceptr{data}, 2u, 0u, 256u));
@@ -436,7 +445,8 @@ TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
   }
 }
 
-// Who waits for the legacy stream waits for the blocking ones, but does not make one of them wait for another.
+// Who waits for the legacy stream waits for the blocking ones, but does not make one of them wait
+// for another.
 TEST_F(ThreadTest, AWaitForTheLegacyStreamTiesNoOthersTogether) {
   Stream busy(CU_STREAM_DEFAULT), other(CU_STREAM_DEFAULT);
   Buffer data(1024);
@@ -448,7 +458,8 @@ TEST_F(ThreadTest, AWaitForTheLegacyStreamTiesNoOthersTogether) {
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   std::thread rescuer([&] {
-    for (int i = 0; i < 500 && !over.load(); i++) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 500 && !over.load(); i++)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     rescued = !over.load();
     gate.open();
   });

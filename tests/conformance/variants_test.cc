@@ -179,15 +179,19 @@ TEST_F(VariantsTest, ExportTables) {
   INVALID(cuGetExportTable(nullptr, &unknown));
 }
 
-// docs/runtime-self-test.md: what the CUDA runtime asks is answered in front of genuine drivers only.
+// docs/runtime-self-test.md: what the CUDA runtime asks is answered in front of genuine drivers
+// only.
 TEST_F(VariantsTest, RuntimeSelfTestIsRefusedOnASoftwareGpu) {
   if (!on_software()) GTEST_SKIP() << "a genuine driver";
-  const CUuuid id = {{static_cast<char>(0xd4), 0x08, 0x20, 0x55, static_cast<char>(0xbd), static_cast<char>(0xe6), 0x70,
-                      0x4b, static_cast<char>(0x8d), 0x34, static_cast<char>(0xba), 0x12, 0x3c, 0x66,
-                      static_cast<char>(0xe1), static_cast<char>(0xf2)}};
+  const CUuuid id = {{static_cast<char>(0xd4), 0x08, 0x20, 0x55, static_cast<char>(0xbd),
+                      static_cast<char>(0xe6), 0x70, 0x4b, static_cast<char>(0x8d), 0x34,
+                      static_cast<char>(0xba), 0x12, 0x3c, 0x66, static_cast<char>(0xe1),
+                      static_cast<char>(0xf2)}};
   const void* table = nullptr;
-  if (cuGetExportTable(&table, &id) != CUDA_SUCCESS) return;  // the software GPU itself has no tables
-  const auto ask = reinterpret_cast<CUresult (*)(uint32_t, uint64_t, uint64_t*)>(static_cast<void* const*>(table)[1]);
+  if (cuGetExportTable(&table, &id) != CUDA_SUCCESS)
+    return;  // the software GPU itself has no tables
+  const auto ask = reinterpret_cast<CUresult (*)(uint32_t, uint64_t, uint64_t*)>(
+      static_cast<void* const*>(table)[1]);
   uint64_t answer[2] = {};
   EXPECT_NE(ask(13000, 0, answer), CUDA_SUCCESS);
   EXPECT_EQ(answer[0] | answer[1], 0u);

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must not creep up: instructions of the client and of the worker for each launch (callgrind counts them), round trips and bytes for
-each step of a training loop. Times are not judged here: they belong to the machine. Limits are in baseline.json."""
+each step of a training loop. Times are not judged here: they belong to the machine. Limits are in baseline.json.
+"""
+
 import json
 import os
 import pathlib
@@ -16,7 +18,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from harness import BUILD, CLIENT, DRIVER, PROGRAMS, Server, clean_environment  # noqa: E402
 
 BASELINE = json.loads(pathlib.Path(__file__).with_name("baseline.json").read_text(encoding="ascii"))
-STATS = re.compile(r"(\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out, (\d+) bytes in")
+STATS = re.compile(
+    r"(\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out, (\d+) bytes in"
+)
 LAUNCHES = 1000
 STEPS = 20
 
@@ -25,12 +29,27 @@ def instructions(argv, function, environment):
     """Instructions inside `function` and what it calls, over all of the program."""
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "callgrind")
-        done = subprocess.run(["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={function}",
-                               f"--callgrind-out-file={out}", "-q", *argv],
-                              capture_output=True, text=True, timeout=120, env=environment, check=False)
+        done = subprocess.run(
+            [
+                "valgrind",
+                "--tool=callgrind",
+                "--collect-atstart=no",
+                f"--toggle-collect={function}",
+                f"--callgrind-out-file={out}",
+                "-q",
+                *argv,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=environment,
+            check=False,
+        )
         if done.returncode != 0:
             raise AssertionError(done.stdout + done.stderr)
-        totals = re.search(r"^(?:summary|totals): (\d+)", pathlib.Path(out).read_text(encoding="latin-1"), re.M)
+        totals = re.search(
+            r"^(?:summary|totals): (\d+)", pathlib.Path(out).read_text(encoding="latin-1"), re.M
+        )
         return int(totals[1])
 
 
@@ -40,38 +59,73 @@ class Cost(unittest.TestCase):
         limit = BASELINE[name]["limit"]
         tolerance = BASELINE[name]["tolerance"]
         print(f"cost: {name} {value:.4g} (limit {limit}, tolerance {tolerance})", file=sys.stderr)
-        self.assertLessEqual(value, limit * (1 + tolerance), f"{name} has grown; if meant, raise it in baseline.json")
-        self.assertGreaterEqual(value, limit * (0.8 - tolerance), f"{name} has shrunk: lower it in baseline.json")
+        self.assertLessEqual(
+            value, limit * (1 + tolerance), f"{name} has grown; if meant, raise it in baseline.json"
+        )
+        self.assertGreaterEqual(
+            value, limit * (0.8 - tolerance), f"{name} has shrunk: lower it in baseline.json"
+        )
 
     def attached(self, server, transport, **more):
-        return clean_environment(**{"LD_LIBRARY_PATH": str(CLIENT.parent), "TENDRIL_SERVERS": server.endpoint,
-                                    "TENDRIL_TRANSPORT": transport, **more})
+        return clean_environment(
+            **{
+                "LD_LIBRARY_PATH": str(CLIENT.parent),
+                "TENDRIL_SERVERS": server.endpoint,
+                "TENDRIL_TRANSPORT": transport,
+                **more,
+            }
+        )
 
     @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
     def test_instructions_of_a_launch_in_the_client(self):
-        launches = 20 + 5 * 200 + LAUNCHES + LAUNCHES  # launch_rate: first ones, bursts, each waited for, sustained
+        launches = (
+            20 + 5 * 200 + LAUNCHES + LAUNCHES
+        )  # launch_rate: first ones, bursts, each waited for, sustained
         with Server() as server, tempfile.TemporaryDirectory() as folder:
             # Without debug information: valgrind does not read clang's.
-            subprocess.run(["strip", "-g", "-o", os.path.join(folder, CLIENT.name), str(CLIENT)], check=True)
+            subprocess.run(
+                ["strip", "-g", "-o", os.path.join(folder, CLIENT.name), str(CLIENT)], check=True
+            )
             for transport in ("tcp", "shm"):
-                used = instructions([str(PROGRAMS / "launch_rate"), str(LAUNCHES)], "cuLaunchKernel",
-                                    self.attached(server, transport, LD_LIBRARY_PATH=folder))
+                used = instructions(
+                    [str(PROGRAMS / "launch_rate"), str(LAUNCHES)],
+                    "cuLaunchKernel",
+                    self.attached(server, transport, LD_LIBRARY_PATH=folder),
+                )
                 self.hold(f"client_instructions_per_launch_{transport}", used / launches)
 
     @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
     def test_instructions_of_a_launch_in_the_worker(self):
         launches = 20000
         for variant in ("warm", "gated"):  # gated: in a turn of a shared GPU
-            used = instructions([str(BUILD / "bin/tendril_executor_bench"), str(DRIVER), str(launches), "1", variant],
-                                "tendril::worker::cuda::Executor::run*", clean_environment())
-            self.hold("worker_instructions_per_launch" + ("_" + variant) * (variant != "warm"), used / launches)
+            used = instructions(
+                [
+                    str(BUILD / "bin/tendril_executor_bench"),
+                    str(DRIVER),
+                    str(launches),
+                    "1",
+                    variant,
+                ],
+                "tendril::worker::cuda::Executor::run*",
+                clean_environment(),
+            )
+            self.hold(
+                "worker_instructions_per_launch" + ("_" + variant) * (variant != "warm"),
+                used / launches,
+            )
 
     def each_step(self, server, transport, program):
         """Calls, round trips, sends, bytes out and bytes in of one step of a program, in the steady state."""
         counts = []
         for steps in (STEPS, 2 * STEPS):
-            done = subprocess.run([str(PROGRAMS / program), str(steps)], capture_output=True, text=True,
-                                  env=self.attached(server, transport, TENDRIL_STATS="1"), timeout=60, check=False)
+            done = subprocess.run(
+                [str(PROGRAMS / program), str(steps)],
+                capture_output=True,
+                text=True,
+                env=self.attached(server, transport, TENDRIL_STATS="1"),
+                timeout=60,
+                check=False,
+            )
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             counts.append([int(word) for word in STATS.search(done.stderr).groups()])
         return [(b - a) / STEPS for a, b in zip(*counts)]
@@ -101,11 +155,19 @@ class Cost(unittest.TestCase):
                 faults = []
                 for rounds in (6, 14):
                     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
-                    subprocess.run([str(PROGRAMS / "copy_sizes"), str(rounds)], env=self.attached(server, transport),
-                                   check=True, capture_output=True, timeout=60)
+                    subprocess.run(
+                        [str(PROGRAMS / "copy_sizes"), str(rounds)],
+                        env=self.attached(server, transport),
+                        check=True,
+                        capture_output=True,
+                        timeout=60,
+                    )
                     faults.append(resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt - before)
                 each = (faults[1] - faults[0]) / 8
-                print(f"cost: client's page faults of a round of copies over {transport}: {each:.0f}", file=sys.stderr)
+                print(
+                    f"cost: client's page faults of a round of copies over {transport}: {each:.0f}",
+                    file=sys.stderr,
+                )
                 self.assertLess(each, 60, "of 677 pages that are copied")
 
     def test_temporary_memory_of_a_stream_needs_nobody(self):

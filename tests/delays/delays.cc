@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into whatever a test starts, it makes threads late where they speak to each other: at sockets, polls, locks, futexes and
-// their own beginning, by chance and for milliseconds. What a test or the code under it takes for granted about who comes first fails
-// here in minutes and on a busy machine once in a thousand runs. Only tests preload it, `scripts/longtest delays` all of them. It must
-// never change what a call does or answers, errno neither.
+// Preloaded into whatever a test starts, it makes threads late where they speak to each other: at
+// sockets, polls, locks, futexes and their own beginning, by chance and for milliseconds. What a
+// test or the code under it takes for granted about who comes first fails here in minutes and on a
+// busy machine once in a thousand runs. Only tests preload it, `scripts/longtest delays` all of
+// them. It must never change what a call does or answers, errno neither.
 //   TENDRIL_DELAYS_ONE_IN  one call in so many is late (default 200)
 //   TENDRIL_DELAYS_MAX_US  by at most this (default 3000)
 #include <dlfcn.h>
@@ -23,7 +24,8 @@
 
 namespace {
 
-// The call behind ours. No lock and nothing that runs at start: the first caller may be a constructor.
+// The call behind ours. No lock and nothing that runs at start: the first caller may be a
+// constructor.
 template <typename F>
 F* behind(std::atomic<F*>& known, const char* name) {
   F* real = known.load(std::memory_order_relaxed);
@@ -34,7 +36,8 @@ F* behind(std::atomic<F*>& known, const char* name) {
   return real;
 }
 
-long real_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
+long real_syscall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+                  long f = 0) {
   static std::atomic<long (*)(long, ...)> known{nullptr};
   return behind(known, "syscall")(number, a, b, c, d, e, f);
 }
@@ -104,14 +107,19 @@ void* start_late(void* given) {
     return answer;                                                \
   }
 
-TENDRIL_LATE(ssize_t, send, (int fd, const void* data, size_t bytes, int flags), (fd, data, bytes, flags), true)
-TENDRIL_LATE(ssize_t, sendmsg, (int fd, const msghdr* message, int flags), (fd, message, flags), true)
-TENDRIL_LATE(ssize_t, recv, (int fd, void* into, size_t bytes, int flags), (fd, into, bytes, flags), false)
+TENDRIL_LATE(ssize_t, send, (int fd, const void* data, size_t bytes, int flags),
+             (fd, data, bytes, flags), true)
+TENDRIL_LATE(ssize_t, sendmsg, (int fd, const msghdr* message, int flags), (fd, message, flags),
+             true)
+TENDRIL_LATE(ssize_t, recv, (int fd, void* into, size_t bytes, int flags), (fd, into, bytes, flags),
+             false)
 TENDRIL_LATE(ssize_t, recvmsg, (int fd, msghdr* message, int flags), (fd, message, flags), false)
 TENDRIL_LATE(ssize_t, write, (int fd, const void* data, size_t bytes), (fd, data, bytes), false)
 TENDRIL_LATE(ssize_t, writev, (int fd, const iovec* parts, int count), (fd, parts, count), false)
-TENDRIL_LATE(int, poll, (pollfd* fds, nfds_t count, int timeout_ms), (fds, count, timeout_ms), false)
-TENDRIL_LATE(int, epoll_wait, (int fd, epoll_event* found, int max, int wait_ms), (fd, found, max, wait_ms), false)
+TENDRIL_LATE(int, poll, (pollfd * fds, nfds_t count, int timeout_ms), (fds, count, timeout_ms),
+             false)
+TENDRIL_LATE(int, epoll_wait, (int fd, epoll_event* found, int max, int wait_ms),
+             (fd, found, max, wait_ms), false)
 TENDRIL_LATE(int, pthread_mutex_lock, (pthread_mutex_t * mutex) noexcept, (mutex), true)
 TENDRIL_LATE(int, pthread_mutex_unlock, (pthread_mutex_t * mutex) noexcept, (mutex), false)
 
@@ -121,16 +129,19 @@ extern "C" long syscall(long number, ...) noexcept {
   long given[6];
   for (long& one : given) one = va_arg(list, long);
   va_end(list);
-  const bool wakes_or_waits = number == SYS_futex;  // of std::atomic, and of what here speaks to the kernel itself
+  const bool wakes_or_waits =
+      number == SYS_futex;  // of std::atomic, and of what here speaks to the kernel itself
   if (wakes_or_waits) late();
-  const long answer = real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+  const long answer =
+      real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
   if (wakes_or_waits) late();
   return answer;
 }
 
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
-                              void* argument) noexcept {
-  static std::atomic<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> known{nullptr};
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) noexcept {
+  static std::atomic<int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*)> known{
+      nullptr};
   auto* start = static_cast<Start*>(malloc(sizeof(Start)));
   if (start == nullptr) return EAGAIN;
   *start = {run, argument};

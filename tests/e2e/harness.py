@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the end-to-end tests share: a real server with the software GPU on a port of its own, a real `tendril`, and looking at their
 processes from outside. Standard library only. TENDRIL_BUILD_DIR names the build folder."""
+
 import concurrent.futures
 import json
 import os
@@ -22,14 +23,21 @@ MIB = 1 << 20
 THREAD_SANITIZED = TENDRIL.exists() and b"libtsan" in TENDRIL.read_bytes()
 ADDRESS_SANITIZED = TENDRIL.exists() and b"libasan" in TENDRIL.read_bytes()
 # A sanitized client library does not load into an interpreter that was built without.
-needs_plain_client = unittest.skipIf(THREAD_SANITIZED or ADDRESS_SANITIZED, "python cannot load a sanitized library")
+needs_plain_client = unittest.skipIf(
+    THREAD_SANITIZED or ADDRESS_SANITIZED, "python cannot load a sanitized library"
+)
 NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 
 def clean_environment(**more):
     """The environment without anything of ours but how late threads are (tests/delays), plus what is given."""
-    environment = {k: v for k, v in os.environ.items()
-                   if k.startswith("TENDRIL_DELAYS_") or not k.startswith("TENDRIL_") and k != "LD_LIBRARY_PATH"}
+    environment = {
+        k: v
+        for k, v in os.environ.items()
+        if k.startswith("TENDRIL_DELAYS_")
+        or not k.startswith("TENDRIL_")
+        and k != "LD_LIBRARY_PATH"
+    }
     environment["HOME"] = "/nonexistent"
     environment.update(more)
     return environment
@@ -112,17 +120,38 @@ class Server:
         self.folder = tempfile.mkdtemp(prefix="tendril-e2e-")
         self.log_path = os.path.join(self.folder, "log")
         port_file = os.path.join(self.folder, "port")
-        more = {"TENDRIL_SOFTGPU_DEVICES": str(gpus), "TENDRIL_MODULE_STORE": "off",
-                **(environment or {})}
+        more = {
+            "TENDRIL_SOFTGPU_DEVICES": str(gpus),
+            "TENDRIL_MODULE_STORE": "off",
+            **(environment or {}),
+        }
         if memory:
             more["TENDRIL_SOFTGPU_MEMORY_MB"] = str(memory // MIB)
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [TENDRIL, "serve", "--driver", DRIVER, "--port", "0", "--port-file", port_file, "--warm", str(warm),
-                 *options],
-                stdout=log, stderr=log, env=clean_environment(**more))
+                [
+                    TENDRIL,
+                    "serve",
+                    "--driver",
+                    DRIVER,
+                    "--port",
+                    "0",
+                    "--port-file",
+                    port_file,
+                    "--warm",
+                    str(warm),
+                    *options,
+                ],
+                stdout=log,
+                stderr=log,
+                env=clean_environment(**more),
+            )
         try:
-            eventually(lambda: os.path.exists(port_file) or self.process.poll() is not None, 30, "the port file")
+            eventually(
+                lambda: os.path.exists(port_file) or self.process.poll() is not None,
+                30,
+                "the port file",
+            )
         except AssertionError:
             self.stop()
             raise
@@ -176,8 +205,14 @@ def tendril(*arguments, server=None, timeout=60, **environment):
     command = [TENDRIL, arguments[0]]
     for one in [server] if isinstance(server, Server) else server or []:
         command += ["--server", one.endpoint]
-    done = subprocess.run([*command, *arguments[1:]], capture_output=True, text=True, timeout=timeout,
-                          env=clean_environment(**environment), check=False)
+    done = subprocess.run(
+        [*command, *arguments[1:]],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=clean_environment(**environment),
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr
 
 
@@ -186,8 +221,13 @@ def start(*arguments, server=None, **environment):
     command = [TENDRIL, arguments[0]]
     for one in [server] if isinstance(server, Server) else server or []:
         command += ["--server", one.endpoint]
-    return subprocess.Popen([*command, *arguments[1:]], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env=clean_environment(**environment))
+    return subprocess.Popen(
+        [*command, *arguments[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=clean_environment(**environment),
+    )
 
 
 def listing(server, command="ls", **environment):
@@ -246,7 +286,7 @@ class Relay:
     def pump(self, source, sink, record):
         try:
             while data := source.recv(65536):
-                record += data[:self.RECORDED_MAX - len(record)]
+                record += data[: self.RECORDED_MAX - len(record)]
                 while self.frozen:
                     time.sleep(0.05)
                 sink.sendall(data)
@@ -271,5 +311,7 @@ def raw_connection(server):
     return socket.create_connection(("127.0.0.1", server.port), timeout=10)
 
 
-needs_client = unittest.skipUnless(CLIENT.exists() and PROGRAMS.joinpath("vector_add").exists(),
-                                   "the client library or the test programs were not built")
+needs_client = unittest.skipUnless(
+    CLIENT.exists() and PROGRAMS.joinpath("vector_add").exists(),
+    "the client library or the test programs were not built",
+)

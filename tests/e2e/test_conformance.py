@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conformance suite through Tendril: on every transport, and as if the server were far away."""
+
 import unittest
 
 import harness
@@ -11,16 +12,24 @@ NOT_SANITIZED = ("HostMemoryTest.*Regist*", "CallbackTest.GivingUpHostMemoryWait
 # Under the thread sanitizer there may be no terabyte of addresses for copies of pageable memory, and most of what is free elsewhere
 # is the sanitizer's own: it ends a process that asks for memory there ("mmap at bad address", status 66), as a worker does for
 # a copy whose address nobody knows (CopiesTest.NothingIsThere).
-NOT_UNDER_TSAN = ("GraphTest.*Pageable*", "CaptureTest.*Pageable*", "CopiesTest.NothingIsThere",
-                  "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing")
+NOT_UNDER_TSAN = (
+    "GraphTest.*Pageable*",
+    "CaptureTest.*Pageable*",
+    "CopiesTest.NothingIsThere",
+    "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing",
+)
 # A forked child has its memory's locks as other threads held them, and looks for leaks with threads that it has not.
 NOT_UNDER_ASAN = ("ForkProcess.*",)
-BUT = "-" + ":".join((NOT_UNDER_TSAN + NOT_SANITIZED if harness.THREAD_SANITIZED else ()) +
-                     (NOT_UNDER_ASAN + NOT_SANITIZED if harness.ADDRESS_SANITIZED else ()))
+BUT = "-" + ":".join(
+    (NOT_UNDER_TSAN + NOT_SANITIZED if harness.THREAD_SANITIZED else ())
+    + (NOT_UNDER_ASAN + NOT_SANITIZED if harness.ADDRESS_SANITIZED else ())
+)
 FILTER = "*" + BUT
 
 
-@unittest.skipUnless(harness.CLIENT.exists() and SUITE.exists(), "the client library or the suite was not built")
+@unittest.skipUnless(
+    harness.CLIENT.exists() and SUITE.exists(), "the client library or the suite was not built"
+)
 class Conformance(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -31,8 +40,18 @@ class Conformance(unittest.TestCase):
         cls.server.stop()
 
     def passes(self, **environment):
-        status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1", "--gtest_filter=" + FILTER,
-                                   server=self.server, timeout=240, **environment)
+        status, out, err = tendril(
+            "run",
+            "-n",
+            "2",
+            "--",
+            str(SUITE),
+            "--gtest_brief=1",
+            "--gtest_filter=" + FILTER,
+            server=self.server,
+            timeout=240,
+            **environment,
+        )
         self.assertEqual(status, 0, out[-4000:] + err[-4000:])
 
     def test_tcp(self):
@@ -41,21 +60,42 @@ class Conformance(unittest.TestCase):
     def test_shared_memory(self):
         self.passes(TENDRIL_TRANSPORT="shm")
 
-    @unittest.skipIf(harness.THREAD_SANITIZED, "the sanitizer leaves few addresses to the process itself")
+    @unittest.skipIf(
+        harness.THREAD_SANITIZED, "the sanitizer leaves few addresses to the process itself"
+    )
     def test_addresses_such_as_processes_have(self):
         """As an NVIDIA GPU's memory has them; AddressesProcess has something of the program's there."""
         suites = ("Addresses", "Copies", "HostMemory", "Ipc", "Memory", "Pool", "Vmm")
         memory = ":".join(f"{suite}*" for suite in suites)
         with Server(gpus=2, environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
-                status, out, err = tendril("run", "-n", "2", "--", str(SUITE), "--gtest_brief=1",
-                                           "--gtest_filter=" + memory + BUT, server=server, timeout=120,
-                                           TENDRIL_TRANSPORT=transport)
+                status, out, err = tendril(
+                    "run",
+                    "-n",
+                    "2",
+                    "--",
+                    str(SUITE),
+                    "--gtest_brief=1",
+                    "--gtest_filter=" + memory + BUT,
+                    server=server,
+                    timeout=120,
+                    TENDRIL_TRANSPORT=transport,
+                )
                 self.assertEqual(status, 0, transport + out[-4000:] + err[-4000:])
 
     def test_two_tenants_in_turns(self):
         """Half of each GPU for each: all work passes the gate, and waits for its turn there."""
-        command = ["run", "-n", "2", "-p", "0.5", "--", str(SUITE), "--gtest_brief=1", "--gtest_filter=" + FILTER]
+        command = [
+            "run",
+            "-n",
+            "2",
+            "-p",
+            "0.5",
+            "--",
+            str(SUITE),
+            "--gtest_brief=1",
+            "--gtest_filter=" + FILTER,
+        ]
         both = [harness.start(*command, server=self.server) for _ in range(2)]
         for one in both:
             self.addCleanup(harness.end, one)

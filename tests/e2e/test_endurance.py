@@ -3,6 +3,7 @@
 port while programs work, a full disk. What it holds is measured before and after, and told. scripts/test runs a short form of it,
 scripts/longtest the long one: TENDRIL_CYCLES sets the attach cycles (default 100), TENDRIL_STORM_SECONDS the length of each storm
 (default 8), TENDRIL_SEED repeats the choices of one that failed."""
+
 import collections
 import concurrent.futures
 import contextlib
@@ -28,7 +29,13 @@ SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 
 RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
 CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer hangs
-WORK = (("vector_add", "5000"), ("hold", "16", "1"), ("streams_overlap",), ("reduction", "20000"), ("bandwidth", "2"))
+WORK = (
+    ("vector_add", "5000"),
+    ("hold", "16", "1"),
+    ("streams_overlap",),
+    ("reduction", "20000"),
+    ("bandwidth", "2"),
+)
 
 
 def tell(line):
@@ -43,7 +50,9 @@ class Holdings:
         self.server = server
         eventually(server.settled, 10, "the server at rest")
         self.before = self.look()
-        for _ in range(50):  # a worker of a moment ago still opens things: look until two looks agree
+        for _ in range(
+            50
+        ):  # a worker of a moment ago still opens things: look until two looks agree
             time.sleep(0.2)
             last, self.before = self.before, self.look()
             if self.before == last:
@@ -72,24 +81,38 @@ class Holdings:
 
         def as_before():
             after.update(self.look())
-            return all(after[name] <= value + room.get(name, 0) for name, value in self.before.items())
+            return all(
+                after[name] <= value + room.get(name, 0) for name, value in self.before.items()
+            )
 
         try:
             eventually(as_before, PATIENCE_SECONDS, "no more than before")
         except AssertionError:
             test.fail(f"after {what} there is more than before: {self.before} -> {after}")
         finally:
-            tell(f"{what}: " + ", ".join(f"{name} {self.before[name]} -> {after[name]}" for name in after))
+            tell(
+                f"{what}: "
+                + ", ".join(f"{name} {self.before[name]} -> {after[name]}" for name in after)
+            )
 
 
 @harness.needs_client
 class Cycles(unittest.TestCase):
     def attach_once(self, server, number):
         environment = harness.clean_environment(
-            LD_LIBRARY_PATH=str(harness.CLIENT.parent), TENDRIL_SERVERS=server.endpoint, TENDRIL_SLICE="0.1",
-            TENDRIL_TRANSPORT="tcp" if number % 2 else "shm")
-        done = subprocess.run([PROGRAMS / "vector_add", "100"], capture_output=True, text=True, timeout=60,
-                              env=environment, check=False)
+            LD_LIBRARY_PATH=str(harness.CLIENT.parent),
+            TENDRIL_SERVERS=server.endpoint,
+            TENDRIL_SLICE="0.1",
+            TENDRIL_TRANSPORT="tcp" if number % 2 else "shm",
+        )
+        done = subprocess.run(
+            [PROGRAMS / "vector_add", "100"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=environment,
+            check=False,
+        )
         return done.returncode, done.stdout + done.stderr
 
     def test_no_leak(self):
@@ -111,8 +134,17 @@ class Strangers:
     def __init__(self, server, chance):
         self.server, self.chance, self.held, self.count = server, chance, [], 0
         with Relay(server.port) as relay:
-            status, out, err = tendril("run", "-p", "0.05", "--server", f"127.0.0.1:{relay.port}", "--",
-                                       str(PROGRAMS / "vector_add"), "100", TENDRIL_TRANSPORT="tcp")
+            status, out, err = tendril(
+                "run",
+                "-p",
+                "0.05",
+                "--server",
+                f"127.0.0.1:{relay.port}",
+                "--",
+                str(PROGRAMS / "vector_add"),
+                "100",
+                TENDRIL_TRANSPORT="tcp",
+            )
             if status != 0:
                 raise AssertionError(out + err)
             self.heard = [bytes(sent) for sent in relay.sent if sent]
@@ -123,7 +155,7 @@ class Strangers:
         if kind == 0:
             return self.chance.randbytes(self.chance.randrange(1, 5000))
         if kind == 1:
-            return heard[:self.chance.randrange(len(heard))]
+            return heard[: self.chance.randrange(len(heard))]
         if kind == 2:
             return heard + self.chance.randbytes(self.chance.randrange(1, 5000))
         for _ in range(self.chance.randrange(1, 8)):
@@ -153,7 +185,15 @@ class Strangers:
 class Storm:
     """Programs on one server that are left alone or die at a random moment, as does what serves them."""
 
-    FATES = ("none", "none", "program killed", "run killed", "worker killed", "worker stopped", "run terminated")
+    FATES = (
+        "none",
+        "none",
+        "program killed",
+        "run killed",
+        "worker killed",
+        "worker stopped",
+        "run terminated",
+    )
 
     def __init__(self, server, seed):
         self.server, self.seed, self.outcomes, self.wrong = server, seed, collections.Counter(), []
@@ -166,9 +206,13 @@ class Storm:
         """Does to one program what fate has for it."""
         program = (harness.children(process.pid) or [None])[0] if process.poll() is None else None
         worker = self.worker_of(program) if program else None
-        victims = {"program killed": [(program, signal.SIGKILL)], "run killed": [(process.pid, signal.SIGKILL)],
-                   "worker killed": [(worker, signal.SIGKILL)], "run terminated": [(process.pid, signal.SIGTERM)],
-                   "worker stopped": [(worker, signal.SIGSTOP), (program, signal.SIGKILL)]}[fate]
+        victims = {
+            "program killed": [(program, signal.SIGKILL)],
+            "run killed": [(process.pid, signal.SIGKILL)],
+            "worker killed": [(worker, signal.SIGKILL)],
+            "run terminated": [(process.pid, signal.SIGTERM)],
+            "worker stopped": [(worker, signal.SIGSTOP), (program, signal.SIGKILL)],
+        }[fate]
         if any(pid is None for pid, _ in victims):
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -183,7 +227,11 @@ class Storm:
         for pid in pids:
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
                 with contextlib.suppress(OSError):
-                    words.append(" ".join(task.joinpath(name).read_text().strip() for name in ("comm", "wchan")))
+                    words.append(
+                        " ".join(
+                            task.joinpath(name).read_text().strip() for name in ("comm", "wchan")
+                        )
+                    )
         lines = self.server.log().splitlines()
         words += [line for line in lines if any(re.search(rf"\b{pid}\b", line) for pid in pids)]
         return "\n".join([*words, str(harness.listing(self.server)["leases"]), *lines[-15:]])
@@ -191,8 +239,16 @@ class Storm:
     def one(self, number):
         chance = random.Random(f"{self.seed} {number}")
         fate, work = chance.choice(self.FATES), chance.choice(WORK)
-        process = start("run", "-p", "0.05", "--", str(PROGRAMS / work[0]), *work[1:], server=self.server,
-                        TENDRIL_TRANSPORT=chance.choice(("tcp", "shm")))
+        process = start(
+            "run",
+            "-p",
+            "0.05",
+            "--",
+            str(PROGRAMS / work[0]),
+            *work[1:],
+            server=self.server,
+            TENDRIL_TRANSPORT=chance.choice(("tcp", "shm")),
+        )
         moment = chance.random() * chance.choice((0.06, 0.6))
         try:
             struck = False
@@ -200,22 +256,32 @@ class Storm:
                 time.sleep(moment)
                 struck = self.strike(fate, process)
             out, _ = process.communicate(timeout=CLIENT_SECONDS_MAX)
-            self.judge(f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s", fate if struck else "none",
-                       process.returncode, out)
+            self.judge(
+                f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s",
+                fate if struck else "none",
+                process.returncode,
+                out,
+            )
         except subprocess.TimeoutExpired:
-            self.wrong.append(f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s: hangs: {self.about(process)}")
+            self.wrong.append(
+                f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s: hangs: {self.about(process)}"
+            )
         finally:
             harness.end(process)
 
     def judge(self, what, fate, status, out):
         """A program that was left alone succeeds; one whose worker died says what happened, where, and ends."""
         kind = "succeeded" if status == 0 else "failed"
-        if status == harness.NO_LEASE and "free" in out:  # a stranger has leased the GPUs for the moment
+        if (
+            status == harness.NO_LEASE and "free" in out
+        ):  # a stranger has leased the GPUs for the moment
             kind = "refused"
         elif fate == "none" and not (status == 0 and "PASS" in out):
             self.wrong.append(f"{what}: status {status}: {out}")
         elif fate == "worker killed" and status != 0 and self.server.endpoint not in out:
-            self.wrong.append(f"{what}: status {status} without a message that names the server: {out}")
+            self.wrong.append(
+                f"{what}: status {status} without a message that names the server: {out}"
+            )
         self.outcomes[f"{fate}, {kind}"] += 1
 
     def rage(self, seconds, threads=3, meanwhile=lambda: None):
@@ -227,7 +293,9 @@ class Storm:
                     running.add(pool.submit(self.one, number))
                     number += 1
                 meanwhile()
-                done, running = concurrent.futures.wait(running, 0.02, concurrent.futures.FIRST_COMPLETED)
+                done, running = concurrent.futures.wait(
+                    running, 0.02, concurrent.futures.FIRST_COMPLETED
+                )
                 for one in done:
                     one.result()
             for one in running:
@@ -239,13 +307,17 @@ class Storm:
 class SuddenDeaths(unittest.TestCase):
     def test_programs_and_workers_among_strangers(self):
         with Server(gpus=2) as server:
-            self.assertEqual(tendril("run", "--", str(PROGRAMS / "vector_add"), "100", server=server)[0], 0)
+            self.assertEqual(
+                tendril("run", "--", str(PROGRAMS / "vector_add"), "100", server=server)[0], 0
+            )
             strangers = Strangers(server, random.Random(SEED))
             before, storm = Holdings(server), Storm(server, SEED)
             count = storm.rage(STORM_SECONDS, meanwhile=strangers.visit)
             strangers.leave()
-            tell(f"storm of {STORM_SECONDS:.0f} s, seed {SEED}: {count} programs, {strangers.count} strangers: " +
-                 "; ".join(f"{kind}: {n}" for kind, n in sorted(storm.outcomes.items())))
+            tell(
+                f"storm of {STORM_SECONDS:.0f} s, seed {SEED}: {count} programs, {strangers.count} strangers: "
+                + "; ".join(f"{kind}: {n}" for kind, n in sorted(storm.outcomes.items()))
+            )
             self.assertEqual(storm.wrong, [], f"TENDRIL_SEED={SEED}")
             self.assertGreater(storm.outcomes["none, succeeded"], 0)
             self.assertGreater(strangers.count, 20)
@@ -260,8 +332,19 @@ class SuddenDeaths(unittest.TestCase):
             with Server() as server, contextlib.ExitStack() as cleanup:
                 programs = []
                 for number in range(3):
-                    programs.append(start("run", "-p", "0.2", "--", str(PROGRAMS / "hold"), "16", "60", server=server,
-                                          TENDRIL_TRANSPORT=("tcp", "shm")[number % 2]))
+                    programs.append(
+                        start(
+                            "run",
+                            "-p",
+                            "0.2",
+                            "--",
+                            str(PROGRAMS / "hold"),
+                            "16",
+                            "60",
+                            server=server,
+                            TENDRIL_TRANSPORT=("tcp", "shm")[number % 2],
+                        )
+                    )
                     cleanup.callback(harness.end, programs[-1])
                 time.sleep(chance.random() * chance.choice((0.1, 0.8)))
                 below = harness.children(server.pid)
@@ -271,7 +354,9 @@ class SuddenDeaths(unittest.TestCase):
                     out, _ = program.communicate(timeout=20)
                     self.assertNotEqual(program.returncode, 0, out)
                     self.assertIn(server.endpoint, out, f"TENDRIL_SEED={SEED}, round {rounds}")
-                eventually(lambda: not any(harness.is_running(pid) for pid in below), 5, "the workers' end")
+                eventually(
+                    lambda: not any(harness.is_running(pid) for pid in below), 5, "the workers' end"
+                )
         tell(f"{rounds} servers killed with 3 programs each: all ended with a message")
 
 
@@ -279,8 +364,14 @@ class SuddenDeaths(unittest.TestCase):
 def small_disk(kib):
     """A folder on a file system of its own; None where that takes rights that are not there."""
     with tempfile.TemporaryDirectory() as folder:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k,mode=777", "tmpfs", folder],
-                                 capture_output=True, check=False).returncode == 0
+        mounted = (
+            subprocess.run(
+                ["mount", "-t", "tmpfs", "-o", f"size={kib}k,mode=777", "tmpfs", folder],
+                capture_output=True,
+                check=False,
+            ).returncode
+            == 0
+        )
         try:
             yield pathlib.Path(folder) if mounted else None
         finally:
@@ -294,11 +385,17 @@ class FullDisk(unittest.TestCase):
         with small_disk(8) as folder:
             if folder is None:
                 self.skipTest("mounting a small file system takes root")
-            with Server("--worker-user", "none", environment={"TENDRIL_MODULE_STORE": str(folder)}) as server:
+            with Server(
+                "--worker-user", "none", environment={"TENDRIL_MODULE_STORE": str(folder)}
+            ) as server:
                 for _ in range(3):
-                    status, out, err = tendril("run", "--", str(PROGRAMS / "streams_overlap"), server=server)
+                    status, out, err = tendril(
+                        "run", "--", str(PROGRAMS / "streams_overlap"), server=server
+                    )
                     self.assertEqual(status, 0, out + err)
-                self.assertRegex(server.log(), f"cannot write {folder}/.*No space left.*kept in memory")
+                self.assertRegex(
+                    server.log(), f"cannot write {folder}/.*No space left.*kept in memory"
+                )
                 self.assertEqual([path.name for path in folder.glob("*.part")], [])
 
     def test_everything_that_programs_and_servers_write(self):
@@ -308,14 +405,32 @@ class FullDisk(unittest.TestCase):
                 self.skipTest("mounting a small file system takes root")
             with contextlib.suppress(OSError):
                 (folder / "filler").write_bytes(bytes(MIB))
-            with Server("--worker-user", "none", environment={"TENDRIL_RECORD": str(folder)}) as server:
+            with Server(
+                "--worker-user", "none", environment={"TENDRIL_RECORD": str(folder)}
+            ) as server:
                 more = {"TENDRIL_STATS": str(folder / "statistics"), "TENDRIL_TRACE": "1"}
-                done = subprocess.run([harness.TENDRIL, "run", "--server", server.endpoint, "--",
-                                       PROGRAMS / "vector_add", "1000"], stdout=subprocess.PIPE, stderr=full, text=True,
-                                      timeout=60, env=harness.clean_environment(**more), check=False)
+                done = subprocess.run(
+                    [
+                        harness.TENDRIL,
+                        "run",
+                        "--server",
+                        server.endpoint,
+                        "--",
+                        PROGRAMS / "vector_add",
+                        "1000",
+                    ],
+                    stdout=subprocess.PIPE,
+                    stderr=full,
+                    text=True,
+                    timeout=60,
+                    env=harness.clean_environment(**more),
+                    check=False,
+                )
                 self.assertEqual(done.returncode, 0, done.stdout)
                 self.assertIn("PASS", done.stdout)
-                self.assertEqual(tendril("run", "--", str(PROGRAMS / "vector_add"), "1000", server=server)[0], 0)
+                self.assertEqual(
+                    tendril("run", "--", str(PROGRAMS / "vector_add"), "1000", server=server)[0], 0
+                )
 
 
 if __name__ == "__main__":

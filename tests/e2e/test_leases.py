@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leases that live, as administrators see and change them: ls and smi, lease set, metrics. How much time tenants get is in
 test_shares.py."""
+
 import re
 import socket
 import unittest
@@ -20,9 +21,22 @@ class Leases(unittest.TestCase):
             probe.bind(("127.0.0.1", 0))
             cls.metrics_port = probe.getsockname()[1]
         cls.server = Server("--metrics", f"127.0.0.1:{cls.metrics_port}")
-        cls.holder = harness.start("run", "-p", "0.25", "--cap", "--priority", "3", "--", PROGRAMS / "hold", "8", "60",
-                                   server=cls.server)
-        cls.lease = eventually(lambda: [lease for lease in cls.server.leases() if lease["processes"]], 20)[0]
+        cls.holder = harness.start(
+            "run",
+            "-p",
+            "0.25",
+            "--cap",
+            "--priority",
+            "3",
+            "--",
+            PROGRAMS / "hold",
+            "8",
+            "60",
+            server=cls.server,
+        )
+        cls.lease = eventually(
+            lambda: [lease for lease in cls.server.leases() if lease["processes"]], 20
+        )[0]
 
     @classmethod
     def tearDownClass(cls):
@@ -30,16 +44,22 @@ class Leases(unittest.TestCase):
         cls.server.stop()
 
     def change(self, *options):
-        return tendril("lease", "set", "--server", self.server.endpoint, str(self.lease["lease"]), *options)
+        return tendril(
+            "lease", "set", "--server", self.server.endpoint, str(self.lease["lease"]), *options
+        )
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10
+        ) as answer:
             self.assertIn("version=0.0.4", answer.headers["Content-Type"])
             return answer.read().decode()
 
     def test_terms_and_time_are_listed(self):
         self.assertEqual((self.lease["policy"], self.lease["priority"]), ("cap", 3))
-        had = eventually(lambda: [s for s in self.server.leases()[0]["slices"] if s["gpu_time_s"]], 20)[0]
+        had = eventually(
+            lambda: [s for s in self.server.leases()[0]["slices"] if s["gpu_time_s"]], 20
+        )[0]
         self.assertEqual(had["share"], 0.25)
         self.assertLess(had["share_delivered_10_s"], 0.5)
         self.assertGreaterEqual(had["queued_s"], 0)
@@ -51,13 +71,19 @@ class Leases(unittest.TestCase):
     def test_terms_change_and_refusals_say_why(self):
         self.assertEqual(self.change("-p", "1/3", "--lend", "--priority", "0")[0], 0)
         lease = self.server.leases()[0]
-        self.assertEqual((lease["policy"], lease["priority"], lease["slices"][0]["share"]), ("lend", 0, 0.333333))
-        self.assertEqual(lease["slices"][0]["memory_bytes"], self.lease["slices"][0]["memory_bytes"])
+        self.assertEqual(
+            (lease["policy"], lease["priority"], lease["slices"][0]["share"]), ("lend", 0, 0.333333)
+        )
+        self.assertEqual(
+            lease["slices"][0]["memory_bytes"], self.lease["slices"][0]["memory_bytes"]
+        )
         self.assertEqual(self.change("--cap", "--priority", "3", "-p", "0.25")[0], 0)
         self.assertEqual(self.change()[0], 2)
         self.assertEqual(self.change("--priority", "101")[0], 2)
         self.assertEqual(self.change("--cap", "--lend")[0], 2)
-        with harness.start("run", "-p", "0.5", "--", PROGRAMS / "hold", "8", "60", server=self.server) as other:
+        with harness.start(
+            "run", "-p", "0.5", "--", PROGRAMS / "hold", "8", "60", server=self.server
+        ) as other:
             eventually(lambda: len(self.server.leases()) == 2, 20)
             status, _, err = self.change("-p", "0.6")
             self.assertEqual(status, 1)
@@ -71,14 +97,29 @@ class Leases(unittest.TestCase):
     def test_metrics(self):
         text = self.metrics()
         self.assertRegex(
-            text, r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\} \d+$')
-        self.assertRegex(text, r'(?m)^tendril_lease_memory_used_bytes\{lease="%d",.*\} \d+$' % self.lease["lease"])
-        used = [float(line.split()[-1]) for line in text.splitlines()
-                if line.startswith("tendril_lease_gpu_seconds_total")]
-        eventually(lambda: float(re.search(r"(?m)^tendril_lease_gpu_seconds_total.* (\S+)$",
-                                                   self.metrics())[1]) > used[0], 20)
+            text,
+            r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\} \d+$',
+        )
+        self.assertRegex(
+            text,
+            r'(?m)^tendril_lease_memory_used_bytes\{lease="%d",.*\} \d+$' % self.lease["lease"],
+        )
+        used = [
+            float(line.split()[-1])
+            for line in text.splitlines()
+            if line.startswith("tendril_lease_gpu_seconds_total")
+        ]
+        eventually(
+            lambda: float(
+                re.search(r"(?m)^tendril_lease_gpu_seconds_total.* (\S+)$", self.metrics())[1]
+            )
+            > used[0],
+            20,
+        )
         refused = self.metrics()
-        self.assertEqual(tendril("run", "-p", "1", "--", "true", server=self.server)[0], harness.NO_LEASE)
+        self.assertEqual(
+            tendril("run", "-p", "1", "--", "true", server=self.server)[0], harness.NO_LEASE
+        )
         count = re.compile(r"(?m)^tendril_lease_refusals_total (\d+)$")
         self.assertEqual(int(count.search(self.metrics())[1]), int(count.search(refused)[1]) + 1)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of a slice: whatever takes GPU memory is charged to the slice, the sum never passes its size, too much is
 CUDA_ERROR_OUT_OF_MEMORY and nothing else, and everybody who can be asked says the same."""
+
 import sys
 import tempfile
 import unittest
@@ -140,8 +141,19 @@ class Charging(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
             file.write(PROGRAM + text)
             file.flush()
-            status, out, err = tendril("run", "-m", "256M", "--", sys.executable, file.name, str(harness.TENDRIL),
-                                       self.server.endpoint, server=self.server, timeout=180, **environment)
+            status, out, err = tendril(
+                "run",
+                "-m",
+                "256M",
+                "--",
+                sys.executable,
+                file.name,
+                str(harness.TENDRIL),
+                self.server.endpoint,
+                server=self.server,
+                timeout=180,
+                **environment,
+            )
         self.assertEqual(status, 0, out + err)
         eventually(self.server.idle, 5, "everything given back")
         return out
@@ -153,12 +165,27 @@ class Charging(unittest.TestCase):
                 # ones are cut from is used up by larger ones, where it has room for thousands. A pool may have what was given
                 # back to it at once or later, so how often that is done differs: 20 to 111 round trips were seen.
                 for name, arguments, least, most in (
-                        ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6), ("cuMemAlloc_v2", "c_size_t(256)", 6, 400),
-                        ("cuMemAllocAsync", "c_size_t(256), None", 6, 400),
-                        ("cuMemAddressReserve", "c_size_t(2 * MIB), c_size_t(0), c_uint64(FIRST), c_uint64(0)", 3, 60)):
+                    ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6),
+                    ("cuMemAlloc_v2", "c_size_t(256)", 6, 400),
+                    ("cuMemAllocAsync", "c_size_t(256), None", 6, 400),
+                    (
+                        "cuMemAddressReserve",
+                        "c_size_t(2 * MIB), c_size_t(0), c_uint64(FIRST), c_uint64(0)",
+                        3,
+                        60,
+                    ),
+                ):
                     call = f"cuda.{name}(byref(address), {arguments})"
-                    status, out, err = tendril("run", "--", sys.executable, "-c", PROGRAM + COLLIDING % call,
-                                               server=server, TENDRIL_TRANSPORT=transport, TENDRIL_STATS="1")
+                    status, out, err = tendril(
+                        "run",
+                        "--",
+                        sys.executable,
+                        "-c",
+                        PROGRAM + COLLIDING % call,
+                        server=server,
+                        TENDRIL_TRANSPORT=transport,
+                        TENDRIL_STATS="1",
+                    )
                     self.assertEqual(status, 0, call + out + err)
                     row = next(line for line in err.splitlines() if line.endswith(" " + name))
                     self.assertTrue(least <= int(row.split()[4]) <= most, call + err)
@@ -232,7 +259,8 @@ assert free_mib() == whole, (free_mib(), whole)
 
     def test_what_a_stream_freed_makes_room_at_once(self):
         """The call that could tell comes a microsecond after the wait that gives memory free: a question, a graph that allocates."""
-        self.run_program("""
+        self.run_program(
+            """
 stream, graph, run, pool, p, reserved = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_uint64(), c_uint64()
 must(cuda.cuDeviceGetDefaultMemPool(byref(pool), device))
 must(cuda.cuStreamCreate(byref(stream), 1))
@@ -253,11 +281,14 @@ for turn in range(1000):
     after_a_free(cuda.cuGraphLaunch, run, stream)
     must(wait(stream))
     must(cuda.cuDeviceGraphMemTrim(0))
-""", TENDRIL_TRANSPORT="shm")
+""",
+            TENDRIL_TRANSPORT="shm",
+        )
 
     def test_downloads_take_little_host_memory_of_the_server(self):
         """However many asynchronous copies to the host are under way: what the server stages them in is used again (read_bulk)."""
-        self.run_program("""
+        self.run_program(
+            """
 import os, pathlib
 def most_mib():
     most = 0
@@ -282,7 +313,10 @@ must(cuda.cuCtxSynchronize())
 assert ctypes.string_at(host.value + 40 * MIB - 1, 1) == b"\\x05"
 grown = most_mib() - before
 assert grown < 300, grown  # and not 480
-""", TENDRIL_TRANSPORT="tcp", SERVER=str(self.server.pid))
+""",
+            TENDRIL_TRANSPORT="tcp",
+            SERVER=str(self.server.pid),
+        )
 
     def test_memory_outlives_its_pool(self):
         self.run_program("""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packed slices: their workers are clients of a multi-process service that the server starts and ends. In the vendor's place stands a
 script; that processors are really divided only a GPU can show (tools/gpu)."""
+
 import os
 import pathlib
 import stat
@@ -36,20 +37,33 @@ class Packed(unittest.TestCase):
         self.folder.cleanup()
 
     def hold(self, server, *options):
-        return harness.start("run", *options, "--", harness.PROGRAMS / "hold", "4", "30", server=server)
+        return harness.start(
+            "run", *options, "--", harness.PROGRAMS / "hold", "4", "30", server=server
+        )
 
     def test_workers_share_a_service(self):
         with Server("--packed-control", self.service, gpus=1) as server:
             tenants = [self.hold(server, "--packed", "-p", part) for part in ("1/4", "0.6")]
             try:
-                lines = lambda: [line for line in map(command_line, children(server.pid)) if b"--packed-folder" in line]
-                workers = eventually(lambda: len(lines()) == 2 and lines(), 20, "two packed workers")
+                lines = lambda: [
+                    line
+                    for line in map(command_line, children(server.pid))
+                    if b"--packed-folder" in line
+                ]
+                workers = eventually(
+                    lambda: len(lines()) == 2 and lines(), 20, "two packed workers"
+                )
                 folders = {option_of(words, b"--packed-folder") for words in workers}
                 self.assertEqual(len(folders), 1)
                 # The GPU has four processors, and they go in pairs.
-                self.assertEqual({option_of(words, b"--packed-percent") for words in workers}, {"50", "100"})
+                self.assertEqual(
+                    {option_of(words, b"--packed-percent") for words in workers}, {"50", "100"}
+                )
                 self.assertTrue(os.path.exists(folders.pop() + "/control"))
-                self.assertEqual([s["packed"] for lease in server.leases() for s in lease["slices"]], [True, True])
+                self.assertEqual(
+                    [s["packed"] for lease in server.leases() for s in lease["slices"]],
+                    [True, True],
+                )
                 self.assertIn("packed", tendril("ls", server=server)[1])
                 status, _, error = tendril("run", "-p", "0.1", "--", "/bin/true", server=server)
                 self.assertEqual(status, harness.NO_LEASE)
@@ -64,7 +78,9 @@ class Packed(unittest.TestCase):
     def test_without_the_service_the_refusal_names_it(self):
         with Server("--packed-control", "/nonexistent/service", gpus=1) as server:
             vector_add = harness.PROGRAMS / "vector_add"
-            status, out, error = tendril("run", "--packed", "-p", "1/2", "--", vector_add, server=server)
+            status, out, error = tendril(
+                "run", "--packed", "-p", "1/2", "--", vector_add, server=server
+            )
             self.assertNotEqual(status, 0)
             self.assertIn("/nonexistent/service", error + out)
             status, out, error = tendril("run", "-p", "1/2", "--", vector_add, server=server)

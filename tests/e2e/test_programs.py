@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs under `tendril run` and with the variables of `tendril env`: results, exit codes, slices, several servers, transports."""
+
 import json
 import os
 import re
@@ -11,7 +12,6 @@ import unittest
 
 import harness
 from harness import MIB, PROGRAMS, Server, eventually, start, tendril
-
 
 # The beginning of a Python program that calls the driver's API: device 0's primary context is current.
 DRIVER_CALLS = """
@@ -53,14 +53,23 @@ class Programs(unittest.TestCase):
 
     def test_every_transport(self):
         for transport in ("tcp", "shm", "auto"):
-            for name, *arguments in (("vector_add", 10000), ("matrix_multiply", 64), ("reduction", 10000),
-                                     ("histogram", 10000), ("streams_overlap",)):
+            for name, *arguments in (
+                ("vector_add", 10000),
+                ("matrix_multiply", 64),
+                ("reduction", 10000),
+                ("histogram", 10000),
+                ("streams_overlap",),
+            ):
                 with self.subTest(transport=transport, program=name):
-                    self.passes("-p", "0.5", "--", *program(name, *arguments), TENDRIL_TRANSPORT=transport)
+                    self.passes(
+                        "-p", "0.5", "--", *program(name, *arguments), TENDRIL_TRANSPORT=transport
+                    )
 
     def python(self, text, *arguments, **environment):
         command = (sys.executable, "-c", DRIVER_CALLS + text)
-        status, out, err = tendril("run", *arguments, "--", *command, server=self.server, **environment)
+        status, out, err = tendril(
+            "run", *arguments, "--", *command, server=self.server, **environment
+        )
         self.assertEqual(status, 0, out + err)
         return err
 
@@ -77,7 +86,9 @@ assert seen[0] == 1 and seen[4095] == 1
 """
         over_tcp = {"TENDRIL_TRANSPORT": "tcp"}
         self.assertIn("have both written the host memory", self.python(race % (0, 7), **over_tcp))
-        self.assertNotIn("both written", self.python(race % (0, 1), **over_tcp))  # the same value is no conflict
+        self.assertNotIn(
+            "both written", self.python(race % (0, 1), **over_tcp)
+        )  # the same value is no conflict
 
     @harness.needs_plain_client
     def test_waits_that_may_never_end_are_told(self):
@@ -102,17 +113,31 @@ must(cuda.cuEventRecord(event, stream))
         with Server() as far:
             two = [self.server, far]
             waits = {
-                "from pinned memory": ("cuda.cuMemcpyHtoDAsync_v2(memory, host, 64, stream)", self.server),
-                "event of another server": (beyond + "cuda.cuStreamWaitEvent(second, event, 0)", two),
-                "between GPUs of two servers": (beyond + "use(0); cuda.cuMemcpyAsync(other, memory, 4, stream)", two),
+                "from pinned memory": (
+                    "cuda.cuMemcpyHtoDAsync_v2(memory, host, 64, stream)",
+                    self.server,
+                ),
+                "event of another server": (
+                    beyond + "cuda.cuStreamWaitEvent(second, event, 0)",
+                    two,
+                ),
+                "between GPUs of two servers": (
+                    beyond + "use(0); cuda.cuMemcpyAsync(other, memory, 4, stream)",
+                    two,
+                ),
             }
             processes = {}
             for what, (text, servers) in waits.items():
                 command = (sys.executable, "-c", DRIVER_CALLS + behind % text)
-                processes[what] = start("run", "-p", "0.3", "--", *command, server=servers, TENDRIL_TRANSPORT="tcp")
+                processes[what] = start(
+                    "run", "-p", "0.3", "--", *command, server=servers, TENDRIL_TRANSPORT="tcp"
+                )
                 self.addCleanup(harness.end, processes[what])
             for what, process in processes.items():
-                line = next((line for line in process.stdout if "both wait for ever" in line), "it has ended")
+                line = next(
+                    (line for line in process.stdout if "both wait for ever" in line),
+                    "it has ended",
+                )
                 self.assertIn(what, line)
                 process.terminate()
                 process.wait(20)
@@ -122,7 +147,12 @@ must(cuda.cuEventRecord(event, stream))
     def test_a_capture_ends_where_its_server_does(self):
         """A wait across servers would be missing in the graph, whose launches would then run in no order."""
         with Server() as far:
-            status, out, err = tendril("run", "--", sys.executable, "-c", DRIVER_CALLS + """
+            status, out, err = tendril(
+                "run",
+                "--",
+                sys.executable,
+                "-c",
+                DRIVER_CALLS + """
 streams, events, graph = [c_void_p(), c_void_p()], [c_void_p(), c_void_p()], c_void_p()
 contexts = [context, c_void_p()]
 must(cuda.cuDeviceGet(byref(device), 1))
@@ -141,13 +171,16 @@ must(cuda.cuCtxSetCurrent(contexts[1]))
 must(cuda.cuEventRecord(events[1], streams[1]))
 assert cuda.cuStreamWaitEvent(streams[0], events[1], 0) == isolation
 assert cuda.cuStreamEndCapture(streams[0], byref(graph)) == invalidated
-""", server=[self.server, far])
+""",
+                server=[self.server, far],
+            )
             self.assertEqual(status, 0, out + err)
 
     @harness.needs_plain_client
     def test_memory_of_graphs_is_charged(self):
         # Half a GPU of 1 GiB; each round of the graph needs 300 MiB that nobody frees.
-        self.python("""
+        self.python(
+            """
 stream, graph, run, other = c_void_p(), c_void_p(), c_void_p(), c_uint64()
 must(cuda.cuStreamCreate(byref(stream), 1))
 runs = []
@@ -167,7 +200,10 @@ must(cuda.cuMemAlloc_v2(byref(other), 300 << 20))
 must(cuda.cuMemFree_v2(other))
 must(cuda.cuGraphLaunch(runs[1][0], stream))
 must(cuda.cuStreamSynchronize(stream))
-""", "-p", "0.5")
+""",
+            "-p",
+            "0.5",
+        )
 
     def test_kernel_and_program_share_pages_on_one_host(self):
         self.passes("--", *program("shared_page", 20, 20_000_000), TENDRIL_TRANSPORT="shm")
@@ -183,8 +219,9 @@ must(cuda.cuStreamSynchronize(stream))
             for arguments in ([], ["-n", "2", "-p", "0.5"], ["-n", "3"]):
                 with self.subTest(arguments=arguments):
                     wanted = 3 if arguments == ["-n", "3"] else 2
-                    status, out, err = tendril("run", *arguments, "--", *program("multi_gpu"),
-                                               server=[self.server, other])
+                    status, out, err = tendril(
+                        "run", *arguments, "--", *program("multi_gpu"), server=[self.server, other]
+                    )
                     self.assertEqual(status, 0, out + err)
                     self.assertIn(f"{wanted} devices", out)
             eventually(other.idle, 10)
@@ -204,7 +241,9 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertEqual(run("/etc/passwd"), 126)
         self.assertEqual(tendril("run", server=self.server)[0], 2)
         self.assertEqual(tendril("run", "-p", "2", "--", "true", server=self.server)[0], 2)
-        self.assertEqual(tendril("run", "--server", "127.0.0.1:1", "--", "true")[0], harness.NO_LEASE)
+        self.assertEqual(
+            tendril("run", "--server", "127.0.0.1:1", "--", "true")[0], harness.NO_LEASE
+        )
 
     @harness.needs_plain_client
     def test_libraries_are_found_without_their_version(self):
@@ -216,9 +255,13 @@ must(cuda.cuStreamSynchronize(stream))
 
     def test_arguments_and_environment_pass_unchanged(self):
         words = ["-p", "--", "a b", "", "--server", "$HOME"]
-        status, out, _ = tendril("run", "-p", "0.1", "--", "printf", "%s|", *words, server=self.server)
+        status, out, _ = tendril(
+            "run", "-p", "0.1", "--", "printf", "%s|", *words, server=self.server
+        )
         self.assertEqual((status, out), (0, "".join(word + "|" for word in words)))
-        out = tendril("run", "-p", "0.1", "--", "env", server=self.server, LD_LIBRARY_PATH="/some/where")[1]
+        out = tendril(
+            "run", "-p", "0.1", "--", "env", server=self.server, LD_LIBRARY_PATH="/some/where"
+        )[1]
         self.assertIn(f"LD_LIBRARY_PATH={harness.CLIENT.parent}:/some/where", out)
         self.assertRegex(out, r"TENDRIL_LEASES=127\.0\.0\.1:\d+=\d+:[0-9a-f]{32}\n")
 
@@ -240,7 +283,9 @@ must(cuda.cuStreamSynchronize(stream))
         hold.stdout.close()
 
     def test_slices_are_accounted_and_refused(self):
-        hold = start("run", "-n", "2", "-p", "0.7", "--", *program("hold", 32, 60), server=self.server)
+        hold = start(
+            "run", "-n", "2", "-p", "0.7", "--", *program("hold", 32, 60), server=self.server
+        )
         try:
             self.assertIn("holding", hold.stdout.readline())
             lease = self.server.leases()[0]
@@ -260,7 +305,9 @@ must(cuda.cuStreamSynchronize(stream))
 
     def test_memory_of_a_slice(self):
         size = 256
-        refused = tendril("run", "-m", f"{size}M", "--", *program("hold", size + 16, 0), server=self.server)
+        refused = tendril(
+            "run", "-m", f"{size}M", "--", *program("hold", size + 16, 0), server=self.server
+        )
         self.assertNotEqual(refused[0], 0)
         self.passes("-m", f"{size}M", "--", *program("hold", size - 64, 0))
         self.passes("-m", str(size), "--", *program("hold", size - 64, 0))
@@ -269,12 +316,24 @@ must(cuda.cuStreamSynchronize(stream))
         status, out, err = tendril("env", "-p", "0.5", "--json", server=self.server)
         self.assertEqual(status, 0, err)
         variables = json.loads(out)
-        done = subprocess.run(program("vector_add", 1000), capture_output=True, text=True, timeout=60, check=False,
-                              env=harness.clean_environment(**variables))
+        done = subprocess.run(
+            program("vector_add", 1000),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=harness.clean_environment(**variables),
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         shell = tendril("env", "-p", "0.5", server=self.server)[1]
-        done = subprocess.run(["sh", "-c", shell + "exec " + program("vector_add")[0] + " 1000"], capture_output=True,
-                              text=True, timeout=60, check=False, env=harness.clean_environment())
+        done = subprocess.run(
+            ["sh", "-c", shell + "exec " + program("vector_add")[0] + " 1000"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env=harness.clean_environment(),
+        )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         docker = tendril("env", "-m", "1G", "--docker", server=self.server)[1]
         self.assertIn(":/opt/tendril/lib:ro -e LD_LIBRARY_PATH=/opt/tendril/lib", docker)
@@ -282,9 +341,17 @@ must(cuda.cuStreamSynchronize(stream))
 
     def test_implicit_leases_over_two_servers(self):
         with Server() as other:
-            variables = json.loads(tendril("env", "-n", "3", "--json", server=[self.server, other])[1])
-            done = subprocess.run(program("multi_gpu"), capture_output=True, text=True, timeout=60, check=False,
-                                  env=harness.clean_environment(**variables))
+            variables = json.loads(
+                tendril("env", "-n", "3", "--json", server=[self.server, other])[1]
+            )
+            done = subprocess.run(
+                program("multi_gpu"),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env=harness.clean_environment(**variables),
+            )
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("3 devices", done.stdout)
             eventually(other.idle, 10)
@@ -292,7 +359,11 @@ must(cuda.cuStreamSynchronize(stream))
     def test_several_processes_share_a_lease(self):
         script = " & ".join([" ".join(program("hold", 16, 1))] * 3) + " & wait"
         process = start("run", "-p", "0.5", "--", "sh", "-c", script, server=self.server)
-        eventually(lambda: [lease["processes"] for lease in self.server.leases()] == [3], 10, "three on one lease")
+        eventually(
+            lambda: [lease["processes"] for lease in self.server.leases()] == [3],
+            10,
+            "three on one lease",
+        )
         self.assertEqual(process.stdout.read().count("PASS"), 3)
         self.assertEqual(process.wait(10), 0)
         process.stdout.close()
@@ -300,7 +371,9 @@ must(cuda.cuStreamSynchronize(stream))
     def test_token_goes_along(self):
         secret = {"TENDRIL_TOKEN": "a-token-of-some-length"}
         with Server(environment=secret) as guarded:
-            status, out, err = tendril("run", "--", *program("vector_add", 100), server=guarded, **secret)
+            status, out, err = tendril(
+                "run", "--", *program("vector_add", 100), server=guarded, **secret
+            )
             self.assertEqual(status, 0, out + err)
             status, _, err = tendril("run", "--", *program("vector_add", 100), server=guarded)
             self.assertEqual(status, harness.NO_LEASE)
@@ -308,8 +381,15 @@ must(cuda.cuStreamSynchronize(stream))
 
     def test_bench_measures_every_side_and_compares(self):
         with Server(gpus=2) as server:
-            status, out, err = tendril("bench", "--quick", "--json", "--native", str(harness.DRIVER), server=server,
-                                       timeout=240)  # 50 s under the thread sanitizer
+            status, out, err = tendril(
+                "bench",
+                "--quick",
+                "--json",
+                "--native",
+                str(harness.DRIVER),
+                server=server,
+                timeout=240,
+            )  # 50 s under the thread sanitizer
             self.assertEqual(status, 0, err)
             report = json.loads(out)
             sides = report["sides"]
@@ -317,10 +397,20 @@ must(cuda.cuStreamSynchronize(stream))
                 self.assertGreater(sides[side]["sustained_per_s"], 0)
                 self.assertGreater(sides[side]["first_result_ms"], 0)
                 self.assertGreater(sides[side]["resident_mb"], 1)
-                self.assertEqual(list(sides[side]), list(sides["native"]), "one side lacks a figure")
+                self.assertEqual(
+                    list(sides[side]), list(sides["native"]), "one side lacks a figure"
+                )
             for side in ("bare tcp", "bare shm"):
-                self.assertEqual(list(sides[side]), ["round_trip_us", "round_trip_4k_us", "round_trip_64k_us",
-                                                     "round_trip_1m_us", "gb_per_s"])
+                self.assertEqual(
+                    list(sides[side]),
+                    [
+                        "round_trip_us",
+                        "round_trip_4k_us",
+                        "round_trip_64k_us",
+                        "round_trip_1m_us",
+                        "gb_per_s",
+                    ],
+                )
                 self.assertGreater(min(sides[side].values()), 0)
             ends = ("host", "gpu0", "gpu1")
             pairs = {f"{a}_{b}_us" for a in ends for b in ends} - {"host_host_us"}
@@ -332,7 +422,9 @@ must(cuda.cuStreamSynchronize(stream))
                     json.dump(report, file)
             status, out, _ = tendril("bench", "--compare", *files)
             slower = [line.split() for line in out.splitlines() if line.endswith("slower")]
-            self.assertEqual((status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]]))
+            self.assertEqual(
+                (status, slower), (0, [["tcp", "enqueue_us", "1.00", "2.00", "0.50x", "slower"]])
+            )
 
     def test_bench_says_why_there_is_no_gpu(self):
         with Server() as server:
@@ -348,8 +440,14 @@ must(cuda.cuStreamSynchronize(stream))
         self.assertNotIn("bare", out)
 
     def test_statistics_tell_what_each_function_waited_for(self):
-        status, _, err = tendril("run", "--", *program("training_step", 20), server=self.server, TENDRIL_STATS="1",
-                                 TENDRIL_TRANSPORT="tcp")
+        status, _, err = tendril(
+            "run",
+            "--",
+            *program("training_step", 20),
+            server=self.server,
+            TENDRIL_STATS="1",
+            TENDRIL_TRANSPORT="tcp",
+        )
         self.assertEqual(status, 0, err)
         rows = {}
         for line in err.splitlines():
@@ -374,11 +472,15 @@ for _ in range(3):
     cuda.cuMemAlloc_v2(byref(address), c_size_t(0))
 must(cuda.cuMemAlloc_v2(byref(address), c_size_t(4096)))
 """
-        status, _, err = tendril("run", "--", sys.executable, "-c", code, server=self.server, TENDRIL_STATS="1")
+        status, _, err = tendril(
+            "run", "--", sys.executable, "-c", code, server=self.server, TENDRIL_STATS="1"
+        )
         self.assertEqual(status, 0, err)
         told = [line for line in err.splitlines() if "answered with an error" in line]
         self.assertEqual(len(told), 1, told)
-        self.assertRegex(told[0], r"3 of 4 calls of cuMemAlloc_v2 .* 0\.\d+ s: 1 \(CUDA_ERROR_INVALID_VALUE\)$")
+        self.assertRegex(
+            told[0], r"3 of 4 calls of cuMemAlloc_v2 .* 0\.\d+ s: 1 \(CUDA_ERROR_INVALID_VALUE\)$"
+        )
 
     @harness.needs_plain_client
     def test_compilers_find_what_they_compiled_before(self):
@@ -408,7 +510,9 @@ must(end(compilation))
             outputs = []
             for more in ({}, {}, {"CUDA_CACHE_DISABLE": "1"}):
                 more["CUDA_CACHE_PATH"] = folder
-                status, out, err = tendril("run", "--", sys.executable, "-c", code, server=self.server, **more)
+                status, out, err = tendril(
+                    "run", "--", sys.executable, "-c", code, server=self.server, **more
+                )
                 outputs.append(out.strip() if status == 0 else err.splitlines()[-1])
         self.assertEqual(outputs[:2], ["compiled", "found b'machine code'"])
         self.assertTrue(outputs[2].startswith("AssertionError: 801"), outputs)
@@ -438,8 +542,16 @@ begun = time.monotonic()
 must(cuda.cuMemcpyHtoDAsync_v2(memory, back, c_size_t(size), stream))
 print(min(seconds[2::2]), min(seconds[1::2]), time.monotonic() - begun)
 """
-        status, out, err = tendril("run", "--", sys.executable, "-c", code, server=self.server,
-                                   TENDRIL_TRANSPORT="tcp", TENDRIL_LINK="100:100")
+        status, out, err = tendril(
+            "run",
+            "--",
+            sys.executable,
+            "-c",
+            code,
+            server=self.server,
+            TENDRIL_TRANSPORT="tcp",
+            TENDRIL_LINK="100:100",
+        )
         self.assertEqual(status, 0, out + err)
         returned, over, pageable = map(float, out.split())
         self.assertGreater(over, 0.038)
@@ -463,9 +575,17 @@ must(cuda.cuModuleLoadData(byref(module), (head + kernel).encode()))  # a small 
             with Server("--images", os.path.join(cache, "images"), environment=more) as server:
                 sent, told = [], []
                 for _ in range(2):
-                    status, _, err = tendril("run", "--", sys.executable, "-c", code, server=server, TENDRIL_STATS="1")
+                    status, _, err = tendril(
+                        "run", "--", sys.executable, "-c", code, server=server, TENDRIL_STATS="1"
+                    )
                     self.assertEqual(status, 0, err)
-                    sent.append(int(next(line for line in err.splitlines() if "cuModuleLoadData" in line).split()[5]))
+                    sent.append(
+                        int(
+                            next(
+                                line for line in err.splitlines() if "cuModuleLoadData" in line
+                            ).split()[5]
+                        )
+                    )
                     told.append(int(re.search(r"(\d+) bytes of code", err)[1]))
         self.assertGreater(sent[0], 180_000)
         self.assertLess(sent[1], 1000)
@@ -528,7 +648,9 @@ for what in capture, load:
         with open(conf, "w", encoding="ascii") as file:
             file.write(f"# the pool\n{self.server.endpoint}\n")
         os.chmod(conf, 0o444)
-        status, out, err = tendril("run", "-p", "0.1", "--", *program("vector_add", 100), TENDRIL_SERVERS_CONF=conf)
+        status, out, err = tendril(
+            "run", "-p", "0.1", "--", *program("vector_add", 100), TENDRIL_SERVERS_CONF=conf
+        )
         self.assertEqual(status, 0, out + err)
 
 

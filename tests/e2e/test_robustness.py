@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sudden deaths on either side and connections that hang half open, one at a time: nothing hangs, the server goes on. Many of them at
 once, and for long, are in test_endurance.py."""
+
 import os
 import signal
 import time
@@ -15,8 +16,18 @@ SLACK_SECONDS = 3.0
 
 def hold(server, *options, seconds=60, **environment):
     """A program that holds 16 MiB on the server; (process, pid of the program itself)."""
-    process = start("run", "-p", "0.3", *options, "--", str(PROGRAMS / "hold"), "16", str(seconds), server=server,
-                    **environment)
+    process = start(
+        "run",
+        "-p",
+        "0.3",
+        *options,
+        "--",
+        str(PROGRAMS / "hold"),
+        "16",
+        str(seconds),
+        server=server,
+        **environment,
+    )
     line = process.stdout.readline()
     if "holding" not in line:
         raise AssertionError("the program did not start: " + line + process.stdout.read())
@@ -31,9 +42,13 @@ class Deaths(unittest.TestCase):
 
     def given_back(self, worker):
         """The lease is gone and the session's worker with it, within a second (and more for a busy machine's tools)."""
-        eventually(lambda: not harness.is_running(worker), REAP_SECONDS + SLACK_SECONDS, "the worker's end")
+        eventually(
+            lambda: not harness.is_running(worker), REAP_SECONDS + SLACK_SECONDS, "the worker's end"
+        )
         eventually(lambda: not self.server.leases(), 10, "the lease's end")
-        status, out, err = tendril("run", "--", str(PROGRAMS / "vector_add"), "1000", server=self.server)
+        status, out, err = tendril(
+            "run", "--", str(PROGRAMS / "vector_add"), "1000", server=self.server
+        )
         self.assertEqual(status, 0, out + err)
 
     def session_worker(self):
@@ -93,7 +108,11 @@ class Deaths(unittest.TestCase):
                     self.assertNotEqual(process.wait(10), 0, out)
                     self.assertIn("ended the lease or is gone", out)
                     process.stdout.close()
-                    eventually(lambda: not any(harness.is_running(w) for w in workers), 10, "the workers' end")
+                    eventually(
+                        lambda: not any(harness.is_running(w) for w in workers),
+                        10,
+                        "the workers' end",
+                    )
                 finally:
                     server.stop()
 
@@ -124,12 +143,24 @@ class HalfOpen(unittest.TestCase):
 
     def test_client_behind_a_dead_relay_does_not_hold_the_others_up(self):
         with Server() as server, Relay(server.port) as relay:
-            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--",
-                            str(PROGRAMS / "hold"), "16", "60", TENDRIL_TRANSPORT="tcp")
+            process = start(
+                "run",
+                "--server",
+                f"127.0.0.1:{relay.port}",
+                "-p",
+                "0.3",
+                "--",
+                str(PROGRAMS / "hold"),
+                "16",
+                "60",
+                TENDRIL_TRANSPORT="tcp",
+            )
             self.assertIn("holding", process.stdout.readline())
             relay.freeze()
             # The kernel at the relay still acknowledges: only the relay's end tells. Everybody else is served meanwhile.
-            status, out, err = tendril("run", "-p", "0.3", "--", str(PROGRAMS / "vector_add"), "1000", server=server)
+            status, out, err = tendril(
+                "run", "-p", "0.3", "--", str(PROGRAMS / "vector_add"), "1000", server=server
+            )
             self.assertEqual(status, 0, out + err)
             relay.cut()
             eventually(server.idle, 10, "everything given back")
@@ -138,8 +169,17 @@ class HalfOpen(unittest.TestCase):
     def test_attach_that_stops_half_way(self):
         with Server() as server, Relay(server.port, limit=1) as relay:
             # The control connection gets through, those of the program do not: it must end with a message, not hang.
-            process = start("run", "--server", f"127.0.0.1:{relay.port}", "-p", "0.3", "--",
-                            str(PROGRAMS / "vector_add"), "1000", TENDRIL_TRANSPORT="tcp")
+            process = start(
+                "run",
+                "--server",
+                f"127.0.0.1:{relay.port}",
+                "-p",
+                "0.3",
+                "--",
+                str(PROGRAMS / "vector_add"),
+                "1000",
+                TENDRIL_TRANSPORT="tcp",
+            )
             self.assertNotEqual(process.wait(60), 0)
             self.assertTrue(process.stdout.read())
             process.stdout.close()

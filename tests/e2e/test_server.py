@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server as its operator meets it: starting, tokens, workers' isolation, listing, leasing, doctor, and strangers at the port.
 Needs no client library."""
+
 import json
 import os
 import signal
@@ -19,13 +20,23 @@ SECRET = "a-token-of-some-length"
 class Starting(unittest.TestCase):
     def serve(self, *options, **environment):
         """Runs a server that is expected to refuse to start."""
-        done = subprocess.run([harness.TENDRIL, "serve", "--port", "0", *options], capture_output=True, text=True,
-                              timeout=60, env=harness.clean_environment(**environment), check=False)
+        done = subprocess.run(
+            [harness.TENDRIL, "serve", "--port", "0", *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=harness.clean_environment(**environment),
+            check=False,
+        )
         return done.returncode, done.stderr
 
     def test_a_warm_worker_has_pinned_its_memory(self):
-        with Server(environment={"TENDRIL_SOFTGPU_TRACE": "1"}) as server:  # else the first program waits for it
-            eventually(lambda: "cuMemHostRegister" in server.log(), 10, "pinning before any client came")
+        with Server(
+            environment={"TENDRIL_SOFTGPU_TRACE": "1"}
+        ) as server:  # else the first program waits for it
+            eventually(
+                lambda: "cuMemHostRegister" in server.log(), 10, "pinning before any client came"
+            )
 
     def test_no_driver_is_said_clearly(self):
         status, error = self.serve("--driver", "/nonexistent/libcuda.so.1")
@@ -59,9 +70,21 @@ class Starting(unittest.TestCase):
             self.assertTrue(server.idle())
         with open("/dev/full", "wb") as full, tempfile.TemporaryDirectory() as folder:
             port_file = os.path.join(folder, "port")
-            process = subprocess.Popen([harness.TENDRIL, "serve", "--driver", harness.DRIVER, "--port", "0",
-                                        "--port-file", port_file], stdout=full, stderr=full,
-                                       env=harness.clean_environment())
+            process = subprocess.Popen(
+                [
+                    harness.TENDRIL,
+                    "serve",
+                    "--driver",
+                    harness.DRIVER,
+                    "--port",
+                    "0",
+                    "--port-file",
+                    port_file,
+                ],
+                stdout=full,
+                stderr=full,
+                env=harness.clean_environment(),
+            )
             try:
                 eventually(lambda: os.path.exists(port_file), 30, "the server")
                 self.assertIsNone(process.poll())
@@ -82,7 +105,11 @@ class Starting(unittest.TestCase):
             workers = eventually(server.workers, 10)
             server.process.kill()
             server.process.wait()
-            eventually(lambda: not any(harness.is_running(worker) for worker in workers), 10, "the workers' end")
+            eventually(
+                lambda: not any(harness.is_running(worker) for worker in workers),
+                10,
+                "the workers' end",
+            )
 
 
 class Tokens(unittest.TestCase):
@@ -135,7 +162,11 @@ class Workers(unittest.TestCase):
     def test_isolation(self):
         with Server() as server:
             worker = eventually(server.workers, 10)[0]
-            eventually(lambda: harness.status_field(worker, "Seccomp") == ["2"], 10, "the system call filter")
+            eventually(
+                lambda: harness.status_field(worker, "Seccomp") == ["2"],
+                10,
+                "the system call filter",
+            )
             self.assertEqual(harness.status_field(worker, "NoNewPrivs"), ["1"])
             self.assertEqual(set(harness.status_field(worker, "CapEff")), {"0" * 16})
             if os.geteuid() == 0 and "workers run as root" not in server.log():
@@ -148,20 +179,31 @@ class Workers(unittest.TestCase):
             if "workers run as root" in server.log():
                 self.skipTest("an unprivileged user cannot read this build folder")
             eventually(lambda: len(server.workers()) >= 2, 10)
-            users = lambda: {harness.status_field(worker, "Uid")[0] for worker in server.workers()} - {"0"}
+            users = lambda: {
+                harness.status_field(worker, "Uid")[0] for worker in server.workers()
+            } - {"0"}
             eventually(lambda: len(users()) == 2, 5, "two users")
 
     @harness.needs_client
     def test_a_worker_is_made_ready_for_each_lease_whose_program_has_yet_to_attach(self):
         with Server() as server:
-            holders = [harness.start("run", "-p", "0.25", "--", "sleep", "60", server=server) for _ in range(3)]
+            holders = [
+                harness.start("run", "-p", "0.25", "--", "sleep", "60", server=server)
+                for _ in range(3)
+            ]
             for holder in holders:
                 self.addCleanup(harness.end, holder)
             eventually(lambda: len(server.workers()) == 3, 10, "three warm workers")
-            status, out, err = tendril("run", "-p", "0.25", "--", harness.PROGRAMS / "vector_add", server=server)
+            status, out, err = tendril(
+                "run", "-p", "0.25", "--", harness.PROGRAMS / "vector_add", server=server
+            )
             self.assertEqual(status, 0, out + err)
             harness.end(holders[0])
-            eventually(lambda: len(server.workers()) == 2 and len(server.leases()) == 2, 10, "one worker less")
+            eventually(
+                lambda: len(server.workers()) == 2 and len(server.leases()) == 2,
+                10,
+                "one worker less",
+            )
             for holder in holders:
                 harness.end(holder)
             eventually(server.settled, 10, "one warm worker, no lease")
@@ -169,8 +211,12 @@ class Workers(unittest.TestCase):
 
     def test_spare_workers_take_only_memory_that_nobody_was_promised(self):
         with Server("--warm-spare", "3") as server:
-            eventually(lambda: len(server.workers()) == 4, 10, "one warm worker and three spare ones")
-            holder = harness.start("run", "-p", "1", "--", "sh", "-c", "echo granted; exec sleep 60", server=server)
+            eventually(
+                lambda: len(server.workers()) == 4, 10, "one warm worker and three spare ones"
+            )
+            holder = harness.start(
+                "run", "-p", "1", "--", "sh", "-c", "echo granted; exec sleep 60", server=server
+            )
             self.addCleanup(harness.end, holder)
             self.assertEqual(holder.stdout.readline().strip(), "granted")
             self.assertEqual(len(server.workers()), 1)
@@ -186,7 +232,9 @@ class Workers(unittest.TestCase):
     def test_a_driver_that_fails_in_workers_does_not_make_a_storm(self):
         with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as script:
             real = harness.BUILD / "bin" / "tendril-worker"
-            script.write(f'#!/bin/sh\n[ "$1" = --probe ] && exec {real} "$@"\necho "driver broken" >&2\nexit 3\n')
+            script.write(
+                f'#!/bin/sh\n[ "$1" = --probe ] && exec {real} "$@"\necho "driver broken" >&2\nexit 3\n'
+            )
         os.chmod(script.name, 0o755)
         try:
             with Server("--worker", script.name, "--worker-user", "none") as server:
@@ -254,7 +302,9 @@ class Doctor(unittest.TestCase):
         status, steps = self.steps("--server", "no-such-host.invalid")
         self.assertEqual((status, steps["name"]["state"]), (1, "failed"))
         status, steps = self.steps("--server", "127.0.0.1:1")
-        self.assertEqual((status, steps["name"]["state"], steps["port"]["state"]), (1, "ok", "failed"))
+        self.assertEqual(
+            (status, steps["name"]["state"], steps["port"]["state"]), (1, "ok", "failed")
+        )
         self.assertIn("tendril serve", steps["port"]["detail"])
 
     def test_another_service_at_the_port(self):
@@ -285,7 +335,12 @@ class Strangers(unittest.TestCase):
             time.sleep(0.5)
             before = harness.descriptors(server.pid)
             silent = [harness.raw_connection(server) for _ in range(50)]
-            for payload in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 4096, b"TNRD" + b"\xff" * 60, bytes(1)):
+            for payload in (
+                b"GET / HTTP/1.1\r\n\r\n",
+                b"\xff" * 4096,
+                b"TNRD" + b"\xff" * 60,
+                bytes(1),
+            ):
                 with harness.raw_connection(server) as connection:
                     connection.sendall(payload)
             self.assertEqual(tendril("ls", server=server)[0], 0)
@@ -295,7 +350,9 @@ class Strangers(unittest.TestCase):
             for connection in silent[25:]:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                 connection.close()
-            eventually(lambda: harness.descriptors(server.pid) <= before + 1, 10, "all connections closed")
+            eventually(
+                lambda: harness.descriptors(server.pid) <= before + 1, 10, "all connections closed"
+            )
 
     def test_silent_peers_are_dropped(self):
         with Server() as server, harness.raw_connection(server) as connection:
@@ -325,9 +382,15 @@ class Sizes(unittest.TestCase):
     def test_what_code_may_take_is_kept_back_too(self):
         slices = lambda server: [one for lease in server.leases() for one in lease["slices"]]
         used = lambda server: sum(one["memory_used_bytes"] for one in slices(server)) // MIB
-        for options, kept in (([], 80), (["--code-memory", "36M"], 100), (["--code-memory", "0"], 64)):
+        for options, kept in (
+            ([], 80),
+            (["--code-memory", "36M"], 100),
+            (["--code-memory", "0"], 64),
+        ):
             with Server("--context-memory", "64M", *options, memory=1024 * MIB) as server:
-                holder = harness.start("run", "-m", "512M", "--", harness.PROGRAMS / "hold", "8", "60", server=server)
+                holder = harness.start(
+                    "run", "-m", "512M", "--", harness.PROGRAMS / "hold", "8", "60", server=server
+                )
                 self.addCleanup(harness.end, holder)
                 eventually(lambda: used(server) == kept + 8, 10, f"{kept} MiB and the program's 8")
                 harness.end(holder)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tenants get of a GPU's time against what they asked for: real servers and programs on a software GPU of known speed. Parts are
-compared with what all got together, as this machine may be slow; how exact shares are on hardware is measured by tools/gpu."""
+compared with what all got together, as this machine may be slow; how exact shares are on hardware is measured by tools/gpu.
+"""
+
 import functools
 import json
 import os
@@ -17,21 +19,41 @@ from harness import PROGRAMS, Server, clean_environment
 BEGIN_AFTER_S = 0.2
 SETTLED_AFTER = 5  # tenths of a second
 BOARD = f"tendril-shares-{os.getpid()}"
-SPEED = {"TENDRIL_SOFTGPU_MODE": "paced", "TENDRIL_SOFTGPU_THREADS": "1", "TENDRIL_SOFTGPU_BOARD": BOARD,
-         "TENDRIL_SOFTGPU_KERNEL_US": "share_tiny:500,share_short:4000,share_medium:2000,share_long:30000",
-         "TENDRIL_WAIT_SPIN_US": "20"}
+SPEED = {
+    "TENDRIL_SOFTGPU_MODE": "paced",
+    "TENDRIL_SOFTGPU_THREADS": "1",
+    "TENDRIL_SOFTGPU_BOARD": BOARD,
+    "TENDRIL_SOFTGPU_KERNEL_US": "share_tiny:500,share_short:4000,share_medium:2000,share_long:30000",
+    "TENDRIL_WAIT_SPIN_US": "20",
+}
 
 
 class Meter:
     """share_meter under `tendril run`."""
 
     def __init__(self, server, kind, seconds, *options):
-        command = [harness.TENDRIL, "run", "--server", server.endpoint, *options, "--", PROGRAMS / "share_meter", kind,
-                   str(seconds)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                                        env=clean_environment(SHARE_METER_SCALE="0", SHARE_METER_BATCH="1",
-                                                              TENDRIL_WAIT_SPIN_US="20"))
+        command = [
+            harness.TENDRIL,
+            "run",
+            "--server",
+            server.endpoint,
+            *options,
+            "--",
+            PROGRAMS / "share_meter",
+            kind,
+            str(seconds),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env=clean_environment(
+                SHARE_METER_SCALE="0", SHARE_METER_BATCH="1", TENDRIL_WAIT_SPIN_US="20"
+            ),
+        )
 
     def ready(self):
         line = self.process.stdout.readline()
@@ -82,7 +104,9 @@ def kept_waiting_s(pid):
 
 def measured(test):
     """Of a test that measures time: what else runs on this machine can take seconds from it, so it may try again; and where it was
-    starved each time, nothing was measured. A wrong share is wrong each time, and on an idle machine too."""
+    starved each time, nothing was measured. A wrong share is wrong each time, and on an idle machine too.
+    """
+
     @functools.wraps(test)
     def attempts(self):
         starved = True
@@ -94,20 +118,28 @@ def measured(test):
                 waited = (kept_waiting_s(self.server.pid) - waited_s) / (time.monotonic() - begun_s)
                 starved = starved and waited > KEPT_WAITING_MAX
                 if attempt == ATTEMPTS and starved:
-                    self.skipTest(f"the server was kept waiting {100 * waited:.0f} % of the time: {error}")
+                    self.skipTest(
+                        f"the server was kept waiting {100 * waited:.0f} % of the time: {error}"
+                    )
                 if attempt == ATTEMPTS:
                     raise
-                print(f"{test.__name__}, kept waiting {100 * waited:.1f} %, again after: {error}", file=sys.stderr)
+                print(
+                    f"{test.__name__}, kept waiting {100 * waited:.1f} %, again after: {error}",
+                    file=sys.stderr,
+                )
                 self.doCleanups()
                 harness.eventually(lambda: not self.server.leases(), 20, "no leases")
         return None
+
     return attempts
 
 
 PIECE_MS = {"tiny": 0.5, "medium": 2, "both": 2, "long": 30, "sync": 4, "graph": 50}
 
 
-@unittest.skipIf(harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided")
+@unittest.skipIf(
+    harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED, "a sanitizer's own time would be divided"
+)
 @harness.needs_client
 class Measured(unittest.TestCase):
     GPUS = 1
@@ -156,7 +188,9 @@ class SharesOfSeveralGpus(Measured):
     @measured
     def test_a_lease_of_two_gpus_beside_tenants_of_one(self):
         # More than half: no two of them on one GPU, whoever comes first.
-        got = self.busy_ms(3, ("both", "-n", "2", "-p", "0.45"), ("medium", "-p", "0.55"), ("medium", "-p", "0.55"))
+        got = self.busy_ms(
+            3, ("both", "-n", "2", "-p", "0.45"), ("medium", "-p", "0.55"), ("medium", "-p", "0.55")
+        )
         self.assert_parts(got, [0.45, 0.275, 0.275], 0.08)
 
     @measured
@@ -189,7 +223,9 @@ class Shares(Measured):
     def test_a_cap_holds_although_nobody_else_wants(self):
         capped = self.busy_ms(2.5, ("medium", "-p", "0.3", "--cap"))[0] / 2000
         self.assertLess(capped, 0.33)
-        self.assertGreater(capped, 0.03)  # a busy machine may not do more; that it gets its share is simulated
+        self.assertGreater(
+            capped, 0.03
+        )  # a busy machine may not do more; that it gets its share is simulated
 
     @measured
     def test_what_nobody_uses_is_lent_and_a_dead_neighbours_share_too(self):
@@ -205,11 +241,15 @@ class Shares(Measured):
         one, other = self.start(3, ("medium", "-p", "0.25"), ("medium", "-p", "0.25"))
         time.sleep(BEGIN_AFTER_S + 1.5)
         lease = next(lease["lease"] for lease in self.server.leases())
-        status, _, err = harness.tendril("lease", "set", "--server", self.server.endpoint, str(lease), "-p", "0.75")
+        status, _, err = harness.tendril(
+            "lease", "set", "--server", self.server.endpoint, str(lease), "-p", "0.75"
+        )
         self.assertEqual(status, 0, err)
         first, second = one.pieces(), other.pieces()
         parts = [sum(each[:10]) / (sum(first[:10]) + sum(second[:10])) for each in (first, second)]
-        later = sorted(sum(each[-10:]) / (sum(first[-10:]) + sum(second[-10:])) for each in (first, second))
+        later = sorted(
+            sum(each[-10:]) / (sum(first[-10:]) + sum(second[-10:])) for each in (first, second)
+        )
         self.assertAlmostEqual(parts[0], 0.5, delta=0.08)
         self.assertAlmostEqual(later[1], 0.75, delta=0.08)
 

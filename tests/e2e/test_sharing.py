@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes of one program that share GPU memory and events, and what happens when some of them die."""
+
 import os
 import pathlib
 import signal
@@ -9,15 +10,26 @@ import unittest
 import harness
 from harness import MIB, PROGRAMS, Server, eventually, start
 
-GONE = ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_INVALID_HANDLE", "CUDA_ERROR_MAP_FAILED", "CUDA_ERROR_NOT_PERMITTED")
+GONE = (
+    "CUDA_ERROR_INVALID_VALUE",
+    "CUDA_ERROR_INVALID_HANDLE",
+    "CUDA_ERROR_MAP_FAILED",
+    "CUDA_ERROR_NOT_PERMITTED",
+)
 
 
 class Shell:
     """One process; `do` sends a command and returns what it answered."""
 
     def __init__(self, environment):
-        self.process = subprocess.Popen([PROGRAMS / "ipc_shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            [PROGRAMS / "ipc_shell"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         self.words = None
 
     def ready(self):
@@ -31,7 +43,9 @@ class Shell:
 
     def expect(self, line):
         if not line.startswith("ok"):
-            raise AssertionError(f"{line!r}: {self.process.stderr.read() if self.process.poll() is not None else ''}")
+            raise AssertionError(
+                f"{line!r}: {self.process.stderr.read() if self.process.poll() is not None else ''}"
+            )
         return line[2:].strip()
 
     def must(self, *words):
@@ -59,10 +73,19 @@ class Run:
         self.test = test
         self.process = start("run", *options, "--", "sleep", "600", server=server, **environment)
         test.addCleanup(harness.end, self.process)
-        sleeper = eventually(lambda: [c for c in harness.children(self.process.pid)
-                                      if harness.command_line(c)[:1] == [b"sleep"]], 10, "the program")[0]
+        sleeper = eventually(
+            lambda: [
+                c
+                for c in harness.children(self.process.pid)
+                if harness.command_line(c)[:1] == [b"sleep"]
+            ],
+            10,
+            "the program",
+        )[0]
         words = pathlib.Path(f"/proc/{sleeper}/environ").read_bytes().split(b"\0")
-        self.environment = {k.decode(): v.decode() for k, _, v in (word.partition(b"=") for word in words if word)}
+        self.environment = {
+            k.decode(): v.decode() for k, _, v in (word.partition(b"=") for word in words if word)
+        }
         self.lease = int(self.environment["TENDRIL_LEASES"].split("=")[1].split(":")[0])
         test.addCleanup(os.kill, sleeper, signal.SIGKILL)
 
@@ -81,7 +104,9 @@ class Sharing(unittest.TestCase):
         self.addCleanup(self.server.stop)
 
     def processes(self, run):
-        return next(lease["processes"] for lease in self.server.leases() if lease["lease"] == run.lease)
+        return next(
+            lease["processes"] for lease in self.server.leases() if lease["lease"] == run.lease
+        )
 
     def each_transport(self):
         for transport in ("tcp", "shm"):
@@ -92,9 +117,13 @@ class Sharing(unittest.TestCase):
         run = Run(self, self.server, "-p", "0.5")
         run.shells(4)
         lines = [line for line in self.server.log().splitlines() if " on lease " in line]
-        users = {harness.status_field(int(line.rsplit("worker ", 1)[1]), "Uid")[0] for line in lines}
+        users = {
+            harness.status_field(int(line.rsplit("worker ", 1)[1]), "Uid")[0] for line in lines
+        }
         self.assertEqual(len(lines), 4)
-        self.assertEqual(len(users), 1, "the driver shares memory between processes of one user only")
+        self.assertEqual(
+            len(users), 1, "the driver shares memory between processes of one user only"
+        )
         if os.geteuid() == 0:
             self.assertNotIn("0", users)
 
@@ -138,7 +167,9 @@ class Sharing(unittest.TestCase):
             opener.must("fill", 8)
             self.assertEqual(opener.must("read"), "8")
             opener.must("close")
-            eventually(lambda: opener.do("open", handle).strip() in GONE, 5, "the end of the handle")
+            eventually(
+                lambda: opener.do("open", handle).strip() in GONE, 5, "the end of the handle"
+            )
             self.assertIn(opener.do("open_event", event).strip(), GONE)
             opener.must("alloc", 2)
             opener.must("fill", 9)
@@ -171,7 +202,9 @@ class Sharing(unittest.TestCase):
         self.assertEqual(before - int(third.must("info")), 100 * MIB)
         # Freed, it lives on because it is open elsewhere: the slice still pays, once.
         exporter.must("free")
-        eventually(lambda: before - int(third.must("info")) == 100 * MIB, 5, "the charge for what is open")
+        eventually(
+            lambda: before - int(third.must("info")) == 100 * MIB, 5, "the charge for what is open"
+        )
         opener.must("close")
         self.assertEqual(before - int(third.must("info")), 100 * MIB)
         opener.must("close")
@@ -185,8 +218,12 @@ class Sharing(unittest.TestCase):
         opener.must("open", exporter.must("export"))
         charged = int(third.must("info"))
         exporter.kill()
-        eventually(lambda: int(third.must("info")) - charged >= 50 * MIB, 5, "the exporter's own memory")
-        self.assertLess(int(third.must("info")) - charged, 100 * MIB, "what is open elsewhere is still paid for")
+        eventually(
+            lambda: int(third.must("info")) - charged >= 50 * MIB, 5, "the exporter's own memory"
+        )
+        self.assertLess(
+            int(third.must("info")) - charged, 100 * MIB, "what is open elsewhere is still paid for"
+        )
         opener.kill()
         eventually(lambda: int(third.must("info")) - charged >= 150 * MIB, 5, "the memory back")
 
@@ -206,7 +243,9 @@ class Sharing(unittest.TestCase):
             one = Run(self, self.server, "-p", "0.3").shells(1)[0]
             other = Run(self, elsewhere, "-p", "0.3").shells(1)[0]
             one.must("alloc", 2)
-            self.assertEqual(other.do("open", one.must("export")).strip(), "CUDA_ERROR_INVALID_VALUE")
+            self.assertEqual(
+                other.do("open", one.must("export")).strip(), "CUDA_ERROR_INVALID_VALUE"
+            )
             self.assertIn("of a GPU server that this process has no GPU of", other.end())
 
     def test_two_servers_whose_addresses_are_equal(self):
@@ -232,13 +271,19 @@ class Sharing(unittest.TestCase):
         exporter.must("alloc", 2)
         exporter.must("event")
         handle, event = exporter.must("export"), exporter.must("export_event")
-        flipped = [handle[:at] + ("0" if handle[at] != "0" else "1") + handle[at + 1:] for at in (0, 17, 33, 65, 95)]
+        flipped = [
+            handle[:at] + ("0" if handle[at] != "0" else "1") + handle[at + 1 :]
+            for at in (0, 17, 33, 65, 95)
+        ]
         for wrong in ["", "00" * 64, "ff" * 64, event, *flipped]:
             # One that could be a handle is taken for that of memory which is gone.
             answer = opener.do("open", wrong).strip()
             self.assertIn(answer, ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_PERMITTED"), wrong)
-            self.assertEqual(opener.do("open_event", handle if wrong == event else wrong).strip(),
-                             "CUDA_ERROR_INVALID_VALUE", wrong)
+            self.assertEqual(
+                opener.do("open_event", handle if wrong == event else wrong).strip(),
+                "CUDA_ERROR_INVALID_VALUE",
+                wrong,
+            )
         opener.must("open", handle)
         opener.must("open_event", event)
 

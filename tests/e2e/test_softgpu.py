@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The software GPU as a stand-in for hardware: what it has in common between workers, what its faults look like to a program
 behind Tendril, its monitoring, and its clocks."""
+
 import os
 import pathlib
 import re
@@ -28,11 +29,20 @@ class Board:
         os.chmod(self.folder, 0o755)
 
     def environment(self, **more):
-        return {"TENDRIL_SOFTGPU_BOARD": self.path, **{"TENDRIL_SOFTGPU_" + key: value for key, value in more.items()}}
+        return {
+            "TENDRIL_SOFTGPU_BOARD": self.path,
+            **{"TENDRIL_SOFTGPU_" + key: value for key, value in more.items()},
+        }
 
     def tool(self, *arguments):
-        done = subprocess.run([TOOL, *arguments], capture_output=True, text=True, timeout=30, check=False,
-                              env=harness.clean_environment(**self.environment()))
+        done = subprocess.run(
+            [TOOL, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            env=harness.clean_environment(**self.environment()),
+        )
         if done.returncode != 0:
             raise AssertionError("tendril-softgpu: " + done.stderr)
         return done.stdout
@@ -52,7 +62,9 @@ class OnABoard(unittest.TestCase):
         return server
 
     def start_hold(self, server, mib, *options):
-        process = start("run", *options, "--", str(PROGRAMS / "hold"), str(mib), "60", server=server)
+        process = start(
+            "run", *options, "--", str(PROGRAMS / "hold"), str(mib), "60", server=server
+        )
         self.addCleanup(harness.end, process)
         line = process.stdout.readline()
         self.assertIn("holding", line)
@@ -64,7 +76,9 @@ class ControlSocket(OnABoard):
 
     def listen(self):
         path = os.path.join(self.board.folder, "control")
-        listener = subprocess.Popen([TOOL, "listen", path], env=harness.clean_environment(**self.board.environment()))
+        listener = subprocess.Popen(
+            [TOOL, "listen", path], env=harness.clean_environment(**self.board.environment())
+        )
         self.addCleanup(harness.end, listener)
         eventually(lambda: os.path.exists(path))
         client = socket.socket(socket.AF_UNIX)
@@ -107,9 +121,17 @@ class ControlSocket(OnABoard):
 
 class Page(unittest.TestCase):
     def test_every_knob_is_on_it(self):
-        page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "softgpu.md").read_text(encoding="utf-8")
-        knobs = subprocess.run([TOOL, "knobs"], capture_output=True, text=True, timeout=30, check=True,
-                               env=harness.clean_environment()).stdout
+        page = (pathlib.Path(__file__).resolve().parents[2] / "docs" / "softgpu.md").read_text(
+            encoding="utf-8"
+        )
+        knobs = subprocess.run(
+            [TOOL, "knobs"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+            env=harness.clean_environment(),
+        ).stdout
         names = [line.split()[0] for line in knobs.splitlines()]
         self.assertGreater(len(names), 20)
         rows = "\n".join(line for line in page.splitlines() if line.startswith("| `"))
@@ -129,7 +151,9 @@ class Monitoring(OnABoard):
 
         gpu = eventually(busy, 20, "a busy GPU")
         percent = gpu["utilization_percent"]
-        self.assertAlmostEqual(gpu["temperature_c"], 30 + 45 * percent // 100, delta=12)  # read moments later
+        self.assertAlmostEqual(
+            gpu["temperature_c"], 30 + 45 * percent // 100, delta=12
+        )  # read moments later
         self.assertGreater(gpu["power_mw"] if "power_mw" in gpu else gpu["power_w"] * 1000, 75_000)
         shown = self.board.tool("show")
         self.assertRegex(shown, r"device 0: .* 16 of 1024 MiB")
@@ -139,8 +163,16 @@ class Monitoring(OnABoard):
         process = self.start_hold(server, 64)
         self.assertRegex(self.board.tool("show"), r"process \d+: 64 MiB")
         os.kill(harness.children(process.pid)[0], 9)
-        eventually(lambda: "64 MiB" not in self.board.tool("show"), 5, "the end of the dead worker's memory")
-        eventually(lambda: harness.listing(server, "smi")["gpus"][0]["utilization_percent"] == 0, 10, "an idle GPU")
+        eventually(
+            lambda: "64 MiB" not in self.board.tool("show"),
+            5,
+            "the end of the dead worker's memory",
+        )
+        eventually(
+            lambda: harness.listing(server, "smi")["gpus"][0]["utilization_percent"] == 0,
+            10,
+            "an idle GPU",
+        )
 
 
 @harness.needs_client
@@ -154,8 +186,10 @@ class Faults(OnABoard):
         server = self.serve()
         table = [
             ("fail = cuMemAlloc_v2:1+:2", "CUDA_ERROR_OUT_OF_MEMORY"),
-            ("fail = cuModuleLoadData:1+:209,cuModuleLoadDataEx:1+:209,cuLibraryLoadData:1+:209",
-             "CUDA_ERROR_NO_BINARY_FOR_GPU"),
+            (
+                "fail = cuModuleLoadData:1+:209,cuModuleLoadDataEx:1+:209,cuLibraryLoadData:1+:209",
+                "CUDA_ERROR_NO_BINARY_FOR_GPU",
+            ),
             ("oom_after_mb = 1", "CUDA_ERROR_OUT_OF_MEMORY"),
             ("ecc = 1", "CUDA_ERROR_ECC_UNCORRECTABLE"),
             ("hang = vector_add; steps = 1000", "CUDA_ERROR_LAUNCH_TIMEOUT"),
@@ -221,9 +255,16 @@ class Direct(OnABoard):
         os.symlink(DRIVER, os.path.join(self.libraries, "libcuda.so.1"))
 
     def start(self, *command, **knobs):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   env={**harness.clean_environment(**self.board.environment(**knobs)),
-                                        "LD_LIBRARY_PATH": self.libraries})
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={
+                **harness.clean_environment(**self.board.environment(**knobs)),
+                "LD_LIBRARY_PATH": self.libraries,
+            },
+        )
         self.addCleanup(harness.end, process)
         return process
 
@@ -239,10 +280,17 @@ class Direct(OnABoard):
 
     def times(self, seats):
         """What each of several programs that share a device sees, on one simulated clock."""
-        knobs = {"MODE": "virtual", "QUORUM": str(seats), "KERNEL_US": "affine:1500", "PATIENCE_MS": "60000",
-                 "THREADS": "1"}
-        running = [self.start(str(PROGRAMS / "event_times"), "12", str(2 + seat), SEAT=str(seat), **knobs)
-                   for seat in range(seats)]
+        knobs = {
+            "MODE": "virtual",
+            "QUORUM": str(seats),
+            "KERNEL_US": "affine:1500",
+            "PATIENCE_MS": "60000",
+            "THREADS": "1",
+        }
+        running = [
+            self.start(str(PROGRAMS / "event_times"), "12", str(2 + seat), SEAT=str(seat), **knobs)
+            for seat in range(seats)
+        ]
         seen = [process.stdout.read() for process in running]
         for process in running:
             process.wait(60)
@@ -268,18 +316,42 @@ class SimulatedBehindTendril(OnABoard):
         server = self.serve(MODE="virtual", KERNEL_US="affine:3600e6", SWITCH_US="0")
         for transport in ("tcp", "shm"):
             with self.subTest(transport=transport):
-                status, out, err = tendril("run", "--", str(PROGRAMS / "event_times"), "3", "1", server=server,
-                                           TENDRIL_TRANSPORT=transport)
+                status, out, err = tendril(
+                    "run",
+                    "--",
+                    str(PROGRAMS / "event_times"),
+                    "3",
+                    "1",
+                    server=server,
+                    TENDRIL_TRANSPORT=transport,
+                )
                 self.assertEqual(status, 0, out + err)
                 self.assertEqual(re.findall(r"round \d: ([\d.]+)", out), ["3600000.0000"] * 3)
 
     def test_two_programs_share_a_gpu_the_same_way_each_time(self):
         def once():
             # Turns are of the host's time: a worker that waits for one holds the simulated clock up.
-            server = self.serve("--turns", "off", MODE="virtual", QUORUM="2", KERNEL_US="affine:1500",
-                                PATIENCE_MS="60000")
-            running = [start("run", "-p", "0.5", "--", str(PROGRAMS / "event_times"), "10", "3", server=server)
-                       for _ in range(2)]
+            server = self.serve(
+                "--turns",
+                "off",
+                MODE="virtual",
+                QUORUM="2",
+                KERNEL_US="affine:1500",
+                PATIENCE_MS="60000",
+            )
+            running = [
+                start(
+                    "run",
+                    "-p",
+                    "0.5",
+                    "--",
+                    str(PROGRAMS / "event_times"),
+                    "10",
+                    "3",
+                    server=server,
+                )
+                for _ in range(2)
+            ]
             seen = sorted(process.communicate(timeout=60)[0] for process in running)
             server.stop()
             pathlib.Path(self.board.path).unlink()
@@ -294,7 +366,9 @@ class SimulatedBehindTendril(OnABoard):
 
     def test_work_is_not_executed(self):
         server = self.serve(MODE="noexec", KERNEL_US="affine:10")
-        status, out, _ = tendril("run", "--", str(PROGRAMS / "event_times"), "3", "1", server=server)
+        status, out, _ = tendril(
+            "run", "--", str(PROGRAMS / "event_times"), "3", "1", server=server
+        )
         self.assertEqual(status, 1)  # nothing was computed
         self.assertEqual(re.findall(r"round \d: ([\d.]+)", out), ["0.0100"] * 3)
 

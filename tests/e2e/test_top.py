@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tendril top: what it shows is what programs do; in a pipe, on a terminal, as JSON."""
+
 import json
 import os
 import pty
@@ -56,9 +57,23 @@ class Top(unittest.TestCase):
     @harness.needs_plain_client
     def test_the_server_counts_what_the_client_counts(self):
         for transport in ("tcp", "shm"):
-            command = [TENDRIL, "run", "--server", self.server.endpoint, "--", sys.executable, "-c", COUNTED]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                  env=clean_environment(TENDRIL_TRANSPORT=transport)) as program:
+            command = [
+                TENDRIL,
+                "run",
+                "--server",
+                self.server.endpoint,
+                "--",
+                sys.executable,
+                "-c",
+                COUNTED,
+            ]
+            with subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=clean_environment(TENDRIL_TRANSPORT=transport),
+            ) as program:
                 calls, trips, _, sent, received, _ = map(int, program.stdout.readline().split())
                 session = self.once("--interval", "0.2")["sessions"][0]
                 program.stdin.close()
@@ -73,7 +88,9 @@ class Top(unittest.TestCase):
             self.assertEqual(session["pid"] == session["worker_pid"], False)
 
     def test_rates_of_a_program_that_launches(self):
-        program = harness.start("run", "-p", "0.5", "--", PROGRAMS / "training_step", "1000000", server=self.server)
+        program = harness.start(
+            "run", "-p", "0.5", "--", PROGRAMS / "training_step", "1000000", server=self.server
+        )
         try:
             eventually(lambda: self.once("--interval", "0.1")["sessions"], 20)
             session = self.once()["sessions"][0]
@@ -84,12 +101,17 @@ class Top(unittest.TestCase):
         self.assertTrue(0 < session["waiting"] <= 1, session)
         self.assertTrue(0 < session["server_processors"] < 64, session)
         self.assertTrue(0 < session["gpu_share_delivered"] <= 1.1, session)
-        self.assertEqual((session["program"], session["slices"][0]["share"]), ("training_step", 0.5))
+        self.assertEqual(
+            (session["program"], session["slices"][0]["share"]), ("training_step", 0.5)
+        )
 
     def test_pictures_follow_each_other_in_a_pipe_until_a_signal(self):
         program = harness.start("top", "--interval", "0.1", server=self.server)
         try:
-            heads = [next(line for line in program.stdout if line.startswith(self.server.endpoint)) for _ in range(3)]
+            heads = [
+                next(line for line in program.stdout if line.startswith(self.server.endpoint))
+                for _ in range(3)
+            ]
             program.send_signal(signal.SIGINT)
             rest = program.stdout.read()
             self.assertEqual(program.wait(10), 0)
@@ -101,8 +123,12 @@ class Top(unittest.TestCase):
     def test_a_key_ends_it_and_the_terminal_is_as_before(self):
         ours, its = pty.openpty()
         before = termios.tcgetattr(its)
-        program = subprocess.Popen([TENDRIL, "top", "--server", self.server.endpoint], stdin=its, stdout=its,
-                                   env=clean_environment())
+        program = subprocess.Popen(
+            [TENDRIL, "top", "--server", self.server.endpoint],
+            stdin=its,
+            stdout=its,
+            env=clean_environment(),
+        )
         try:
             seen, until = b"", time.monotonic() + 20
             while b"leases" not in seen and time.monotonic() < until:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texture or surface of a PTX case, as a line of the table describes it (tests/ptx/images.py): an array or memory with the given
-// bytes, and an object on it. For ptx_cases.cc only.
+// The texture or surface of a PTX case, as a line of the table describes it (tests/ptx/images.py):
+// an array or memory with the given bytes, and an object on it. For ptx_cases.cc only.
 #pragma once
 
 #include <sstream>
@@ -15,8 +15,8 @@ class CaseImage {
   bool read(std::istringstream& line) {
     std::string what, hex;
     unsigned flags = 0, linear = 0, edge = 0, format = 0;
-    line >> what >> shape_ >> format >> array_.NumChannels >> array_.Width >> array_.Height >> array_.Depth >> flags >>
-        linear >> edge;
+    line >> what >> shape_ >> format >> array_.NumChannels >> array_.Width >> array_.Height >>
+        array_.Depth >> flags >> linear >> edge;
     for (float& b : sampling_.borderColor) {
       unsigned bits = 0;
       line >> std::hex >> bits;
@@ -29,7 +29,8 @@ class CaseImage {
     surface_ = what == "surface";
     array_.Format = static_cast<CUarray_format>(format);
     array_.Flags = (surface_ ? CUDA_ARRAY3D_SURFACE_LDST : 0u) |
-                   (shape_[0] == 'a' ? CUDA_ARRAY3D_LAYERED : 0u) | (shape_ == "cube" ? CUDA_ARRAY3D_CUBEMAP : 0u);
+                   (shape_[0] == 'a' ? CUDA_ARRAY3D_LAYERED : 0u) |
+                   (shape_ == "cube" ? CUDA_ARRAY3D_CUBEMAP : 0u);
     sampling_.flags = flags;
     sampling_.filterMode = linear ? CU_TR_FILTER_MODE_LINEAR : CU_TR_FILTER_MODE_POINT;
     for (CUaddress_mode& mode : sampling_.addressMode) mode = static_cast<CUaddress_mode>(edge);
@@ -41,7 +42,8 @@ class CaseImage {
     *handle = 0;
     if (bytes_.empty()) return CUDA_SUCCESS;
     CUDA_RESOURCE_DESC resource = {};
-    const CUresult bad = shape_ == "linear" || shape_ == "pitch" ? fill_memory(&resource) : fill_array(&resource);
+    const CUresult bad =
+        shape_ == "linear" || shape_ == "pitch" ? fill_memory(&resource) : fill_array(&resource);
     if (bad != CUDA_SUCCESS) return bad;
     const CUresult result = surface_ ? cuSurfObjectCreate(&object_, &resource)
                                      : cuTexObjectCreate(&object_, &resource, &sampling_, nullptr);
@@ -78,7 +80,8 @@ class CaseImage {
   CUresult fill_memory(CUDA_RESOURCE_DESC* resource) {
     const size_t pitch = shape_ == "linear" ? row_bytes() : 512;  // as long as hardware asks for
     std::vector<uint8_t> padded(pitch * rows());
-    for (size_t y = 0; y < rows(); ++y) memcpy(&padded[y * pitch], &bytes_[y * row_bytes()], row_bytes());
+    for (size_t y = 0; y < rows(); ++y)
+      memcpy(&padded[y * pitch], &bytes_[y * row_bytes()], row_bytes());
     CUresult result = cuMemAlloc(&memory_, padded.size());
     if (result == CUDA_SUCCESS) result = cuMemcpyHtoD(memory_, padded.data(), padded.size());
     if (shape_ == "linear") {
@@ -86,7 +89,8 @@ class CaseImage {
       resource->res.linear = {memory_, array_.Format, array_.NumChannels, padded.size()};
     } else {
       resource->resType = CU_RESOURCE_TYPE_PITCH2D;
-      resource->res.pitch2D = {memory_, array_.Format, array_.NumChannels, array_.Width, array_.Height, pitch};
+      resource->res.pitch2D = {memory_,      array_.Format, array_.NumChannels,
+                               array_.Width, array_.Height, pitch};
     }
     return result;
   }

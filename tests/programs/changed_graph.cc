@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph whose nodes get other memory and other values before each launch, as XLA does it: a kernel, then a copy of what it made. Each
-// step brings one word to the host and learns from a host function that it is there, in the same pinned memory every time; other pinned
-// memory is mapped, as libraries have it for flags. For counting what this costs (tests/cost). Argument: steps (default 10).
+// A graph whose nodes get other memory and other values before each launch, as XLA does it: a
+// kernel, then a copy of what it made. Each step brings one word to the host and learns from a host
+// function that it is there, in the same pinned memory every time; other pinned memory is mapped,
+// as libraries have it for flags. For counting what this costs (tests/cost). Argument: steps
+// (default 10).
 #include <condition_variable>
 #include <mutex>
 
@@ -96,7 +98,8 @@ int main(int argc, char** argv) {
   }
   CHECK(cuStreamSynchronize(stream));
   const std::vector<uint32_t> seen = program::download<uint32_t>(sums, static_cast<size_t>(steps));
-  for (long i = 0; i < steps; ++i) good = good && seen[static_cast<size_t>(i)] == static_cast<uint32_t>(i);
+  for (long i = 0; i < steps; ++i)
+    good = good && seen[static_cast<size_t>(i)] == static_cast<uint32_t>(i);
   std::printf("checksum %016llx\n", static_cast<unsigned long long>(program::checksum(seen)));
   return program::finish(good);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one step of inference asks of the driver when its images come from the host and its answer goes back there, as PyTorch does it: an
-// asynchronous copy from pinned memory, launches on the default stream, and a copy into pageable memory, whose end is waited for three
-// times. Beside it lives mapped pinned memory, as libraries have for flags of theirs. For counting what a step costs (tests/cost).
-// Argument: steps (default 10).
+// What one step of inference asks of the driver when its images come from the host and its answer
+// goes back there, as PyTorch does it: an asynchronous copy from pinned memory, launches on the
+// default stream, and a copy into pageable memory, whose end is waited for three times. Beside it
+// lives mapped pinned memory, as libraries have for flags of theirs. For counting what a step costs
+// (tests/cost). Argument: steps (default 10).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 

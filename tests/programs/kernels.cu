@@ -58,8 +58,9 @@ KERNEL nothing() {}
 
 KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }
 
-// Plays `rounds` turns with the host through one word that both see: the host writes odd numbers, this thread the even ones. Gives up,
-// leaving the word as it is, after `patience` looks without a turn.
+// Plays `rounds` turns with the host through one word that both see: the host writes odd numbers,
+// this thread the even ones. Gives up, leaving the word as it is, after `patience` looks without a
+// turn.
 KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
   for (uint32 turn = 0; turn < rounds; turn++) {
     uint32 looks = 0;
@@ -70,7 +71,8 @@ KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
   }
 }
 
-// Fixed amounts of work for share_meter, one name each, so that the software GPU can be told what each takes.
+// Fixed amounts of work for share_meter, one name each, so that the software GPU can be told what
+// each takes.
 __device__ inline void multiply_and_add(float* out, uint32 rounds) {
   float x = (float)tid_x();
   for (uint32 i = 0; i < rounds; i++) {
@@ -89,7 +91,8 @@ typedef float float4 __attribute__((ext_vector_type(4)));
 
 KERNEL share_memory(float4* data, uint32 count, uint32 rounds) {
   for (uint32 round = 0; round < rounds; round++) {
-    for (uint32 i = global_x(); i < count; i += ntid_x() * nctaid_x()) data[i] = data[i] * 0.5f + 1.0f;
+    for (uint32 i = global_x(); i < count; i += ntid_x() * nctaid_x())
+      data[i] = data[i] * 0.5f + 1.0f;
   }
 }
 

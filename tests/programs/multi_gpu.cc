@@ -25,8 +25,9 @@ Gpu open(int ordinal, uint32_t words) {
   return gpu;
 }
 
-// A copy between two devices in a stream of the first, then work in a stream of the second that waits
-// for the first by an event. The second's default stream is busy, and none of them waits for it.
+// A copy between two devices in a stream of the first, then work in a stream of the second that
+// waits for the first by an event. The second's default stream is busy, and none of them waits for
+// it.
 uint32_t wrong_across_streams(const Gpu& first, const Gpu& last, uint32_t words) {
   CUstream streams[2];
   CUevent copied;
@@ -35,20 +36,23 @@ uint32_t wrong_across_streams(const Gpu& first, const Gpu& last, uint32_t words)
   CHECK(cuCtxSetCurrent(last.context));
   CHECK(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
   CHECK(cuMemAlloc(&other, words * 4));
-  for (int i = 0; i < 200; i++) CHECK(program::launch(last.affine, blocks, 256, nullptr, other, 3u, 1u, words));
+  for (int i = 0; i < 200; i++)
+    CHECK(program::launch(last.affine, blocks, 256, nullptr, other, 3u, 1u, words));
   CHECK(cuCtxSetCurrent(first.context));
   CHECK(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
   CHECK(cuEventCreate(&copied, CU_EVENT_DISABLE_TIMING));
   CHECK(cuMemsetD32Async(first.data, 5, words, streams[0]));
   CHECK(program::launch(first.affine, blocks, 256, streams[0], first.data, 3u, 1u, words));
-  CHECK(cuMemcpyPeerAsync(last.data, last.context, first.data, first.context, words * 4, streams[0]));
+  CHECK(
+      cuMemcpyPeerAsync(last.data, last.context, first.data, first.context, words * 4, streams[0]));
   CHECK(cuEventRecord(copied, streams[0]));
   CHECK(cuCtxSetCurrent(last.context));
   CHECK(cuStreamWaitEvent(streams[1], copied, 0));
   CHECK(program::launch(last.affine, blocks, 256, streams[1], last.data, 3u, 1u, words));
   CHECK(cuStreamSynchronize(streams[1]));
   uint32_t wrong = 0;
-  for (uint32_t word : program::download<uint32_t>(last.data, words)) wrong += word != (5 * 3 + 1) * 3 + 1;
+  for (uint32_t word : program::download<uint32_t>(last.data, words))
+    wrong += word != (5 * 3 + 1) * 3 + 1;
   return wrong;
 }
 

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU this program gets: fixed pieces of work, always more of them queued than the GPU has done, counted by 100 ms of
-// the machine's monotonic clock so that several of these can be compared. Says `attached` when the GPU has answered once, `ready` after a
-// first piece, and reads from standard input the nanosecond at which to begin (an empty line: at once). Prints one line of JSON, then PASS.
-// Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long (50 ms), graph (100 tiny ones),
-// memory (500 us, bound by memory), sync (300 us, each waited for), pause (as sync, with 2 ms between), both (medium ones on the first and
-// the second GPU in turn, in one order of calls).
-// With a third argument it is a bad neighbour after that time, and says `bad` and how: fault (an illegal address), assert, trap, hang (an
-// endless kernel), launches (tiny ones, never waited for), allocations (taken and given back without end); the last three until killed.
-// For the software GPU, SHARE_METER_SCALE makes pieces smaller and SHARE_METER_BATCH says after how many to look.
+// How much of a GPU this program gets: fixed pieces of work, always more of them queued than the
+// GPU has done, counted by 100 ms of the machine's monotonic clock so that several of these can be
+// compared. Says `attached` when the GPU has answered once, `ready` after a first piece, and reads
+// from standard input the nanosecond at which to begin (an empty line: at once). Prints one line of
+// JSON, then PASS. Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium
+// (500 us), long (50 ms), graph (100 tiny ones), memory (500 us, bound by memory), sync (300 us,
+// each waited for), pause (as sync, with 2 ms between), both (medium ones on the first and the
+// second GPU in turn, in one order of calls). With a third argument it is a bad neighbour after
+// that time, and says `bad` and how: fault (an illegal address), assert, trap, hang (an endless
+// kernel), launches (tiny ones, never waited for), allocations (taken and given back without end);
+// the last three until killed. For the software GPU, SHARE_METER_SCALE makes pieces smaller and
+// SHARE_METER_BATCH says after how many to look.
 #include <time.h>
 
 #include <algorithm>
@@ -22,14 +25,15 @@ namespace {
 
 constexpr uint64_t kBucketNs = 100'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
-// Enough that the GPU always has more to do. A wait is answered after what was submitted before it has passed the server's gate, so
-// whatever flies delays the first answers.
+// Enough that the GPU always has more to do. A wait is answered after what was submitted before it
+// has passed the server's gate, so whatever flies delays the first answers.
 constexpr size_t kBatchesInFlight = 2;
 // A piece that took longer waited for a turn.
 constexpr uint64_t kTurnNs = 3'000'000;
 constexpr size_t kAfterWait = 4;
 
-// Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that nothing of another one fits beside it.
+// Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that
+// nothing of another one fits beside it.
 constexpr uint32_t kThreads = 256, kBlocksAtOnce = 8;
 
 struct Kind {
@@ -44,10 +48,14 @@ struct Kind {
 };
 
 constexpr Kind kKinds[] = {
-    {"tiny", "share_tiny", 20, 1, 400, false, 0},   {"medium", "share_medium", 930, 4, 4, false, 0},
-    {"long", "share_long", 93'000, 4, 1, false, 0}, {"graph", "share_tiny", 20, 1, 4, false, 0},
-    {"memory", "share_memory", 4, 2, 4, false, 0},  {"sync", "share_short", 560, 4, 1, true, 0},
-    {"pause", "share_short", 560, 4, 1, true, 2'000}, {"both", "share_medium", 930, 4, 4, false, 0, 2},
+    {"tiny", "share_tiny", 20, 1, 400, false, 0},
+    {"medium", "share_medium", 930, 4, 4, false, 0},
+    {"long", "share_long", 93'000, 4, 1, false, 0},
+    {"graph", "share_tiny", 20, 1, 4, false, 0},
+    {"memory", "share_memory", 4, 2, 4, false, 0},
+    {"sync", "share_short", 560, 4, 1, true, 0},
+    {"pause", "share_short", 560, 4, 1, true, 2'000},
+    {"both", "share_medium", 930, 4, 4, false, 0, 2},
 };
 
 uint64_t now_ns() {
@@ -73,7 +81,9 @@ class Meter {
     rounds_ = memory ? kind.rounds : std::max(1u, static_cast<uint32_t>(kind.rounds * scale));
     count_ = memory ? std::max(4096u, static_cast<uint32_t>((256 << 20) / 16 * scale)) : 1;
     const char* batch = std::getenv("SHARE_METER_BATCH");
-    batch_ = batch != nullptr && !kind.waits ? static_cast<uint32_t>(std::strtoul(batch, nullptr, 10)) : kind.batch;
+    batch_ = batch != nullptr && !kind.waits
+                 ? static_cast<uint32_t>(std::strtoul(batch, nullptr, 10))
+                 : kind.batch;
     for (int gpu = kind.gpus - 1; gpu >= 0; --gpu) {
       gpus_.push_back(make_gpu(gpu));
       use(gpus_.back());
@@ -86,7 +96,8 @@ class Meter {
 
   void run(uint64_t begin_ns, uint64_t end_ns) {
     begin_ns_ = begin_ns;
-    buckets_.assign(std::max<uint64_t>(1, (end_ns - begin_ns) / kBucketNs), 0);  // whole ones: they become rates
+    buckets_.assign(std::max<uint64_t>(1, (end_ns - begin_ns) / kBucketNs),
+                    0);  // whole ones: they become rates
     if (kind_.waits)
       wait_for_each(end_ns);
     else
@@ -96,7 +107,8 @@ class Meter {
   void print() {
     std::sort(latencies_ns_.begin(), latencies_ns_.end());
     std::printf("share_meter {\"kind\": \"%s\", \"processors\": %d, ", kind_.name, processors_);
-    std::printf("\"begin_ns\": %llu, \"bucket_ns\": %llu, \"pieces\": [", static_cast<unsigned long long>(begin_ns_),
+    std::printf("\"begin_ns\": %llu, \"bucket_ns\": %llu, \"pieces\": [",
+                static_cast<unsigned long long>(begin_ns_),
                 static_cast<unsigned long long>(kBucketNs));
     for (size_t i = 0; i < buckets_.size(); ++i) std::printf(i == 0 ? "%u" : ", %u", buckets_[i]);
     std::printf("], \"latency_us\": {");
@@ -106,7 +118,8 @@ class Meter {
     } places[] = {{"p50", 500}, {"p90", 900}, {"p99", 990}, {"max", 1000}};
     for (const auto& place : places) {
       if (latencies_ns_.empty()) break;
-      const size_t at = std::min(latencies_ns_.size() - 1, latencies_ns_.size() * place.per_mille / 1000);
+      const size_t at =
+          std::min(latencies_ns_.size() - 1, latencies_ns_.size() * place.per_mille / 1000);
       std::printf("%s\"%s\": %.1f", place.per_mille == 500 ? "" : ", ", place.name,
                   static_cast<double>(latencies_ns_[at]) / 1000);
     }
@@ -115,7 +128,8 @@ class Meter {
       uint64_t sum_ns = 0;
       for (const uint64_t one_ns : after_wait_ns_[i]) sum_ns += one_ns;
       const size_t pieces = std::max<size_t>(1, after_wait_ns_[i].size());
-      std::printf(i == 0 ? "%.1f" : ", %.1f", static_cast<double>(sum_ns) / static_cast<double>(pieces) / 1000);
+      std::printf(i == 0 ? "%.1f" : ", %.1f",
+                  static_cast<double>(sum_ns) / static_cast<double>(pieces) / 1000);
     }
     std::printf("], \"waits\": %zu}\n", after_wait_ns_[0].size());
   }
@@ -247,7 +261,8 @@ class Meter {
   [[noreturn]] static void allocate_without_end() {
     for (size_t bytes = 4096;; bytes = bytes < (64 << 20) ? bytes * 2 : 4096) {
       CUdeviceptr block;
-      if (cuMemAlloc(&block, bytes) == CUDA_SUCCESS) CHECK(cuMemFree(block));  // a small slice may be full
+      if (cuMemAlloc(&block, bytes) == CUDA_SUCCESS)
+        CHECK(cuMemFree(block));  // a small slice may be full
     }
   }
 
@@ -263,7 +278,8 @@ class Meter {
   uint64_t begin_ns_ = 0;
   std::vector<uint32_t> buckets_;
   std::vector<uint64_t> latencies_ns_;
-  std::vector<uint64_t> after_wait_ns_[kAfterWait];  // of the first pieces after one that waited for a turn
+  std::vector<uint64_t>
+      after_wait_ns_[kAfterWait];  // of the first pieces after one that waited for a turn
 };
 
 }  // namespace
@@ -273,7 +289,8 @@ int main(int argc, char** argv) {
   for (const Kind& each : kKinds) {
     if (argc > 1 && std::strcmp(argv[1], each.name) == 0) kind = &each;
   }
-  if (kind == nullptr) program::fail("the first argument is a kind of piece; see the head of share_meter.cc");
+  if (kind == nullptr)
+    program::fail("the first argument is a kind of piece; see the head of share_meter.cc");
   const double seconds = argc > 2 ? std::strtod(argv[2], nullptr) : 2;
   program::use_device(0);
   Meter meter(*kind);

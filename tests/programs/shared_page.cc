@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel and this program take turns through a word of pinned memory while the kernel runs, then the same in managed memory. Only
-// possible where GPU and program reach the same page: natively, and through Tendril when the server is on this host. Arguments: turns
-// (default 100), looks that the kernel takes before it gives up (default 1000 million).
+// A kernel and this program take turns through a word of pinned memory while the kernel runs, then
+// the same in managed memory. Only possible where GPU and program reach the same page: natively,
+// and through Tendril when the server is on this host. Arguments: turns (default 100), looks that
+// the kernel takes before it gives up (default 1000 million).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 
 namespace {
 
-bool take_turns(CUfunction kernel, volatile uint32_t* word, CUdeviceptr address, uint32_t turns, uint32_t patience) {
+bool take_turns(CUfunction kernel, volatile uint32_t* word, CUdeviceptr address, uint32_t turns,
+                uint32_t patience) {
   *word = 0;
   CHECK(program::launch(kernel, 1, 1, nullptr, address, turns, patience));
   CUevent done;
@@ -47,6 +49,7 @@ int main(int argc, char** argv) {
     second = take_turns(kernel, reinterpret_cast<uint32_t*>(managed), managed, turns, patience);
     CHECK(cuMemFree(managed));
   }
-  std::printf("%u turns in pinned memory%s\n", turns, concurrent != 0 ? ", and in managed memory" : "");
+  std::printf("%u turns in pinned memory%s\n", turns,
+              concurrent != 0 ? ", and in managed memory" : "");
   return program::finish(first && second);
 }

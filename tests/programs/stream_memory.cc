@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Temporary memory in the order of a stream, as array libraries use it: each step needs blocks of several sizes that live past each
-// other, and waits for nothing. For counting what allocating costs (tests/cost). Argument: steps (default 10).
+// Temporary memory in the order of a stream, as array libraries use it: each step needs blocks of
+// several sizes that live past each other, and waits for nothing. For counting what allocating
+// costs (tests/cost). Argument: steps (default 10).
 #include "tests/programs/program.h"
 
 namespace {
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
   CHECK(cuStreamSynchronize(stream));
   const std::vector<uint32_t> seen = program::download<uint32_t>(sums, static_cast<size_t>(steps));
   bool good = true;
-  for (long i = 0; i < steps; ++i) good = good && seen[static_cast<size_t>(i)] == static_cast<uint32_t>(i);
+  for (long i = 0; i < steps; ++i)
+    good = good && seen[static_cast<size_t>(i)] == static_cast<uint32_t>(i);
   std::printf("checksum %016llx\n", static_cast<unsigned long long>(program::checksum(seen)));
   return program::finish(good);
 }

@@ -186,11 +186,18 @@ class Case:
         image=None,
     ):
         self.name, self.text, self.ins, self.outs = re.sub(r"\W+", "_", name), text, ins, outs
-        self.rows, self.declare, self.float_bits, self.block = list(rows), declare, float_bits, block
+        self.rows, self.declare, self.float_bits, self.block = (
+            list(rows),
+            declare,
+            float_bits,
+            block,
+        )
         self.image = image
         if warp_model:
             self.rows += [self.rows[-1]] * (-len(self.rows) % 32)
-            self.expected = [e for i in range(0, len(self.rows), 32) for e in warp_model(self.rows[i : i + 32])]
+            self.expected = [
+                e for i in range(0, len(self.rows), 32) for e in warp_model(self.rows[i : i + 32])
+            ]
         else:
             self.expected = [model(*row) for row in self.rows] if model else []
         self.expected = [e if isinstance(e, tuple) else (e,) for e in self.expected]

@@ -95,7 +95,9 @@ def to_float():
                 if target == "bf16" and width(source) == 8:
                     continue
                 pool = INTEGERS[width(source)] + (
-                    [0xFFFFFF, 0x1000001, 0x1000003, 0x7FFFFFBF, 0xFFFFFF7F] if width(source) >= 32 else []
+                    [0xFFFFFF, 0x1000001, 0x1000003, 0x7FFFFFBF, 0xFFFFFF7F]
+                    if width(source) >= 32
+                    else []
                 )
                 yield Case(
                     name,
@@ -164,10 +166,16 @@ def between_floats():
             for mode in modes:
                 for ftz in (
                     ("", ".ftz")
-                    if "f32" in (source, target) and "bf16" not in (source, target) and mode in ("", "rn")
+                    if "f32" in (source, target)
+                    and "bf16" not in (source, target)
+                    and mode in ("", "rn")
                     else ("",)
                 ):
-                    for sat in ("", ".sat") if "bf16" not in (source, target) and mode in ("", "rn") else ("",):
+                    for sat in (
+                        ("", ".sat")
+                        if "bf16" not in (source, target) and mode in ("", "rn")
+                        else ("",)
+                    ):
                         name = f"cvt{'.' + mode if mode else ''}{ftz}{sat}.{target}.{source}"
 
                         def model(x, a=a, b=b, m=mode or "rn", z=ftz, s=sat):
@@ -176,7 +184,15 @@ def between_floats():
                                 return kept_or_quiet(x, a, b)
                             return expected(finish(v, b, m, bool(z) and b is F32, bool(s)), b)
 
-                        yield Case(name, f"{name} %d, %a;", [a.bits], [b.bits], cross(pool), model, float_bits=b.bits)
+                        yield Case(
+                            name,
+                            f"{name} %d, %a;",
+                            [a.bits],
+                            [b.bits],
+                            cross(pool),
+                            model,
+                            float_bits=b.bits,
+                        )
 
 
 def whole_numbers(t, format_):
@@ -230,7 +246,9 @@ def narrow():
         for mode in ("rn", "rz"):
             for relu in ("", ".relu"):
                 for finite in ("", ".satfinite"):
-                    f = lambda a, k=format_, m=mode, r=relu, s=finite: to_half(a, k, m, bool(r), bool(s))  # noqa: E731
+                    f = lambda a, k=format_, m=mode, r=relu, s=finite: to_half(
+                        a, k, m, bool(r), bool(s)
+                    )  # noqa: E731
                     if relu or finite:
                         name = f"cvt.{mode}{relu}{finite}.{t}.f32"
                         yield Case(name, f"{name} %d, %a;", [32], [16], cross(pool), f)
@@ -324,7 +342,8 @@ def packs():
                 [32, 32],
                 [32],
                 cross(pool, pool),
-                lambda a, b, t=target: cut(clamp(value(a, "s32"), t), 16) << 16 | cut(clamp(value(b, "s32"), t), 16),
+                lambda a, b, t=target: cut(clamp(value(a, "s32"), t), 16) << 16
+                | cut(clamp(value(b, "s32"), t), 16),
             )
     for target in ("u8", "s8", "u4", "s4", "u2", "s2"):
         bits = width(target)
@@ -336,7 +355,10 @@ def packs():
             [32],
             cross(pool, pool, [0, 0x12345678, 0xFFFFFFFF]),
             lambda a, b, c, t=target, n=bits: cut(
-                c << 2 * n | cut(clamp(value(a, "s32"), t), n) << n | cut(clamp(value(b, "s32"), t), n), 32
+                c << 2 * n
+                | cut(clamp(value(a, "s32"), t), n) << n
+                | cut(clamp(value(b, "s32"), t), n),
+                32,
             ),
         )
 

@@ -6,7 +6,20 @@ import math
 from fractions import Fraction
 
 import formats
-from cases import ANY, BF16S, F16S, F32_FEW, F32S, F64_FEW, F64S, NAN, Case, between, by_predicate, cross
+from cases import (
+    ANY,
+    BF16S,
+    F16S,
+    F32_FEW,
+    F32S,
+    F64_FEW,
+    F64S,
+    NAN,
+    Case,
+    between,
+    by_predicate,
+    cross,
+)
 from formats import BF16, F16, F32, F64, FLOAT_RELATIONS, MODES
 
 POOLS = {
@@ -37,7 +50,9 @@ def expected(bits, format_):
     return NAN if format_ is F64 and F64.is_nan(bits) else bits
 
 
-def operation(name, t, sources, f, ftz=False, sat=False, relu=False, mode=formats.NEAREST, pool=None):
+def operation(
+    name, t, sources, f, ftz=False, sat=False, relu=False, mode=formats.NEAREST, pool=None
+):
     """A correctly rounded instruction: f takes exact values and gives the exact result."""
     format_, all_values, few = POOLS[t]
     pool = pool or (all_values if sources < 3 else few)
@@ -73,8 +88,12 @@ def arithmetic():
                 for sat in ((False, True) if t == "f32" else (False,)):
                     s = f".{mode}{'.ftz' if ftz else ''}{'.sat' if sat else ''}.{t}"
                     flags = {"ftz": ftz, "sat": sat, "mode": mode}
-                    yield operation(f"add{s}", t, 2, lambda a, b, m=mode: formats.add(a, b, m), **flags)
-                    yield operation(f"sub{s}", t, 2, lambda a, b, m=mode: formats.add(a, -b, m), **flags)
+                    yield operation(
+                        f"add{s}", t, 2, lambda a, b, m=mode: formats.add(a, b, m), **flags
+                    )
+                    yield operation(
+                        f"sub{s}", t, 2, lambda a, b, m=mode: formats.add(a, -b, m), **flags
+                    )
                     yield operation(f"mul{s}", t, 2, formats.multiply, **flags)
                     yield operation(f"fma{s}", t, 3, fused(mode), **flags)
                     if not sat:
@@ -93,7 +112,15 @@ def root(name, t, mode, ftz):
         bits = formats.square_root(format_.decode(format_.flush(a) if ftz else a), format_, mode)
         return expected(format_.flush(bits) if ftz else bits, format_)
 
-    return Case(name, f"{name} %d, %a;", [format_.bits], [format_.bits], cross(pool), model, float_bits=format_.bits)
+    return Case(
+        name,
+        f"{name} %d, %a;",
+        [format_.bits],
+        [format_.bits],
+        cross(pool),
+        model,
+        float_bits=format_.bits,
+    )
 
 
 def signs():
@@ -148,7 +175,9 @@ def extremes():
                         flags = (".ftz", ftz), (".NaN", nan), (".xorsign.abs", xorsign)
                         s = name + "".join(flag for flag, on in flags if on) + "." + t
 
-                        def model(a, b, format_=format_, ftz=ftz, nan=nan, xorsign=xorsign, name=name):
+                        def model(
+                            a, b, format_=format_, ftz=ftz, nan=nan, xorsign=xorsign, name=name
+                        ):
                             x, y = ((format_.flush(v) if ftz else v) for v in (a, b))
                             vx, vy = format_.decode(x), format_.decode(y)
                             if xorsign:
@@ -172,7 +201,9 @@ def extremes():
 
 def copies():
     """The assembler makes a copy of the minimum of a register and itself, in which a NaN keeps its bits."""
-    yield Case("min.f32.itself", "min.f32 %d, %a, %a;", [32], [32], cross(F32S), lambda a: a, float_bits=32)
+    yield Case(
+        "min.f32.itself", "min.f32 %d, %a, %a;", [32], [32], cross(F32S), lambda a: a, float_bits=32
+    )
 
 
 def halves():
@@ -185,9 +216,13 @@ def halves():
                 yield operation(f"sub{s}", t, 2, lambda a, b: formats.add(a, -b), ftz, sat)
                 yield operation(f"mul{s}", t, 2, formats.multiply, ftz, sat)
                 yield operation(f"fma{s}", t, 3, fused("rn"), ftz, sat)
-            yield operation(f"fma.rn{'.ftz' if ftz else ''}.relu.{t}", t, 3, fused("rn"), ftz, relu=True)
+            yield operation(
+                f"fma.rn{'.ftz' if ftz else ''}.relu.{t}", t, 3, fused("rn"), ftz, relu=True
+            )
         pairs = cross(pool, pool)
-        packed = [(a | b << 16, b | a << 16) for a, b in pairs] + [(a | a << 16, b | b << 16) for a, b in pairs]
+        packed = [(a | b << 16, b | a << 16) for a, b in pairs] + [
+            (a | a << 16, b | b << 16) for a, b in pairs
+        ]
 
         def both(f, format_=format_):
             return lambda *v: f(*(x & 0xFFFF for x in v)) | f(*(x >> 16 for x in v)) << 16
@@ -203,9 +238,20 @@ def halves():
             ("max", lambda a, b: formats.least(a, b, larger=True)),
             ("min.NaN", lambda a, b: formats.least(a, b, True)),
         ):
-            yield Case(f"{name}.{t}x2", f"{name}.{t}x2 %d, %a, %b;", [32, 32], [32], packed, both(exact(f)))
-        triples = [(a | b << 16, b | c << 16, c | a << 16) for a, b, c in cross(few[:6], few[3:], few)]
-        yield Case(f"fma.rn.{t}x2", f"fma.rn.{t}x2 %d, %a, %b, %c;", [32] * 3, [32], triples, both(exact(fused("rn"))))
+            yield Case(
+                f"{name}.{t}x2", f"{name}.{t}x2 %d, %a, %b;", [32, 32], [32], packed, both(exact(f))
+            )
+        triples = [
+            (a | b << 16, b | c << 16, c | a << 16) for a, b, c in cross(few[:6], few[3:], few)
+        ]
+        yield Case(
+            f"fma.rn.{t}x2",
+            f"fma.rn.{t}x2 %d, %a, %b, %c;",
+            [32] * 3,
+            [32],
+            triples,
+            both(exact(fused("rn"))),
+        )
         yield Case(
             f"fma.rn.relu.{t}x2",
             f"fma.rn.relu.{t}x2 %d, %a, %b, %c;",
@@ -232,7 +278,14 @@ def comparisons():
                     x, y = (format_.decode(format_.flush(v) if ftz else v) for v in (a, b))
                     return int(formats.compare(r, x, y))
 
-                yield Case(name, by_predicate(f"{name} %p1, %a, %b;"), [n, n], [32], cross(pool, pool), model)
+                yield Case(
+                    name,
+                    by_predicate(f"{name} %p1, %a, %b;"),
+                    [n, n],
+                    [32],
+                    cross(pool, pool),
+                    model,
+                )
         for relation in ("lt", "neu"):
             for d, true in (("u32", 0xFFFFFFFF), ("f32", 0x3F800000)):
                 yield (
@@ -259,7 +312,12 @@ def comparisons():
             [32],
             rows,
             lambda a, b, f=format_: sum(
-                (f.one() if formats.compare("le", f.decode(a >> k & 0xFFFF), f.decode(b >> k & 0xFFFF)) else 0) << k
+                (
+                    f.one()
+                    if formats.compare("le", f.decode(a >> k & 0xFFFF), f.decode(b >> k & 0xFFFF))
+                    else 0
+                )
+                << k
                 for k in (0, 16)
             ),
         )
@@ -270,7 +328,8 @@ def comparisons():
             [32, 32],
             rows,
             lambda a, b, f=format_: tuple(
-                int(formats.compare("ge", f.decode(a >> k & 0xFFFF), f.decode(b >> k & 0xFFFF))) for k in (0, 16)
+                int(formats.compare("ge", f.decode(a >> k & 0xFFFF), f.decode(b >> k & 0xFFFF)))
+                for k in (0, 16)
             ),
         )
     yield from classes()
@@ -283,7 +342,9 @@ def same_half(relation, t, pool, format_):
         [16, 16],
         [16],
         cross(pool, pool),
-        lambda a, b: format_.one() if formats.compare(relation, format_.decode(a), format_.decode(b)) else 0,
+        lambda a, b: (
+            format_.one() if formats.compare(relation, format_.decode(a), format_.decode(b)) else 0
+        ),
     )
 
 
@@ -316,7 +377,9 @@ def classes():
             [32],
             cross([1, 7], [2, 9], F32S),
             lambda a, b, c, z=ftz: (
-                a if formats.compare("ge", F32.decode(F32.flush(c) if z else c), formats.number(0)) else b
+                a
+                if formats.compare("ge", F32.decode(F32.flush(c) if z else c), formats.number(0))
+                else b
             ),
         )
 
@@ -338,7 +401,9 @@ def near(v, format_, relative=None, ulps=None, absolute=None, flush=False):
         error = absolute if absolute is not None else abs(v.q) * relative
         ends = [formats.number(v.q - error), formats.number(v.q + error)]
         if ends[0].q < 0 < ends[1].q:
-            return between(format_.encode(ends[0], formats.DOWN), format_.encode(ends[1], formats.UP))
+            return between(
+                format_.encode(ends[0], formats.DOWN), format_.encode(ends[1], formats.UP)
+            )
         ends = sorted(format_.encode(abs(e), m) for e, m in zip(ends, (formats.DOWN, formats.UP)))
         if v.negative:
             ends = [
@@ -355,7 +420,11 @@ def near(v, format_, relative=None, ulps=None, absolute=None, flush=False):
 def real(f, a):
     """A double good to 2^-50, as an exact value."""
     r = f(float(a.q))
-    return formats.infinity(r < 0) if math.isinf(r) else formats.number(Fraction(r), math.copysign(1, r) < 0)
+    return (
+        formats.infinity(r < 0)
+        if math.isinf(r)
+        else formats.number(Fraction(r), math.copysign(1, r) < 0)
+    )
 
 
 APPROXIMATE = [
@@ -405,11 +474,17 @@ def approximations():
 
     rough = Fraction(1, 1 << 22)
     for ftz in (False, True):
-        yield unary("rcp.approx", lambda a, z: near(formats.divide(one, a), F32, ulps=1, flush=z), ftz)
         yield unary(
-            "sqrt.approx", lambda a, z: near(F32.decode(formats.square_root(a, F32, "rn")), F32, ulps=2, flush=z), ftz
+            "rcp.approx", lambda a, z: near(formats.divide(one, a), F32, ulps=1, flush=z), ftz
         )
-        yield unary("rsqrt.approx", lambda a, z: near(reciprocal_root(a), F32, ulps=2, flush=z), ftz)
+        yield unary(
+            "sqrt.approx",
+            lambda a, z: near(F32.decode(formats.square_root(a, F32, "rn")), F32, ulps=2, flush=z),
+            ftz,
+        )
+        yield unary(
+            "rsqrt.approx", lambda a, z: near(reciprocal_root(a), F32, ulps=2, flush=z), ftz
+        )
         yield unary("ex2.approx", lambda a, z: exponential(a, z), ftz)
         yield unary("lg2.approx", lambda a, z: logarithm(a, rough), ftz)
         yield unary("sin.approx", lambda a, z: circular(math.sin, a, zero), ftz)
@@ -432,7 +507,9 @@ def approximations():
                 [32, 32],
                 [32],
                 cross(F32_FEW, F32_FEW),
-                lambda a, b, z=ftz, n=name: (reciprocal_product if n == "div.approx" else rough_quotient)(a, b, z),
+                lambda a, b, z=ftz, n=name: (
+                    reciprocal_product if n == "div.approx" else rough_quotient
+                )(a, b, z),
                 float_bits=32,
             )
     yield from double_approximations()
@@ -455,7 +532,11 @@ def exponential(a, ftz):
         (
             formats.number(Fraction(2) ** int(a.q))
             if a.q.denominator == 1 and abs(a.q) < 1000
-            else formats.infinity() if a.q > 200 else formats.number(0) if a.q < -200 else real(lambda x: 2.0**x, a)
+            else (
+                formats.infinity()
+                if a.q > 200
+                else formats.number(0) if a.q < -200 else real(lambda x: 2.0**x, a)
+            )
         ),
         F32,
         ulps=2,
@@ -555,7 +636,10 @@ def double_approximations():
 def half_approximations():
     for t in ("f16", "bf16"):
         format_, pool, _ = POOLS[t]
-        for name, f in (("ex2.approx", lambda x: 2.0 ** max(min(x, 1000.0), -1000.0)), ("tanh.approx", math.tanh)):
+        for name, f in (
+            ("ex2.approx", lambda x: 2.0 ** max(min(x, 1000.0), -1000.0)),
+            ("tanh.approx", math.tanh),
+        ):
             if t == "bf16" and name == "ex2.approx":
                 name = "ex2.approx.ftz"
 
@@ -565,7 +649,9 @@ def half_approximations():
                     return NAN
                 if v.infinite:
                     tanh = formats.number(-1 if v.negative else 1)
-                    return format_.encode(tanh if "tanh" in name else formats.number(0) if v.negative else v)
+                    return format_.encode(
+                        tanh if "tanh" in name else formats.number(0) if v.negative else v
+                    )
                 error = Fraction(1, 1 << (9 if format_ is F16 else 7))
                 if "tanh" in name and v.zero:
                     return a

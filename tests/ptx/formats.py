@@ -81,14 +81,23 @@ class Format:
     """`nan` is the pattern results have; `infinities` False is the e4m3 family, which has a NaN but no infinity."""
 
     def __init__(self, name, exponent_bits, mantissa_bits, nan, infinities=True):
-        self.name, self.exponent_bits, self.mantissa_bits, self.canonical = name, exponent_bits, mantissa_bits, nan
+        self.name, self.exponent_bits, self.mantissa_bits, self.canonical = (
+            name,
+            exponent_bits,
+            mantissa_bits,
+            nan,
+        )
         self.infinities = infinities
         self.bits = 1 + exponent_bits + mantissa_bits
         self.bias = (1 << exponent_bits - 1) - 1
         self.top = (1 << exponent_bits) - 1
         self.sign = 1 << self.bits - 1
         self.mask = (1 << mantissa_bits) - 1
-        self.largest = (self.top << mantissa_bits) - 1 if infinities else (self.top << mantissa_bits | self.mask) - 1
+        self.largest = (
+            (self.top << mantissa_bits) - 1
+            if infinities
+            else (self.top << mantissa_bits | self.mask) - 1
+        )
 
     def decode(self, b):
         e, m, negative = b >> self.mantissa_bits & self.top, b & self.mask, bool(b & self.sign)
@@ -225,4 +234,19 @@ def compare(relation, a, b):
     return {"eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[name]
 
 
-FLOAT_RELATIONS = ("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+FLOAT_RELATIONS = (
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "equ",
+    "neu",
+    "ltu",
+    "leu",
+    "gtu",
+    "geu",
+    "num",
+    "nan",
+)

@@ -5,7 +5,8 @@ software GPU in order, on the software GPU shuffled and on a real GPU must print
   fuzz.py SEED COUNT FILE
 Results cannot depend on the order of blocks, warps or lanes: threads write only their own cells, meet at barriers that
 all of them reach, and touch shared cells of others only by commutative atomics read behind a barrier. Every instruction
-has one exact answer (no approximations), and warp instructions run where the whole warp is together."""
+has one exact answer (no approximations), and warp instructions run where the whole warp is together.
+"""
 
 import random
 import sys
@@ -61,11 +62,30 @@ class Program:
             "mul24.lo.u32",
             "add.sat.s32",
         ]
-        three = ["mad.lo.s32", "mad.hi.u32", "sad.s32", "prmt.b32", "shf.l.wrap.b32", "shf.r.clamp.b32", "dp4a.s32.u32"]
-        one = ["not.b32", "neg.s32", "abs.s32", "popc.b32", "clz.b32", "brev.b32", "bfind.u32", "cnot.b32"]
+        three = [
+            "mad.lo.s32",
+            "mad.hi.u32",
+            "sad.s32",
+            "prmt.b32",
+            "shf.l.wrap.b32",
+            "shf.r.clamp.b32",
+            "dp4a.s32.u32",
+        ]
+        one = [
+            "not.b32",
+            "neg.s32",
+            "abs.s32",
+            "popc.b32",
+            "clz.b32",
+            "brev.b32",
+            "bfind.u32",
+            "cnot.b32",
+        ]
         kind = d.randrange(6)
         if kind == 5:
-            self.emit(f"bfe.{d.choice(['u32', 's32'])} {to}, {w()}, {d.randrange(40)}, {self.word_register()};")
+            self.emit(
+                f"bfe.{d.choice(['u32', 's32'])} {to}, {w()}, {d.randrange(40)}, {self.word_register()};"
+            )
         elif kind == 0:
             self.emit(f"{d.choice(one)} {to}, {w()};")
         elif kind <= 2:
@@ -151,9 +171,13 @@ class Program:
         """As many rounds as the thread's own number says, so lanes leave at different times."""
         label = self.labels = self.labels + 1
         counter = f"c{label}"
-        self.emit(f"{{ .reg .u32 {counter}; and.b32 {counter}, w{self.dice.randrange(WORDS)}, 7;\nLOOP{label}:")
+        self.emit(
+            f"{{ .reg .u32 {counter}; and.b32 {counter}, w{self.dice.randrange(WORDS)}, 7;\nLOOP{label}:"
+        )
         self.region(depth - 1)
-        self.emit(f"sub.u32 {counter}, {counter}, 1; setp.ge.s32 %p0, {counter}, 0; @%p0 bra LOOP{label}; }}")
+        self.emit(
+            f"sub.u32 {counter}, {counter}, 1; setp.ge.s32 %p0, {counter}, 0; @%p0 bra LOOP{label}; }}"
+        )
 
     def region(self, depth):
         self.straight(self.dice.randrange(1, 7))
@@ -175,7 +199,9 @@ class Program:
         elif kind == 1:
             self.emit(f"vote.sync.ballot.b32 {to}, {self.predicate()}, {everybody};")
         elif kind == 2:
-            self.emit(f"redux.sync.{d.choice(['add', 'min', 'max'])}.s32 {to}, {mine}, {everybody};")
+            self.emit(
+                f"redux.sync.{d.choice(['add', 'min', 'max'])}.s32 {to}, {mine}, {everybody};"
+            )
         elif kind == 3:
             self.emit(f"match.any.sync.b32 {to}, {mine}, {everybody};")
         else:
@@ -203,8 +229,12 @@ class Program:
         for _ in range(self.dice.randrange(2, 6)):
             self.region(DEPTH)
             self.together()
-        self.emit("xor.b32 w0, w0, w3; xor.b32 w1, w1, w4; add.u32 w2, w2, w5; mov.b64 %d, {w0, w1};")
-        self.emit("add.u64 l0, l0, l1; xor.b64 l2, l2, l3; add.u64 %f, l0, l2; mov.b32 w3, f0; mov.b32 w4, f1;")
+        self.emit(
+            "xor.b32 w0, w0, w3; xor.b32 w1, w1, w4; add.u32 w2, w2, w5; mov.b64 %d, {w0, w1};"
+        )
+        self.emit(
+            "add.u64 l0, l0, l1; xor.b64 l2, l2, l3; add.u64 %f, l0, l2; mov.b32 w3, f0; mov.b32 w4, f1;"
+        )
         self.emit("xor.b32 w3, w3, w4; mov.b64 %g, {w2, w3}; mov.b64 %h, {f2, f3};")
         return "\n".join(self.lines)
 
@@ -212,7 +242,10 @@ class Program:
 def case(seed, number):
     dice = random.Random(f"{seed}/{number}")
     rows = [
-        tuple(dice.choice(INTEGERS[64]) if dice.random() < 0.3 else dice.getrandbits(64) for _ in range(2))
+        tuple(
+            dice.choice(INTEGERS[64]) if dice.random() < 0.3 else dice.getrandbits(64)
+            for _ in range(2)
+        )
         for _ in range(ROWS)
     ]
     declare = (
@@ -220,7 +253,15 @@ def case(seed, number):
         "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; mov.u32 %r2, cells; mad.lo.u32 %r2, %r1, 4, %r2;"
         " @%p1 st.shared.u32 [%r2], %r1; barrier.sync 0;"
     )
-    return Case(f"fuzz_{seed}_{number}", Program(dice).text(), [64, 64], [64] * 4, rows, declare=declare, block=BLOCK)
+    return Case(
+        f"fuzz_{seed}_{number}",
+        Program(dice).text(),
+        [64, 64],
+        [64] * 4,
+        rows,
+        declare=declare,
+        block=BLOCK,
+    )
 
 
 def main():
@@ -230,7 +271,10 @@ def main():
     with open(sys.argv[3], "w", encoding="ascii") as out:
         write(
             out,
-            [(f"fuzz_{seed}_{k}", [case(seed, n) for n in range(k, min(k + 20, count))]) for k in range(0, count, 20)],
+            [
+                (f"fuzz_{seed}_{k}", [case(seed, n) for n in range(k, min(k + 20, count))])
+                for k in range(0, count, 20)
+            ],
         )
 
 

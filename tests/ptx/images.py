@@ -15,7 +15,14 @@ from cases import ANY, Case, between, cross
 from formats import F16, F32
 
 WRAP, CLAMP, MIRROR, BORDER = range(4)
-TEXELS = {"u8": (1, 8), "u16": (2, 16), "u32": (3, 32), "s8": (8, 8), "s16": (9, 16), "s32": (10, 32)}
+TEXELS = {
+    "u8": (1, 8),
+    "u16": (2, 16),
+    "u32": (3, 32),
+    "s8": (8, 8),
+    "s16": (9, 16),
+    "s32": (10, 32),
+}
 TEXELS |= {"f16": (16, 16), "f32": (32, 32)}  # CUarray_format, bits
 AXES = {"1d": 1, "2d": 2, "3d": 3, "a1d": 1, "a2d": 2, "cube": 2, "linear": 1, "pitch": 2}
 ONE_HALF = Fraction(1, 2)
@@ -25,10 +32,25 @@ class Image:
     """Texels are bit patterns by (z, y, x, channel); z is a slice, a layer or a face."""
 
     def __init__(
-        self, shape, texel, channels, size, edge=CLAMP, linear=False, normalized=False, raw=False, surface=False
+        self,
+        shape,
+        texel,
+        channels,
+        size,
+        edge=CLAMP,
+        linear=False,
+        normalized=False,
+        raw=False,
+        surface=False,
     ):
         self.shape, self.texel, self.channels, self.size = shape, texel, channels, size
-        self.edge, self.linear, self.normalized, self.raw, self.surface = edge, linear, normalized, raw, surface
+        self.edge, self.linear, self.normalized, self.raw, self.surface = (
+            edge,
+            linear,
+            normalized,
+            raw,
+            surface,
+        )
         self.border = [Fraction(1, 4), Fraction(3), Fraction(-2), Fraction(1, 2)]
         if self.unsigned_norm():
             self.border[1:] = [Fraction(1), Fraction(0), Fraction(3, 4)]
@@ -52,7 +74,9 @@ class Image:
         """What ptx_cases reads."""
         flags = (1 if self.raw else 0) | (2 if self.normalized else 0)
         border = " ".join(f"{F32.encode(formats.number(b)):x}" for b in self.border)
-        values = b"".join(v.to_bytes(self.bits // 8, "little") for _, v in sorted(self.data.items()))
+        values = b"".join(
+            v.to_bytes(self.bits // 8, "little") for _, v in sorted(self.data.items())
+        )
         what = "surface" if self.surface else "texture"
         size = " ".join(map(str, self.size))
         return (
@@ -133,7 +157,9 @@ class Image:
     def fetch(self, *at):
         """Four expected patterns at integer coordinates; outside there is nothing, whatever the address mode."""
         inside = all(0 <= i < max(n, 1) for i, n in zip(at, self.size))
-        return self.sample(at) if inside else tuple(0 if c < self.channels else ANY for c in range(4))
+        return (
+            self.sample(at) if inside else tuple(0 if c < self.channels else ANY for c in range(4))
+        )
 
     def filtered(self, positions, layer, c):
         """Every value that some rounding of the weights gives at the extremes. An image of one axis is filtered as a
@@ -150,7 +176,9 @@ class Image:
                 for at, weight in corners:
                     if weight:
                         x, y, z = (list(at) + [0, 0])[:3]
-                        total += Fraction(weight, 256) * self.at(x, y, z if self.shape == "3d" else layer, c)
+                        total += Fraction(weight, 256) * self.at(
+                            x, y, z if self.shape == "3d" else layer, c
+                        )
                 values.extend(self.whole(total))
         return values
 
@@ -159,7 +187,10 @@ class Image:
         if not self.unsigned_norm():
             return [total]
         exact = total * 65535
-        return {Fraction(formats.round_integer(exact, mode), 65535) for mode in (formats.NEAREST, formats.AWAY)}
+        return {
+            Fraction(formats.round_integer(exact, mode), 65535)
+            for mode in (formats.NEAREST, formats.AWAY)
+        }
 
 
 def both_ways(exact):
@@ -174,14 +205,22 @@ def shared(corners, axes):
     ways = [[]]
     for at, whole in corners:
         parts = both_ways(Fraction(whole * weight, 256))
-        ways = [way + [(at + (low,), whole - part), (at + (low + 1,), part)] for way in ways for part in parts]
+        ways = [
+            way + [(at + (low,), whole - part), (at + (low + 1,), part)]
+            for way in ways
+            for part in parts
+        ]
     return [end for way in ways for end in shared(way, rest)]
 
 
 def around(values):
     """Accepts what lies between the values, and a little arithmetic of the filter's own."""
     low, high = min(values), max(values)
-    slack = max(abs(low), abs(high)) / (1 << 20) if len(values) > 1 or low.denominator & low.denominator - 1 else 0
+    slack = (
+        max(abs(low), abs(high)) / (1 << 20)
+        if len(values) > 1 or low.denominator & low.denominator - 1
+        else 0
+    )
     slack = max(slack, Fraction(1, 1 << 20)) if slack else 0
     low, high = (F32.encode(formats.number(v)) for v in (low - slack, high + slack))
     return low if low == high else between(low, high)
@@ -224,21 +263,43 @@ def point_formats():
                 image = Image("2d", texel, channels, (5, 3, 0), raw=raw)
                 rows = cross(floats([0, "5/2", "19/4"]), floats(["1/4", "2"]))
                 name = f"tex_2d_{texel}x{channels}{'_raw' if raw else ''}"
-                yield texture(name, image, "2d", "%a, %b", rows, lambda x, y, i=image: i.sample(back((x, y))))
+                yield texture(
+                    name, image, "2d", "%a, %b", rows, lambda x, y, i=image: i.sample(back((x, y)))
+                )
 
 
 def edges():
     for edge, normalized, linear in itertools.product(range(4), (False, True), (False, True)):
-        name = ("wrap", "clamp", "mirror", "border")[edge] + normalized * "_normalized" + linear * "_linear"
+        name = (
+            ("wrap", "clamp", "mirror", "border")[edge]
+            + normalized * "_normalized"
+            + linear * "_linear"
+        )
         # Eight texels, so that a coordinate from 0 to 1 is exact.
         width = 8 if normalized else 5
-        places = floats(Fraction(p) / (8 if normalized else 1) for p in PLACES if p != "1/3" or not normalized)
+        places = floats(
+            Fraction(p) / (8 if normalized else 1) for p in PLACES if p != "1/3" or not normalized
+        )
         one = Image("1d", "f32", 1, (width, 0, 0), edge, linear, normalized)
-        yield texture(f"tex_1d_{name}", one, "1d", "%a", [(p,) for p in places], lambda x, i=one: i.sample(back((x,))))
-        two = Image("2d", "u8", 4, (width, 4, 0), edge, linear, normalized)
-        some = floats(Fraction(p) / (4 if normalized else 1) for p in ("1/2", "0", "9/4", "-1", "17/4"))
         yield texture(
-            f"tex_2d_{name}", two, "2d", "%a, %b", cross(places, some), lambda x, y, i=two: i.sample(back((x, y)))
+            f"tex_1d_{name}",
+            one,
+            "1d",
+            "%a",
+            [(p,) for p in places],
+            lambda x, i=one: i.sample(back((x,))),
+        )
+        two = Image("2d", "u8", 4, (width, 4, 0), edge, linear, normalized)
+        some = floats(
+            Fraction(p) / (4 if normalized else 1) for p in ("1/2", "0", "9/4", "-1", "17/4")
+        )
+        yield texture(
+            f"tex_2d_{name}",
+            two,
+            "2d",
+            "%a, %b",
+            cross(places, some),
+            lambda x, y, i=two: i.sample(back((x, y))),
         )
         three = Image("3d", "f16", 2, (width, 4, 2), edge, linear, normalized)
         depth = floats(Fraction(p) / (2 if normalized else 1) for p in ("1/2", "5/4", "-1/2", "2"))
@@ -258,7 +319,12 @@ def layers():
         image = Image("a1d", "f32", 2, (5, 0, 3), linear=linear)
         rows = cross([0, 1, 2, 7], floats(PLACES[:8]))
         yield texture(
-            f"tex_a1d{how}", image, "a1d", "%a, %b", rows, lambda n, x, i=image: i.sample(back((x,)), min(n, 2))
+            f"tex_a1d{how}",
+            image,
+            "a1d",
+            "%a, %b",
+            rows,
+            lambda n, x, i=image: i.sample(back((x,)), min(n, 2)),
         )
         image = Image("a2d", "u16", 1, (5, 4, 2), linear=linear)
         rows = cross([0, 1, 5], floats(PLACES[:8]), floats(["1/2", "9/4"]))
@@ -293,22 +359,44 @@ def cubes():
                 return image.sample((Fraction(u), Fraction(v)), face)
         raise AssertionError
 
-    yield texture("tex_cube", image, "cube", "%a, %b, %c, %c", [tuple(floats(d)) for d in CUBE], look)
+    yield texture(
+        "tex_cube", image, "cube", "%a, %b, %c, %c", [tuple(floats(d)) for d in CUBE], look
+    )
 
 
 def fetches():
     """Integer coordinates, and memory instead of arrays."""
 
     inside = [0, 1, 4, 3]
-    for shape, geometry, size, text in (("linear", "1d", (40, 0, 0), "%a"), ("pitch", "2d", (5, 4, 0), "%a, %b")):
+    for shape, geometry, size, text in (
+        ("linear", "1d", (40, 0, 0), "%a"),
+        ("pitch", "2d", (5, 4, 0), "%a, %b"),
+    ):
         image = Image(shape, "f32", 1, size)
-        rows = [(v,) for v in inside + [39, 40, 1000]] if shape == "linear" else cross(inside, [0, 3])
+        rows = (
+            [(v,) for v in inside + [39, 40, 1000]] if shape == "linear" else cross(inside, [0, 3])
+        )
         yield texture(f"tex_{shape}", image, geometry, text, rows, image.fetch, ctype="s32")
     image = Image("2d", "s16", 2, (5, 4, 0), raw=True)
-    yield texture("tex_2d_integer", image, "2d", "%a, %b", cross(inside + [9], [0, 3]), image.fetch, ctype="s32")
+    yield texture(
+        "tex_2d_integer",
+        image,
+        "2d",
+        "%a, %b",
+        cross(inside + [9], [0, 3]),
+        image.fetch,
+        ctype="s32",
+    )
     image = Image("pitch", "f32", 1, (5, 4, 0), linear=True)
     rows = cross(floats(PLACES[:10]), floats(["1/2", "5/4"]))
-    yield texture("tex_pitch_linear", image, "2d", "%a, %b", rows, lambda x, y, i=image: i.sample(back((x, y))))
+    yield texture(
+        "tex_pitch_linear",
+        image,
+        "2d",
+        "%a, %b",
+        rows,
+        lambda x, y, i=image: i.sample(back((x, y))),
+    )
 
 
 def gathers():
@@ -348,9 +436,15 @@ def signed(v):
 
 
 def surfaces():
-    shapes = (("1d", (8, 0, 0), "{%a}"), ("2d", (8, 3, 0), "{%a, %b}"), ("3d", (8, 3, 2), "{%a, %b, %c, %c}"))
+    shapes = (
+        ("1d", (8, 0, 0), "{%a}"),
+        ("2d", (8, 3, 0), "{%a, %b}"),
+        ("3d", (8, 3, 2), "{%a, %b, %c, %c}"),
+    )
     shapes += (("a2d", (8, 3, 2), "{%c, %a, %b, %b}"), ("a1d", (8, 0, 3), "{%c, %a}"))
-    for (shape, size, text), bits, beyond in itertools.product(shapes, (8, 16, 32, 64), ("clamp", "zero")):
+    for (shape, size, text), bits, beyond in itertools.product(
+        shapes, (8, 16, 32, 64), ("clamp", "zero")
+    ):
         image = Image(shape, "u16", 4, size, surface=True)
         columns = [v & 0xFFFFFFFF for v in (0, bits // 8, 64 - bits // 8, 64, 640, -(bits // 8))]
         rows = cross(columns, range(max(size[1], 1)), range(max(size[2], 1)))
@@ -374,7 +468,9 @@ def surfaces():
 def surface_stores():
     """Each thread writes a place of its own and reads it back; a place outside keeps nothing."""
     image = Image("2d", "u32", 4, (16, 4, 0), surface=True)
-    rows = [(16 * x, y, 0x9E3779B9 * (x + 16 * y) & 0xFFFFFFFF) for y in range(4) for x in range(16)]
+    rows = [
+        (16 * x, y, 0x9E3779B9 * (x + 16 * y) & 0xFFFFFFFF) for y in range(4) for x in range(16)
+    ]
     rows += [(256 + 16 * x, 0, 7) for x in range(4)]
     for n in (1, 2, 4):
         registers = ["%c", "%a", "%c", "%a"][:n]
@@ -400,7 +496,13 @@ def queries():
     image = Image("3d", "f32", 1, (5, 4, 3))
     for query, value in (("width", 5), ("height", 4), ("depth", 3)):
         yield Case(
-            f"txq_{query}", f"txq.{query}.b32 %d, [%image];", [32], [32], [(0,)], lambda a, v=value: v, image=image
+            f"txq_{query}",
+            f"txq.{query}.b32 %d, [%image];",
+            [32],
+            [32],
+            [(0,)],
+            lambda a, v=value: v,
+            image=image,
         )
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random PTX programs must answer the same in order, shuffled and on both builds of the software GPU's handlers. Run by
 ctest; by hand with another seed: test_fuzz.py PTX_CASES FOLDER-OF-LIBCUDA SEED COUNT"""
+
 import os
 import subprocess
 import sys
@@ -30,12 +31,19 @@ def main():
         generator = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fuzz.py")
         subprocess.run([sys.executable, "-B", generator, seed, count, path], check=True)
         first = answers(program, folder, path, WAYS[0])
-        if len(first) != int(count) or len(set(line.split()[1] for line in first)) < int(count) * 9 // 10:
+        if (
+            len(first) != int(count)
+            or len(set(line.split()[1] for line in first)) < int(count) * 9 // 10
+        ):
             sys.exit(f"{count} programs should give nearly as many different answers: {first[:5]}")
         for way in WAYS[1:]:
-            different = [(a, b) for a, b in zip(first, answers(program, folder, path, way)) if a != b]
+            different = [
+                (a, b) for a, b in zip(first, answers(program, folder, path, way)) if a != b
+            ]
             if different:
-                sys.exit(f"{way}: {len(different)} of {count} programs of seed {seed} differ, first {different[0]}")
+                sys.exit(
+                    f"{way}: {len(different)} of {count} programs of seed {seed} differ, first {different[0]}"
+                )
     print(f"seed {seed}: {count} programs agree in {len(WAYS)} ways")
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Video instructions: scalar forms on selected bytes and halves, SIMD forms on two halves or four bytes (PTX ISA,
-video instructions; where the text and an H200 disagree, as the H200 does, which each place says)."""
+video instructions; where the text and an H200 disagree, as the H200 does, which each place says).
+"""
 
 import itertools
 
@@ -20,7 +21,8 @@ ARITHMETIC = {
 
 def below(name, v, c, t):
     """Whether the first result v is less than c, as hardware compares them. Sums and differences have 32 bits by then,
-    the others are exact. Where the second operation has no sign, a negative first result is greater than all."""
+    the others are exact. Where the second operation has no sign, a negative first result is greater than all.
+    """
     if name in ("vadd", "vsub"):
         v = value(cut(v, 32), "s32")
     if t == "u32" and v < 0:
@@ -176,7 +178,9 @@ def multiply_add():
                 return 0xFFFFFFFF if scale else 0
             return cut(limited(v, 32, d) if sat else v, 32)
 
-        yield Case(stem, f"{stem} %d, %a, %b, %c;", [32] * 3, [32], cross(WORDS, WORDS, THIRD), model)
+        yield Case(
+            stem, f"{stem} %d, %a, %b, %c;", [32] * 3, [32], cross(WORDS, WORDS, THIRD), model
+        )
         if (a, b) == ("u32", "u32"):
             yield Case(
                 f"{stem}.po",
@@ -203,7 +207,12 @@ def simd():
     for parts, (name, f) in itertools.product((2, 4), operations.items()):
         letter, n = ("h", 16) if parts == 2 else ("b", 8)
         other = "h21" if parts == 2 else "b6240"
-        for d, a, sat in (("s32", "s32", ""), ("u32", "u32", ".sat"), ("s32", "u32", ".sat"), ("u32", "s32", "")):
+        for d, a, sat in (
+            ("s32", "s32", ""),
+            ("u32", "u32", ".sat"),
+            ("s32", "u32", ".sat"),
+            ("u32", "s32", ""),
+        ):
             stem = f"{name}{parts}.{d}.{a}.{a}{sat}"
 
             def results(x, y, first, f=f, d=d, a=a, sat=sat, parts=parts, n=n):
@@ -244,7 +253,9 @@ def simd():
                 [32] * 3,
                 [32],
                 cross(WORDS, WORDS, THIRD),
-                lambda x, y, z, g=results, p=plain: cut(z + sum(g(x, y, p)), 32),  # not cut to lanes before
+                lambda x, y, z, g=results, p=plain: cut(
+                    z + sum(g(x, y, p)), 32
+                ),  # not cut to lanes before
             )
         for relation in ("lt", "ne"):
             stem = f"vset{parts}.s32.s32.{relation}"
@@ -255,7 +266,8 @@ def simd():
                 [32],
                 cross(WORDS, WORDS, [0]),
                 lambda x, y, z, r=RELATIONS[relation], p=parts, n=n: sum(
-                    int(r(lane(x, y, i, p, "s32"), lane(x, y, p + i, p, "s32"))) << n * i for i in range(p)
+                    int(r(lane(x, y, i, p, "s32"), lane(x, y, p + i, p, "s32"))) << n * i
+                    for i in range(p)
                 ),
             )
 

@@ -16,7 +16,10 @@ FULL = 0xFFFFFFFF
 def lanes(seed, *kinds):
     """256 rows of random operands; each kind is a number of bits or a list to choose from."""
     dice = random.Random(seed)
-    return [tuple(dice.choice(k) if isinstance(k, list) else dice.getrandbits(k) for k in kinds) for _ in range(256)]
+    return [
+        tuple(dice.choice(k) if isinstance(k, list) else dice.getrandbits(k) for k in kinds)
+        for _ in range(256)
+    ]
 
 
 def shuffles():
@@ -25,14 +28,27 @@ def shuffles():
     def source(mode, lane, b, c):
         b, clamp, segments = b & 31, c & 31, c >> 8 & 31
         top, bottom = lane & segments | clamp & ~segments, lane & segments
-        j = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": bottom | b & ~segments & 31}[mode]
+        j = {
+            "up": lane - b,
+            "down": lane + b,
+            "bfly": lane ^ b,
+            "idx": bottom | b & ~segments & 31,
+        }[mode]
         inside = j >= top if mode == "up" else j <= top
         return (j if inside else lane), inside
 
     for mode in ("up", "down", "bfly", "idx"):
         name = f"shfl.sync.{mode}.b32"
-        clamps = [0, 0x1C00, 0x1000, 0x1800] if mode == "up" else [0x1F, 0x1C03 | 0x1C, 0x101F, 0x181F, 0x1F, 0x7]
-        rows = [row for c in clamps for row in lanes(mode + str(c), 32, [0, 1, 2, 3, 7, 16, 31, 33], [c])]
+        clamps = (
+            [0, 0x1C00, 0x1000, 0x1800]
+            if mode == "up"
+            else [0x1F, 0x1C03 | 0x1C, 0x101F, 0x181F, 0x1F, 0x7]
+        )
+        rows = [
+            row
+            for c in clamps
+            for row in lanes(mode + str(c), 32, [0, 1, 2, 3, 7, 16, 31, 33], [c])
+        ]
 
         def model(warp, mode=mode):
             out = []
@@ -82,7 +98,9 @@ def votes():
         [32, 32],
         [32],
         [(r[0], i % 32) for i, r in enumerate(lanes("odd", [0, 1]))],
-        warp_model=lambda warp: [sum(1 << i for i, r in enumerate(warp) if r[0] and i % 2 == k % 2) for k in range(32)],
+        warp_model=lambda warp: [
+            sum(1 << i for i, r in enumerate(warp) if r[0] and i % 2 == k % 2) for k in range(32)
+        ],
     )
     yield Case(
         "activemask",
@@ -104,7 +122,9 @@ def matches():
             [n],
             [32],
             rows + same,
-            warp_model=lambda w: [sum(1 << j for j in range(32) if w[j] == w[i]) for i in range(32)],
+            warp_model=lambda w: [
+                sum(1 << j for j in range(32) if w[j] == w[i]) for i in range(32)
+            ],
         )
         yield Case(
             f"match.all.sync.b{n}",
@@ -139,9 +159,18 @@ def reductions():
 
         return model
 
-    for name, f in (("and", lambda x, y: x & y), ("or", lambda x, y: x | y), ("xor", lambda x, y: x ^ y)):
+    for name, f in (
+        ("and", lambda x, y: x & y),
+        ("or", lambda x, y: x | y),
+        ("xor", lambda x, y: x ^ y),
+    ):
         yield Case(
-            f"redux.sync.{name}.b32", f"redux.sync.{name}.b32 %d, %a, 0xffffffff;", [32], [32], rows, warp_model=fold(f)
+            f"redux.sync.{name}.b32",
+            f"redux.sync.{name}.b32 %d, %a, 0xffffffff;",
+            [32],
+            [32],
+            rows,
+            warp_model=fold(f),
         )
     counts = {"popc": lambda v: sum(v), "and": lambda v: int(all(v)), "or": lambda v: int(any(v))}
     for name, f in counts.items():
@@ -171,7 +200,11 @@ def specials():
     ):
         yield Case(
             name,
-            f"mov.u32 %d, %{name};" if name != "nwarpid" else "mov.u32 %d, %ntid.x; shr.u32 %d, %d, 5;",
+            (
+                f"mov.u32 %d, %{name};"
+                if name != "nwarpid"
+                else "mov.u32 %d, %ntid.x; shr.u32 %d, %d, 5;"
+            ),
             [32],
             [32],
             rows,
@@ -184,7 +217,15 @@ def specials():
         " %p2; mov.u64 %q3, mine; cvta.local.u64 %q3, %q3; isspacep.local %p1, %q3; isspacep.global %p2, %q0;"
         " selp.b32 %g, 1, 0, %p1; selp.b32 %h, 1, 0, %p2; st.local.b32 [mine], %a; st.shared.b32 [box], %a;"
     )
-    yield Case("isspacep", text, [32], [32] * 4, rows, warp_model=lambda w: [(1, 0, 1, 1)] * 32, declare=declare)
+    yield Case(
+        "isspacep",
+        text,
+        [32],
+        [32] * 4,
+        rows,
+        warp_model=lambda w: [(1, 0, 1, 1)] * 32,
+        declare=declare,
+    )
     yield Case(
         "mov.unpack.sink",
         "mov.b64 {%d, _}, %a; mov.b64 {_, %f}, %a;",
@@ -223,7 +264,11 @@ def atomics():
             f" ld.global.b{bits} %d, [%q0];",
             [bits] * (1 + values),
             [bits] * 2,
-            cross(pool, pool) if values == 1 else [(a, b, c) for a, b, c in cross(pool[:6], pool[:6], pool[3:6])],
+            (
+                cross(pool, pool)
+                if values == 1
+                else [(a, b, c) for a, b, c in cross(pool[:6], pool[:6], pool[3:6])]
+            ),
             lambda *v: (cut(f(*v), bits), v[0]),
             float_bits=bits,
         )
@@ -275,7 +320,11 @@ def float_atomics():
     def add(t, format_, pool, extra="", parts=1):
         bits = format_.bits * parts
         one = [x for x in pool if not format_.is_nan(x)]
-        rows = cross(one, one) if parts == 1 else [(a | b << 16, b | a << 16) for a, b in cross(one, one)]
+        rows = (
+            cross(one, one)
+            if parts == 1
+            else [(a | b << 16, b | a << 16) for a, b in cross(one, one)]
+        )
 
         def model(a, b):
             part, out = (1 << format_.bits) - 1, 0
@@ -369,7 +418,8 @@ def mbarriers():
     for name, arrive in (("arrive", "arrive"), ("arrive_release", "arrive.release.cta")):
         yield Case(
             f"mbarrier.{name}",
-            f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.{arrive}.shared.b64 %s0, [%r1], %b;" + ask,
+            f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.{arrive}.shared.b64 %s0, [%r1], %b;"
+            + ask,
             [32, 32],
             [32, 32, 32],
             rows,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate alone, on simulated time: a page, a stand-in for tendrild that gives turns on it, and a GPU that is nothing but the times at
-// which work ends. The test is the executor, and its "arbiter" is a fiber.
+// The gate alone, on simulated time: a page, a stand-in for tendrild that gives turns on it, and a
+// GPU that is nothing but the times at which work ends. The test is the executor, and its "arbiter"
+// is a fiber.
 #include "worker/cuda/gate.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +27,8 @@ constexpr uint64_t kLegacy = 1;  // as CU_STREAM_LEGACY
 CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
 CUcontext const kContext = reinterpret_cast<CUcontext>(7);
 
-// Streams run their work in order; an event is the time at which its stream will be done with what it has then.
+// Streams run their work in order; an event is the time at which its stream will be done with what
+// it has then.
 class FakeGpu final : public worker::cuda::GateHost {
  public:
   explicit FakeGpu(SimulatedTime* time) : time_(*time) {}
@@ -49,7 +51,9 @@ class FakeGpu final : public worker::cuda::GateHost {
   bool reached(CUevent event) override {
     return broken || time_.now_ns() >= events_.at(reinterpret_cast<uint64_t>(event));
   }
-  void give_back(CUcontext, CUevent event) override { events_.erase(reinterpret_cast<uint64_t>(event)); }
+  void give_back(CUcontext, CUevent event) override {
+    events_.erase(reinterpret_cast<uint64_t>(event));
+  }
   bool serve() override {
     ++serves;
     if (on_serve) on_serve();
@@ -77,9 +81,11 @@ class GateTest : public testing::Test {
  protected:
   static constexpr uint64_t kLaunchNs = 2 * kUs;  // in the driver
   // How late the end of what runs may be seen: where nothing is known of it, and where it is.
-  static constexpr uint64_t kNapNs = 100 * kUs + 2 * SimulatedTime::kOversleptNs, kPromptlyNs = 20 * kUs;
+  static constexpr uint64_t kNapNs = 100 * kUs + 2 * SimulatedTime::kOversleptNs,
+                            kPromptlyNs = 20 * kUs;
 
-  GateTest() : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), gate_(&gpu_, {page_.get(), bell_.get()}, 2) {
+  GateTest()
+      : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), gate_(&gpu_, {page_.get(), bell_.get()}, 2) {
     for (wire::TurnPart& part : page_->slices) {
       part.window_ns = 2 * kMs;
       part.linger_ns = kMs / 2;
@@ -105,7 +111,8 @@ class GateTest : public testing::Test {
     time_.wake(&part().turn);
   }
   bool pass(uint64_t stream, uint64_t ns, uint64_t kind = 0) {
-    if (!gate_.pass(0, kContext, stream_of(stream), work_kind(kind != 0 ? kind : ns, 1))) return false;
+    if (!gate_.pass(0, kContext, stream_of(stream), work_kind(kind != 0 ? kind : ns, 1)))
+      return false;
     time_.spend(kLaunchNs);
     gpu_.run(stream_of(stream), ns);
     return true;
@@ -351,7 +358,8 @@ TEST_F(GateTest, PiecesLongerThanTheWindowGoTwoAtATime) {
     pass(1, 5 * kMs);
     EXPECT_LE(gpu_.unfinished_ns(stream_of(1)), 10 * kMs);
   }
-  EXPECT_LE(done_ns() - begun_ns, 10 * 5 * kMs + kLaunchNs + kUs) << "the next one waits in the queue while one runs";
+  EXPECT_LE(done_ns() - begun_ns, 10 * 5 * kMs + kLaunchNs + kUs)
+      << "the next one waits in the queue while one runs";
 }
 
 TEST_F(GateTest, VeryLongPiecesGoOneAtATime) {
@@ -384,7 +392,8 @@ TEST_F(GateTest, NothingLongIsAddedThatWouldBeginAfterTheTurn) {
 TEST_F(GateTest, APieceThatGrowsIsNoticed) {
   grant(wire::kTurnWithoutEnd);
   for (int i = 0; i < 400; ++i) pass(1, 20 * kUs, 5);
-  // Of the same kind, twenty-five times as long. Those that fit the window by the old estimate pass before any is over.
+  // Of the same kind, twenty-five times as long. Those that fit the window by the old estimate pass
+  // before any is over.
   for (int i = 0; i < 250; ++i) pass(1, kMs / 2, 5);
   int too_much = 0;
   for (int i = 0; i < 50; ++i) {
@@ -460,7 +469,8 @@ TEST_F(GateTest, AStreamThatEndsIsMarkedBefore) {
   EXPECT_EQ(gpu_.marks, 1u);
 }
 
-// An event that is recorded there later waits for what other streams have been given, and they for it.
+// An event that is recorded there later waits for what other streams have been given, and they for
+// it.
 TEST_F(GateTest, TheLegacyStreamIsMarkedBeforeOthersAreGivenSomething) {
   grant(wire::kTurnWithoutEnd);
   EXPECT_TRUE(pass(kLegacy, 50 * kUs));
@@ -474,7 +484,8 @@ TEST_F(GateTest, TheLegacyStreamIsMarkedBeforeOthersAreGivenSomething) {
   EXPECT_EQ(gpu_.marks, 3u) << "of the second stream alone";
 }
 
-// The program may take its time in a host function: what was there before is over all the same, and the turn with it.
+// The program may take its time in a host function: what was there before is over all the same, and
+// the turn with it.
 TEST_F(GateTest, WorkBeforeAHostFunctionEndsBeforeIt) {
   const uint64_t begun_ns = now_ns();
   grant(begun_ns + 5 * kMs);
@@ -489,7 +500,9 @@ TEST_F(GateTest, WorkBeforeAHostFunctionEndsBeforeIt) {
 TEST_F(GateTest, WhatWaitsForAHostFunctionTellsNothingOfItsTime) {
   part().linger_ns = 10 * kSecond;
   grant(wire::kTurnWithoutEnd);
-  const auto none_is_marked = [&] { return gpu_.events() == 0 && gpu_.unfinished_ns(stream_of(1)) == 0; };
+  const auto none_is_marked = [&] {
+    return gpu_.events() == 0 && gpu_.unfinished_ns(stream_of(1)) == 0;
+  };
   const auto at_once = [&] {
     int pieces = 0;
     while (pieces < 3 && gate_.pass_at_once(0, kContext, stream_of(1), work_kind(9, 1))) ++pieces;
@@ -545,7 +558,8 @@ TEST_F(GateTest, WhileOneSliceWaitsAnotherGivesItsTurnBack) {
   EXPECT_EQ(part(1).drained.load(), 1u);
 }
 
-// tendrild has said that the turn for which the piece waits comes soon: this one is kept so long, and wanted again with that one.
+// tendrild has said that the turn for which the piece waits comes soon: this one is kept so long,
+// and wanted again with that one.
 TEST_F(GateTest, WhileOneSliceWaitsAnotherIsKeptAWhileAndWantsItsTurnToo) {
   part(1).regime = wire::TurnRegime::kTurns;
   part(1).await_ns = 40 * kMs;

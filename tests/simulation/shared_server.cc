@@ -46,10 +46,12 @@ void SimulatedGpu::begin_what_is_no_kernel() {
 uint64_t SimulatedGpu::slice_ends_ns() const {
   constexpr uint64_t kDriversNs = 2'048'000;
   const auto found = slices_ns_.find(last_);
-  return last_since_ns_ + (found == slices_ns_.end() || found->second == 0 ? kDriversNs : found->second);
+  return last_since_ns_ +
+         (found == slices_ns_.end() || found->second == 0 ? kDriversNs : found->second);
 }
 
-// While its slice lasts, of the tenant that has the GPU; otherwise of the one that has waited longest.
+// While its slice lasts, of the tenant that has the GPU; otherwise of the one that has waited
+// longest.
 const SimulatedGpu::Key* SimulatedGpu::next_kernel() {
   const bool stays = time_.now_ns() < slice_ends_ns();
   const Key* first = nullptr;
@@ -129,7 +131,8 @@ SimulatedWorker::SimulatedWorker(SharedServer* server, size_t number, std::vecto
     : server_(*server),
       number_(number),
       gpus_(std::move(gpus)),
-      gate_(this, {page_.get(), kFirstBell + static_cast<int>(number)}, static_cast<uint32_t>(gpus_.size())) {}
+      gate_(this, {page_.get(), kFirstBell + static_cast<int>(number)},
+            static_cast<uint32_t>(gpus_.size())) {}
 
 SimulatedGpu& SimulatedWorker::gpu(uint32_t slice) { return server_.gpu(gpus_[slice]); }
 
@@ -179,7 +182,8 @@ void SimulatedWorker::compute(uint64_t ns) {
 CUevent SimulatedWorker::mark(CUcontext context, CUstream stream) {
   server_.time().spend(kMarkNs);
   const auto slice = static_cast<uint32_t>(reinterpret_cast<uint64_t>(context) - 1);
-  return reinterpret_cast<CUevent>(gpu(slice).mark(number_, reinterpret_cast<uint64_t>(stream)) * kFirstBell + slice);
+  return reinterpret_cast<CUevent>(
+      gpu(slice).mark(number_, reinterpret_cast<uint64_t>(stream)) * kFirstBell + slice);
 }
 
 bool SimulatedWorker::reached(CUevent event) {
@@ -199,7 +203,8 @@ SharedServer::SharedServer(size_t gpus)
   for (size_t i = 0; i < gpus; ++i) gpus_.push_back(std::make_unique<SimulatedGpu>(&time_));
 }
 
-SimulatedWorker& SharedServer::add(double share, const Program& program, const std::vector<uint32_t>& gpus,
+SimulatedWorker& SharedServer::add(double share, const Program& program,
+                                   const std::vector<uint32_t>& gpus,
                                    const wire::LeaseTerms& terms) {
   const size_t number = workers_.size();
   std::vector<wire::SliceGrant> slices(gpus.size());
@@ -207,7 +212,8 @@ SimulatedWorker& SharedServer::add(double share, const Program& program, const s
     slices[slice].gpu_index = gpus[slice];
     slices[slice].share_millionths = static_cast<uint32_t>(share * 1e6);
   }
-  SimulatedWorker& worker = *workers_.emplace_back(std::make_unique<SimulatedWorker>(this, number, gpus));
+  SimulatedWorker& worker =
+      *workers_.emplace_back(std::make_unique<SimulatedWorker>(this, number, gpus));
   turns_.open(time_.now_ns(), number, slices, terms);
   turns_.join(number, number, worker.page());
   time_.start([&worker, program] {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server whose GPUs are shared, on simulated time: tendrild's rules (daemon/lease_turns.h) and workers' gates (worker/cuda/gate.h)
-// as they are, with pages between them; GPUs that are queues of known length; and an executor's loop and programs that are a few lines
-// each. For tests, which say what programs do and ask what they got.
+// A server whose GPUs are shared, on simulated time: tendrild's rules (daemon/lease_turns.h) and
+// workers' gates (worker/cuda/gate.h) as they are, with pages between them; GPUs that are queues of
+// known length; and an executor's loop and programs that are a few lines each. For tests, which say
+// what programs do and ask what they got.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,17 @@
 
 namespace tendril::simulation {
 
-// Streams run their work in order, and a GPU one kernel at a time. A tenant has it until it has nothing more to run, or until its slice is
-// over while another waits: what it runs is interrupted then, and goes on when its turn comes again. (An H200 does so.)
+// Streams run their work in order, and a GPU one kernel at a time. A tenant has it until it has
+// nothing more to run, or until its slice is over while another waits: what it runs is interrupted
+// then, and goes on when its turn comes again. (An H200 does so.)
 class SimulatedGpu {
  public:
   static constexpr uint64_t kSwitchNs = 100 * kUs;  // from one tenant's kernel to another's
   explicit SimulatedGpu(SimulatedTime* time) : time_(*time) {}
 
-  void kernel(size_t tenant, uint64_t stream, uint64_t ns) { add(tenant, stream, {Item::kKernel, ns, order_++, 0}); }
+  void kernel(size_t tenant, uint64_t stream, uint64_t ns) {
+    add(tenant, stream, {Item::kKernel, ns, order_++, 0});
+  }
   void host_function(size_t tenant, uint64_t stream, uint64_t ns) {
     add(tenant, stream, {Item::kHost, ns, order_++, 0});
   }
@@ -62,7 +66,7 @@ class SimulatedGpu {
   std::map<size_t, uint64_t> slices_ns_;
   std::map<size_t, uint64_t> had_at_;  // when each tenant last had it, counted in kernels
   uint64_t turns_ = 0;
-  size_t last_ = SIZE_MAX;     // tenant that has the GPU
+  size_t last_ = SIZE_MAX;  // tenant that has the GPU
   uint64_t last_since_ns_ = 0;
   Key running_;
   bool busy_ = false;
@@ -79,7 +83,9 @@ class SimulatedWorker final : public worker::cuda::GateHost {
   SimulatedWorker(SharedServer* server, size_t number, std::vector<uint32_t> gpus);
 
   // What a program does. Each takes as long as it does there.
-  void launch(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0) { launch(ns, stream, slice, ns); }
+  void launch(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0) {
+    launch(ns, stream, slice, ns);
+  }
   void launch(uint64_t usual_ns, uint64_t stream, uint32_t slice, uint64_t this_time_ns);
   void call_back(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0);
   void wait(uint64_t stream = 1, uint32_t slice = 0);
@@ -93,12 +99,16 @@ class SimulatedWorker final : public worker::cuda::GateHost {
   void give_back(CUcontext, CUevent) override {}
   bool serve() override;
   bool busy() override { return false; }
-  void set_hardware_slice(uint32_t slice, uint32_t us) override { gpu(slice).set_slice(number_, us * kUs); }
+  void set_hardware_slice(uint32_t slice, uint32_t us) override {
+    gpu(slice).set_slice(number_, us * kUs);
+  }
 
  private:
   SimulatedGpu& gpu(uint32_t slice);
   void take_call_at(uint64_t at_ns);
-  CUcontext context(uint32_t slice) const { return reinterpret_cast<CUcontext>(uint64_t{slice} + 1); }
+  CUcontext context(uint32_t slice) const {
+    return reinterpret_cast<CUcontext>(uint64_t{slice} + 1);
+  }
 
   SharedServer& server_;
   const size_t number_;
@@ -115,8 +125,8 @@ class SharedServer {
 
   using Program = std::function<void(SimulatedWorker&)>;
   // Does it over and over. A lease with `share` of each of these GPUs, and one session.
-  SimulatedWorker& add(double share, const Program& program, const std::vector<uint32_t>& gpus = {0},
-                       const wire::LeaseTerms& terms = {});
+  SimulatedWorker& add(double share, const Program& program,
+                       const std::vector<uint32_t>& gpus = {0}, const wire::LeaseTerms& terms = {});
   void run(uint64_t ns) { time_.run(time_.now_ns() + ns); }
 
   SimulatedTime& time() { return time_; }

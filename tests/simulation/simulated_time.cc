@@ -21,7 +21,8 @@ SimulatedTime* the_time = nullptr;
 SimulatedTime::SimulatedTime() { the_time = this; }
 SimulatedTime::~SimulatedTime() { the_time = nullptr; }
 SimulatedTime* SimulatedTime::active() {
-  return the_time != nullptr && (the_time->running_ != nullptr || !the_time->runs_) ? the_time : nullptr;
+  return the_time != nullptr && (the_time->running_ != nullptr || !the_time->runs_) ? the_time
+                                                                                    : nullptr;
 }
 
 void SimulatedTime::at(uint64_t time_ns, std::function<void()> action) {

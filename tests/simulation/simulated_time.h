@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for code that sleeps, spins and looks at the time as if it ran on a machine: fibers, of which one runs at a time, and for whom
-// the clock, nanosleep, sched_yield and futexes are this class's (the linker puts it in their place, see CMakeLists.txt). What is done in
-// no time on a real machine takes none here but a look at the clock, so that whoever spins gets somewhere. The same in every run.
+// One clock for code that sleeps, spins and looks at the time as if it ran on a machine: fibers, of
+// which one runs at a time, and for whom the clock, nanosleep, sched_yield and futexes are this
+// class's (the linker puts it in their place, see CMakeLists.txt). What is done in no time on a
+// real machine takes none here but a look at the clock, so that whoever spins gets somewhere. The
+// same in every run.
 #pragma once
 
 #include <ucontext.h>
@@ -18,7 +20,7 @@ constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
 class SimulatedTime {
  public:
-  static constexpr uint64_t kLookNs = 30;         // at the clock
+  static constexpr uint64_t kLookNs = 30;  // at the clock
   static constexpr uint64_t kYieldNs = 500;
   static constexpr uint64_t kOversleptNs = 8'000;  // of a nap
   static constexpr uint64_t kWakeNs = 30'000;      // from a futex's wake-up until the sleeper runs

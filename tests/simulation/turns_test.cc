@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants of shared GPUs get, on simulated time: tendrild's rules and workers' gates are the product's own, the GPUs, executors and
-// programs between them those of shared_server.h.
+// What tenants of shared GPUs get, on simulated time: tendrild's rules and workers' gates are the
+// product's own, the GPUs, executors and programs between them those of shared_server.h.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,8 @@ SharedServer::Program backlog(uint64_t piece_ns) {
   return [piece_ns](SimulatedWorker& worker) { worker.launch(piece_ns); };
 }
 
-// Waits for each piece, and comes with the next so much later. After a long wait it is asleep, and later by what it takes to wake it.
+// Waits for each piece, and comes with the next so much later. After a long wait it is asleep, and
+// later by what it takes to wake it.
 SharedServer::Program waits(uint64_t piece_ns, uint64_t gap_ns, uint64_t waking_ns = 0) {
   return [=](SimulatedWorker& worker) {
     const uint64_t begun_ns = base::now_ns();
@@ -71,7 +72,8 @@ std::vector<double> delivered(const std::vector<Tenant>& tenants, uint64_t ns = 
 
 void expect_shares(const std::vector<Tenant>& tenants, double least_below = 0.01) {
   const std::vector<double> parts = delivered(tenants);
-  for (size_t i = 0; i < tenants.size(); ++i) EXPECT_GE(parts[i], tenants[i].share - least_below) << "tenant " << i;
+  for (size_t i = 0; i < tenants.size(); ++i)
+    EXPECT_GE(parts[i], tenants[i].share - least_below) << "tenant " << i;
 }
 
 TEST(Turns, TenantsWithABacklogGetTheirShares) {
@@ -94,15 +96,16 @@ TEST(Turns, AProgramThatWaitsForEachPieceGetsItsShare) {
   }
 }
 
-// It has waited for its turn for longer than anybody spins, so the first answer of a turn must wake it, and the GPU waits for that: this
-// time once in a turn is what is lost, and not the turn.
+// It has waited for its turn for longer than anybody spins, so the first answer of a turn must wake
+// it, and the GPU waits for that: this time once in a turn is what is lost, and not the turn.
 TEST(Turns, AProgramThatFallsAsleepBetweenItsTurnsKeepsThem) {
   for (const uint64_t waking_ns : {100 * kUs, 200 * kUs, 400 * kUs}) {
     SCOPED_TRACE(waking_ns);
     const SharedServer::Program program = waits(300 * kUs, 50 * kUs, waking_ns);
     const double lost = static_cast<double>(waking_ns) / 24e6;  // a turn has 12 ms or more
     expect_shares({{0.5, program}, {0.5, backlog(500 * kUs)}}, 0.005 + lost);
-    expect_shares({{1. / 3, program}, {1. / 3, backlog(500 * kUs)}, {1. / 3, backlog(500 * kUs)}}, 0.005 + lost);
+    expect_shares({{1. / 3, program}, {1. / 3, backlog(500 * kUs)}, {1. / 3, backlog(500 * kUs)}},
+                  0.005 + lost);
   }
 }
 
@@ -152,11 +155,13 @@ BesidePriority beside_priority(uint64_t neighbours_piece_ns, uint64_t gap_ns, si
   return found;
 }
 
-// Beside kernels of 50 ms it waited for 49 ms before. The GPU is the others' meanwhile, but for the switches.
+// Beside kernels of 50 ms it waited for 49 ms before. The GPU is the others' meanwhile, but for the
+// switches.
 TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   for (const uint64_t piece_ns : {5 * kUs, 500 * kUs, 5 * kMs, 50 * kMs}) {
     for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
-      SCOPED_TRACE(std::to_string(piece_ns / kUs) + " us, " + std::to_string(gap_ns / kMs) + " ms apart");
+      SCOPED_TRACE(std::to_string(piece_ns / kUs) + " us, " + std::to_string(gap_ns / kMs) +
+                   " ms apart");
       const BesidePriority found = beside_priority(piece_ns, gap_ns, 1);
       constexpr double kSwitchUs = SimulatedGpu::kSwitchNs / 1e3;
       EXPECT_LE(found.p99_us, found.alone_us + kSwitchUs + 20);
@@ -167,25 +172,27 @@ TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   }
 }
 
-// One that asks for more than its share (29 %, with a switch and the looking for more) is held back by little each time, and not for a
-// whole turn of the others now and then.
+// One that asks for more than its share (29 %, with a switch and the looking for more) is held back
+// by little each time, and not for a whole turn of the others now and then.
 TEST(Turns, AHigherClassThatIsAheadIsPaced) {
   const BesidePriority found = beside_priority(500 * kUs, 1200 * kUs, 1);
   EXPECT_LE(found.p99_us, 1000);
 }
 
-// Of kernels of 50 ms hardly one is not interrupted: what they take must be learned all the same, or too many are let in, and some are
-// overdue.
+// Of kernels of 50 ms hardly one is not interrupted: what they take must be learned all the same,
+// or too many are let in, and some are overdue.
 TEST(Turns, AHigherClassAmongSeveral) {
   for (const uint64_t piece_ns : {500 * kUs, 5 * kMs, 50 * kMs}) {
     for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
-      SCOPED_TRACE(std::to_string(piece_ns / kUs) + " us, " + std::to_string(gap_ns / kMs) + " ms apart");
+      SCOPED_TRACE(std::to_string(piece_ns / kUs) + " us, " + std::to_string(gap_ns / kMs) +
+                   " ms apart");
       EXPECT_LE(beside_priority(piece_ns, gap_ns, 3).p99_us, 650);
     }
   }
 }
 
-// ---- Host functions: what is behind one on its stream cannot run before the program is done with it ----
+// ---- Host functions: what is behind one on its stream cannot run before the program is done with
+// it ----
 
 struct BesideABacklog {
   double alone, part, neighbour;  // of the GPU
@@ -221,7 +228,8 @@ BesideABacklog beside_a_backlog(const SharedServer::Program& program) {
   return found;
 }
 
-// Its turn is the others' while it is in one, and it gets what it could use of its share all the same.
+// Its turn is the others' while it is in one, and it gets what it could use of its share all the
+// same.
 TEST(Turns, AProgramInAHostFunctionKeepsNobodyFromTheGpu) {
   for (const uint64_t host_ns : {5 * kMs, 20 * kMs, 50 * kMs, 200 * kMs}) {
     SCOPED_TRACE(host_ns);
@@ -236,7 +244,8 @@ TEST(Turns, AProgramInAHostFunctionKeepsNobodyFromTheGpu) {
   }
 }
 
-// What ran after its turn, when its host functions were over, is paid for by who had it, and was not the neighbour's.
+// What ran after its turn, when its host functions were over, is paid for by who had it, and was
+// not the neighbour's.
 TEST(Turns, WhatRunsBehindHostFunctionsIsPaidFor) {
   for (const uint64_t host_ns : {kMs, 2 * kMs, 10 * kMs}) {
     SCOPED_TRACE(host_ns);
@@ -258,7 +267,8 @@ TEST(Turns, WhatRunsBehindHostFunctionsIsPaidFor) {
   }
 }
 
-// A host function may wait for what the program has yet to submit: one piece at a time passes, and costs the neighbour little.
+// A host function may wait for what the program has yet to submit: one piece at a time passes, and
+// costs the neighbour little.
 TEST(Turns, BehindAHostFunctionWithoutEndPiecesPass) {
   SharedServer server;
   const SimulatedWorker& worker = server.add(0.5, [](SimulatedWorker& program) {
@@ -272,17 +282,23 @@ TEST(Turns, BehindAHostFunctionWithoutEndPiecesPass) {
   EXPECT_GE(static_cast<double>(server.gpu(0).had_ns(1) - before_ns), 0.98 * 4 * kSecond);
 }
 
-// ---- Leases with several GPUs: a program whose calls go in one order works on one GPU only while it is not stopped at another ----
+// ---- Leases with several GPUs: a program whose calls go in one order works on one GPU only while
+// it is not stopped at another ----
 
 class SeveralGpus : public testing::TestWithParam<uint64_t> {
  protected:
   // Always has more pieces, for its slices in turn.
-  void add(double share, uint64_t piece_ns, const std::vector<uint32_t>& gpus, const wire::LeaseTerms& terms = {}) {
+  void add(double share, uint64_t piece_ns, const std::vector<uint32_t>& gpus,
+           const wire::LeaseTerms& terms = {}) {
     const auto random = std::make_shared<std::mt19937>(1);
     const auto next = std::make_shared<size_t>(0);
-    server_.add(share, [=, slices = gpus.size()](SimulatedWorker& worker) {
-      worker.launch(piece_ns, 1, static_cast<uint32_t>((*next)++ % slices), piece_ns * (80 + (*random)() % 41) / 100);
-    }, gpus, terms);
+    server_.add(
+        share,
+        [=, slices = gpus.size()](SimulatedWorker& worker) {
+          worker.launch(piece_ns, 1, static_cast<uint32_t>((*next)++ % slices),
+                        piece_ns * (80 + (*random)() % 41) / 100);
+        },
+        gpus, terms);
     before_.push_back({});
   }
   void request(double share, uint32_t gpu) {
@@ -331,13 +347,15 @@ TEST_P(SeveralGpus, TwoUnequalLeasesOfTwo) {
 }
 
 TEST_P(SeveralGpus, ThreeLeasesOfTwo) {
-  for (const std::vector<uint32_t>& gpus : {std::vector<uint32_t>{0, 1}, {1, 0}, {0, 1}}) add(1. / 3, GetParam(), gpus);
+  for (const std::vector<uint32_t>& gpus : {std::vector<uint32_t>{0, 1}, {1, 0}, {0, 1}})
+    add(1. / 3, GetParam(), gpus);
   run();
   for (const size_t tenant : {0, 1, 2}) EXPECT_NEAR(delivered(tenant, 0), 1. / 3, 0.025);
   EXPECT_LE(unused(0), 0.04);
 }
 
-// Beside tenants that are always ready it has the GPUs it works on at the same time. By chance: 0.35 to 0.44.
+// Beside tenants that are always ready it has the GPUs it works on at the same time. By chance:
+// 0.35 to 0.44.
 TEST_P(SeveralGpus, ALeaseOfTwoBesideTenantsOfOne) {
   add(0.5, GetParam(), {0, 1});
   add(0.5, 500 * kUs, {0});
@@ -375,7 +393,8 @@ TEST_P(SeveralGpus, ARequestOfAHigherClassOnOneOfThem) {
   add(0.25, 500 * kUs, {1});
   run();
   EXPECT_GE(delivered(1, 0), 0.12);  // as much as it asks for
-  // Each request stops it on both GPUs, for longer than it lasts. (Before, when it waited for what ran: 0.29 with pieces of 100 us.)
+  // Each request stops it on both GPUs, for longer than it lasts. (Before, when it waited for what
+  // ran: 0.29 with pieces of 100 us.)
   EXPECT_GE(delivered(0, 0), GetParam() == 100 * kUs ? 0.5 : 0.6);
   EXPECT_GE(delivered(2, 1), 0.24);
 }
@@ -392,7 +411,9 @@ TEST_P(SeveralGpus, ALeaseOfTwoOfAHigherClass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Pieces, SeveralGpus, testing::Values(100 * kUs, kMs, 5 * kMs),
-                         [](const auto& param) { return std::to_string(param.param / kUs) + "us"; });
+                         [](const auto& param) {
+                           return std::to_string(param.param / kUs) + "us";
+                         });
 
 }  // namespace
 }  // namespace tendril::simulation

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of the structure tests: shows every problem of a rule at once, and says of a rule that it can fail."""
+
 import unittest
 
 

@@ -26,7 +26,9 @@ def strip(source):
 
 def strip_comments(source):
     """The source with comments only turned into spaces; literals stay."""
-    return TOKEN.sub(lambda m: blank(m) if m.group(0).startswith(("//", "/*")) else m.group(0), source)
+    return TOKEN.sub(
+        lambda m: blank(m) if m.group(0).startswith(("//", "/*")) else m.group(0), source
+    )
 
 
 def opens_scope(before):
@@ -35,7 +37,9 @@ def opens_scope(before):
     if not head.strip() or re.search(r"\bextern\s*$", head):
         return True
     match = SCOPE.search(head)
-    return match is not None and "(" not in re.sub(r"\b(alignas|__attribute__)\s*\(\(?[^)]*\)?\)", " ", head)
+    return match is not None and "(" not in re.sub(
+        r"\b(alignas|__attribute__)\s*\(\(?[^)]*\)?\)", " ", head
+    )
 
 
 def functions(source):
@@ -60,7 +64,9 @@ def functions(source):
             depth -= 1
             if depth == 0:
                 if is_function:
-                    found.append((bare.count("\n", 0, opened_at) + 1, bare.count("\n", 0, position) + 1))
+                    found.append(
+                        (bare.count("\n", 0, opened_at) + 1, bare.count("\n", 0, position) + 1)
+                    )
                 opened_at, start = None, position + 1
         elif char == ";" and opened_at is None:
             start = position + 1

@@ -34,7 +34,10 @@ def exported(table):
     """Names of the symbols that a library defines, from objdump -T."""
     names = set()
     for line in table.splitlines():
-        match = re.match(r"[0-9a-f]{8,16} (.{7}) (\S+)\s+[0-9a-f]+\s+(?:\(?[\w.]+\)?\s+)?(?:\.\w+\s+)?(\w\S*)$", line)
+        match = re.match(
+            r"[0-9a-f]{8,16} (.{7}) (\S+)\s+[0-9a-f]+\s+(?:\(?[\w.]+\)?\s+)?(?:\.\w+\s+)?(\w\S*)$",
+            line,
+        )
         if match and match.group(2) not in ("*UND*", "*ABS*") and "l" not in match.group(1)[:1]:
             names.add(match.group(3))
     return names
@@ -44,7 +47,9 @@ def exports(table, prefix, wanted):
     """Every wanted name is exported, and nothing that does not begin with the prefix."""
     names = exported(table)
     problems = [
-        f"exports '{name}', which is not {prefix}*" for name in sorted(names) if not re.match(prefix + "[A-Z]", name)
+        f"exports '{name}', which is not {prefix}*"
+        for name in sorted(names)
+        if not re.match(prefix + "[A-Z]", name)
     ]
     return problems + [f"does not export '{name}'" for name in sorted(set(wanted) - names)]
 
@@ -52,7 +57,8 @@ def exports(table, prefix, wanted):
 def surplus(table, wanted):
     """Exports beyond the wanted ones."""
     return [
-        f"exports '{name}', which the description does not name" for name in sorted(exported(table) - set(wanted))
+        f"exports '{name}', which the description does not name"
+        for name in sorted(exported(table) - set(wanted))
     ]
 
 
@@ -61,22 +67,39 @@ def glibc_floor(table, floor=GLIBC_FLOOR):
     problems = []
     for match in re.finditer(r"\(?GLIBC_([0-9.]+)\)?\s+(\S+)$", table, re.M):
         if tuple(int(part) for part in match.group(1).split(".")) > floor:
-            problems.append(f"needs {match.group(2)} of glibc {match.group(1)}; the floor is {floor[0]}.{floor[1]}")
+            problems.append(
+                f"needs {match.group(2)} of glibc {match.group(1)}; the floor is {floor[0]}.{floor[1]}"
+            )
     return problems
 
 
 def needed(dynamic):
     """readelf -d names only the C library's files."""
     names = re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic)
-    problems = [f"needs {name}; a client library links the C library only" for name in names if name not in NEEDED]
-    problems += [f"has {kind}: {value}" for kind, value in re.findall(r"\((RPATH|RUNPATH)\).*\[(.+?)\]", dynamic)]
-    return problems if names else problems + ["readelf found no NEEDED entry: is this a shared library?"]
+    problems = [
+        f"needs {name}; a client library links the C library only"
+        for name in names
+        if name not in NEEDED
+    ]
+    problems += [
+        f"has {kind}: {value}"
+        for kind, value in re.findall(r"\((RPATH|RUNPATH)\).*\[(.+?)\]", dynamic)
+    ]
+    return (
+        problems
+        if names
+        else problems + ["readelf found no NEEDED entry: is this a shared library?"]
+    )
 
 
 def initialisers(symbols):
     """nm: no object of ours has a global with a constructor."""
     names = re.findall(r" t (_GLOBAL__sub_I_\S+|__cxx_global_var_init\S*)$", symbols, re.M)
-    return [f"has a global with a constructor ({name})" for name in names if not RUNTIME_INITIALISERS.match(name)]
+    return [
+        f"has a global with a constructor ({name})"
+        for name in names
+        if not RUNTIME_INITIALISERS.match(name)
+    ]
 
 
 # What other libraries can move out of the way of the jump that they write over an entry; the longest takes 12 bytes.
@@ -87,12 +110,21 @@ PATCHED_BYTES = 12
 def movable_prologues(disassembly, names):
     """objdump -d --no-show-raw-insn: the first 12 bytes of each named function consist of movable instructions."""
     problems = []
-    for name, body in re.findall(r"^[0-9a-f]+ <(\w+)>:\n((?: +[0-9a-f]+:\t.*\n){1,16})", disassembly, re.M):
+    for name, body in re.findall(
+        r"^[0-9a-f]+ <(\w+)>:\n((?: +[0-9a-f]+:\t.*\n){1,16})", disassembly, re.M
+    ):
         if name not in names:
             continue
-        lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"^ +([0-9a-f]+):\t(.*)$", body, re.M)]
+        lines = [
+            (int(at, 16), text.strip())
+            for at, text in re.findall(r"^ +([0-9a-f]+):\t(.*)$", body, re.M)
+        ]
         first = lines[0][0]
-        stuck = [text for at, text in lines if at - first < PATCHED_BYTES and not MOVABLE.match(text)]
+        stuck = [
+            text for at, text in lines if at - first < PATCHED_BYTES and not MOVABLE.match(text)
+        ]
         if stuck:
-            problems.append(f"'{name}': '{stuck[0]}' in the first {PATCHED_BYTES} bytes, which patchers must move")
+            problems.append(
+                f"'{name}': '{stuck[0]}' in the first {PATCHED_BYTES} bytes, which patchers must move"
+            )
     return problems

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about documents: a command that a README shows exists, and a link leads somewhere. Stale pages are bugs."""
+
 import re
 
 FOLDERS = "scripts|demo|tools|tests|bench|packaging|docs|api|\\.ci"
@@ -20,7 +21,9 @@ def commands(path, source, exists):
     """Every file of ours named in a code block exists. exists: a function from relative path to bool."""
     problems = []
     for number, line in code_blocks(source):
-        for name in re.findall(rf"(?<![\w/.-])(?:\./)?((?:{FOLDERS})/[\w./-]+)", line.split(" #", 1)[0]):
+        for name in re.findall(
+            rf"(?<![\w/.-])(?:\./)?((?:{FOLDERS})/[\w./-]+)", line.split(" #", 1)[0]
+        ):
             if not exists(name.rstrip(".")):
                 problems.append(f"{path}:{number}: names '{name}', which does not exist")
     return problems
@@ -28,8 +31,15 @@ def commands(path, source, exists):
 
 def subcommands(source):
     """The sub-commands of `tendril` that code blocks show."""
-    return sorted({match for _, line in code_blocks(source)
-                   for match in re.findall(r"(?:^|\$ |[/ ])tendril ([a-z][a-z-]+)\b", line.split(" #", 1)[0])})
+    return sorted(
+        {
+            match
+            for _, line in code_blocks(source)
+            for match in re.findall(
+                r"(?:^|\$ |[/ ])tendril ([a-z][a-z-]+)\b", line.split(" #", 1)[0]
+            )
+        }
+    )
 
 
 def links(path, source, exists):

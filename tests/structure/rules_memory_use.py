@@ -2,10 +2,13 @@
 """Rules about api/cuda/memory_use.txt: every entry point is classified once, what is refused is refused, and the handlers that are said
 to charge a slice do. A handler charges when its text, or that of a function of the same file that it calls, asks Charge, KeptMemory or
 LoadedCode::pay."""
+
 import re
 
 CLASSES = {"charged", "host", "owner", "context", "object", "uncharged", "refused", "none"}
-CHARGES = re.compile(r"\bcharge\(\)\.(take|hold)\(|\bkept_memory\(\)\.|\bmemory\.before_launch\(|\.pay\(")
+CHARGES = re.compile(
+    r"\bcharge\(\)\.(take|hold)\(|\bkept_memory\(\)\.|\bmemory\.before_launch\(|\.pay\("
+)
 
 
 def parse(source):
@@ -22,9 +25,13 @@ def parse(source):
         elif name in uses:
             problems.append(f"memory_use.txt:{number}: {name} stands here twice")
         elif (use == "charged") != bool(rest):
-            problems.append(f"memory_use.txt:{number}: {name}: operations belong to 'charged', and to nothing else")
+            problems.append(
+                f"memory_use.txt:{number}: {name}: operations belong to 'charged', and to nothing else"
+            )
         elif (use == "uncharged") != bool(reason.strip()):
-            problems.append(f"memory_use.txt:{number}: {name}: a reason belongs to 'uncharged', and to nothing else")
+            problems.append(
+                f"memory_use.txt:{number}: {name}: a reason belongs to 'uncharged', and to nothing else"
+            )
         uses.setdefault(name, (use, rest))
     return uses, problems
 
@@ -46,7 +53,9 @@ def functions(source):
     head = r"^(?!namespace|class|struct|\})\w[^;{}]*?\b(\w+)\(([^;{}]*)\)[^;{}]*\{\n"
     for match in re.finditer(head + r"(.*?)^\}", source, re.M | re.S):
         operation = re.search(r"wire::cuda::(\w+)_request&", match.group(2))
-        yield operation.group(1) if match.group(1) == "handle" and operation else match.group(1), match.group(3)
+        yield (
+            operation.group(1) if match.group(1) == "handle" and operation else match.group(1)
+        ), match.group(3)
 
 
 def charging(sources):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about api/registry: operation numbers are for ever, and the digests of message layouts are those of today's description."""
+
 import re
 
 
@@ -20,7 +21,9 @@ def parse(source):
         if name in numbers:
             problems.append(f"opcodes.txt:{line_number}: {name} has two numbers")
         if number in names:
-            problems.append(f"opcodes.txt:{line_number}: {number} belongs to {names[number]} already")
+            problems.append(
+                f"opcodes.txt:{line_number}: {number} belongs to {names[number]} already"
+            )
         numbers[name], names[number] = number, name
     return numbers, problems
 
@@ -33,7 +36,9 @@ def append_only(before, now):
         if name in now and now[name] != number:
             problems.append(f"{name} was {number} and is {now[name]} now: numbers are for ever")
         elif name not in now and number in taken:
-            problems.append(f"{number} was {name}'s and is {taken[number]}'s now: numbers are for ever")
+            problems.append(
+                f"{number} was {name}'s and is {taken[number]}'s now: numbers are for ever"
+            )
         elif name not in now:
             problems.append(f"{number} {name} has gone: retired operations keep their line")
     return problems

@@ -49,7 +49,12 @@ BANNED = [
         "base/text.h, base/log.h, Result: no streams, exceptions or RTTI where the client may come",
         (),
     ),
-    (IN_CLIENT, r"\bthrow\b|\btry\s*\{|\bcatch\s*\(", "Result: no exceptions where the client may come", ()),
+    (
+        IN_CLIENT,
+        r"\bthrow\b|\btry\s*\{|\bcatch\s*\(",
+        "Result: no exceptions where the client may come",
+        (),
+    ),
     (IN_CLIENT, r"\bdynamic_cast\b|\btypeid\s*\(", "no RTTI where the client may come", ()),
     (
         IN_CLIENT,
@@ -70,8 +75,18 @@ BANNED = [
         ("base/check.cc",),
     ),
     (PRODUCT, r"(?<![\w.>])assert\s*\(", "TENDRIL_CHECK", ()),
-    (OWNING, r"(?<![\w.>:])(std::|::)?(malloc|calloc|realloc|free|strdup)\s*\(", "a container or a unique_ptr", ()),
-    (OWNING, r"(?<!operator )\bdelete\b(?!\s*[;,)])|(?<!= )(?<!=)\bdelete\b(?=\s*;)", "a unique_ptr", ()),
+    (
+        OWNING,
+        r"(?<![\w.>:])(std::|::)?(malloc|calloc|realloc|free|strdup)\s*\(",
+        "a container or a unique_ptr",
+        (),
+    ),
+    (
+        OWNING,
+        r"(?<!operator )\bdelete\b(?!\s*[;,)])|(?<!= )(?<!=)\bdelete\b(?=\s*;)",
+        "a unique_ptr",
+        (),
+    ),
     (
         EVERYWHERE,
         r"(?<![\w.>:])(std::|::)?(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|rand|srand|system|popen|alloca|"
@@ -143,7 +158,9 @@ def banned(path, source):
         return []
     bare = cpp_reader.TOKEN.sub(cpp_reader.blank, source).splitlines()
     lines = source.splitlines()
-    methods = set(re.findall(r"\b\w+::(\w+)\([^;]*?\{", "\n".join(bare)))  # names that this file defines for itself
+    methods = set(
+        re.findall(r"\b\w+::(\w+)\([^;]*?\{", "\n".join(bare))
+    )  # names that this file defines for itself
     problems = []
     for rooms, pattern, instead, exempt in BANNED:
         if room not in rooms or any(fnmatch.fnmatch(path, each) for each in exempt):
@@ -157,7 +174,9 @@ def banned(path, source):
                 or ALLOW.search("\n".join(lines[max(0, number - 2) : number]))
             ):
                 continue
-            problems.append(f"{path}:{number}: '{match.group(0).strip()}' is not for {room}/; use {instead}")
+            problems.append(
+                f"{path}:{number}: '{match.group(0).strip()}' is not for {room}/; use {instead}"
+            )
     return problems
 
 
@@ -176,7 +195,8 @@ def vendor_names(path, source):
     return [
         f"{path}:{bare.count(chr(10), 0, m.start()) + 1}: only client/ and softgpu/ export names"
         for m in re.finditer(
-            r'visibility\s*\(\s*"default"\s*\)|extern\s+"C"\s+[\w\s*]*\b(cu|nvml)[A-Z]\w*\s*\(', bare
+            r'visibility\s*\(\s*"default"\s*\)|extern\s+"C"\s+[\w\s*]*\b(cu|nvml)[A-Z]\w*\s*\(',
+            bare,
         )
     ]
 
@@ -191,7 +211,9 @@ def unbuilt(sources, cmake_texts):
             continue
         folder, name = path.rsplit("/", 1) if "/" in path else ("", path)
         near = [
-            text for cmake, text in cmake_texts.items() if (folder + "/").startswith(cmake.rsplit("/", 1)[0] + "/")
+            text
+            for cmake, text in cmake_texts.items()
+            if (folder + "/").startswith(cmake.rsplit("/", 1)[0] + "/")
         ]
         stem = re.escape(name.rsplit(".", 1)[0])
         if not any(re.search(rf"\b{stem}\b|\$\{{\w+\}}(_\w+)?\.cc|GLOB", text) for text in near):

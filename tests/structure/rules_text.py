@@ -10,12 +10,16 @@ import cpp_reader
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 FILE_LINES_MAX = 1000
 FUNCTION_LINES_MAX = 70
-CODE_COLUMNS_MAX = 120  # 100 is what we write; the rest is for the line that reads worse when broken
+CODE_COLUMNS_MAX = (
+    120  # 100 is what we write; the rest is for the line that reads worse when broken
+)
 COMMENT_COLUMNS_MAX = 140
 
 # Spelt in pieces, so that this file passes its own rule.
 MACHINE_PATH = re.compile(
-    r"(?<![\w.$}/-])/(?:" + "|".join(["wo" + "rk", "fa" + "rm", "ro" + "ot", "ho" + "me"]) + r")(?=/|\b(?![-\w]))"
+    r"(?<![\w.$}/-])/(?:"
+    + "|".join(["wo" + "rk", "fa" + "rm", "ro" + "ot", "ho" + "me"])
+    + r")(?=/|\b(?![-\w]))"
 )
 REGISTRY_HOST = re.compile(
     "|".join(
@@ -72,14 +76,20 @@ def pragma_once(path, source):
 
 def file_length(path, source):
     lines = source.count("\n")
-    return [f"{path}: {lines} lines; at most {FILE_LINES_MAX}: split it by topic"] if lines > FILE_LINES_MAX else []
+    return (
+        [f"{path}: {lines} lines; at most {FILE_LINES_MAX}: split it by topic"]
+        if lines > FILE_LINES_MAX
+        else []
+    )
 
 
 def columns(path, source):
     """Code to CODE_COLUMNS_MAX, lines that are wholly comment (or documentation text) to COMMENT_COLUMNS_MAX."""
     problems, in_text = [], False
     for number, line in enumerate(source.splitlines(), 1):
-        quotes = line.count('"""') if path.endswith(".py") or "." not in path.rsplit("/", 1)[-1] else 0
+        quotes = (
+            line.count('"""') if path.endswith(".py") or "." not in path.rsplit("/", 1)[-1] else 0
+        )
         is_text = in_text or quotes > 0 or re.match(r"\s*(//|#|\*|/\*)", line) is not None
         in_text ^= quotes % 2 == 1
         limit = COMMENT_COLUMNS_MAX if is_text else CODE_COLUMNS_MAX
@@ -124,14 +134,17 @@ def registry_hosts(path, source):
 def generated_name(path):
     """Files that a build makes never belong in git (the id registry is data, not output)."""
     if re.search(
-        r"\.gen\.\w+$|\.(o|a|so|pyc|d|ninja|obj|exe|deb|whl)$|\.so\.\d|(^|/)(build|__pycache__|\.cache)/", path
+        r"\.gen\.\w+$|\.(o|a|so|pyc|d|ninja|obj|exe|deb|whl)$|\.so\.\d|(^|/)(build|__pycache__|\.cache)/",
+        path,
     ):
         return [f"{path}: generated or built; it belongs in the build folder"]
     return []
 
 
 def binary_content(path, head_bytes):
-    if head_bytes.startswith((b"\x7fELF", b"!<arch>", b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+    if head_bytes.startswith(
+        (b"\x7fELF", b"!<arch>", b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+    ):
         return [f"{path}: a built or packed file; it belongs in the build folder"]
     return []
 

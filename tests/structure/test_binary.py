@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client libraries of this build (TENDRIL_BUILD_DIR) against rules_binary.py, and those rules against fixtures that break them.
-With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer itself needs a C++ runtime."""
+With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer itself needs a C++ runtime.
+"""
 
 import os
 import pathlib
@@ -48,12 +49,20 @@ class Tree(CheckCase):
         library = self.libraries()[1]
         self.assertTrue(library.exists(), "libnvidia-ml.so.1 was not built")
         self.clean(
-            rules.exports(rules.dynamic_symbols(library), "nvml", {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"})
+            rules.exports(
+                rules.dynamic_symbols(library),
+                "nvml",
+                {"nvmlInit_v2", "nvmlShutdown", "nvmlErrorString"},
+            )
         )
 
     def test_the_worker_sees_its_drivers_ioctl(self):
         worker = pathlib.Path(BUILD) / "bin" / "tendril-worker"
-        self.assertIn("ioctl", rules.exported(rules.dynamic_symbols(worker)), "HardwareSlices would learn nothing")
+        self.assertIn(
+            "ioctl",
+            rules.exported(rules.dynamic_symbols(worker)),
+            "HardwareSlices would learn nothing",
+        )
 
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
     def test_needed(self):
@@ -98,7 +107,10 @@ DYNAMIC SYMBOL TABLE:
 class Rules(CheckCase):
     def test_exports(self):
         self.assertEqual(rules.exported(TABLE), {"cuInit", "_ZNSt6vectorIiE", "cuTable"})
-        self.finds(rules.exports(TABLE, "cu", {"cuInit", "cuFoo"}), ["_ZNSt6vectorIiE", "does not export 'cuFoo'"])
+        self.finds(
+            rules.exports(TABLE, "cu", {"cuInit", "cuFoo"}),
+            ["_ZNSt6vectorIiE", "does not export 'cuFoo'"],
+        )
         self.finds(rules.surplus(TABLE, {"cuInit", "_ZNSt6vectorIiE"}), ["cuTable"])
 
     def test_glibc_floor(self):
@@ -108,18 +120,29 @@ class Rules(CheckCase):
     def test_needed(self):
         line = " 0x01 (NEEDED)             Shared library: [{}]\n"
         self.clean(rules.needed(line.format("libc.so.6")))
-        self.finds(rules.needed(line.format("libc.so.6") + line.format("libstdc++.so.6")), ["libstdc++"])
+        self.finds(
+            rules.needed(line.format("libc.so.6") + line.format("libstdc++.so.6")), ["libstdc++"]
+        )
         self.finds(rules.needed(""), ["no NEEDED"])
-        self.finds(rules.needed(line.format("libc.so.6") + " 0x1d (RUNPATH) Library runpath: [/x]\n"), ["RUNPATH"])
+        self.finds(
+            rules.needed(line.format("libc.so.6") + " 0x1d (RUNPATH) Library runpath: [/x]\n"),
+            ["RUNPATH"],
+        )
 
     def test_initialisers(self):
-        self.clean(rules.initialisers("000000 t _GLOBAL__sub_I_eh_alloc.cc\n000000 t _GLOBAL__sub_I__ZN9\n"))
+        self.clean(
+            rules.initialisers(
+                "000000 t _GLOBAL__sub_I_eh_alloc.cc\n000000 t _GLOBAL__sub_I__ZN9\n"
+            )
+        )
         self.finds(rules.initialisers("000000 t _GLOBAL__sub_I_state.cc\n"), ["state.cc"])
 
     def test_movable_prologues(self):
         head = "0000000000001000 <cuFoo>:\n    1000:\tpush   %rbp\n    1001:\tmov    %rsp,%rbp\n"
         pushes = "".join(f"    {at:x}:\tpush   %r15\n" for at in range(0x1004, 0x100C, 2))
-        self.clean(rules.movable_prologues(head + pushes + "    100c:\tcall   2000 <x>\n", {"cuFoo"}))
+        self.clean(
+            rules.movable_prologues(head + pushes + "    100c:\tcall   2000 <x>\n", {"cuFoo"})
+        )
         listing = head + "    1004:\tmov    %rsi,%rdx\n"
         self.finds(rules.movable_prologues(listing, {"cuFoo"}), ["cuFoo"])
         self.clean(rules.movable_prologues(listing, {"cuBar"}))

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each entry point takes of a GPU's memory is written down, and charged where that is said."""
+
 import re
 import sys
 import unittest
@@ -20,7 +21,9 @@ def refused(described, entry_points):
     found = set()
     for name in entry_points:
         bodies = [described.aliases.get(one, one) for one in (name, re.sub(r"_pts[zd]$", "", name))]
-        if not any(one in described.calls and described.calls[one].kind != "refuse" for one in bodies):
+        if not any(
+            one in described.calls and described.calls[one].kind != "refuse" for one in bodies
+        ):
             found.add(name)
     return found
 
@@ -46,17 +49,36 @@ class Tree(CheckCase):
 
 class Rules(CheckCase):
     def test_parse(self):
-        uses, problems = rules.parse("# c\ncuA none\ncuB charged take more\ncuC uncharged : small\n")
+        uses, problems = rules.parse(
+            "# c\ncuA none\ncuB charged take more\ncuC uncharged : small\n"
+        )
         self.assertEqual((problems, uses["cuB"]), ([], ("charged", ["take", "more"])))
-        lines = ["cuA what", "cuB", "cuC none", "cuC none", "cuD charged", "cuE none take", "cuF uncharged"]
+        lines = [
+            "cuA what",
+            "cuB",
+            "cuC none",
+            "cuC none",
+            "cuD charged",
+            "cuE none take",
+            "cuF uncharged",
+        ]
         lines.append("cuG none : why")
-        self.finds(rules.parse("\n".join(lines))[1],
-                   ["known", "known", "twice", "operations", "operations", "reason", "reason"])
+        self.finds(
+            rules.parse("\n".join(lines))[1],
+            ["known", "known", "twice", "operations", "operations", "reason", "reason"],
+        )
 
     def test_complete(self):
-        uses = {"cuA": ("none", []), "cuB": ("refused", []), "cuC": ("host", []), "cuOld": ("none", [])}
-        self.finds(rules.complete(uses, ["cuA", "cuB", "cuC", "cuNew"], {"cuC"}),
-                   ["cuNew is new", "cuOld is no entry point", "cuB is not refused", "cuC is refused"])
+        uses = {
+            "cuA": ("none", []),
+            "cuB": ("refused", []),
+            "cuC": ("host", []),
+            "cuOld": ("none", []),
+        }
+        self.finds(
+            rules.complete(uses, ["cuA", "cuB", "cuC", "cuNew"], {"cuC"}),
+            ["cuNew is new", "cuOld is no entry point", "cuB is not refused", "cuC is refused"],
+        )
 
     def test_charging(self):
         source = """
@@ -76,7 +98,9 @@ CUresult handle(Executor& w, const wire::cuda::three_request& m) {
         found = rules.charging([source])
         self.assertLessEqual({"one", "two"}, found)
         self.assertNotIn("three", found)
-        self.finds(rules.charged({"cuX": ("charged", ["one", "three"])}, found), ["three does not charge"])
+        self.finds(
+            rules.charged({"cuX": ("charged", ["one", "three"])}, found), ["three does not charge"]
+        )
 
 
 if __name__ == "__main__":

@@ -33,20 +33,29 @@ class Tree(CheckCase):
         version = rules.protocol_version(tree.text(CONTROL))
         self.assertIsNotNone(version, f"{CONTROL} names no kProtocolVersion")
         for commit, before in earlier_versions(version):
-            self.clean(f"against {commit[:10]}: {problem}" for problem in rules.append_only(before, now))
+            self.clean(
+                f"against {commit[:10]}: {problem}" for problem in rules.append_only(before, now)
+            )
 
     def test_lock_is_up_to_date(self):
         """The generator, run without permission to change the registry, refuses when the description has moved on."""
         before = tree.text(OPCODES), tree.text(LOCK)
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run(
-                [sys.executable, str(tree.ROOT / "api/gen/main.py"), out], capture_output=True, text=True
+                [sys.executable, str(tree.ROOT / "api/gen/main.py"), out],
+                capture_output=True,
+                text=True,
             )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(before, (tree.text(OPCODES), tree.text(LOCK)), "the generator changed the registry unasked")
+        self.assertEqual(
+            before,
+            (tree.text(OPCODES), tree.text(LOCK)),
+            "the generator changed the registry unasked",
+        )
         numbers, _ = rules.parse(before[0])
         self.clean(
-            f"{name} has a digest but no number" for name in sorted(rules.lock_names(before[1]) - set(numbers))
+            f"{name} has a digest but no number"
+            for name in sorted(rules.lock_names(before[1]) - set(numbers))
         )
         self.assertTrue(rules.lock_names(before[1]))
 
@@ -56,7 +65,8 @@ class Rules(CheckCase):
         numbers, problems = rules.parse("# c\n1 a\n2 b  # why\n")
         self.assertEqual((numbers, problems), ({"a": 1, "b": 2}, []))
         self.finds(
-            rules.parse("1 a\n1 b\n3 a\nx\n70000 c\n")[1], ["belongs to a", "two numbers", "not 'number name'", "fit"]
+            rules.parse("1 a\n1 b\n3 a\nx\n70000 c\n")[1],
+            ["belongs to a", "two numbers", "not 'number name'", "fit"],
         )
 
     def test_append_only(self):
@@ -67,7 +77,9 @@ class Rules(CheckCase):
         self.finds(rules.append_only(before, {"a": 1}), ["has gone"])
 
     def test_protocol_version(self):
-        self.assertEqual(rules.protocol_version("inline constexpr uint16_t kProtocolVersion = 7;"), 7)
+        self.assertEqual(
+            rules.protocol_version("inline constexpr uint16_t kProtocolVersion = 7;"), 7
+        )
         self.assertIsNone(rules.protocol_version(None))
 
 

@@ -7,9 +7,13 @@ import rules_rooms as rules
 import tree
 from check_case import CheckCase
 
-SOURCES = {name: tree.text(name) for name in tree.files() if name.endswith((".cc", ".h", ".cpp", ".c"))}
+SOURCES = {
+    name: tree.text(name) for name in tree.files() if name.endswith((".cc", ".h", ".cpp", ".c"))
+}
 CMAKE = {
-    name: tree.text(name) for name in tree.files() if name.endswith(("CMakeLists.txt", ".cmake")) and "/" in name
+    name: tree.text(name)
+    for name in tree.files()
+    if name.endswith(("CMakeLists.txt", ".cmake")) and "/" in name
 }
 
 
@@ -38,13 +42,25 @@ class Tree(CheckCase):
 class Rules(CheckCase):
     def test_direction(self):
         self.clean(
-            rules.direction("session/a.cc", '#include "wire/frame.h"\n#include "session/b.h"\n#include <vector>\n')
+            rules.direction(
+                "session/a.cc",
+                '#include "wire/frame.h"\n#include "session/b.h"\n#include <vector>\n',
+            )
         )
         self.finds(rules.direction("client/a.cc", '\n#include "worker/run.h"\n'), ["client/a.cc:2"])
-        self.finds(rules.direction("worker/a.cc", '#include "client/cuda/state.h"\n'), ["must not include client/"])
-        self.finds(rules.direction("base/a.h", ' #  include "wire/frame.h"\n'), ["must not include wire/"])
-        self.finds(rules.direction("softgpu/a.h", '#include "gpu/driver.h"\n'), ["must not include gpu/"])
-        self.finds(rules.direction("daemon/a.h", '#include "worker/run.h"\n'), ["must not include worker/"])
+        self.finds(
+            rules.direction("worker/a.cc", '#include "client/cuda/state.h"\n'),
+            ["must not include client/"],
+        )
+        self.finds(
+            rules.direction("base/a.h", ' #  include "wire/frame.h"\n'), ["must not include wire/"]
+        )
+        self.finds(
+            rules.direction("softgpu/a.h", '#include "gpu/driver.h"\n'), ["must not include gpu/"]
+        )
+        self.finds(
+            rules.direction("daemon/a.h", '#include "worker/run.h"\n'), ["must not include worker/"]
+        )
         self.clean(rules.direction("tests/a.h", '#include "worker/run.h"\n#include "client/a.h"\n'))
 
     def test_cuda_reach(self):
@@ -54,7 +70,9 @@ class Rules(CheckCase):
             "gpu/driver.h": '#include "api/cuda_abi.gen.h"\n',
             "daemon/b.cc": '#include "base/result.h"\n',
         }
-        self.finds(rules.cuda_reach(sources), ["gpu/inventory.h -> gpu/driver.h -> api/cuda_abi.gen.h"])
+        self.finds(
+            rules.cuda_reach(sources), ["gpu/inventory.h -> gpu/driver.h -> api/cuda_abi.gen.h"]
+        )
 
     def test_banned(self):
         bad = [
@@ -96,14 +114,23 @@ class Rules(CheckCase):
         self.clean(rules.banned("client/test_pair.h", "printf(x);\n"))
         self.clean(rules.banned("gpu/driver.cc", "dlopen(x);\n"))
         self.clean(rules.banned("cli/a.cc", "printf(x);\n"))
-        self.finds(rules.banned("softgpu/a.cc", "// structure: allow free:\nfree(p);\n"), ["softgpu/a.cc:2"])
+        self.finds(
+            rules.banned("softgpu/a.cc", "// structure: allow free:\nfree(p);\n"),
+            ["softgpu/a.cc:2"],
+        )
 
     def test_vendor_names(self):
-        self.clean(rules.vendor_names("client/cuda/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'))
-        self.finds(
-            rules.vendor_names("worker/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'), ["only client/"]
+        self.clean(
+            rules.vendor_names("client/cuda/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {')
         )
-        self.finds(rules.vendor_names("base/a.h", '__attribute__((visibility("default"))) int x;'), ["only client/"])
+        self.finds(
+            rules.vendor_names("worker/a.cc", 'extern "C" CUresult cuInit(unsigned flags) {'),
+            ["only client/"],
+        )
+        self.finds(
+            rules.vendor_names("base/a.h", '__attribute__((visibility("default"))) int x;'),
+            ["only client/"],
+        )
 
     def test_unbuilt(self):
         cmake = {"a/CMakeLists.txt": "add_library(x STATIC one.cc sub/two.cc)\nadd_test(three)"}

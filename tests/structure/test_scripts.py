@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest writes them; and what
 tools/foreign/ makes of other people's tests."""
+
 import pathlib
 import subprocess
 import sys
@@ -42,6 +43,7 @@ class Results(unittest.TestCase):
         self.assertEqual(results.line(self.read(one)), "1 passed, 0 failed")
         self.assertEqual(results.line(self.read(one, status=8)), "1 passed, 1 failed")
 
+
 MODULE = """import os
 import time
 import unittest
@@ -74,13 +76,22 @@ class Foreign(unittest.TestCase):
             place = pathlib.Path(folder)
             (place / "some.py").write_text(MODULE)
             runner = str(tree.ROOT / "tools" / "foreign" / "run_module.py")
-            run = subprocess.run([sys.executable, "-B", runner, "some", "out", "1", "60"], cwd=folder,
-                                 capture_output=True)
+            run = subprocess.run(
+                [sys.executable, "-B", runner, "some", "out", "1", "60"],
+                cwd=folder,
+                capture_output=True,
+            )
             self.assertEqual(run.returncode, 3)
             lines = (place / "out").read_text().splitlines()
-        self.assertEqual([line.split(" (")[0] for line in lines],
-                         ["passed some.Some.test_good", "failed some.Some.test_late", "failed some.Some.test_parts",
-                          "skipped some.Some.test_parts_left_out [of two lines]"])
+        self.assertEqual(
+            [line.split(" (")[0] for line in lines],
+            [
+                "passed some.Some.test_good",
+                "failed some.Some.test_late",
+                "failed some.Some.test_parts",
+                "skipped some.Some.test_parts_left_out [of two lines]",
+            ],
+        )
 
     def judged(self, **files):
         """(exit status, lines of results) for result files `module_way`."""
@@ -90,33 +101,62 @@ class Foreign(unittest.TestCase):
                 (place / name.replace("_", ".")).write_text("".join(line + "\n" for line in lines))
             out = place / "results"
             compare = str(tree.ROOT / "tools" / "foreign" / "compare.py")
-            run = subprocess.run([sys.executable, "-B", compare, "tinygrad", folder, str(out), "direct", "tcp", "shm"],
-                                 capture_output=True, text=True)
+            run = subprocess.run(
+                [
+                    sys.executable,
+                    "-B",
+                    compare,
+                    "tinygrad",
+                    folder,
+                    str(out),
+                    "direct",
+                    "tcp",
+                    "shm",
+                ],
+                capture_output=True,
+                text=True,
+            )
             return run.returncode, out.read_text().splitlines()
 
     def test_what_passes_directly_passes_remotely(self):
         lines = ["passed t.a", "skipped t.b"]
-        self.assertEqual(self.judged(m_direct=lines, m_tcp=lines),
-                         (0, ["passed tinygrad/direct/t.a", "passed tinygrad/tcp/t.a"]))
+        self.assertEqual(
+            self.judged(m_direct=lines, m_tcp=lines),
+            (0, ["passed tinygrad/direct/t.a", "passed tinygrad/tcp/t.a"]),
+        )
         status, found = self.judged(m_direct=lines, m_tcp=["skipped t.a"], m_shm=[])
-        self.assertEqual((status, found[1:]), (1, ["failed tinygrad/tcp/t.a", "failed tinygrad/shm/t.a"]))
+        self.assertEqual(
+            (status, found[1:]), (1, ["failed tinygrad/tcp/t.a", "failed tinygrad/shm/t.a"])
+        )
 
     def test_failures_count(self):
-        self.assertEqual(self.judged(m_direct=["failed t.a"], m_tcp=["failed t.a"]),
-                         (1, ["failed tinygrad/direct/t.a"]))
+        self.assertEqual(
+            self.judged(m_direct=["failed t.a"], m_tcp=["failed t.a"]),
+            (1, ["failed tinygrad/direct/t.a"]),
+        )
         ended = "m: its process ended with status 139"
-        status, found = self.judged(m_direct=["passed t.a"], m_tcp=["passed t.a", "failed " + ended])
+        status, found = self.judged(
+            m_direct=["passed t.a"], m_tcp=["passed t.a", "failed " + ended]
+        )
         self.assertEqual((status, found[-1]), (1, "failed tinygrad/tcp/" + ended))
 
     def test_what_did_not_run_failed(self):
-        self.assertEqual(self.judged(m_direct=["unavailable no torch"]),
-                         (1, ["failed tinygrad/direct/m (not run: no torch)"]))
-        self.assertEqual(self.judged(m_direct=[]), (1, ["failed tinygrad/direct/m (not run: no results)"]))
+        self.assertEqual(
+            self.judged(m_direct=["unavailable no torch"]),
+            (1, ["failed tinygrad/direct/m (not run: no torch)"]),
+        )
+        self.assertEqual(
+            self.judged(m_direct=[]), (1, ["failed tinygrad/direct/m (not run: no results)"])
+        )
 
     def test_known_failures(self):
         known = "test.test_const_folding.TestTautologicalCompare.test_a_ne_a"
-        status, found = self.judged(m_direct=["failed " + known, "passed t.a"], m_tcp=["failed " + known, "passed t.a"])
-        self.assertEqual((status, [line.split(" ")[0] for line in found]), (0, ["skipped", "passed", "passed"]))
+        status, found = self.judged(
+            m_direct=["failed " + known, "passed t.a"], m_tcp=["failed " + known, "passed t.a"]
+        )
+        self.assertEqual(
+            (status, [line.split(" ")[0] for line in found]), (0, ["skipped", "passed", "passed"])
+        )
         self.assertEqual(self.judged(m_direct=["passed " + known])[0], 1)
 
 

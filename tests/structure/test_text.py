@@ -8,12 +8,18 @@ import rules_text as rules
 import tree
 from check_case import CheckCase
 
-SOURCES = [name for name in tree.files() if name.endswith(tree.CPP + (".py", ".sh")) or tree.is_script(name)]
+SOURCES = [
+    name
+    for name in tree.files()
+    if name.endswith(tree.CPP + (".py", ".sh")) or tree.is_script(name)
+]
 CODE = [name for name in SOURCES if not name.endswith(".inc")]
 PAGES = [
     name
     for name in tree.files()
-    if name.endswith((".md", ".txt", ".spec", ".cmake", ".json", ".toml", ".csv", ".map", ".service"))
+    if name.endswith(
+        (".md", ".txt", ".spec", ".cmake", ".json", ".toml", ".csv", ".map", ".service")
+    )
 ]
 
 
@@ -35,7 +41,9 @@ class Tree(CheckCase):
         self.each(rules.columns, CODE)
 
     def test_function_length(self):
-        self.each(rules.function_length, [name for name in CODE if name.endswith(tree.CPP + (".py",))])
+        self.each(
+            rules.function_length, [name for name in CODE if name.endswith(tree.CPP + (".py",))]
+        )
 
     def test_no_machine_paths(self):
         self.each(rules.machine_paths, SOURCES + PAGES)
@@ -55,16 +63,24 @@ class Tree(CheckCase):
     def test_room_readmes(self):
         rooms = {tree.room(name) for name in tree.files()} & set(tree.ROOMS)
         self.clean(
-            f"{room}/ has no README.md" for room in sorted(rooms) if not (tree.ROOT / room / "README.md").is_file()
+            f"{room}/ has no README.md"
+            for room in sorted(rooms)
+            if not (tree.ROOT / room / "README.md").is_file()
         )
         self.each(
             rules.readme_length,
-            [f"{room}/README.md" for room in sorted(rooms) if (tree.ROOT / room / "README.md").is_file()],
+            [
+                f"{room}/README.md"
+                for room in sorted(rooms)
+                if (tree.ROOT / room / "README.md").is_file()
+            ],
         )
 
 
 GOOD = "// SPDX-License-Identifier: Apache-2.0\n// What it is for.\n#pragma once\n"
-LONG_FUNCTION = "namespace a {\nclass B {\n  int f(int x) const {\n" + "    x += 1;\n" * 80 + "  }\n};\n}\n"
+LONG_FUNCTION = (
+    "namespace a {\nclass B {\n  int f(int x) const {\n" + "    x += 1;\n" * 80 + "  }\n};\n}\n"
+)
 
 
 class Rules(CheckCase):
@@ -73,10 +89,12 @@ class Rules(CheckCase):
         self.clean(rules.head("a/b", "#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n# What.\n"))
         self.finds(rules.head("a/b.h", "#pragma once\n"), ["first line"])
         self.finds(
-            rules.head("a/b.cc", "// SPDX-License-Identifier: Apache-2.0\n#include <a>\n"), ["what the file is for"]
+            rules.head("a/b.cc", "// SPDX-License-Identifier: Apache-2.0\n#include <a>\n"),
+            ["what the file is for"],
         )
         self.finds(
-            rules.head("a/b.py", "# SPDX-License-Identifier: Apache-2.0\nimport a\n"), ["what the file is for"]
+            rules.head("a/b.py", "# SPDX-License-Identifier: Apache-2.0\nimport a\n"),
+            ["what the file is for"],
         )
 
     def test_pragma_once(self):
@@ -87,14 +105,30 @@ class Rules(CheckCase):
         self.clean(rules.file_length("a.cc", "x\n" * 1000))
         self.finds(rules.file_length("a.cc", "x\n" * 1001), ["1001 lines"])
         self.clean(rules.columns("a.cc", "x" * 120 + "\n// " + "y" * 137 + "\n"))
-        self.finds(rules.columns("a.cc", "x" * 121 + "\n// " + "y" * 138 + "\n"), ["121 columns", "141 columns"])
-        self.finds(rules.columns("a.py", '"""one\n' + "t" * 130 + '\n"""\n' + "c" * 130 + "\n"), ["130 columns"])
+        self.finds(
+            rules.columns("a.cc", "x" * 121 + "\n// " + "y" * 138 + "\n"),
+            ["121 columns", "141 columns"],
+        )
+        self.finds(
+            rules.columns("a.py", '"""one\n' + "t" * 130 + '\n"""\n' + "c" * 130 + "\n"),
+            ["130 columns"],
+        )
 
     def test_function_length(self):
         self.finds(rules.function_length("a.cc", LONG_FUNCTION), ["a.cc:3: a function of 82 lines"])
-        self.clean(rules.function_length("a.cc", LONG_FUNCTION.replace("x += 1;", "", 12).replace("    \n", "", 12)))
-        self.clean(rules.function_length("a.cc", LONG_FUNCTION.replace("x += 1;", "// structure: table", 1)))
-        self.clean(rules.function_length("a.cc", "const int table[] = {\n" + "  1,\n" * 90 + "};\n"))
+        self.clean(
+            rules.function_length(
+                "a.cc", LONG_FUNCTION.replace("x += 1;", "", 12).replace("    \n", "", 12)
+            )
+        )
+        self.clean(
+            rules.function_length(
+                "a.cc", LONG_FUNCTION.replace("x += 1;", "// structure: table", 1)
+            )
+        )
+        self.clean(
+            rules.function_length("a.cc", "const int table[] = {\n" + "  1,\n" * 90 + "};\n")
+        )
         self.finds(rules.function_length("a.py", "def f():\n" + "    a = 1\n" * 71), ["72 lines"])
 
     def test_finds_functions(self):
@@ -108,7 +142,9 @@ class Rules(CheckCase):
             "#define M(x) \\\n  {\nint c(int n = 1'000) {\n  if (n) {\n  }\n}\n"
         )
         self.assertEqual(
-            [span for span in found if span[0] in (2, 5, 11, 17)], [(2, 3), (5, 7), (11, 11), (17, 20)], found
+            [span for span in found if span[0] in (2, 5, 11, 17)],
+            [(2, 3), (5, 7), (11, 11), (17, 20)],
+            found,
         )
 
     def test_machine_paths(self):

@@ -1,13 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """The repository as the structure tests see it: which files there are, their text, and git's history of one of them."""
+
 import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 CPP = (".cc", ".h", ".cpp", ".hpp", ".c", ".cu")
-ROOMS = ("api", "base", "wire", "transport", "session", "client", "worker", "gpu", "softgpu", "daemon", "pool", "cli",
-         "dashboard", "demo", "tests", "bench", "tools", "packaging")
+ROOMS = (
+    "api",
+    "base",
+    "wire",
+    "transport",
+    "session",
+    "client",
+    "worker",
+    "gpu",
+    "softgpu",
+    "daemon",
+    "pool",
+    "cli",
+    "dashboard",
+    "demo",
+    "tests",
+    "bench",
+    "tools",
+    "packaging",
+)
 
 
 def git(*arguments):

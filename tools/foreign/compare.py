@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs that must not.
 
-  compare.py PROGRAM FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
-                                             passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
-                                             gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
-                                             directly counts as failed, unless tools/PROGRAM/known_failures.txt has it
+compare.py PROGRAM FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
+                                           passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
+                                           gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
+                                           directly counts as failed, unless tools/PROGRAM/known_failures.txt has it
 """
+
 import pathlib
 import sys
 
@@ -39,7 +40,11 @@ def direct_results(found, known):
     for name, word in found.items():
         if name in known:
             failed = word == "failed"
-            yield ("skipped", f"{name} ({known[name]})") if failed else ("failed", f"{name} (known to, and did not)")
+            yield (
+                ("skipped", f"{name} ({known[name]})")
+                if failed
+                else ("failed", f"{name} (known to, and did not)")
+            )
         elif word != "skipped":
             yield word, name
 
@@ -54,9 +59,16 @@ def module_results(folder, module, ways, known):
         if not (folder / f"{module}.{way}").exists():
             continue
         remote = read(folder / f"{module}.{way}")[0] or {}
-        verdicts += [("passed" if remote.get(name) == "passed" else "failed", way, name)
-                     for name, word in direct.items() if word == "passed"]
-        verdicts += [("failed", way, name) for name, word in remote.items() if word == "failed" and name not in direct]
+        verdicts += [
+            ("passed" if remote.get(name) == "passed" else "failed", way, name)
+            for name, word in direct.items()
+            if word == "passed"
+        ]
+        verdicts += [
+            ("failed", way, name)
+            for name, word in remote.items()
+            if word == "failed" and name not in direct
+        ]
     return verdicts
 
 
@@ -75,7 +87,10 @@ def tests(program, folder, results, ways):
                 continue
         else:
             found = (read(folder / f"{module}.{way}")[0] for way in ways)
-            print(f"  {module:{width}}" + "".join(f"{counts(one) if one else '':>14}" for one in found))
+            print(
+                f"  {module:{width}}"
+                + "".join(f"{counts(one) if one else '':>14}" for one in found)
+            )
         verdicts += module_results(folder, module, ways, known)
     failed = [verdict for verdict in verdicts if verdict[0] == "failed"]
     for _, way, name in failed:

@@ -6,6 +6,7 @@ Called by scripts/foreign.sh in a process per module, as what one module does to
 and then counts as failed; once the time of the whole module is over, the tests that are left are not run and not mentioned. A module
 that cannot be imported, because it wants something that is not installed, is one line "unavailable WHY".
 """
+
 import importlib
 import signal
 import sys
@@ -20,7 +21,9 @@ class Lines(unittest.TestResult):
         self.deadline = time.monotonic() + module_seconds
 
     def say(self, word, test, why=""):
-        print(word, *test.id().split(), file=self.out, flush=True)  # what names a part of a test may have lines
+        print(
+            word, *test.id().split(), file=self.out, flush=True
+        )  # what names a part of a test may have lines
         if why:
             print(f"== {word} {test.id()}\n{why}", flush=True)
 
@@ -63,7 +66,12 @@ def late(number, frame):
 
 
 def main():
-    module, out, test_seconds, module_seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    module, out, test_seconds, module_seconds = (
+        sys.argv[1],
+        sys.argv[2],
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+    )
     signal.signal(signal.SIGALRM, late)
     sys.path.insert(0, "")
     with open(out, "w", encoding="utf-8") as lines:

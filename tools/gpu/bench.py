@@ -3,6 +3,7 @@
 
 Prints measurements and judges one thing only: that the number of round trips does not grow with the number of launches.
 """
+
 import json
 import os
 import re
@@ -24,8 +25,12 @@ def figures(text):
     found = re.search(r"^tendril-bench (\{.*\})$", text, re.M)
     if found:
         return json.loads(found[1])
-    return {match[1].strip(): float(match[2])
-            for match in re.finditer(r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M)}
+    return {
+        match[1].strip(): float(match[2])
+        for match in re.finditer(
+            r"^(\S[A-Za-z0-9+(), -]*?)\s{2,}([0-9.]+) (?:us|ms|GB/s|launches/s)", text, re.M
+        )
+    }
 
 
 def medians(runs):
@@ -37,9 +42,16 @@ def medians(runs):
 def ratios(runs):
     """Of each side's turns to native's of the same round, as the host is quicker and slower by turns: {side: {name: median}}."""
     native = runs.get("native", [])
-    return {side: medians([{name: turn[name] / beside[name] for name in turn if beside.get(name)}
-                           for turn, beside in zip(turns, native)])
-            for side, turns in runs.items() if native and side != "native"}
+    return {
+        side: medians(
+            [
+                {name: turn[name] / beside[name] for name in turn if beside.get(name)}
+                for turn, beside in zip(turns, native)
+            ]
+        )
+        for side, turns in runs.items()
+        if native and side != "native"
+    }
 
 
 def block(title, columns):
@@ -59,16 +71,22 @@ def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
         outcome = run(whole, side, label, argv, limit_s)
         runs[name].append(figures(outcome.stdout))
         if outcome.timed_out or outcome.status != 0:
-            problems.append(f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
-                            f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}")
+            problems.append(
+                f"  {name}: {'hang' if outcome.timed_out else f'exit {outcome.status}'} "
+                f"{(outcome.stderr.strip().splitlines() or [''])[-1][:160]}"
+            )
     columns = {name: medians(side_runs) for name, side_runs in runs.items()}
-    columns |= {f"{side}/native": column for side, column in ratios(runs).items() if side in whole.sides}
+    columns |= {
+        f"{side}/native": column for side, column in ratios(runs).items() if side in whole.sides
+    }
     return block(title, columns) + problems, columns
 
 
 def round_trips(whole, program):
     """Twice the same program with more launches: the difference in round trips is what launches cost."""
-    lines = [f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"]
+    lines = [
+        f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"
+    ]
     facts = {}
     for name, side in whole.sides.items():
         if not side.servers:
@@ -94,7 +112,9 @@ def bare(binaries, name, *arguments):
     if not program.exists():
         return [f"{name} was not carried"]
     try:
-        done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=90)
+        done = subprocess.run(
+            [str(program), *arguments], capture_output=True, text=True, timeout=90
+        )
     except subprocess.TimeoutExpired:
         return [f"{name} ran past 90 s"]
     return [name] + ["  " + line for line in (done.stdout + done.stderr).splitlines()]
@@ -108,8 +128,12 @@ def idle_sides(whole):
         return {}
     server = whole.start_server("idle", dict(os.environ), driver=library)
     env = next(side.environment for side in whole.sides.values())
-    return {f"idle {transport}": Side(f"idle-{transport}", whole.work, whole.logs, env, [server], transport)
-            for transport in ("tcp", "shm")}
+    return {
+        f"idle {transport}": Side(
+            f"idle-{transport}", whole.work, whole.logs, env, [server], transport
+        )
+        for transport in ("tcp", "shm")
+    }
 
 
 class Channels:
@@ -137,7 +161,9 @@ def doctor(whole):
         argv = [str(whole.binaries / "bin/tendril"), "doctor", "-s", side.servers[0].address()]
         env = side.environment_for({}, None)
         run_process(argv, env, side.work, 20, log, side.logs / "bench-doctor.err")
-        lines += [f"tendril doctor, {name}"] + ["  " + line for line in log.read_text().splitlines()]
+        lines += [f"tendril doctor, {name}"] + [
+            "  " + line for line in log.read_text().splitlines()
+        ]
     return lines
 
 
@@ -151,7 +177,13 @@ def measure(whole, here):
         ("calls", "calls", [str(whole.binaries / "bin/tendril-bench"), "calls"], 60, 7),
         ("waits", "waits", [str(whole.binaries / "bin/tendril-bench"), "waits"], 30, 7),
         ("copies", "copies", [str(whole.binaries / "bin/tendril-bench"), "copies"], 90, 2),
-        ("PyTorch (us, ms, GB/s)", "torch", [python, str(here / "frameworks/bench_torch.py")], 120, 1),
+        (
+            "PyTorch (us, ms, GB/s)",
+            "torch",
+            [python, str(here / "frameworks/bench_torch.py")],
+            120,
+            1,
+        ),
     ]
     for title, label, argv, limit_s, rounds in steps:
         if whole.left() < 30:
@@ -163,7 +195,9 @@ def measure(whole, here):
         channels.look()
         whole.say(f"bench: {label} done")
         if label == "calls":
-            lines, facts["round_trips_per_launch"] = round_trips(whole, str(programs / "launch_rate"))
+            lines, facts["round_trips_per_launch"] = round_trips(
+                whole, str(programs / "launch_rate")
+            )
             text += lines + [""]
     if whole.left() > 30:
         text += bare(whole.binaries, "tendril_transport_bench")

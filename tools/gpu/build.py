@@ -4,6 +4,7 @@
 Called by gpu_run.py on the GPU machine for what was not carried, and by prepare where a toolkit is installed. Nothing that comes
 out of it is committed. A sample becomes a folder of its own: its sources and data, the executable and the device code it loads.
 """
+
 import concurrent.futures
 import os
 import pathlib
@@ -41,8 +42,14 @@ SOURCE_ENDINGS = (".cu", ".cpp", ".cc", ".c")
 def toolkit():
     """The toolkit's folder, or None."""
     nvcc = shutil.which("nvcc")
-    for folder in filter(None, [os.environ.get("CUDA_HOME"), "/usr/local/cuda",
-                                str(pathlib.Path(nvcc).resolve().parent.parent) if nvcc else None]):
+    for folder in filter(
+        None,
+        [
+            os.environ.get("CUDA_HOME"),
+            "/usr/local/cuda",
+            str(pathlib.Path(nvcc).resolve().parent.parent) if nvcc else None,
+        ],
+    ):
         if os.access(f"{folder}/bin/nvcc", os.X_OK):
             return pathlib.Path(folder)
     return None
@@ -64,7 +71,9 @@ def library_path():
 
 def nvcc(arguments, cwd, log):
     command = [str(toolkit() / "bin/nvcc"), *arguments]
-    done = subprocess.run(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    done = subprocess.run(
+        command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600
+    )
     with open(log, "a") as file:
         ended = "" if done.returncode == 0 else f"status {done.returncode}\n"
         file.write(" ".join(command) + "\n" + done.stdout + ended)
@@ -74,7 +83,9 @@ def nvcc(arguments, cwd, log):
 def link_flags(libraries):
     """Libraries, and where the stub of libcuda and the rest are found when linking."""
     folders = [f"-L{folder}" for folder in library_folders()]
-    folders += [f"-L{folder}/stubs" for folder in library_folders() if os.path.isdir(f"{folder}/stubs")]
+    folders += [
+        f"-L{folder}/stubs" for folder in library_folders() if os.path.isdir(f"{folder}/stubs")
+    ]
     return folders + libraries
 
 
@@ -83,7 +94,11 @@ def build_program(source, target, logs):
     name = source.stem
     log = logs / f"build-{name}.log"
     part = target.with_name(name + ".part")
-    if not nvcc([*FLAGS, "-o", str(part), str(source), *link_flags(PROGRAM_FLAGS.get(name, []))], source.parent, log):
+    if not nvcc(
+        [*FLAGS, "-o", str(part), str(source), *link_flags(PROGRAM_FLAGS.get(name, []))],
+        source.parent,
+        log,
+    ):
         return False
     strip(part)
     part.rename(target)
@@ -118,18 +133,25 @@ def build_sample(tree, folder, words, built, logs, afresh):
     log = logs / f"build-{name}.log"
     work = target.with_name(name + ".part")
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(source, work, ignore=shutil.ignore_patterns("doc", "CMakeLists.txt", "README.md"))
+    shutil.copytree(
+        source, work, ignore=shutil.ignore_patterns("doc", "CMakeLists.txt", "README.md")
+    )
     device_only = {made_from for _, made_from, _ in recipe.device}
     sources = [str(tree / s) if s.startswith("Common/") else s for s in recipe.sources]
-    sources = sources or [str(p.relative_to(work)) for p in sorted([*work.glob("*"), *work.glob("src/*")])
-                          if p.suffix in SOURCE_ENDINGS and p.name not in device_only]
+    sources = sources or [
+        str(p.relative_to(work))
+        for p in sorted([*work.glob("*"), *work.glob("src/*")])
+        if p.suffix in SOURCE_ENDINGS and p.name not in device_only
+    ]
     includes = [f"-I{work}", f"-I{work}/inc", f"-I{tree}/Common"]
     flags = [flag for flag in recipe.flags if not flag.startswith("-l")]
     libraries = [flag for flag in recipe.flags if flag.startswith("-l")]
     for kind, made_from, made in recipe.device:
         if not nvcc([*FLAGS, *includes, f"-{kind}", "-o", made, made_from], work, log):
             return False
-    if not nvcc([*FLAGS, *flags, *includes, "-o", name, *sources, *link_flags(libraries)], work, log):
+    if not nvcc(
+        [*FLAGS, *flags, *includes, "-o", name, *sources, *link_flags(libraries)], work, log
+    ):
         return False
     strip(work / name)
     shutil.rmtree(target, ignore_errors=True)
@@ -143,8 +165,12 @@ def add_headers(recipe_words, folder, built):
     if "headers" not in recipe_words or not target.is_dir() or not toolkit():
         return
     include = toolkit() / "include"
-    for name, where in (("cooperative_groups.h", include), ("cooperative_groups", include), ("nv", include / "cccl"),
-                        ("cuda", include / "cccl")):
+    for name, where in (
+        ("cooperative_groups.h", include),
+        ("cooperative_groups", include),
+        ("nv", include / "cccl"),
+        ("cuda", include / "cccl"),
+    ):
         link = target / name
         link.unlink(missing_ok=True)
         if (where / name).exists():
@@ -159,13 +185,17 @@ def wanted(here, tree, built, groups, afresh):
         for source in sorted((here / "programs").glob("*.cu")):
             target = built / "programs" / source.stem
             if afresh or not target.exists():
-                jobs.append((source.stem, lambda logs, s=source, t=target: build_program(s, t, logs)))
+                jobs.append(
+                    (source.stem, lambda logs, s=source, t=target: build_program(s, t, logs))
+                )
     if "samples" in groups:
         (built / "samples").mkdir(parents=True, exist_ok=True)
         for folder, _, _, words in catalog.sample_lines(here / "samples.txt"):
             there = (tree / "Samples" / folder).is_dir()
             if there and (afresh or not (built / "samples" / folder).is_dir()):
-                job = lambda logs, f=folder, w=words: build_sample(tree, f, w.split(), built, logs, afresh)
+                job = lambda logs, f=folder, w=words: build_sample(
+                    tree, f, w.split(), built, logs, afresh
+                )
                 jobs.append((folder, job))
     return jobs
 
@@ -181,7 +211,9 @@ def build_missing(here, tree, built, groups, afresh, logs, say, workers=0):
         for future in concurrent.futures.as_completed(running):
             error = future.exception()
             if error or not future.result():
-                say(f"cannot build {running[future]}" + (f": {error}" if error else "; see its log"))
+                say(
+                    f"cannot build {running[future]}" + (f": {error}" if error else "; see its log")
+                )
     if jobs:
         say(f"built {len(jobs)} programs in {time.monotonic() - begun:.0f} s")
     if "samples" in groups:
@@ -191,12 +223,18 @@ def build_missing(here, tree, built, groups, afresh, logs, say, workers=0):
 
 def main():
     """build.py SAMPLES_TREE BUILT JOBS: what prepare calls."""
-    tree, built, workers = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), int(sys.argv[3])
+    tree, built, workers = (
+        pathlib.Path(sys.argv[1]).resolve(),
+        pathlib.Path(sys.argv[2]).resolve(),
+        int(sys.argv[3]),
+    )
     logs = built / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     here = pathlib.Path(__file__).resolve().parent
     groups = [*catalog.BUILT_GROUPS, "samples"]
-    build_missing(here, tree, built, groups, False, logs, lambda text: print(text, flush=True), workers)
+    build_missing(
+        here, tree, built, groups, False, logs, lambda text: print(text, flush=True), workers
+    )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ A command may hold {bin} (the carried binaries), {built} (what nvcc built from p
 `compare` is "stdout" (exit status 0 and the same output, lines that begin with "time" left out), "pass" (exit status 0 and
 the pass pattern printed, for programs that print measurements) or "transcript" (same status, same conformance transcript).
 """
+
 import dataclasses
 import pathlib
 import re
@@ -12,11 +13,34 @@ import subprocess
 
 import parcels
 
-GROUPS = ["conformance", "programs", "runtime", "runtimes", "libraries", "errors", "torch", "triton", "cupy", "jax",
-          "onnx", "transformers", "nvml", "samples", "two", "bench",
-          "shares", "speed", "network"]
+GROUPS = [
+    "conformance",
+    "programs",
+    "runtime",
+    "runtimes",
+    "libraries",
+    "errors",
+    "torch",
+    "triton",
+    "cupy",
+    "jax",
+    "onnx",
+    "transformers",
+    "nvml",
+    "samples",
+    "two",
+    "bench",
+    "shares",
+    "speed",
+    "network",
+]
 ON_REQUEST = {"shares", "speed", "network"}  # minutes of the GPU alone
-BUILT_GROUPS = {"runtime", "libraries", "errors", "two"}  # what holds programs that nvcc builds from programs/
+BUILT_GROUPS = {
+    "runtime",
+    "libraries",
+    "errors",
+    "two",
+}  # what holds programs that nvcc builds from programs/
 
 # The program of the acceptance list, word for word.
 MATMUL_SUM = 'import torch; a=torch.randn(4096,4096,device="cuda"); print((a@a).sum())'
@@ -48,10 +72,17 @@ class Program:
 
 
 def test_programs():
-    run = lambda name, *args, **more: Program("programs", name, [f"{{bin}}/programs/{name}", *args], **more)
+    run = lambda name, *args, **more: Program(
+        "programs", name, [f"{{bin}}/programs/{name}", *args], **more
+    )
     return [
-        run("vector_add"), run("vector_add", "1000003"), run("matrix_multiply"), run("reduction"), run("histogram"),
-        run("streams_overlap"), run("crash"),
+        run("vector_add"),
+        run("vector_add", "1000003"),
+        run("matrix_multiply"),
+        run("reduction"),
+        run("histogram"),
+        run("streams_overlap"),
+        run("crash"),
         Program("two", "multi_gpu", ["{bin}/programs/multi_gpu"]),
         run("hold", "64", "1", compare="pass", pattern="PASS"),
         run("bandwidth", "32", compare="pass", pattern="PASS"),
@@ -63,10 +94,27 @@ def test_programs():
 def own_programs(libraries_env):
     """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries are found by path."""
     groups = {
-        "runtime": ["runtime_vector_add", "runtime_streams", "driver_program", "nvrtc_program", "ordering_program",
-                    "per_thread_stream", "host_memory", "managed_variable", "pool_memory", "virtual_memory",
-                    "process_memory", "launch_kinds", "nested_launch", "graph_nodes", "array_memory", "jit_logs",
-                    "stream_memory", "tensor_map", "green_context"],
+        "runtime": [
+            "runtime_vector_add",
+            "runtime_streams",
+            "driver_program",
+            "nvrtc_program",
+            "ordering_program",
+            "per_thread_stream",
+            "host_memory",
+            "managed_variable",
+            "pool_memory",
+            "virtual_memory",
+            "process_memory",
+            "launch_kinds",
+            "nested_launch",
+            "graph_nodes",
+            "array_memory",
+            "jit_logs",
+            "stream_memory",
+            "tensor_map",
+            "green_context",
+        ],
         "two": ["peer_memory"],
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
         "errors": ["sticky_errors"],
@@ -74,21 +122,52 @@ def own_programs(libraries_env):
     # What the driver has compiled before it does not compile again, and then it has nothing to log.
     fixed = {"jit_logs": {"CUDA_CACHE_DISABLE": "1"}, "nvrtc_program": libraries_env}
     env = lambda group, name: libraries_env if group == "libraries" else fixed.get(name, {})
-    return [Program(group, name, [f"{{built}}/programs/{name}"], env=env(group, name))
-            for group, names in groups.items() for name in names]
+    return [
+        Program(group, name, [f"{{built}}/programs/{name}"], env=env(group, name))
+        for group, names in groups.items()
+        for name in names
+    ]
 
 
 def framework_programs():
     # Its random numbers have no seed: no two runs print the same sum.
-    out = [Program("torch", "torch matmul sum", ["{python}", "-c", MATMUL_SUM], "pass",
-                   r"tensor\(-?\d+\.\d+, device='cuda:0'\)", limit_s=90)]
+    out = [
+        Program(
+            "torch",
+            "torch matmul sum",
+            ["{python}", "-c", MATMUL_SUM],
+            "pass",
+            r"tensor\(-?\d+\.\d+, device='cuda:0'\)",
+            limit_s=90,
+        )
+    ]
 
     def script(group, name, *args, limit_s=90, env=None, alone=False):
-        out.append(Program(group, " ".join([name, *args]), ["{python}", f"{{here}}/frameworks/{name}.py", *args],
-                           limit_s=limit_s, env=FRAMEWORK_ENV | (env or {}), alone=alone))
+        out.append(
+            Program(
+                group,
+                " ".join([name, *args]),
+                ["{python}", f"{{here}}/frameworks/{name}.py", *args],
+                limit_s=limit_s,
+                env=FRAMEWORK_ENV | (env or {}),
+                alone=alone,
+            )
+        )
 
-    for name in ("torch_matmul", "torch_conv", "torch_train", "torch_streams", "torch_graph", "torch_attention",
-                 "torch_loader", "torch_resnet", "torch_models", "torch_numeric", "torch_processes", "torch_profiler"):
+    for name in (
+        "torch_matmul",
+        "torch_conv",
+        "torch_train",
+        "torch_streams",
+        "torch_graph",
+        "torch_attention",
+        "torch_loader",
+        "torch_resnet",
+        "torch_models",
+        "torch_numeric",
+        "torch_processes",
+        "torch_profiler",
+    ):
         script("torch", name)
     script("torch", "torch_compile", limit_s=150)
     script("torch", "torch_compile", "autotune", limit_s=180)
@@ -101,14 +180,21 @@ def framework_programs():
     # XLA chooses algorithms by timing them, and so other last digits from run to run; the products show that choosing works.
     fixed = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
     script("jax", "jax_stages", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | fixed)
-    script("jax", "jax_stages", "product/", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+    script(
+        "jax", "jax_stages", "product/", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    )
     script("jax", "jax_stages", "preallocate", limit_s=120, alone=True)
     script("onnx", "onnx_models", limit_s=150, env=parcels.environment())
     script("transformers", "gpt2_generate")
     script("transformers", "transformers_models", limit_s=150)
     script("nvml", "nvml_users")
-    out.append(Program("runtimes", "old_runtimes",
-                       ["{python}", "{here}/frameworks/old_runtimes.py", "{bin}/../runtimes"]))
+    out.append(
+        Program(
+            "runtimes",
+            "old_runtimes",
+            ["{python}", "{here}/frameworks/old_runtimes.py", "{bin}/../runtimes"],
+        )
+    )
     out.append(Program("nvml", "nvidia-smi -L", ["nvidia-smi", "-L"]))
     out.append(Program("nvml", "nvidia-smi", ["nvidia-smi"], compare="pass", pattern="NVIDIA-SMI"))
     return out
@@ -127,19 +213,37 @@ def samples(here: pathlib.Path, libraries_env):
     out = []
     for folder, arguments, pattern, _ in sample_lines(here / "samples.txt"):
         name = folder.rsplit("/", 1)[-1]
-        out.append(Program("samples", name, [f"./{name}", *arguments.split()], compare="pass", pattern=pattern,
-                           env=libraries_env, folder=f"{{built}}/samples/{folder}"))
+        out.append(
+            Program(
+                "samples",
+                name,
+                [f"./{name}", *arguments.split()],
+                compare="pass",
+                pattern=pattern,
+                env=libraries_env,
+                folder=f"{{built}}/samples/{folder}",
+            )
+        )
     return out
 
 
 def conformance_suites(binary, env):
     """One program per suite, as tests/conformance/run_suites.sh does it."""
-    listed = subprocess.run([binary, "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=120)
+    listed = subprocess.run(
+        [binary, "--gtest_list_tests"], env=env, capture_output=True, text=True, timeout=120
+    )
     suites = re.findall(r"^(\S+)\.$", listed.stdout, re.M)
     transcript = lambda suite: f"{{side}}/{suite.replace('/', '_')}.transcript"
-    return [Program("conformance", suite, ["{bin}/tendril_conformance", f"--gtest_filter={suite}.*"],
-                    compare="transcript", env={"TENDRIL_CONFORMANCE_TRANSCRIPT": transcript(suite)})
-            for suite in suites]
+    return [
+        Program(
+            "conformance",
+            suite,
+            ["{bin}/tendril_conformance", f"--gtest_filter={suite}.*"],
+            compare="transcript",
+            env={"TENDRIL_CONFORMANCE_TRANSCRIPT": transcript(suite)},
+        )
+        for suite in suites
+    ]
 
 
 def without_times(text):

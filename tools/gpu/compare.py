@@ -4,6 +4,7 @@
 A remote line counts as equal when it is native's line. Where native ran twice and did not repeat a line, its numbers give a spread,
 and the remote line must be the same but for numbers that lie in it, widened by itself on both ends (two runs show little of it).
 """
+
 import re
 
 from catalog import without_times
@@ -26,7 +27,9 @@ def word(program, outcome):
         return "ok" if re.search(program.pattern, outcome.stdout + outcome.stderr) else "no pass"
     if program.compare == "transcript":
         passed, _, failed = counts(outcome)
-        return f"{passed}/{passed + failed}" if outcome.status in (0, 1) else f"exit {outcome.status}"
+        return (
+            f"{passed}/{passed + failed}" if outcome.status in (0, 1) else f"exit {outcome.status}"
+        )
     return "ok" if outcome.status == 0 else f"exit {outcome.status}"
 
 
@@ -49,8 +52,11 @@ def good(program, outcome):
 def counts(outcome):
     """GoogleTest's passed, skipped and failed."""
     text = outcome.stdout
-    return (len(re.findall(r"^\[       OK \]", text, re.M)), len(re.findall(r"^\[  SKIPPED \].*ms\)", text, re.M)),
-            len(re.findall(r"^\[  FAILED  \].*ms\)", text, re.M)))
+    return (
+        len(re.findall(r"^\[       OK \]", text, re.M)),
+        len(re.findall(r"^\[  SKIPPED \].*ms\)", text, re.M)),
+        len(re.findall(r"^\[  FAILED  \].*ms\)", text, re.M)),
+    )
 
 
 def equal(program, native, remote, transcripts=None, again=()):
@@ -75,6 +81,7 @@ def followed_null(native):
 
 def comparable(native, transcripts):
     """Both transcripts without those tests, which show nothing natively."""
+
     def kept(lines, names=frozenset(followed_null(native))):
         inside, out = False, []
         for line in lines:
@@ -82,6 +89,7 @@ def comparable(native, transcripts):
             if not inside:
                 out.append(line)
         return out
+
     return [kept(lines) for lines in transcripts] if transcripts else None
 
 
@@ -125,13 +133,15 @@ def first_difference(program, native, remote, transcripts=None):
         pair = comparable(native, transcripts) if native else None
         return failed_tests(native, remote) + first_line(*(pair or ([], [])))
     if program.compare == "stdout" and remote.status == 0 and native:
-        return first_line(without_times(native.stdout), without_times(remote.stdout)) or last_line(remote)
+        return first_line(without_times(native.stdout), without_times(remote.stdout)) or last_line(
+            remote
+        )
     return last_line(remote)
 
 
 def shortened(line, most=140):
     """Both ends of a long line: the name of a call, and what it answered."""
-    return line if len(line) <= most else line[:most // 2] + " ... " + line[-most // 2:]
+    return line if len(line) <= most else line[: most // 2] + " ... " + line[-most // 2 :]
 
 
 def first_line(theirs, ours):
@@ -146,16 +156,24 @@ def first_line(theirs, ours):
 
 def failed_tests(native, remote):
     """Tests that fail remotely and not natively; or how the suite's process ended."""
-    names = lambda outcome: re.findall(r"^\[  FAILED  \] \w+[./](\S+) \(", outcome.stdout, re.M) if outcome else []
+    names = lambda outcome: (
+        re.findall(r"^\[  FAILED  \] \w+[./](\S+) \(", outcome.stdout, re.M) if outcome else []
+    )
     ours = [name for name in names(remote) if name not in names(native)]
     natively = names(native)
-    return ((f"{len(ours)} fail remotely: {' '.join(ours)}; " if ours else "") +
-            (f"{len(natively)} fail natively: {' '.join(natively)}; " if natively else "") +
-            (f"exit {remote.status}, {last_line(remote)}; " if remote.status not in (0, 1) else ""))
+    return (
+        (f"{len(ours)} fail remotely: {' '.join(ours)}; " if ours else "")
+        + (f"{len(natively)} fail natively: {' '.join(natively)}; " if natively else "")
+        + (f"exit {remote.status}, {last_line(remote)}; " if remote.status not in (0, 1) else "")
+    )
 
 
 def last_line(outcome):
     interesting = [line for line in outcome.stderr.splitlines() if line.strip()]
     errors = [line for line in interesting if re.search(r"error|tendril|fail|Error|abort", line)]
-    lines = errors[-1:] or interesting[-1:] or [line for line in outcome.stdout.splitlines() if line.strip()][-1:]
+    lines = (
+        errors[-1:]
+        or interesting[-1:]
+        or [line for line in outcome.stdout.splitlines() if line.strip()][-1:]
+    )
     return (lines[0] if lines else f"no output, exit {outcome.status}")[:220]

@@ -8,6 +8,7 @@ The last file that has a program counts. DATE is for files that were written bef
 looked up in known_differences.txt; what has no reason there says so in the table. Only what lies between the page's two marks is
 written; the rest of the page is written by hand.
 """
+
 import argparse
 import collections
 import fnmatch
@@ -71,15 +72,22 @@ def verdict(program, reasons):
         return equal
     where = set(equal.partition(": ")[2].split(",")) if equal.startswith("NO") else {"native"}
     name = f"{program['group']}/{program['name']}"
-    why = {side: reason for pattern, sides, reason in reasons if fnmatch.fnmatchcase(name, pattern)
-           for side in sides & where}
+    why = {
+        side: reason
+        for pattern, sides, reason in reasons
+        if fnmatch.fnmatchcase(name, pattern)
+        for side in sides & where
+    }
     for side in where - why.keys():
         seen = escaped((program.get("why") or {}).get(side) or "")
         why[side] = f"not explained; `{seen[:160]}`" if seen else "not explained"
     by_reason = collections.defaultdict(list)
     for side in sorted(why, key=SIDES.index):
         by_reason[why[side]].append(side)
-    words = [reason if len(by_reason) == 1 else f"{', '.join(sides)}: {reason}" for reason, sides in by_reason.items()]
+    words = [
+        reason if len(by_reason) == 1 else f"{', '.join(sides)}: {reason}"
+        for reason, sides in by_reason.items()
+    ]
     return f"**{escaped(equal)}**: " + "; ".join(words)
 
 
@@ -92,12 +100,24 @@ def runs_table(runs):
     rows = []
     for number, held in enumerate(runs, 1):
         facts = held["run"]
-        versions = ", ".join(f"{name} {version}" for name, version in sorted(facts.get("versions", {}).items()))
+        versions = ", ".join(
+            f"{name} {version}" for name, version in sorted(facts.get("versions", {}).items())
+        )
         date = facts.get("date", "").partition(" ")[0] or "not recorded"
-        rows.append([str(number), date, f"`{facts['commit']}`",
-                     escaped(facts["gpu"].replace("\n", "; ")), versions or "not recorded",
-                     f"`{escaped(' '.join(facts['arguments']))}`", f"{facts['seconds']:.0f} s"])
-    return markdown(["Run", "Date", "Commit", "GPU, driver, memory", "Versions", "`run_all` with", "Took"], rows)
+        rows.append(
+            [
+                str(number),
+                date,
+                f"`{facts['commit']}`",
+                escaped(facts["gpu"].replace("\n", "; ")),
+                versions or "not recorded",
+                f"`{escaped(' '.join(facts['arguments']))}`",
+                f"{facts['seconds']:.0f} s",
+            ]
+        )
+    return markdown(
+        ["Run", "Date", "Commit", "GPU, driver, memory", "Versions", "`run_all` with", "Took"], rows
+    )
 
 
 def conformance_rows(programs, reasons):
@@ -110,23 +130,45 @@ def conformance_rows(programs, reasons):
         ran = [s[side] for s in suites if s.get(side)]
         counts = [[int(n) for n in o["word"].split("/")] for o in ran if "/" in o["word"]]
         passed, told = sum(c[0] for c in counts), sum(c[1] for c in counts)
-        cells.append(f"{passed} of {told} tests {sum(o['seconds'] for o in ran):.0f} s" if ran else "")
+        cells.append(
+            f"{passed} of {told} tests {sum(o['seconds'] for o in ran):.0f} s" if ran else ""
+        )
     same = sum(s["equal"].startswith("yes") for s in suites)
-    out = [[f"conformance, {len(suites)} suites", *cells, f"{same} of {len(suites)} suites", number]]
+    out = [
+        [f"conformance, {len(suites)} suites", *cells, f"{same} of {len(suites)} suites", number]
+    ]
     return out + [row(n, s, reasons) for n, s in programs if not s["equal"].startswith("yes")]
 
 
 def row(number, program, reasons):
     name = escaped(f"{program['group']} {program['name']}")
-    return [name, *(cell(program.get(side)) for side in SIDES), verdict(program, reasons), str(number)]
+    return [
+        name,
+        *(cell(program.get(side)) for side in SIDES),
+        verdict(program, reasons),
+        str(number),
+    ]
 
 
 def summary(group, programs):
-    words = collections.Counter("equal" if p["equal"].startswith("yes") else
-                                "differ" if p["equal"].startswith("NO") else
-                                "fail natively" if p["equal"] == "native fails" else "not run" for _, p in programs)
-    parts = [f"{words[what]} {what}" for what in ("differ", "fail natively", "not run") if words[what]]
-    return f"{group}: {words['equal']} of {len(programs)} equal to native" + "".join(f", {part}" for part in parts)
+    words = collections.Counter(
+        (
+            "equal"
+            if p["equal"].startswith("yes")
+            else (
+                "differ"
+                if p["equal"].startswith("NO")
+                else "fail natively" if p["equal"] == "native fails" else "not run"
+            )
+        )
+        for _, p in programs
+    )
+    parts = [
+        f"{words[what]} {what}" for what in ("differ", "fail natively", "not run") if words[what]
+    ]
+    return f"{group}: {words['equal']} of {len(programs)} equal to native" + "".join(
+        f", {part}" for part in parts
+    )
 
 
 def entry_points(runs):
@@ -139,9 +181,13 @@ def entry_points(runs):
     for one in held:
         for name, who in one["refused"].items():
             refused[name] |= set(who)
-    told = "; ".join(f"`{name}` by {', '.join(sorted(who)[:4])}" for name, who in sorted(refused.items()))
-    return (f"* programs (the conformance suite aside) called {len(called | refused.keys())} entry points remotely; "
-            f"refused among them: {told or 'none'}")
+    told = "; ".join(
+        f"`{name}` by {', '.join(sorted(who)[:4])}" for name, who in sorted(refused.items())
+    )
+    return (
+        f"* programs (the conformance suite aside) called {len(called | refused.keys())} entry points remotely; "
+        f"refused among them: {told or 'none'}"
+    )
 
 
 def tables(runs, reasons):
@@ -151,8 +197,14 @@ def tables(runs, reasons):
         groups[group].append(found)
     rows = []
     for group, found in groups.items():
-        rows += conformance_rows(found, reasons) if group == "conformance" else [row(*one, reasons) for one in found]
-    missing = [group for group in catalog.GROUPS if group not in groups and group not in MEASUREMENTS]
+        rows += (
+            conformance_rows(found, reasons)
+            if group == "conformance"
+            else [row(*one, reasons) for one in found]
+        )
+    missing = [
+        group for group in catalog.GROUPS if group not in groups and group not in MEASUREMENTS
+    ]
     text = [runs_table(runs), "\n".join("* " + summary(*item) for item in groups.items())]
     if missing:
         text[-1] += "\n* not in these runs: " + ", ".join(missing)
@@ -175,7 +227,10 @@ def main():
     parser.add_argument("results", nargs="+")
     parser.add_argument("--print", action="store_true", help="to stdout instead of the page")
     args = parser.parse_args()
-    text = tables([load(one) for one in args.results], known_reasons((HERE / "known_differences.txt").read_text()))
+    text = tables(
+        [load(one) for one in args.results],
+        known_reasons((HERE / "known_differences.txt").read_text()),
+    )
     if args.print:
         print(text)
     else:

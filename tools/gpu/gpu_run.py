@@ -4,6 +4,7 @@
 The three sides (native, tcp, shm) work through the same list at the same time, one thread and one program each, unless --serial
 asks for clean times. Nothing here waits without a limit, and what is known is in $OUT after every group.
 """
+
 import argparse
 import importlib.metadata
 import itertools
@@ -39,24 +40,59 @@ ROOT = HERE.parent.parent
 def options():
     parser = argparse.ArgumentParser(prog="run_all")
     everything = ",".join(catalog.GROUPS)
-    parser.add_argument("--only", default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
-                        help="groups, comma separated: " + everything + " (shares, speed and network only when named)")
-    parser.add_argument("--part", choices=parts.PARTS, help="the options of one part of everything (parts.py)")
-    parser.add_argument("--match", default="", help="only programs whose name holds one of these, comma separated")
-    parser.add_argument("--except", dest="but", default="", help="and none whose name holds one of these")
-    parser.add_argument("--sides", default="native,tcp,shm", help="also: two (two servers with a GPU each, over TCP)")
+    parser.add_argument(
+        "--only",
+        default=",".join(g for g in catalog.GROUPS if g not in catalog.ON_REQUEST),
+        help="groups, comma separated: "
+        + everything
+        + " (shares, speed and network only when named)",
+    )
+    parser.add_argument(
+        "--part", choices=parts.PARTS, help="the options of one part of everything (parts.py)"
+    )
+    parser.add_argument(
+        "--match", default="", help="only programs whose name holds one of these, comma separated"
+    )
+    parser.add_argument(
+        "--except", dest="but", default="", help="and none whose name holds one of these"
+    )
+    parser.add_argument(
+        "--sides",
+        default="native,tcp,shm",
+        help="also: two (two servers with a GPU each, over TCP)",
+    )
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each program gets")
-    parser.add_argument("--times", type=int, default=1, help="how often each program runs: for what fails seldom")
+    parser.add_argument(
+        "--times", type=int, default=1, help="how often each program runs: for what fails seldom"
+    )
     parser.add_argument("--limit", type=float, default=60, help="seconds for a program")
     parser.add_argument("--budget", type=float, default=500, help="seconds in all")
-    parser.add_argument("--serial", action="store_true", help="one side at a time, for times that nothing disturbs")
-    parser.add_argument("--no-retry", action="store_true", help="do not repeat a program that differs")
-    parser.add_argument("--no-stats", action="store_true", help="leave TENDRIL_STATS off (no transport column)")
-    parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / ".gpu", help="what prepare packed")
-    parser.add_argument("--driver", type=pathlib.Path, help="a driver library instead of the system's, for all sides")
-    parser.add_argument("--serve", default="", help="more options for tendril serve, space separated")
-    parser.add_argument("--share-seconds", type=float, default=6, help="of each measurement of the group shares")
-    parser.add_argument("--native-build", action="store_true", help="build with nvcc here even what was carried")
+    parser.add_argument(
+        "--serial", action="store_true", help="one side at a time, for times that nothing disturbs"
+    )
+    parser.add_argument(
+        "--no-retry", action="store_true", help="do not repeat a program that differs"
+    )
+    parser.add_argument(
+        "--no-stats", action="store_true", help="leave TENDRIL_STATS off (no transport column)"
+    )
+    parser.add_argument(
+        "--binaries", type=pathlib.Path, default=ROOT / ".gpu", help="what prepare packed"
+    )
+    parser.add_argument(
+        "--driver",
+        type=pathlib.Path,
+        help="a driver library instead of the system's, for all sides",
+    )
+    parser.add_argument(
+        "--serve", default="", help="more options for tendril serve, space separated"
+    )
+    parser.add_argument(
+        "--share-seconds", type=float, default=6, help="of each measurement of the group shares"
+    )
+    parser.add_argument(
+        "--native-build", action="store_true", help="build with nvcc here even what was carried"
+    )
     out = parser.parse_args(parts.arguments(sys.argv[1:]))
     out.only = [group for group in catalog.GROUPS if group in out.only.split(",")]
     out.sides = [side for side in report.SIDES if side in out.sides.split(",")]
@@ -67,7 +103,9 @@ class Run:
     def __init__(self, args):
         self.args = args
         self.begun = time.monotonic()
-        self.out = pathlib.Path(os.environ.get("OUT") or tempfile.mkdtemp(prefix="tendril-out-")).resolve()
+        self.out = pathlib.Path(
+            os.environ.get("OUT") or tempfile.mkdtemp(prefix="tendril-out-")
+        ).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
         # Workers may run as other users: everything they open lies in a folder that they can enter.
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tendril-gpu-", dir="/tmp"))
@@ -111,7 +149,9 @@ class Run:
             if not folder.exists():
                 folder.mkdir()
                 (folder / "libcuda.so.1").symlink_to(self.args.driver.resolve())
-            env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(folder), env.get("LD_LIBRARY_PATH", "")]))
+            env["LD_LIBRARY_PATH"] = ":".join(
+                filter(None, [str(folder), env.get("LD_LIBRARY_PATH", "")])
+            )
         return env
 
     def start_servers(self):
@@ -125,61 +165,107 @@ class Run:
                 each = {f"two-{gpu}": {"CUDA_VISIBLE_DEVICES": str(gpu)} for gpu in range(2)}
             servers = [self.start_server(one, os.environ | shown) for one, shown in each.items()]
             transport = "auto" if name == "shm" else "tcp"
-            self.sides[name] = side_room.Side(name, self.work, self.logs, env, servers, transport, self.args.gpus)
+            self.sides[name] = side_room.Side(
+                name, self.work, self.logs, env, servers, transport, self.args.gpus
+            )
 
     def start_server(self, name, env, options=(), driver=None):
-        server = side_room.Server(name, self.binaries, driver or self.args.driver, self.work, self.logs,
-                                  [*self.args.serve.split(), *options], dict(env))
+        server = side_room.Server(
+            name,
+            self.binaries,
+            driver or self.args.driver,
+            self.work,
+            self.logs,
+            [*self.args.serve.split(), *options],
+            dict(env),
+        )
         begun = time.monotonic()
         started = server.ensure()
         took = time.monotonic() - begun
-        self.say(f"server for {name}: " + (f"{server.address()}, ready after {took:.1f} s" if started
-                                           else "DOES NOT START: " + tail(server.log)))
+        self.say(
+            f"server for {name}: "
+            + (
+                f"{server.address()}, ready after {took:.1f} s"
+                if started
+                else "DOES NOT START: " + tail(server.log)
+            )
+        )
         self.servers.append(server)
         return server
 
     def describe_machine(self):
         ask = "name,driver_version,memory.total"
         try:
-            asked = subprocess.run(["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"], capture_output=True,
-                                   text=True, timeout=30)
+            asked = subprocess.run(
+                ["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"],
+                capture_output=True,
+                text=True,
+                timeout=30,
+            )
             gpu = asked.stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             gpu = "no nvidia-smi"
         commit = self.binaries / "commit"
-        self.facts = {"date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()), "gpu": gpu, "versions": versions(),
-                      "kernel": platform.release(), "machine": platform.machine(), "cores": os.cpu_count(),
-                      "commit": commit.read_text().strip() if commit.exists() else "", "arguments": sys.argv[1:],
-                      "driver_library": str(self.args.driver or "the system's"), "serial": self.args.serial}
+        self.facts = {
+            "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+            "gpu": gpu,
+            "versions": versions(),
+            "kernel": platform.release(),
+            "machine": platform.machine(),
+            "cores": os.cpu_count(),
+            "commit": commit.read_text().strip() if commit.exists() else "",
+            "arguments": sys.argv[1:],
+            "driver_library": str(self.args.driver or "the system's"),
+            "serial": self.args.serial,
+        }
         self.say(" | ".join(f"{k} {v}" for k, v in self.facts.items()))
 
     # ---- What to run ----
     def programs(self):
         libraries = {"LD_LIBRARY_PATH": build.library_path()}
         native = self.sides.get("native")
-        listed = catalog.test_programs() + catalog.own_programs(libraries) + catalog.framework_programs()
+        listed = (
+            catalog.test_programs() + catalog.own_programs(libraries) + catalog.framework_programs()
+        )
         chosen = []
         for group in self.args.only:
             if group == "conformance":
                 listing = native.environment if native else self.environment()
-                chosen += catalog.conformance_suites(str(self.binaries / "bin/tendril_conformance"), listing)
+                chosen += catalog.conformance_suites(
+                    str(self.binaries / "bin/tendril_conformance"), listing
+                )
             elif group == "samples":
                 chosen += catalog.samples(HERE, libraries)
             else:
                 chosen += [p for p in listed if p.group == group]
-        words, but = ([word for word in given.split(",") if word] for given in (self.args.match, self.args.but))
-        return [p for p in chosen if not any(word in p.name for word in but)
-                and (not words or any(word in p.name for word in words))] * self.args.times
+        words, but = (
+            [word for word in given.split(",") if word]
+            for given in (self.args.match, self.args.but)
+        )
+        return [
+            p
+            for p in chosen
+            if not any(word in p.name for word in but)
+            and (not words or any(word in p.name for word in words))
+        ] * self.args.times
 
     def expanded(self, text):
-        return (text.replace("{bin}", str(self.binaries / "bin")).replace("{built}", str(self.built))
-                .replace("{here}", str(HERE)).replace("{python}", os.environ.get("PYTHON", "python3")))
+        return (
+            text.replace("{bin}", str(self.binaries / "bin"))
+            .replace("{built}", str(self.built))
+            .replace("{here}", str(HERE))
+            .replace("{python}", os.environ.get("PYTHON", "python3"))
+        )
 
     def limit_for(self, program, name):
         """Where programs of this group have hung on this side before, the next ones get less time."""
-        hangs = sum(1 for r in self.results if r["program"].group == program.group and r[name] and r[name].timed_out)
+        hangs = sum(
+            1
+            for r in self.results
+            if r["program"].group == program.group and r[name] and r[name].timed_out
+        )
         limit = program.limit_s or self.args.limit
-        return max(min(limit, 15), limit / 2 ** hangs)
+        return max(min(limit, 15), limit / 2**hangs)
 
     def run_on(self, results, name, key=None):
         """One program on one side; the result goes into `results`, under `key` if it is not the side's own."""
@@ -195,7 +281,9 @@ class Run:
                 results[key or name] = side_room.Outcome(127, 0, False, "", "was not built")
                 return
             cwd = side_room.fresh_copy(source, side.work / "samples" / program.name)
-        transcript = program.env.get("TENDRIL_CONFORMANCE_TRANSCRIPT", "").replace("{side}", str(side.work))
+        transcript = program.env.get("TENDRIL_CONFORMANCE_TRANSCRIPT", "").replace(
+            "{side}", str(side.work)
+        )
         if transcript:
             pathlib.Path(transcript).unlink(missing_ok=True)
         limit = min(self.limit_for(program, name), max(5, self.left()))
@@ -207,27 +295,42 @@ class Run:
         outcome.before, outcome.attempts = before, before.attempts + 1 if before else 1
         results[key or name] = outcome
         if transcript and os.path.exists(transcript):
-            results["lines"][name] = pathlib.Path(transcript).read_text(errors="replace").splitlines()
-            shutil.copy(transcript, side.logs)  # what a real driver answers where the suite accepts several codes
+            results["lines"][name] = (
+                pathlib.Path(transcript).read_text(errors="replace").splitlines()
+            )
+            shutil.copy(
+                transcript, side.logs
+            )  # what a real driver answers where the suite accepts several codes
         with self.lock:
             who = results["label"] + suffix
-            self.say(f"{name:6} {who:28} {compare.word(program, outcome):8} {outcome.seconds:6.2f} s")
+            self.say(
+                f"{name:6} {who:28} {compare.word(program, outcome):8} {outcome.seconds:6.2f} s"
+            )
 
     def pair_transcripts(self, group):
         for results in group:
             native = results["lines"].get("native")
-            results["transcripts"] = {name: (native, results["lines"].get(name)) for name in self.args.sides[1:]
-                                      if native is not None and results["lines"].get(name) is not None}
+            results["transcripts"] = {
+                name: (native, results["lines"].get(name))
+                for name in self.args.sides[1:]
+                if native is not None and results["lines"].get(name) is not None
+            }
 
     def run_group(self, group):
-        beside = [] if self.args.serial else [results for results in group if not results["program"].alone]
+        beside = (
+            []
+            if self.args.serial
+            else [results for results in group if not results["program"].alone]
+        )
         work = lambda name: [self.run_on(results, name) for results in beside]
         lanes = [threading.Thread(target=work, args=(name,)) for name in self.args.sides]
         for lane in lanes:
             lane.start()
         for lane in lanes:
             lane.join()
-        for results, name in itertools.product([r for r in group if r not in beside], self.args.sides):
+        for results, name in itertools.product(
+            [r for r in group if r not in beside], self.args.sides
+        ):
             self.run_on(results, name)
         self.pair_transcripts(group)
         if not self.args.no_retry and not self.args.serial:
@@ -255,9 +358,16 @@ class Run:
             native = results["native"]
             if results["program"].compare != "stdout" or not native or native.status != 0:
                 continue
-            differs = lambda: any(results[n] and not report.is_equal(results, n) for n in self.args.sides[1:])
+            differs = lambda: any(
+                results[n] and not report.is_equal(results, n) for n in self.args.sides[1:]
+            )
             runs = results.setdefault("again", [])
-            while len(runs) < 3 and differs() and self.left() > native.seconds + 20 and not self.stopping:
+            while (
+                len(runs) < 3
+                and differs()
+                and self.left() > native.seconds + 20
+                and not self.stopping
+            ):
                 key = f"again {len(runs) + 1}"
                 self.run_on(results, "native", key)
                 runs.append(results.pop(key))
@@ -266,7 +376,11 @@ class Run:
         seen = {}
         for program in self.programs():
             seen[program.name] = seen.get(program.name, 0) + 1
-            label = program.name if seen[program.name] == 1 else f"{program.name} ({seen[program.name]})"
+            label = (
+                program.name
+                if seen[program.name] == 1
+                else f"{program.name} ({seen[program.name]})"
+            )
             empty = {name: None for name in report.SIDES}
             self.results.append({"program": program, "label": label, "lines": {}, **empty})
         for group in self.args.only:
@@ -279,7 +393,9 @@ class Run:
     def write(self, final=False):
         self.facts["seconds"] = round(time.monotonic() - self.begun, 1)
         self.facts["server_deaths"] = {server.name: server.deaths for server in self.servers}
-        return report.write(self.out, self.logs, self.facts, self.results, self.args.sides, self.bench_text, final)
+        return report.write(
+            self.out, self.logs, self.facts, self.results, self.args.sides, self.bench_text, final
+        )
 
     def finish(self):
         for server in self.servers:
@@ -287,18 +403,23 @@ class Run:
         text = self.write(final=True)
         print("\n==== differences\n" + report.differences(self.results, self.args.sides))
         for server in self.servers:
-            print(f"---- end of the log of the {server.name} server ({server.deaths} deaths):\n{tail(server.log, 5)}")
+            print(
+                f"---- end of the log of the {server.name} server ({server.deaths} deaths):\n{tail(server.log, 5)}"
+            )
         if self.bench_text:
             print("\n==== measurements\n" + self.bench_text)
-        head = f"{self.facts.get('gpu')}, commit {self.facts.get('commit')}, {self.facts['seconds']} s"
+        head = (
+            f"{self.facts.get('gpu')}, commit {self.facts.get('commit')}, {self.facts['seconds']} s"
+        )
         print(f"\n==== {head}, results in {self.out}\n{text}")
         shutil.rmtree(self.work, ignore_errors=True)
 
     def go(self):
         self.unpack()
         self.describe_machine()
-        build.build_missing(HERE, self.work, self.built, self.args.only, self.args.native_build,
-                            self.logs, self.say)
+        build.build_missing(
+            HERE, self.work, self.built, self.args.only, self.args.native_build, self.logs, self.say
+        )
         subprocess.run(["chmod", "-R", "a+rX", str(self.work)], check=False)
         if self.args.only != ["shares"]:
             self.start_servers()
@@ -320,11 +441,21 @@ class Run:
 
 def versions():
     """Of the frameworks, as they are installed for this interpreter, and of the toolkit."""
-    names = ("torch", "triton", "jax", "cupy-cuda12x", "cupy-cuda13x", "onnxruntime-gpu", "transformers",
-             "nvidia-ml-py")
+    names = (
+        "torch",
+        "triton",
+        "jax",
+        "cupy-cuda12x",
+        "cupy-cuda13x",
+        "onnxruntime-gpu",
+        "transformers",
+        "nvidia-ml-py",
+    )
     found = {"python": platform.python_version()}
     for name in names:
-        for package in importlib.metadata.distributions(name=name, path=[str(parcels.SITE), *sys.path]):
+        for package in importlib.metadata.distributions(
+            name=name, path=[str(parcels.SITE), *sys.path]
+        ):
             found.setdefault(name, package.version)
     try:
         nvcc = f"{build.toolkit()}/bin/nvcc"
@@ -337,7 +468,9 @@ def versions():
 
 def tail(path, lines=3):
     try:
-        return "\n".join(line[:300] for line in path.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(
+            line[:300] for line in path.read_text(errors="replace").splitlines()[-lines:]
+        )
     except OSError:
         return "(no log)"
 
@@ -347,6 +480,7 @@ def main():
 
     def stop(number, _):
         raise SystemExit(128 + number)
+
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:

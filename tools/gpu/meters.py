@@ -5,6 +5,7 @@ The host's speed drifts within minutes, so what is compared is measured within s
 next one, and native again, several times over, the programs' threads on the same processors. The measured end is
 frameworks/meter.py. Called by speed.py and network.py.
 """
+
 import glob
 import json
 import os
@@ -28,9 +29,16 @@ class Meter:
             server.ensure()
         self.log = side.logs / f"{label}.err"
         self.error = open(self.log, "wb")
-        self.process = subprocess.Popen(side.command(argv), env=side.environment_for(environment, None), cwd=side.work,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error, text=True,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            side.command(argv),
+            env=side.environment_for(environment, None),
+            cwd=side.work,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.error,
+            text=True,
+            start_new_session=True,
+        )
         with sides.RUNNING_LOCK:
             sides.RUNNING.add(self.process)
         self.answers, self.gone = queue.Queue(), ""
@@ -115,7 +123,10 @@ class Field:
         until = time.monotonic() + limit_s
         for meter in asked:
             meter.tell(command)
-        answers = {meter.name: self.told(meter, command, meter.answer(until - time.monotonic())) for meter in asked}
+        answers = {
+            meter.name: self.told(meter, command, meter.answer(until - time.monotonic()))
+            for meter in asked
+        }
         return {name: answer for name, answer in answers.items() if "error" not in answer}
 
     def compare(self, workload, rounds, seconds, setup_s, but=()):
@@ -156,8 +167,10 @@ def busy_threads(before, after):
     """[name, process, processor, share of the time between] of whoever ran for a tenth of it or more: where two processors are one
     core's, who sits beside whom decides about speed."""
     seconds = after[None] - before[None]
-    ran = [(name, int(key[0]), processor, round((ran_s - before.get(key, (0.0,))[0]) / seconds, 2))
-           for key, (ran_s, processor, name) in ((k, v) for k, v in after.items() if k)]
+    ran = [
+        (name, int(key[0]), processor, round((ran_s - before.get(key, (0.0,))[0]) / seconds, 2))
+        for key, (ran_s, processor, name) in ((k, v) for k, v in after.items() if k)
+    ]
     return sorted((entry for entry in ran if entry[3] >= 0.1), key=lambda entry: -entry[3])
 
 
@@ -173,16 +186,28 @@ def summary(turns):
         return None
     blocks = [value for turn in turns for value in turn["blocks"]]
     low, middle, high = quartiles(blocks)
-    counted = {name: statistics.mean(turn[name] for turn in turns) for name in ("trips", "out", "back", "code")}
-    return {"ms": middle, "q1": low, "q3": high, "turns": [statistics.median(turn["blocks"]) for turn in turns],
-            "blocks": len(blocks), **counted}
+    counted = {
+        name: statistics.mean(turn[name] for turn in turns)
+        for name in ("trips", "out", "back", "code")
+    }
+    return {
+        "ms": middle,
+        "q1": low,
+        "q3": high,
+        "turns": [statistics.median(turn["blocks"]) for turn in turns],
+        "blocks": len(blocks),
+        **counted,
+    }
 
 
 def ratio(native, ours):
     """Native's time over ours, above 1 where ours is faster, of single turns against native's turns before and after them: the median, the
-    least and the most. Not of the sides' medians: a host that changes its speed once would decide those."""
-    near = [(before + after) / 2 / turn
-            for before, turn, after in zip(native["turns"], ours["turns"], native["turns"][1:])]
+    least and the most. Not of the sides' medians: a host that changes its speed once would decide those.
+    """
+    near = [
+        (before + after) / 2 / turn
+        for before, turn, after in zip(native["turns"], ours["turns"], native["turns"][1:])
+    ]
     return statistics.median(near), min(near), max(near)
 
 

@@ -8,6 +8,7 @@ A parcel is a folder with one piece of an xz tar. Pieces are collected outside t
 call to the next as long as the machine does; with the last one the package is unpacked beside them, into SITE, which the programs of
 the group `onnx` get as PYTHONPATH on every side. Nothing is installed, and the machine's own packages stay as they are.
 """
+
 import fnmatch
 import importlib.util
 import io
@@ -28,10 +29,23 @@ SITE = pathlib.Path(os.environ.get("GPU_PARCELS_SITE", "/tmp/tendril-gpu-site"))
 PIECE_BYTES = 54 << 20  # 64 MiB travel at once, and the repository goes along each time
 PIECE_NAME = re.compile(r"(?P<archive>.+)\.(?P<number>\d+)-of-(?P<count>\d+)")
 # For the Python of the GPU machine, which need not be the one here.
-WANTED_BY = ["--python-version", "3.12", "--implementation", "cp", "--platform", "manylinux_2_28_x86_64"]
+WANTED_BY = [
+    "--python-version",
+    "3.12",
+    "--implementation",
+    "cp",
+    "--platform",
+    "manylinux_2_28_x86_64",
+]
 # Of ONNX Runtime: another provider, the library for C programs (Python has its own), tools that no check uses.
-LEFT_OUT = ["*/libonnxruntime_providers_tensorrt.so", "*/capi/libonnxruntime.so.*",
-            *(f"onnxruntime/{folder}/*" for folder in ("transformers", "quantization", "tools", "datasets", "backend"))]
+LEFT_OUT = [
+    "*/libonnxruntime_providers_tensorrt.so",
+    "*/capi/libonnxruntime.so.*",
+    *(
+        f"onnxruntime/{folder}/*"
+        for folder in ("transformers", "quantization", "tools", "datasets", "backend")
+    ),
+]
 
 
 def pack_package(package):
@@ -39,21 +53,41 @@ def pack_package(package):
     if any(PARCELS.glob("1/" + package.replace("-", "_").replace("==", "-") + ".*")):
         return
     with tempfile.TemporaryDirectory() as fresh:
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
-                        *WANTED_BY, "--dest", fresh, package], check=True)
-        wheel, = pathlib.Path(fresh).glob("*.whl")
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                *WANTED_BY,
+                "--dest",
+                fresh,
+                package,
+            ],
+            check=True,
+        )
+        (wheel,) = pathlib.Path(fresh).glob("*.whl")
         pack(wheel, PARCELS, PIECE_BYTES)
 
 
 def pack(wheel, parcels, piece_bytes):
     """One folder for each piece; returns how many. xz makes a quarter less of machine code than the wheel's own compression."""
     with tempfile.TemporaryFile() as whole:
-        with zipfile.ZipFile(wheel) as held, tarfile.open(fileobj=whole, mode="w:xz", preset=6) as tar:
+        with zipfile.ZipFile(wheel) as held, tarfile.open(
+            fileobj=whole, mode="w:xz", preset=6
+        ) as tar:
             for member in held.infolist():
-                if member.is_dir() or any(fnmatch.fnmatch(member.filename, left) for left in LEFT_OUT):
+                if member.is_dir() or any(
+                    fnmatch.fnmatch(member.filename, left) for left in LEFT_OUT
+                ):
                     continue
                 info = tarfile.TarInfo(member.filename)
-                info.size, info.mode = member.file_size, 0o755 if ".so" in member.filename else 0o644
+                info.size, info.mode = member.file_size, (
+                    0o755 if ".so" in member.filename else 0o644
+                )
                 with held.open(member) as content:
                     tar.addfile(info, content)
         size = whole.tell()
@@ -122,7 +156,9 @@ def collect(parcels, site):
     for (archive, count), pieces in sorted(found.items()):
         missing = [str(number) for number in range(1, count + 1) if number not in pieces]
         if missing:
-            told.append(f"{archive}: {len(pieces)} of {count} pieces are here, missing: {' '.join(missing)}")
+            told.append(
+                f"{archive}: {len(pieces)} of {count} pieces are here, missing: {' '.join(missing)}"
+            )
             continue
         unpack([path for _, path in sorted(pieces.items())], site)
         told.append(f"{archive}: unpacked in {site}")
@@ -138,7 +174,9 @@ def link_cuda_libraries(site):
         if any(pathlib.Path(folder).glob("cu*/lib/libcudart.so.*")):
             link.symlink_to(pathlib.Path(folder).resolve())
             return
-    print("parcels: no CUDA libraries among this Python's packages; the loader's own path has to name them")
+    print(
+        "parcels: no CUDA libraries among this Python's packages; the loader's own path has to name them"
+    )
 
 
 def environment(site=SITE):

@@ -3,6 +3,7 @@
 
 Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200.
 """
+
 import shlex
 
 PARTS = {
@@ -16,11 +17,11 @@ PARTS = {
     "speed": "--only bench,speed,network --serial --budget 585",
     # 541 s: cases, whole programs, bad neighbours, and what each mechanism does.
     "shares": "--only shares --share-seconds 6 --budget 590 "
-              "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10 s,"
-              "kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'",
+    "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10 s,"
+    "kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'",
     # Two GPUs of one host, 42 s; and 33 s.
     "two": "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "
-           "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU",
+    "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU",
     "two-shares": "--only shares --gpus 2 --match two-gpus --share-seconds 6 --budget 120",
 }
 
@@ -31,4 +32,4 @@ def arguments(given):
         return given
     at = given.index("--part")
     words = shlex.split(PARTS.get(given[at + 1], ""))
-    return given[:at + 2] + words + given[at + 2:]
+    return given[: at + 2] + words + given[at + 2 :]

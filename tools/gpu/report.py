@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table, the machine-readable results and the tar of the logs. Called by gpu_run.py, also when a run is cut short."""
+
 import json
 import tarfile
 
-from compare import counts, equal, first_difference, followed_null, good, skipped, spread, unsound_checks, word
+from compare import (
+    counts,
+    equal,
+    first_difference,
+    followed_null,
+    good,
+    skipped,
+    spread,
+    unsound_checks,
+    word,
+)
 
 SIDES = ("native", "tcp", "shm", "two")
 
@@ -39,14 +50,25 @@ def remarks(results, sides):
         return f", {nulls} follow NULL natively" if nulls else ""
     widest = 0.0
     if results["program"].compare == "stdout":
-        widest = max((spread(results["native"], results[side], results.get("again", ())) or 0.0) for side in sides[1:])
-    return ((f", spread {widest:.1g}" if widest else "") + (f", {raised} raise natively" if raised else "") +
-            (f", {left_out} left out" if left_out else ""))
+        widest = max(
+            (spread(results["native"], results[side], results.get("again", ())) or 0.0)
+            for side in sides[1:]
+        )
+    return (
+        (f", spread {widest:.1g}" if widest else "")
+        + (f", {raised} raise natively" if raised else "")
+        + (f", {left_out} left out" if left_out else "")
+    )
 
 
 def is_equal(results, side):
-    return equal(results["program"], results["native"], results[side], results.get("transcripts", {}).get(side),
-                 results.get("again", ()))
+    return equal(
+        results["program"],
+        results["native"],
+        results[side],
+        results.get("transcripts", {}).get(side),
+        results.get("again", ()),
+    )
 
 
 def row(results, sides):
@@ -66,8 +88,12 @@ def conformance_row(all_results, sides):
         passed, skipped, failed = (sum(counts(o)[i] for o in ran) for i in range(3))
         cells.append(f"{passed}/{passed + failed} {sum(o.seconds for o in ran):.1f}s")
     same = sum(verdict(r, sides).startswith("yes") for r in suites)
-    kinds = ",".join(dict.fromkeys(r[s].transport for r in suites for s in sides[1:] if r[s] and r[s].transport))
-    out.append([f"conf. {len(suites)} suites, tests passed", *cells, f"{same}/{len(suites)} suites", kinds])
+    kinds = ",".join(
+        dict.fromkeys(r[s].transport for r in suites for s in sides[1:] if r[s] and r[s].transport)
+    )
+    out.append(
+        [f"conf. {len(suites)} suites, tests passed", *cells, f"{same}/{len(suites)} suites", kinds]
+    )
     return out + [row(r, sides) for r in suites if not verdict(r, sides).startswith("yes")]
 
 
@@ -77,7 +103,9 @@ def table(all_results, sides):
         rows += conformance_row(all_results, sides)
     rows += [row(r, sides) for r in all_results if r["program"].group != "conformance"]
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    return "\n".join(" ".join(text.ljust(width) for text, width in zip(r, widths)).rstrip() for r in rows)
+    return "\n".join(
+        " ".join(text.ljust(width) for text, width in zip(r, widths)).rstrip() for r in rows
+    )
 
 
 def summary(all_results, sides):
@@ -87,11 +115,21 @@ def summary(all_results, sides):
         mine = [verdict(r, sides) for r in all_results if r["program"].group == group]
         yes, bad = sum(v.startswith("yes") for v in mine), sum(v == "native fails" for v in mine)
         idle = sum(v in ("not run", "skipped") for v in mine)
-        own = sum(verdict(r, sides).startswith("yes") and bool(r["program"].pattern) for r in all_results
-                  if r["program"].group == group)
-        out.append(f"{group}: {yes} of {len(mine)} equal to native" +
-                   (f", {own} by their own pass text, {yes - own} by exit status" if group == "samples" else "") +
-                   (f", {bad} fail natively" if bad else "") + (f", {idle} not run" if idle else ""))
+        own = sum(
+            verdict(r, sides).startswith("yes") and bool(r["program"].pattern)
+            for r in all_results
+            if r["program"].group == group
+        )
+        out.append(
+            f"{group}: {yes} of {len(mine)} equal to native"
+            + (
+                f", {own} by their own pass text, {yes - own} by exit status"
+                if group == "samples"
+                else ""
+            )
+            + (f", {bad} fail natively" if bad else "")
+            + (f", {idle} not run" if idle else "")
+        )
     return "\n".join(out)
 
 
@@ -115,13 +153,25 @@ def reasons(results, sides):
     if native is None:
         return {}
     if what.startswith("yes"):  # what a second try must not make forgotten
-        tries = {side: results[side].before for side in sides[1:] if results[side] and results[side].before}
-        return {side: "its first try: " + first_difference(results["program"], native, tried)
-                for side, tried in tries.items() if results["program"].compare != "transcript"}
+        tries = {
+            side: results[side].before
+            for side in sides[1:]
+            if results[side] and results[side].before
+        }
+        return {
+            side: "its first try: " + first_difference(results["program"], native, tried)
+            for side, tried in tries.items()
+            if results["program"].compare != "transcript"
+        }
     if not what.startswith("NO"):
         return {"native": first_difference(results["program"], None, native)}
-    return {side: first_difference(results["program"], native, results[side], results.get("transcripts", {}).get(side))
-            for side in sides[1:] if not is_equal(results, side)}
+    return {
+        side: first_difference(
+            results["program"], native, results[side], results.get("transcripts", {}).get(side)
+        )
+        for side in sides[1:]
+        if not is_equal(results, side)
+    }
 
 
 def entry_points(all_results, sides):
@@ -134,21 +184,42 @@ def entry_points(all_results, sides):
         for outcome in filter(None, (results[side] for side in sides[1:])):
             called |= outcome.called
             for name in outcome.refused:
-                refused.setdefault(name, set()).add(f"{results['program'].group} {results['label']}")
-    return {"called": sorted(called), "refused": {name: sorted(who) for name, who in sorted(refused.items())}}
+                refused.setdefault(name, set()).add(
+                    f"{results['program'].group} {results['label']}"
+                )
+    return {
+        "called": sorted(called),
+        "refused": {name: sorted(who) for name, who in sorted(refused.items())},
+    }
 
 
 def as_json(run, all_results, sides):
     programs = []
     for results in all_results:
         program = results["program"]
-        programs.append({
-            "group": program.group, "name": results["label"], "command": program.argv, "compare": program.compare,
-            "equal": verdict(results, sides), "why": reasons(results, sides),
-            **{side: (results[side].facts() | {"word": word(program, results[side])}) if results.get(side) else None
-               for side in sides},
-            "again": [run.facts() for run in results.get("again", ())]})
-    return json.dumps({"run": run, "programs": programs, "entry_points": entry_points(all_results, sides)}, indent=1)
+        programs.append(
+            {
+                "group": program.group,
+                "name": results["label"],
+                "command": program.argv,
+                "compare": program.compare,
+                "equal": verdict(results, sides),
+                "why": reasons(results, sides),
+                **{
+                    side: (
+                        (results[side].facts() | {"word": word(program, results[side])})
+                        if results.get(side)
+                        else None
+                    )
+                    for side in sides
+                },
+                "again": [run.facts() for run in results.get("again", ())],
+            }
+        )
+    return json.dumps(
+        {"run": run, "programs": programs, "entry_points": entry_points(all_results, sides)},
+        indent=1,
+    )
 
 
 def write(out, logs, run, all_results, sides, bench_text, final=False):

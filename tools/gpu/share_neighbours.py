@@ -4,6 +4,7 @@
 Two tenants of 1/2 work alike; then one faults, asserts, traps, hangs, is killed, or floods. What the other one has from then on is set
 beside what it has with a neighbour that stays good, in the same run.
 """
+
 import ctypes
 import fractions
 import os
@@ -32,7 +33,9 @@ class Monitor:
             self.nvml = None
             return
         self.device = ctypes.c_void_p()
-        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)):
+        if self.nvml.nvmlInit_v2() or self.nvml.nvmlDeviceGetHandleByIndex_v2(
+            0, ctypes.byref(self.device)
+        ):
             self.nvml = None
 
     def used(self):
@@ -94,7 +97,9 @@ def one_trial(m, server, monitor, kind):
 
 def measure(m, server, words=()):
     """`words`: only these kinds, beside the good one."""
-    m.say("a neighbour of 1/2 turns bad: what the other one has then, of what it has with a good one")
+    m.say(
+        "a neighbour of 1/2 turns bad: what the other one has then, of what it has with a good one"
+    )
     monitor, good = Monitor(), None
     facts = m.facts.setdefault("neighbours", {})
     for kind in [kind for kind in KINDS if not words or kind == "good" or kind in words]:
@@ -108,12 +113,32 @@ def measure(m, server, words=()):
         first, last = round(BAD_AFTER_S / counts.bucket_s), round(bad_until_s / counts.bucket_s)
         rate = counts.rate(first, last)
         width = round(1 / counts.bucket_s)
-        worst = min(statistics.mean(counts.pieces[i:i + width]) / counts.bucket_s
-                    for i in range(first, last - width + 1))
+        worst = min(
+            statistics.mean(counts.pieces[i : i + width]) / counts.bucket_s
+            for i in range(first, last - width + 1)
+        )
         good = good or rate
-        facts[kind] = {"of_good": rate / good, "worst_second": worst / good, "slot_s": back[0], "memory_s": back[1],
-                       "ended": ended, "pieces": answer["pieces"]}
-        when = ", ".join(f"{name} back after {seconds:.2f} s" if seconds is not None else f"{name} not seen back"
-                         for name, seconds in zip(("slot", "memory"), back)) if kind != "good" else ""
-        m.say(f"  {kind:12} {100 * rate / good:6.1f} %, worst second {100 * worst / good:6.1f} %  {when}  {ended}")
+        facts[kind] = {
+            "of_good": rate / good,
+            "worst_second": worst / good,
+            "slot_s": back[0],
+            "memory_s": back[1],
+            "ended": ended,
+            "pieces": answer["pieces"],
+        }
+        when = (
+            ", ".join(
+                (
+                    f"{name} back after {seconds:.2f} s"
+                    if seconds is not None
+                    else f"{name} not seen back"
+                )
+                for name, seconds in zip(("slot", "memory"), back)
+            )
+            if kind != "good"
+            else ""
+        )
+        m.say(
+            f"  {kind:12} {100 * rate / good:6.1f} %, worst second {100 * worst / good:6.1f} %  {when}  {ended}"
+        )
     return None

@@ -4,6 +4,7 @@
 The programs are frameworks/torch_tenant.py. They import PyTorch first, which takes their own machine seconds, and attach all in the same
 moment. Attach time is from there to the GPU's first answer, plus what `tendril run` took to get the lease and start the program.
 """
+
 import fractions
 import os
 import statistics
@@ -18,7 +19,10 @@ MANY_S, RESNET_S, RESNET_ALONE_S = 8.0, 10.0, 5.0
 
 def start(m, here, server, tenant, seconds):
     python = os.environ.get("PYTHON", "python3")
-    environment = {name: value.replace("{side}", str(m.whole.work)) for name, value in catalog.FRAMEWORK_ENV.items()}
+    environment = {
+        name: value.replace("{side}", str(m.whole.work))
+        for name, value in catalog.FRAMEWORK_ENV.items()
+    }
     environment["OMP_NUM_THREADS"] = "1"  # fifty of them share the processors
     script = [python, str(here / "frameworks/torch_tenant.py"), tenant.kind, str(seconds)]
     return m.start_program(server, tenant, script, environment)
@@ -39,7 +43,9 @@ def together(m, here, server, tenants, seconds):
     for process in processes:
         process.tell(at_ns)
     all_say(processes, "attached", ATTACH_LIMIT_S)
-    facts["attached"] = [process.said["attached"][1]["s"] for process in processes if "attached" in process.said]
+    facts["attached"] = [
+        process.said["attached"][1]["s"] for process in processes if "attached" in process.said
+    ]
     facts["ready"] = all_say(processes, "ready", READY_LIMIT_S)
     begin_ns = time.monotonic_ns() + 300_000_000
     for process in processes:
@@ -47,7 +53,9 @@ def together(m, here, server, tenants, seconds):
     limit = begin_ns / 1e9 + seconds + 30  # filling the memory takes a while
     answers = [process.end(limit - time.monotonic()) for process in processes]
     logs = m.logs.glob("*.err")
-    facts["errors"] = sorted({line for log in logs for line in log.read_text(errors="replace").splitlines()[-1:]})[:5]
+    facts["errors"] = sorted(
+        {line for log in logs for line in log.read_text(errors="replace").splitlines()[-1:]}
+    )[:5]
     return answers, facts
 
 
@@ -61,8 +69,12 @@ def memory_of(answers):
     if not held:
         return None
     wrong = sum(1 for one in held if one["filled"] > one["total"] or not one["error"])
-    return {"total": min(one["total"] for one in held), "filled": [min(one["filled"] for one in held),
-            max(one["filled"] for one in held)], "peak": max(one["peak"] for one in held), "wrong": wrong}
+    return {
+        "total": min(one["total"] for one in held),
+        "filled": [min(one["filled"] for one in held), max(one["filled"] for one in held)],
+        "peak": max(one["peak"] for one in held),
+        "wrong": wrong,
+    }
 
 
 def measure_many(m, here, server, count, title=""):
@@ -73,21 +85,39 @@ def measure_many(m, here, server, count, title=""):
     there = [answer for answer in answers if answer]
     m.facts.setdefault("torch", {})[title] = facts | {"answers": answers}
     m.say(f"{title}, PyTorch: {len(there)} of {count} ended well")
-    for word, what in (("started", "lease granted, program started"), ("attached", "the GPU's first answer"),
-                       ("ready", "ready, import included")):
+    for word, what in (
+        ("started", "lease granted, program started"),
+        ("attached", "the GPU's first answer"),
+        ("ready", "ready, import included"),
+    ):
         times = facts[word]
-        m.say(f"  {what}: {min(times):.2f} ... {max(times):.2f} s ({len(times)})" if times else f"  {what}: NONE")
+        m.say(
+            f"  {what}: {min(times):.2f} ... {max(times):.2f} s ({len(times)})"
+            if times
+            else f"  {what}: NONE"
+        )
     for kind in ("train", "infer"):
         rates = [steps(answer) for answer in there if answer["kind"] == kind]
-        seconds = [n for answer in there if answer["kind"] == kind for n in Counts(answer).rates_by_second()]
+        seconds = [
+            n
+            for answer in there
+            if answer["kind"] == kind
+            for n in Counts(answer).rates_by_second()
+        ]
         if rates and seconds:
-            m.say(f"  {kind}: steps/s {min(rates):.1f} ... {max(rates):.1f}, mean {statistics.mean(rates):.1f}; "
-                  f"in any second {min(seconds):.0f} ... {max(seconds):.0f}")
+            m.say(
+                f"  {kind}: steps/s {min(rates):.1f} ... {max(rates):.1f}, mean {statistics.mean(rates):.1f}; "
+                f"in any second {min(seconds):.0f} ... {max(seconds):.0f}"
+            )
     memory = memory_of(there)
     if memory:
-        told, peak, least, most = (size >> 20 for size in (memory["total"], memory["peak"], *memory["filled"]))
-        m.say(f"  memory, MiB: told {told}, steps took up to {peak}, got until there was no more {least} ... {most}; "
-              f"{memory['wrong']} over or without error")
+        told, peak, least, most = (
+            size >> 20 for size in (memory["total"], memory["peak"], *memory["filled"])
+        )
+        m.say(
+            f"  memory, MiB: told {told}, steps took up to {peak}, got until there was no more {least} ... {most}; "
+            f"{memory['wrong']} over or without error"
+        )
     if len(there) < count:
         m.say("  last words: " + " | ".join(facts["errors"]))
 
@@ -111,24 +141,48 @@ def warming_s(workers):
 def measure_resnet(m, here, server):
     rows = m.facts.setdefault("resnet", {})
     whole, quarter = fractions.Fraction(1), fractions.Fraction(1, 4)
-    cases = [("natively", None, [whole], RESNET_ALONE_S), ("whole GPU", server, [whole], RESNET_ALONE_S),
-             ("4 x 1/4", server, [quarter] * 4, RESNET_S)]
+    cases = [
+        ("natively", None, [whole], RESNET_ALONE_S),
+        ("whole GPU", server, [whole], RESNET_ALONE_S),
+        ("4 x 1/4", server, [quarter] * 4, RESNET_S),
+    ]
     for name, where, parts, seconds in cases:
-        answers, facts = together(m, here, where, [Tenant(part, "resnet") for part in parts], seconds)
+        answers, facts = together(
+            m, here, where, [Tenant(part, "resnet") for part in parts], seconds
+        )
         rates = [64 * steps(answer) for answer in answers if answer]
         if len(rates) < len(parts):
-            m.say(f"  ResNet-50 {name}: {len(parts) - len(rates)} WITHOUT ANSWER: " + " | ".join(facts["errors"]))
+            m.say(
+                f"  ResNet-50 {name}: {len(parts) - len(rates)} WITHOUT ANSWER: "
+                + " | ".join(facts["errors"])
+            )
             continue
         rows[name] = rates
-        of = f", {100 * sum(rates) / sum(rows['natively']):.1f} % of native" if sum(rows.get("natively", [0])) else ""
-        m.say(f"  ResNet-50 {name}: images/s {' + '.join(f'{rate:.0f}' for rate in rates)} = {sum(rates):.0f}{of}")
+        of = (
+            f", {100 * sum(rates) / sum(rows['natively']):.1f} % of native"
+            if sum(rows.get("natively", [0]))
+            else ""
+        )
+        m.say(
+            f"  ResNet-50 {name}: images/s {' + '.join(f'{rate:.0f}' for rate in rates)} = {sum(rates):.0f}{of}"
+        )
 
 
 def measure_attach(m, is_wanted):
     """How long it takes until all of many small programs have the GPU's first answer: share_meter, which is there at once."""
     rows = m.facts.setdefault("attach", {})
-    for count, options in ((20, None), (20, []), (50, None), (50, []), (50, ["--warm-spare", "50"])):
-        name = f"{count}, natively" if options is None else ", ".join(filter(None, [str(count), " ".join(options)]))
+    for count, options in (
+        (20, None),
+        (20, []),
+        (50, None),
+        (50, []),
+        (50, ["--warm-spare", "50"]),
+    ):
+        name = (
+            f"{count}, natively"
+            if options is None
+            else ", ".join(filter(None, [str(count), " ".join(options)]))
+        )
         if not is_wanted(name):
             continue
         server = m.server(f"attach-{len(rows)}", options) if options is not None else None
@@ -144,8 +198,14 @@ def measure_attach(m, is_wanted):
         if server:
             server.stop()
         rows[name] = {"attached": attached, "ready": ready}
-        first, half, last = min(attached, default=0), statistics.median(attached or [0]), max(attached, default=0)
-        m.say(f"  {name}: {len(attached)} attached, the first after {first:.2f} s, half after {half:.2f} s, all after "
-              f"{last:.2f} s; {len(ready)} ready after {max(ready, default=0):.2f} s")
+        first, half, last = (
+            min(attached, default=0),
+            statistics.median(attached or [0]),
+            max(attached, default=0),
+        )
+        m.say(
+            f"  {name}: {len(attached)} attached, the first after {first:.2f} s, half after {half:.2f} s, all after "
+            f"{last:.2f} s; {len(ready)} ready after {max(ready, default=0):.2f} s"
+        )
         if m.whole.left() < 40:
             return

@@ -5,6 +5,7 @@ A Side turns a command into a process with that side's environment, bounds its t
 remote sides have a daemon each, so that they can hold the whole GPU at the same time; the side `two` has two, with a GPU
 each. Called by gpu_run.py, one thread per side.
 """
+
 import dataclasses
 import os
 import pathlib
@@ -14,9 +15,15 @@ import subprocess
 import threading
 import time
 
-STATS_LINE = re.compile(r"over (\w+): (\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out")
-COUNTED_LINE = re.compile(r"^ *\d+ .* (cu[A-Z]\w+)$", re.MULTILINE)  # a row of the statistics' table
-REFUSED_LINE = re.compile(r"^tendril: ((?:cu|nvml)[A-Z]\w+) is not (?:supported|implemented)\b", re.MULTILINE)
+STATS_LINE = re.compile(
+    r"over (\w+): (\d+) calls sent, (\d+) round trips, (\d+) sends, (\d+) bytes out"
+)
+COUNTED_LINE = re.compile(
+    r"^ *\d+ .* (cu[A-Z]\w+)$", re.MULTILINE
+)  # a row of the statistics' table
+REFUSED_LINE = re.compile(
+    r"^tendril: ((?:cu|nvml)[A-Z]\w+) is not (?:supported|implemented)\b", re.MULTILINE
+)
 RUNNING = set()
 RUNNING_LOCK = threading.Lock()
 
@@ -24,6 +31,7 @@ RUNNING_LOCK = threading.Lock()
 @dataclasses.dataclass
 class Outcome:
     """What one run of one program on one side came to."""
+
     status: int
     seconds: float
     timed_out: bool
@@ -34,8 +42,12 @@ class Outcome:
     round_trips: int = 0
     attempts: int = 1
     before: "Outcome | None" = None  # the try before this one
-    called: frozenset = frozenset()  # entry points of the driver, as far as statistics were asked for
-    refused: frozenset = frozenset()  # entry points that told the program that they are not supported
+    called: frozenset = (
+        frozenset()
+    )  # entry points of the driver, as far as statistics were asked for
+    refused: frozenset = (
+        frozenset()
+    )  # entry points that told the program that they are not supported
 
     def facts(self):
         out = dataclasses.asdict(self) | {"before": self.before.facts() if self.before else None}
@@ -71,8 +83,15 @@ def run_process(argv, env, cwd, limit_s, out_path, err_path):
     with open(out_path, "wb") as out, open(err_path, "wb") as err:
         begun = time.monotonic()
         try:
-            process = subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                       start_new_session=True)
+            process = subprocess.Popen(
+                argv,
+                env=env,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
         except OSError as error:
             err.write(f"cannot start {argv[0]}: {error}\n".encode())
             return 127, 0.0, False
@@ -105,13 +124,28 @@ class Server:
 
     def start(self):
         self.port_file.unlink(missing_ok=True)
-        argv = [str(self.binaries / "bin/tendril"), "serve", "--port", "0", "--port-file", str(self.port_file),
-                "--images", str(self.images), *self.extra]
+        argv = [
+            str(self.binaries / "bin/tendril"),
+            "serve",
+            "--port",
+            "0",
+            "--port-file",
+            str(self.port_file),
+            "--images",
+            str(self.images),
+            *self.extra,
+        ]
         if self.driver:
             argv += ["--driver", str(self.driver)]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=self.environment, start_new_session=True)
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+            )
         with RUNNING_LOCK:
             RUNNING.add(self.process)
         deadline = time.monotonic() + 60
@@ -129,7 +163,9 @@ class Server:
         if self.process is not None:
             self.deaths += 1
             with open(self.log, "a") as log:
-                log.write(f"\n==== the server ended with {self.process.returncode}; starting it again\n")
+                log.write(
+                    f"\n==== the server ended with {self.process.returncode}; starting it again\n"
+                )
             if self.deaths > 20:
                 return False
         return self.start()
@@ -155,8 +191,15 @@ class Side:
 
     def beside(self, name):
         """The same side with a folder of its own: what its programs keep for the next run, such as timed choices, is not found there."""
-        other = Side(self.name, self.work.parent, self.logs.parent, self.environment, self.servers, self.transport,
-                     self.gpus)
+        other = Side(
+            self.name,
+            self.work.parent,
+            self.logs.parent,
+            self.environment,
+            self.servers,
+            self.transport,
+            self.gpus,
+        )
         other.work = self.work.parent / f"{self.name} {name}"
         other.work.mkdir(parents=True, exist_ok=True)
         return other
@@ -167,7 +210,15 @@ class Side:
         asked = [word for server in self.servers for word in ("-s", server.address())]
         if len(self.servers) == 1:
             asked += ["-n", str(self.gpus)]  # otherwise one GPU of each
-        return [str(self.servers[0].binaries / "bin/tendril"), "run", *asked, "--timeout", "20000", "--", *argv]
+        return [
+            str(self.servers[0].binaries / "bin/tendril"),
+            "run",
+            *asked,
+            "--timeout",
+            "20000",
+            "--",
+            *argv,
+        ]
 
     def environment_for(self, extra, stats):
         env = {k: v for k, v in self.environment.items() if not k.startswith("TENDRIL_")}
@@ -189,7 +240,9 @@ class Side:
         stats.unlink(missing_ok=True)
         for server in self.servers:
             if not server.ensure():
-                return Outcome(125, 0.0, False, "", f"the server does not start; see {server.log.name}")
+                return Outcome(
+                    125, 0.0, False, "", f"the server does not start; see {server.log.name}"
+                )
         env = self.environment_for(extra_env, stats if want_stats else None)
         status, seconds, timed_out = run_process(self.command(argv), env, cwd, limit_s, out, err)
         outcome = Outcome(status, seconds, timed_out, read_text(out), read_text(err))
@@ -219,6 +272,7 @@ def read_stats(text, outcome):
 def fresh_copy(source: pathlib.Path, target: pathlib.Path):
     """A folder of its own for a program that writes files beside its data."""
     import shutil
+
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, symlinks=True)
     return target

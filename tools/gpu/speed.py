@@ -6,6 +6,7 @@ The sides' processes live at once and take turns (meters.py). What a step takes 
 that is well below the step's time, native waits for its own processor, and more speed than native's is no magic. Judges nothing;
 speed.json has every block, results.json the summary, speed_tables.py writes docs/performance.md from it.
 """
+
 import json
 import os
 import subprocess
@@ -15,7 +16,13 @@ import meters
 import starts
 
 ROUNDS, SECONDS = 12, 0.3
-MODELS = ["resnet50-train-b64", "gpt2-train-8x512", "gpt2-generate-32", "gpt2-compiled-8x128", "resnet50-replay-b8"]
+MODELS = [
+    "resnet50-train-b64",
+    "gpt2-train-8x512",
+    "gpt2-generate-32",
+    "gpt2-compiled-8x128",
+    "resnet50-replay-b8",
+]
 LOOPS = ["jax-transformer-train-8x512"]
 IDLE_S = 2.0
 SETUP_S = 90
@@ -27,8 +34,13 @@ def clocks():
     """What the GPU runs at, and why not faster."""
     ask = "clocks.sm,clocks.max.sm,power.draw,clocks_event_reasons.active"
     try:
-        asked = subprocess.run(["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"], capture_output=True,
-                               text=True, timeout=10, check=False)
+        asked = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={ask}", "--format=csv,noheader"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return asked.stdout.strip()
@@ -45,11 +57,15 @@ class Speed:
 
     def write(self):
         self.whole.facts["speed"] = self.facts
-        (self.whole.out / "speed.json").write_text(json.dumps({"run": self.whole.facts, "raw": self.raw}))
+        (self.whole.out / "speed.json").write_text(
+            json.dumps({"run": self.whole.facts, "raw": self.raw})
+        )
 
     def model(self, field, name):
         """One workload on all sides in turn."""
-        turns = field.compare(name, ROUNDS, SECONDS, min(SETUP_S, self.whole.left() - 10), but=["watched"])
+        turns = field.compare(
+            name, ROUNDS, SECONDS, min(SETUP_S, self.whole.left() - 10), but=["watched"]
+        )
         sides = {side: meters.summary(answers) for side, answers in turns.items()}
         sides = {side: figures for side, figures in sides.items() if figures is not None}
         native = sides.get("native")
@@ -70,20 +86,29 @@ class Speed:
 
     def idle(self, field):
         """What a program that does nothing costs: its own processor time and, of the remote sides, the server's."""
-        watches = {name: starts.Usage(side.servers[0].process.pid) for name, side in self.whole.sides.items()
-                   if side.servers}
+        watches = {
+            name: starts.Usage(side.servers[0].process.pid)
+            for name, side in self.whole.sides.items()
+            if side.servers
+        }
         for side, answer in field.ask_all(f"idle {IDLE_S}", IDLE_S + 15, but=["watched"]).items():
             served = watches[side].since() / (IDLE_S + 0.5) if side in watches else 0.0
             self.facts["idle"][side] = {**answer, "served": served}
-            self.say(f"idle, {side}: {100 * answer['cpu']:.2f} % of a processor, its server {100 * served:.2f} %; "
-                     f"{answer['memory']['VmRSS']:.0f} MB resident")
+            self.say(
+                f"idle, {side}: {100 * answer['cpu']:.2f} % of a processor, its server {100 * served:.2f} %; "
+                f"{answer['memory']['VmRSS']:.0f} MB resident"
+            )
 
     def program(self, label, script, names, environment, watch=False):
         """A process for each side. With `watch` one more natively, which is not timed, for a profiler's hooks stay in the process; and
         what the processes cost while they do nothing."""
-        names = [name for name in names if not self.words or any(word in name for word in self.words)]
+        names = [
+            name for name in names if not self.words or any(word in name for word in self.words)
+        ]
         if watch and not names:
-            names = [word for word in self.words if word.count("-") > 1]  # another one, by its whole name
+            names = [
+                word for word in self.words if word.count("-") > 1
+            ]  # another one, by its whole name
         if not names or "native" not in self.whole.sides or self.whole.left() < 30:
             return
         argv = [os.environ.get("PYTHON", "python3"), str(self.here / "frameworks" / script)]
@@ -92,7 +117,13 @@ class Speed:
             for side in self.whole.sides.values():
                 field.start(side, f"speed-{label}", argv, environment)
             if watch:
-                field.start(self.whole.sides["native"], f"speed-{label}-watched", argv, environment, "watched")
+                field.start(
+                    self.whole.sides["native"],
+                    f"speed-{label}-watched",
+                    argv,
+                    environment,
+                    "watched",
+                )
             for name in names if field.ready() else []:
                 if self.whole.left() > 30:
                     self.model(field, name)

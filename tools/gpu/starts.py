@@ -2,6 +2,7 @@
 """What a program costs before and beside its work: from exec to the first result, the second start of PyTorch and what code it uploads,
 processor time for each launch on both ends, memory. Called by speed.py; prints and judges nothing.
 """
+
 import json
 import os
 import pathlib
@@ -59,8 +60,16 @@ def first_line(side, label, argv, limit_s, environment=None):
     env = side.environment_for(environment or {}, None)
     with open(side.logs / f"speed-{label}.err", "wb") as error:
         begun = time.time()
-        process = subprocess.Popen(side.command(argv), env=env, cwd=side.work, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=error, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            side.command(argv),
+            env=env,
+            cwd=side.work,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=error,
+            text=True,
+            start_new_session=True,
+        )
         with sides.RUNNING_LOCK:
             sides.RUNNING.add(process)
         line = process.stdout.readline()
@@ -71,8 +80,14 @@ def first_line(side, label, argv, limit_s, environment=None):
         process.returncode = os.waitstatus_to_exitcode(status)
         with sides.RUNNING_LOCK:
             sides.RUNNING.discard(process)
-    return {"first": first, "line": line.strip(), "cpu": used.ru_utime + used.ru_stime, "status": process.returncode,
-            "begun": begun, "end": time.time() - begun}
+    return {
+        "first": first,
+        "line": line.strip(),
+        "cpu": used.ru_utime + used.ru_stime,
+        "status": process.returncode,
+        "begun": begun,
+        "end": time.time() - begun,
+    }
 
 
 class Starts:
@@ -92,13 +107,23 @@ class Starts:
                 settle(side)
                 times[name].append(self.result_ms(side, "first"))
         cold = self.whole.start_server("cold", dict(os.environ), ["--warm", "0"])
-        side = sides.Side("cold", self.whole.work, self.whole.logs, self.whole.environment(), [cold], "tcp")
+        side = sides.Side(
+            "cold", self.whole.work, self.whole.logs, self.whole.environment(), [cold], "tcp"
+        )
         times["cold"] = [self.result_ms(side, "first") for _ in range(COLD_STARTS)]
         cold.stop()
-        self.facts["first_result_ms"] = {name: sorted(got) if None not in got else None for name, got in times.items()}
+        self.facts["first_result_ms"] = {
+            name: sorted(got) if None not in got else None for name, got in times.items()
+        }
         for name, got in self.facts["first_result_ms"].items():
-            self.say(f"exec to first result, {name}: " + ("no result" if got is None else
-                     f"{statistics.median(got):.1f} ms ({got[0]:.1f}-{got[-1]:.1f})"))
+            self.say(
+                f"exec to first result, {name}: "
+                + (
+                    "no result"
+                    if got is None
+                    else f"{statistics.median(got):.1f} ms ({got[0]:.1f}-{got[-1]:.1f})"
+                )
+            )
 
     def torch(self):
         """PyTorch twice: the first start fills the server's store of code and the page cache."""
@@ -109,15 +134,19 @@ class Starts:
                 settle(side)
                 told = first_line(side, f"torch-{turn}", argv, 60, {"PYTHONFAULTHANDLER": "1"})
                 if not told["line"].startswith("{"):
-                    self.say(f"PyTorch's {turn} start, {name}: exit {told['status']}, {told['line'][:100]}")
+                    self.say(
+                        f"PyTorch's {turn} start, {name}: exit {told['status']}, {told['line'][:100]}"
+                    )
                     continue
                 seen = json.loads(told["line"])
                 seen |= {key: seen[key] - told["begun"] for key in ("imported", "zeros", "product")}
                 self.facts["torch_start"].setdefault(name, {})[turn] = seen
                 memory, code = seen["memory"], seen["code"]
-                self.say(f"PyTorch's {turn} start, {name}: imported {seen['imported']:.2f} s, "
-                         f"zeros {seen['zeros']:.2f} s, a product {seen['product']:.2f} s; {code} bytes of code sent; "
-                         f"{memory['VmRSS']:.0f} MB resident, {memory['RssAnon']:.0f} its own")
+                self.say(
+                    f"PyTorch's {turn} start, {name}: imported {seen['imported']:.2f} s, "
+                    f"zeros {seen['zeros']:.2f} s, a product {seen['product']:.2f} s; {code} bytes of code sent; "
+                    f"{memory['VmRSS']:.0f} MB resident, {memory['RssAnon']:.0f} its own"
+                )
 
     def launches(self):
         """Processor time for a launch: of the program, and of everything at the server. The difference of two lengths of one program."""
@@ -132,11 +161,15 @@ class Starts:
                 settle(side)
                 used.append((told["cpu"], sum(watch.since() for watch in watches), told["status"]))
             if any(status for _, _, status in used):
-                self.say(f"processor time of a launch, {name}: exit {[status for _, _, status in used]}")
+                self.say(
+                    f"processor time of a launch, {name}: exit {[status for _, _, status in used]}"
+                )
                 continue
             own, served = ((used[1][i] - used[0][i]) / (MANY - FEW) * 1e6 for i in range(2))
             self.facts["launch_cpu_us"][name] = {"program": own, "server": served}
-            self.say(f"processor time of a launch, {name}: the program {own:.2f} us, its server {served:.2f} us")
+            self.say(
+                f"processor time of a launch, {name}: the program {own:.2f} us, its server {served:.2f} us"
+            )
 
 
 def measure(whole, here, facts, say):

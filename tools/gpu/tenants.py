@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that share a GPU: how they are started and told, and what they counted. Used by shares.py and what it calls."""
+
 import collections
 import json
 import os
@@ -22,8 +23,15 @@ class Process:
     def __init__(self, argv, environment, log):
         self.begun = time.monotonic()
         self.error = open(log, "wb")
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.error,
-                                        text=True, env=environment, start_new_session=True)
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.error,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
         with sides.RUNNING_LOCK:
             sides.RUNNING.add(self.process)
         self.said, self.spoke = {}, threading.Condition()
@@ -35,7 +43,10 @@ class Process:
         for line in self.process.stdout:
             word, _, rest = line.strip().partition(" ")
             with self.spoke:
-                self.said[word] = (time.monotonic(), json.loads(rest) if rest.startswith("{") else rest)
+                self.said[word] = (
+                    time.monotonic(),
+                    json.loads(rest) if rest.startswith("{") else rest,
+                )
                 self.spoke.notify_all()
         with self.spoke:
             self.gone_s = time.monotonic()
@@ -86,14 +97,14 @@ class Counts:
         self.latency = answer["latency_us"]
 
     def rate(self, begin=None, end=None):
-        part = self.pieces[self.first if begin is None else begin:end]
+        part = self.pieces[self.first if begin is None else begin : end]
         return sum(part) / (len(part) * self.bucket_s) if part else 0.0
 
     def rates_by_second(self):
         """Of every stretch of a second, one for each bucket that it may begin with."""
         width = round(1 / self.bucket_s)
-        part = self.pieces[self.first:]
-        return [sum(part[i:i + width]) for i in range(len(part) - width + 1)]
+        part = self.pieces[self.first :]
+        return [sum(part[i : i + width]) for i in range(len(part) - width + 1)]
 
 
 class Tenants:
@@ -112,8 +123,12 @@ class Tenants:
         self.whole.say("shares: " + line)
 
     def environment(self, ours):
-        keep = lambda name: not name.startswith("TENDRIL_") or (not ours and name.startswith("TENDRIL_SOFTGPU_"))
-        environment = {name: value for name, value in self.whole.environment_of_programs.items() if keep(name)}
+        keep = lambda name: not name.startswith("TENDRIL_") or (
+            not ours and name.startswith("TENDRIL_SOFTGPU_")
+        )
+        environment = {
+            name: value for name, value in self.whole.environment_of_programs.items() if keep(name)
+        }
         if ours:
             environment["TENDRIL_TRANSPORT"] = "auto"
         return environment
@@ -126,23 +141,50 @@ class Tenants:
         self.number += 1
         if server:
             share = f"{int(tenant.share * 1_000_000) / 1_000_000:.6f}"
-            argv = [str(self.whole.binaries / "bin/tendril"), "run", "-s", server.address(), "-p", share,
-                    *tenant.options, "--timeout", "20000", "--", *argv]
-        return Process(argv, self.environment(server is not None) | (environment or {}),
-                       self.logs / f"{self.number:03}-{tenant.kind}.err")
+            argv = [
+                str(self.whole.binaries / "bin/tendril"),
+                "run",
+                "-s",
+                server.address(),
+                "-p",
+                share,
+                *tenant.options,
+                "--timeout",
+                "20000",
+                "--",
+                *argv,
+            ]
+        return Process(
+            argv,
+            self.environment(server is not None) | (environment or {}),
+            self.logs / f"{self.number:03}-{tenant.kind}.err",
+        )
 
     def server(self, name, options):
-        server = sides.Server(name, self.whole.binaries, self.whole.args.driver, self.whole.work, self.whole.logs,
-                              self.whole.args.serve.split() + options, dict(os.environ))
+        server = sides.Server(
+            name,
+            self.whole.binaries,
+            self.whole.args.driver,
+            self.whole.work,
+            self.whole.logs,
+            self.whole.args.serve.split() + options,
+            dict(os.environ),
+        )
         self.whole.servers.append(server)
         return server if server.ensure() else None
 
     def leases(self, server):
         """The numbers of those that live; None if the server cannot say."""
         argv = [str(self.whole.binaries / "bin/tendril"), "ls", "--json", "-s", server.address()]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, env=self.environment(True))
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=20, env=self.environment(True)
+        )
         try:
-            return {lease["lease"] for each in json.loads(done.stdout)["servers"] for lease in each["leases"]}
+            return {
+                lease["lease"]
+                for each in json.loads(done.stdout)["servers"]
+                for lease in each["leases"]
+            }
         except (ValueError, KeyError):
             return None
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the judgement (compare.py, report.py): what counts as equal, as within native's spread, as not run. No GPU needed."""
+
 import unittest
 
 import catalog
@@ -45,7 +46,9 @@ class Spread(unittest.TestCase):
         self.assertIsNone(self.within("a #22222222 1.5\nloss 2.0000 b 3\n"))
 
     def test_a_checksum_goes_with_the_number_beside_it(self):
-        self.assertIsNotNone(self.within("v #aaaaaaaa 5.00000011", "v #1234abcd 5.0", "v #bbbbbbbb 5.0000001"))
+        self.assertIsNotNone(
+            self.within("v #aaaaaaaa 5.00000011", "v #1234abcd 5.0", "v #bbbbbbbb 5.0000001")
+        )
 
     def test_a_checksum_without_a_number_shows_no_spread(self):
         self.assertIsNone(self.within("v #aaaaaaaa", "v #1234abcd", "v #bbbbbbbb"))
@@ -67,17 +70,23 @@ class Spread(unittest.TestCase):
 class Verdict(unittest.TestCase):
     def test_words(self):
         for expected, native, remote in (
-                ("yes", ran("a"), ran("a")), ("NO: tcp,shm", ran("a"), ran("b")),
-                ("NO: tcp,shm", ran("a"), ran("a", 1)),
-                ("native fails", ran("a", 1), ran("a", 1)), ("not run", None, None),
-                ("skipped", ran("skip: no x", 77), ran("skip: no x", 77)), ("NO: tcp,shm", ran("skip", 77), ran("a")),
-                ("NO: tcp,shm", ran("a"), ran("skip", 77))):
+            ("yes", ran("a"), ran("a")),
+            ("NO: tcp,shm", ran("a"), ran("b")),
+            ("NO: tcp,shm", ran("a"), ran("a", 1)),
+            ("native fails", ran("a", 1), ran("a", 1)),
+            ("not run", None, None),
+            ("skipped", ran("skip: no x", 77), ran("skip: no x", 77)),
+            ("NO: tcp,shm", ran("skip", 77), ran("a")),
+            ("NO: tcp,shm", ran("a"), ran("skip", 77)),
+        ):
             self.assertEqual(expected, judged(native, remote))
 
     def test_a_yes_hides_nothing(self):
         text = "one RAISED E: x\ntwo SKIPPED y\nthree 1\n"
         self.assertEqual("yes, 1 raise natively, 1 left out", judged(ran(text), ran(text)))
-        self.assertIn("spread", judged(ran(FIRST), ran(FIRST.replace("2.0000", "2.0002")), [ran(AGAIN)]))
+        self.assertIn(
+            "spread", judged(ran(FIRST), ran(FIRST.replace("2.0000", "2.0002")), [ran(AGAIN)])
+        )
 
 
 class EntryPoints(unittest.TestCase):
@@ -93,33 +102,63 @@ tendril: server 127.0.0.1:1 over tcp: 38 calls sent, 31 round trips, 5 sends, 6 
     def test_what_programs_called_and_what_was_refused(self):
         remote = ran("")
         sides.read_stats(self.STATISTICS, remote)
-        told = ("tendril: cuImportExternalMemory is not supported: it needs the server; the program gets ...\n"
-                "tendril: cuMemExportToShareableHandle: handles of type 8 are not supported, file descriptors are\n"
-                "tendril: nvmlInternalGetExportTable is not implemented for remote GPUs: the program is told so\n")
+        told = (
+            "tendril: cuImportExternalMemory is not supported: it needs the server; the program gets ...\n"
+            "tendril: cuMemExportToShareableHandle: handles of type 8 are not supported, file descriptors are\n"
+            "tendril: nvmlInternalGetExportTable is not implemented for remote GPUs: the program is told so\n"
+        )
         remote.refused = frozenset(sides.REFUSED_LINE.findall(told))
         results = {"program": PROGRAM, "label": "x", "native": ran(""), "tcp": remote, "shm": None}
         found = report.entry_points([results], ("native", "tcp", "shm"))
         self.assertEqual(found["called"], ["cuCtxSynchronize", "cuMemcpyHtoDAsync_v2"])
-        self.assertEqual(found["refused"], {"cuImportExternalMemory": ["torch x"],
-                                            "nvmlInternalGetExportTable": ["torch x"]})
+        self.assertEqual(
+            found["refused"],
+            {"cuImportExternalMemory": ["torch x"], "nvmlInternalGetExportTable": ["torch x"]},
+        )
         self.assertEqual((remote.transport, remote.round_trips), ("tcp", 31))
 
 
 class Transcripts(unittest.TestCase):
     SUITE = catalog.Program("conformance", "S", ["x"], compare="transcript")
-    NATIVE = ("child.cc:9: Skipped\nthis driver follows the null pointer\n[  SKIPPED ] S.Null (4 ms)\n"
-              "no such attribute\n[  SKIPPED ] S.Lacks (0 ms)\n[       OK ] S.Other (0 ms)\n")
-    LINES = ["S.Null", "S.Null", "  call(1) -> OK", "S.Null skipped", "S.Lacks", "S.Lacks skipped", "S.Other",
-             "  f() -> OK", "S.Other passed"]
+    NATIVE = (
+        "child.cc:9: Skipped\nthis driver follows the null pointer\n[  SKIPPED ] S.Null (4 ms)\n"
+        "no such attribute\n[  SKIPPED ] S.Lacks (0 ms)\n[       OK ] S.Other (0 ms)\n"
+    )
+    LINES = [
+        "S.Null",
+        "S.Null",
+        "  call(1) -> OK",
+        "S.Null skipped",
+        "S.Lacks",
+        "S.Lacks skipped",
+        "S.Other",
+        "  f() -> OK",
+        "S.Other passed",
+    ]
 
     def judged(self, ours):
         native, remote = ran(self.NATIVE), ran("[       OK ] S.Null (1 ms)\n")
-        results = {"program": self.SUITE, "label": "S", "lines": {}, "native": native, "tcp": remote}
+        results = {
+            "program": self.SUITE,
+            "label": "S",
+            "lines": {},
+            "native": native,
+            "tcp": remote,
+        }
         results["transcripts"] = {"tcp": (self.LINES, ours)}
-        return report.verdict(results, ("native", "tcp")), report.reasons(results, ("native", "tcp"))
+        return report.verdict(results, ("native", "tcp")), report.reasons(
+            results, ("native", "tcp")
+        )
 
     def test_a_null_that_the_vendors_driver_follows_shows_nothing(self):
-        ours = ["S.Null", "S.Null", "  call(1) -> OK", "  call(nullptr) -> INVALID", "S.Null passed", "S.Null passed"]
+        ours = [
+            "S.Null",
+            "S.Null",
+            "  call(1) -> OK",
+            "  call(nullptr) -> INVALID",
+            "S.Null passed",
+            "S.Null passed",
+        ]
         self.assertEqual("yes, 1 follow NULL natively", self.judged(ours + self.LINES[4:])[0])
 
     def test_any_other_line_counts(self):
@@ -129,7 +168,10 @@ class Transcripts(unittest.TestCase):
         self.assertIn("f() -> NO", why["tcp"])
 
     def test_what_is_left_out_for_another_reason_counts(self):
-        self.assertEqual("NO: tcp", self.judged(["S.Null passed", "S.Lacks", "S.Lacks passed", *self.LINES[6:]])[0])
+        self.assertEqual(
+            "NO: tcp",
+            self.judged(["S.Null passed", "S.Lacks", "S.Lacks passed", *self.LINES[6:]])[0],
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of compatibility.py: which run counts, what is explained and what says that it is not. No GPU needed."""
+
 import unittest
 
 import compatibility
@@ -26,7 +27,10 @@ def shown(*runs, known=""):
 
 class Tables(unittest.TestCase):
     def test_last_run_counts(self):
-        text = shown(run(program("torch", "a", "NO: tcp")), run(program("torch", "a"), date="2026-01-02 03:04"))
+        text = shown(
+            run(program("torch", "a", "NO: tcp")),
+            run(program("torch", "a"), date="2026-01-02 03:04"),
+        )
         self.assertIn("| torch a | ok 1.00 s | ok 1.00 s | ok 1.00 s |  | yes | 2 |", text)
         self.assertNotIn("**NO", text)
         self.assertIn("| 2 | 2026-01-02 | `abc1234` |", text)
@@ -38,10 +42,17 @@ class Tables(unittest.TestCase):
 
     def test_entry_points_of_all_runs(self):
         self.assertNotIn("entry points", shown(run(program("torch", "a"))))
-        first = run(program("torch", "a")) | {"entry_points": {"called": ["cuInit", "cuCtxCreate"], "refused": {}}}
+        first = run(program("torch", "a")) | {
+            "entry_points": {"called": ["cuInit", "cuCtxCreate"], "refused": {}}
+        }
         self.assertIn("called 2 entry points remotely; refused among them: none", shown(first))
-        second = run(program("jax", "b")) | {"entry_points": {"called": ["cuInit"], "refused": {"cuX": ["jax b"]}}}
-        self.assertIn("called 3 entry points remotely; refused among them: `cuX` by jax b", shown(first, second))
+        second = run(program("jax", "b")) | {
+            "entry_points": {"called": ["cuInit"], "refused": {"cuX": ["jax b"]}}
+        }
+        self.assertIn(
+            "called 3 entry points remotely; refused among them: `cuX` by jax b",
+            shown(first, second),
+        )
 
     def test_reasons_by_side(self):
         known = "# a comment\ntorch/a* | tcp | no such memory\n"
@@ -50,11 +61,16 @@ class Tables(unittest.TestCase):
 
     def test_what_nobody_explained_says_so(self):
         self.assertIn("**NO: tcp**: not explained", shown(run(program("jax", "a", "NO: tcp"))))
-        self.assertIn("**native fails**: not explained", shown(run(program("jax", "a", "native fails"))))
+        self.assertIn(
+            "**native fails**: not explained", shown(run(program("jax", "a", "native fails")))
+        )
 
     def test_conformance_is_one_line_and_what_differs(self):
         sides = {"native": outcome("3/4"), "tcp": outcome("4/4"), "shm": outcome("exit 139")}
-        suites = [program("conformance", "A", **sides), program("conformance", "B", "NO: shm", **sides)]
+        suites = [
+            program("conformance", "A", **sides),
+            program("conformance", "B", "NO: shm", **sides),
+        ]
         text = shown(run(*suites))
         passed = "| 6 of 8 tests 2 s | 8 of 8 tests 2 s | 0 of 0 tests 2 s |  |"
         self.assertIn(f"| conformance, 2 suites {passed} 1 of 2 suites | 1 |", text)
@@ -62,7 +78,13 @@ class Tables(unittest.TestCase):
         self.assertNotIn("| conformance A |", text)
 
     def test_summary_and_missing_groups(self):
-        text = shown(run(program("onnx", "a", "skipped"), program("onnx", "b"), program("jax", "c", "native fails")))
+        text = shown(
+            run(
+                program("onnx", "a", "skipped"),
+                program("onnx", "b"),
+                program("jax", "c", "native fails"),
+            )
+        )
         self.assertIn("* onnx: 1 of 2 equal to native, 1 not run", text)
         self.assertIn("* jax: 0 of 1 equal to native, 1 fail natively", text)
         self.assertIn("not in these runs: conformance,", text)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that take turns, with a workload that only sleeps; and what is made of their answers."""
+
 import os
 import pathlib
 import sys
@@ -64,7 +65,11 @@ class Threads(unittest.TestCase):
         before, until = meters.running_times(), time.monotonic() + 0.3
         while time.monotonic() < until:
             pass
-        mine = [entry for entry in meters.busy_threads(before, meters.running_times()) if entry[1] == os.getpid()]
+        mine = [
+            entry
+            for entry in meters.busy_threads(before, meters.running_times())
+            if entry[1] == os.getpid()
+        ]
         self.assertEqual(len(mine), 1)
         _, _, processor, share = mine[0]
         self.assertIn(processor, range(os.cpu_count()))
@@ -91,14 +96,18 @@ class Processes(unittest.TestCase):
 
     def start(self, name, step_s):
         side = sides.Side(name, self.folder, self.folder / "logs", dict(os.environ))
-        self.field.start(side, "try", [sys.executable, "-B", str(self.script)], {"STEP_S": str(step_s)})
+        self.field.start(
+            side, "try", [sys.executable, "-B", str(self.script)], {"STEP_S": str(step_s)}
+        )
 
     def test_who_is_slower_is_found_slower(self):
         self.start("native", 0.004)
         self.start("other", 0.012)
         self.assertTrue(self.field.ready(20))
         turns = self.field.compare("sleep", 2, 0.1, 20)
-        self.assertEqual({name: len(answers) for name, answers in turns.items()}, {"native": 3, "other": 2})
+        self.assertEqual(
+            {name: len(answers) for name, answers in turns.items()}, {"native": 3, "other": 2}
+        )
         native, other = (meters.summary(turns[name]) for name in ("native", "other"))
         self.assertGreaterEqual(native["ms"], 4)
         self.assertLess(meters.ratio(native, other)[0], 0.7)
@@ -110,7 +119,9 @@ class Processes(unittest.TestCase):
         self.assertTrue(self.field.ready(20))
         self.assertEqual(self.field.compare("raise", 1, 0.05, 20), {})
         self.assertIn("setup raise on other: ValueError: no such model", self.said)
-        self.assertEqual(self.field.meters[1].ask("setup end", 20), {"error": "ended with 3: this is the end"})
+        self.assertEqual(
+            self.field.meters[1].ask("setup end", 20), {"error": "ended with 3: this is the end"}
+        )
         self.assertEqual(list(self.field.compare("sleep", 1, 0.05, 20)), ["native"])
 
     def test_no_answer_ends_it(self):
@@ -121,8 +132,12 @@ class Processes(unittest.TestCase):
 
     def test_time_of_processes_that_have_ended_counts(self):
         watch = starts.Usage(os.getpid())
-        told = starts.first_line(sides.Side("native", self.folder, self.folder / "logs", dict(os.environ)), "burn",
-                                 [sys.executable, "-c", "print('x'); sum(range(5_000_000))"], 20)
+        told = starts.first_line(
+            sides.Side("native", self.folder, self.folder / "logs", dict(os.environ)),
+            "burn",
+            [sys.executable, "-c", "print('x'); sum(range(5_000_000))"],
+            20,
+        )
         self.assertEqual((told["line"], told["status"]), ("x", 0))
         self.assertGreater(told["cpu"], 0.03)
         self.assertGreaterEqual(watch.since(), told["cpu"] - 0.05)

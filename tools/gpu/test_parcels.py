@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A package's way in pieces: packed here, collected there in several calls, with a wheel made for the purpose."""
+
 import os
 import pathlib
 import sys
@@ -19,7 +20,9 @@ class Parcels(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.sent, self.came, self.site = (self.folder / name for name in ("sent", "came", "there/site"))
+        self.sent, self.came, self.site = (
+            self.folder / name for name in ("sent", "came", "there/site")
+        )
         self.site.parent.mkdir()
 
     def pack(self, text="one"):
@@ -67,7 +70,7 @@ class Parcels(unittest.TestCase):
         self.pack()
         for number in (1, 2, 3):
             self.travel(number)
-        piece, = (self.sent / "4").iterdir()
+        (piece,) = (self.sent / "4").iterdir()
         content = bytearray(piece.read_bytes())
         content[100] ^= 1
         piece.write_bytes(content)
@@ -78,7 +81,10 @@ class Parcels(unittest.TestCase):
     def test_goes_behind_the_callers_own_path(self):
         side = lambda own: sides.Side("native", self.folder, self.folder / "logs", own)
         given = {"PYTHONPATH": "/there/site"}
-        self.assertEqual(side({"PYTHONPATH": "/own"}).environment_for(given, None)["PYTHONPATH"], "/own:/there/site")
+        self.assertEqual(
+            side({"PYTHONPATH": "/own"}).environment_for(given, None)["PYTHONPATH"],
+            "/own:/there/site",
+        )
         self.assertEqual(side({}).environment_for(given, None), given)
 
     def test_nothing_came(self):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests that the parts of everything leave nothing out, and ask for nothing that there is not. No GPU needed."""
+
 import sys
 import unittest
 from unittest import mock
@@ -23,15 +24,34 @@ class Parts(unittest.TestCase):
         self.assertEqual(set(catalog.GROUPS), named)
 
     def test_every_word_finds_something(self):
-        programs = [p.name for p in catalog.test_programs() + catalog.own_programs({}) + catalog.framework_programs()]
+        programs = [
+            p.name
+            for p in catalog.test_programs()
+            + catalog.own_programs({})
+            + catalog.framework_programs()
+        ]
         programs += [p.name for p in catalog.samples(HERE, {})]
         cases = [name for name, _ in shares.CASES] + [shares.STEPS, shares.TWO_GPUS, shares.WHOLE]
-        cases += ["kill", "priority", "neighbours", "torch 20", "resnet", "attach", "modes", "packed"]
+        cases += [
+            "kill",
+            "priority",
+            "neighbours",
+            "torch 20",
+            "resnet",
+            "attach",
+            "modes",
+            "packed",
+        ]
         for part in parts.PARTS:
             chosen = options("--part", part)
             for word in filter(None, chosen.match.split(",")):
                 with self.subTest(part=part, word=word):
-                    self.assertTrue(any(word in name for name in (cases if chosen.only == ["shares"] else programs)))
+                    self.assertTrue(
+                        any(
+                            word in name
+                            for name in (cases if chosen.only == ["shares"] else programs)
+                        )
+                    )
 
     def test_every_case_of_shares_is_in_their_part(self):
         words = options("--part", "shares").match.split(",")

@@ -6,6 +6,7 @@ Only names, types and numbers are taken (no comment, no text). People run it whe
 `api/check_toolkit` runs it with --check where a toolkit is installed and fails on any difference. Needs clang for its
 syntax tree; the build itself needs neither clang nor a toolkit.
 """
+
 import argparse
 import json
 import pathlib
@@ -19,8 +20,21 @@ def load_tree(include_dir):
         source = pathlib.Path(scratch) / "probe.c"
         source.write_text("#include <cuda.h>\n#include <cudaProfiler.h>\n")
         done = subprocess.run(
-            ["clang", "-Xclang", "-ast-dump=json", "-fsyntax-only", "-x", "c", "-D__CUDA_API_VERSION_INTERNAL",
-             "-I", include_dir, str(source)], capture_output=True, check=True)
+            [
+                "clang",
+                "-Xclang",
+                "-ast-dump=json",
+                "-fsyntax-only",
+                "-x",
+                "c",
+                "-D__CUDA_API_VERSION_INTERNAL",
+                "-I",
+                include_dir,
+                str(source),
+            ],
+            capture_output=True,
+            check=True,
+        )
     return json.loads(done.stdout)
 
 
@@ -54,8 +68,10 @@ def record_lines(record, indent):
         elif child["kind"] == "FieldDecl":
             ctype = child["type"]["qualType"]
             nested = anonymous is not None and (
-                "unnamed" in ctype or "anonymous" in ctype
-                or ctype == f"{anonymous['tagUsed']} {anonymous.get('name')}")
+                "unnamed" in ctype
+                or "anonymous" in ctype
+                or ctype == f"{anonymous['tagUsed']} {anonymous.get('name')}"
+            )
             if nested:
                 tag = f"{anonymous['name']} " if anonymous.get("name") else ""
                 lines.append(f"{pad}{anonymous['tagUsed']} {tag}{{")
@@ -85,8 +101,13 @@ def wanted(name):
 
 def emit_types(tree):
     lines, enum_seen = [], set()
-    typedef_of = {child["ownedTagDecl"]["id"]: node["name"] for node in tree["inner"] if node["kind"] == "TypedefDecl"
-                  for child in node.get("inner", []) if "ownedTagDecl" in child}
+    typedef_of = {
+        child["ownedTagDecl"]["id"]: node["name"]
+        for node in tree["inner"]
+        if node["kind"] == "TypedefDecl"
+        for child in node.get("inner", [])
+        if "ownedTagDecl" in child
+    }
     for node in tree["inner"]:
         kind, name = node["kind"], node.get("name")
         if kind == "EnumDecl" and (name is None or wanted(name)):
@@ -111,7 +132,9 @@ def emit_types(tree):
                 if name:
                     lines.append(f"{node['tagUsed']} {name};")
                 continue
-            if name is None:  # a helper of some C library header; the driver's records all have tags
+            if (
+                name is None
+            ):  # a helper of some C library header; the driver's records all have tags
                 continue
             tag = name
             lines.append(f"{node['tagUsed']} {tag} {{")
@@ -128,7 +151,11 @@ def emit_signatures(tree):
     for node in tree["inner"]:
         if node["kind"] != "FunctionDecl" or not node["name"].startswith("cu"):
             continue
-        args = [declare(p["type"]["qualType"], p["name"]) for p in node.get("inner", []) if p["kind"] == "ParmVarDecl"]
+        args = [
+            declare(p["type"]["qualType"], p["name"])
+            for p in node.get("inner", [])
+            if p["kind"] == "ParmVarDecl"
+        ]
         result = node["type"]["qualType"].split("(")[0].strip()
         out[node["name"]] = f"{result} {node['name']}({', '.join(args)})"
     return [out[name] for name in sorted(out)]
@@ -148,7 +175,10 @@ def main():
         if not arguments.check:
             path.write_text(text)
         elif path.read_text() != text:
-            print(f"{name}: differs from the installed toolkit; run tools/probe/cuda_header.py", file=sys.stderr)
+            print(
+                f"{name}: differs from the installed toolkit; run tools/probe/cuda_header.py",
+                file=sys.stderr,
+            )
             status = 1
     return status
 

@@ -72,7 +72,9 @@ def element(text):
         value = {"NAN": math.nan, "INFINITY": math.inf, "NEG_INFINITY": -math.inf}[m[2]]
         if m[3]:
             return (
-                struct.unpack({"f16": "H", "f32": "I", "f64": "Q"}[m[1]], struct.pack(FORMATS[m[1]], value))[0],
+                struct.unpack(
+                    {"f16": "H", "f32": "I", "f64": "Q"}[m[1]], struct.pack(FORMATS[m[1]], value)
+                )[0],
                 "u" + m[1][1:],
             )
         return value, m[1]
@@ -88,7 +90,9 @@ def element(text):
         return math.pi / (float(element(m[2])[0]) if m[2] else 1), m[1]
     m = re.fullmatch(r"(0[xb][0-9A-Fa-f_]+?|[0-9][0-9_]*)([iu](?:8|16|32|64))?", text)
     if m:
-        return integer(m[1].lstrip("0") or "0") if not m[1].startswith(("0x", "0b")) else integer(m[1]), m[2]
+        return (
+            integer(m[1].lstrip("0") or "0") if not m[1].startswith(("0x", "0b")) else integer(m[1])
+        ), m[2]
     m = re.fullmatch(r"([0-9_]+(?:\.[0-9_]*)?(?:[eE]-?[0-9]+)?)(f16|f32|f64)?", text)
     if m:
         return float(m[1].replace("_", "")), m[2] or ("float" if "." in m[1] else None)
@@ -166,7 +170,9 @@ def run_case(library, ptx, name, data, expected, threads):
         cuda("cuMemcpyHtoD_v2", source, data, ctypes.c_size_t(len(data)))
         first = source
     pointers = (ctypes.c_void_p * 2)(ctypes.addressof(first), ctypes.addressof(target))
-    cuda("cuLaunchKernel", kernel, 1, 1, 1, threads, 1, 1, LAUNCH_BYTES_SHARED, None, pointers, None)
+    cuda(
+        "cuLaunchKernel", kernel, 1, 1, 1, threads, 1, 1, LAUNCH_BYTES_SHARED, None, pointers, None
+    )
     result = ctypes.create_string_buffer(len(expected))
     cuda("cuMemcpyDtoH_v2", result, target, ctypes.c_size_t(len(expected)))
     return result.raw

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares what scripts/tinygrad trained, and says so in a table. Exits 1 when something differs that must not.
 
-  losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
+losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
 """
+
 import json
 import pathlib
 import sys
@@ -31,7 +32,9 @@ def losses(paths):
             off = max(abs(a - b) for a, b in zip(run["losses"], runs[cpu]["losses"]))
             verdict = f"at most {off:.1e} from {cpu}" + ("" if off < TOLERANCE else ", TOO FAR")
             good &= off < TOLERANCE
-        print(f"  {name:8} loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f}, {run['seconds']:6.1f} s   {verdict}")
+        print(
+            f"  {name:8} loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f}, {run['seconds']:6.1f} s   {verdict}"
+        )
     return good
 
 

@@ -3,6 +3,7 @@
 
 scripts/tinygrad lays it beside the unpacked modules. It has what the modules of the list ask for, and nothing of its own to test.
 """
+
 import functools
 import os
 import unittest

@@ -6,6 +6,7 @@ Called by scripts/tinygrad, once per way to reach a device. Data and first weigh
 same story. The first half of the steps launches kernel by kernel, the second half replays a captured step (TinyJit; graphs on CUDA).
 Prints every loss and writes all of them to a JSON file when one is named. Fails unless the loss falls below a threshold.
 """
+
 import argparse
 import json
 import sys
@@ -30,7 +31,10 @@ def synthetic_data(rng):
 class Network:
     def __init__(self, rng):
         def matrix(rows, columns):
-            return Tensor((rng.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32), requires_grad=True)
+            return Tensor(
+                (rng.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32),
+                requires_grad=True,
+            )
 
         self.first, self.second = matrix(INPUTS, HIDDEN), matrix(HIDDEN, CLASSES)
         self.first_bias = Tensor(np.zeros(HIDDEN, np.float32), requires_grad=True)
@@ -73,10 +77,16 @@ def main():
     began = time.monotonic()
     losses, right = train(options.steps, (lambda line: None) if options.quiet else print)
     seconds = time.monotonic() - began
-    print(f"{Device.DEFAULT}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.0%} right, {seconds:.1f} s", flush=True)
+    print(
+        f"{Device.DEFAULT}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.0%} right, {seconds:.1f} s",
+        flush=True,
+    )
     if options.out:
         with open(options.out, "w", encoding="ascii") as out:
-            json.dump({"device": Device.DEFAULT, "losses": losses, "right": right, "seconds": seconds}, out)
+            json.dump(
+                {"device": Device.DEFAULT, "losses": losses, "right": right, "seconds": seconds},
+                out,
+            )
     if not losses[-1] < THRESHOLD:
         sys.exit(f"the loss ended at {losses[-1]}, not below {THRESHOLD}")
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell how much an array
-// takes; it is charged what its elements take, which rounding of rows and tiles can exceed by a little.
+// Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell
+// how much an array takes; it is charged what its elements take, which rounding of rows and tiles
+// can exceed by a little.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/scope.h"
 
@@ -25,13 +26,16 @@ uint64_t channel_bytes(CUarray_format format) {
 // What the levels of an array take; UINT64_MAX for a size that no driver makes.
 uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   constexpr uint64_t kSideMax = 1u << 20;
-  if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax || d.NumChannels > 16)
+  if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax ||
+      d.NumChannels > 16)
     return UINT64_MAX;
   // Their memory comes with cuMemMapArrayAsync.
   if ((d.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) return 0;
   unsigned __int128 sum = 0;
   const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
-  auto halved = [](uint64_t side, uint32_t level) { return side >> level != 0 ? side >> level : uint64_t{1}; };
+  auto halved = [](uint64_t side, uint32_t level) {
+    return side >> level != 0 ? side >> level : uint64_t{1};
+  };
   for (uint32_t level = 0; level < levels && level < 32; ++level) {
     const uint64_t depth = layered ? (d.Depth != 0 ? d.Depth : 1) : halved(d.Depth, level);
     sum += static_cast<unsigned __int128>(halved(d.Width, level)) * halved(d.Height, level) * depth;
@@ -42,7 +46,8 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cuda::array_create_reply&) {
+CUresult handle(Executor& w, const wire::cuda::array_create_request& m,
+                wire::cuda::array_create_reply&) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
   CUDA_ARRAY3D_DESCRIPTOR descriptor;
@@ -58,8 +63,8 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   if (charged && !w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
-  CUresult result =
-      mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels) : d.cuArray3DCreate_v2(&array, &descriptor);
+  CUresult result = mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels)
+                           : d.cuArray3DCreate_v2(&array, &descriptor);
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
   if (result == CUDA_SUCCESS &&
       (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
@@ -73,7 +78,8 @@ CUresult handle(Executor& w, const wire::cuda::array_create_request& m, wire::cu
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m, wire::cuda::array_destroy_reply&) {
+CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m,
+                wire::cuda::array_destroy_reply&) {
   Scope s(w);
   gpu::Driver& d = w.driver();
   const bool mipmap = api::id_kind(m.array) == Kind::kMipmap;

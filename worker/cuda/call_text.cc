@@ -8,10 +8,12 @@ namespace {
 constexpr uint64_t kSizeMax = uint64_t{1} << 40;  // what is more is an address or flags
 
 const char* kind_name(api::Kind kind) {
-  static constexpr const char* kNames[] = {  // in the order of api::Kind
-      nullptr,       "context", "stream",     "event", "module", "function", "kernel",        "library",
-      "graph",       "node",    "exec",       "pool",  "array",  "mipmap",   "link",          "allocation",
-      "user_object", "texref",  "surfref",    "green_context", "resource_desc"};
+  static constexpr const char* kNames[] = {
+      // in the order of api::Kind
+      nullptr,   "context",       "stream",       "event",      "module",      "function",
+      "kernel",  "library",       "graph",        "node",       "exec",        "pool",
+      "array",   "mipmap",        "link",         "allocation", "user_object", "texref",
+      "surfref", "green_context", "resource_desc"};
   static_assert(sizeof kNames / sizeof kNames[0] == static_cast<size_t>(api::Kind::kCount));
   return kind < api::Kind::kCount ? kNames[static_cast<size_t>(kind)] : nullptr;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as they came over the wire, as text: for the worker's trace (TENDRIL_WORKER_TRACE) and for recorded lanes. tell_call is generated
-// (api/gen/emit_print.py) and believes nothing: it decodes as the dispatcher does. Executor thread; follows no pointer.
+// Calls as they came over the wire, as text: for the worker's trace (TENDRIL_WORKER_TRACE) and for
+// recorded lanes. tell_call is generated (api/gen/emit_print.py) and believes nothing: it decodes
+// as the dispatcher does. Executor thread; follows no pointer.
 #pragma once
 
 #include <cstdint>

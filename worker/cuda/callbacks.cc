@@ -72,12 +72,14 @@ void Callbacks::ask_and_sleep(const Request& request) {
   const uint64_t words[2] = {request.token, invocation};
   service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   service_->flush();
-  // The executor may be in a driver call that waits for this very function. Then nobody reads the answer but us.
+  // The executor may be in a driver call that waits for this very function. Then nobody reads the
+  // answer but us.
   bool alive = true;
   pthread_mutex_lock(&mutex_);
   while (alive && !ended_ && waiting_.count(invocation) != 0) {
     const uint64_t until_ns = base::now_ns() + kAttendNs;
-    const timespec until{static_cast<time_t>(until_ns / 1'000'000'000), static_cast<long>(until_ns % 1'000'000'000)};
+    const timespec until{static_cast<time_t>(until_ns / 1'000'000'000),
+                         static_cast<long>(until_ns % 1'000'000'000)};
     if (pthread_cond_clockwait(&changed_, &mutex_, CLOCK_MONOTONIC, &until) == 0) continue;
     pthread_mutex_unlock(&mutex_);
     alive = service_->attend();

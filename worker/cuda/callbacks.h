@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions: the stream stops in a function of ours on the driver's thread, which asks the
 // client to run the program's function and sleeps until the client says it has. The executor may be
-// in a driver call that waits for that function: then the sleeper itself looks for the answer in the
-// lane (Service::attend). When the session ends everyone is woken.
+// in a driver call that waits for that function: then the sleeper itself looks for the answer in
+// the lane (Service::attend). When the session ends everyone is woken.
 #pragma once
 
 #include <pthread.h>
@@ -20,10 +20,11 @@ namespace tendril::worker::cuda {
 
 class Callbacks {
  public:
-  // What the client must see before its function runs: finished copies into its memory, among them those of `stream` up to number `last`,
-  // if any is told.
+  // What the client must see before its function runs: finished copies into its memory, among them
+  // those of `stream` up to number `last`, if any is told.
   using Before = std::function<void(CUstream stream, uint64_t last)>;
-  Callbacks(session::Service* service, Before before) : service_(service), before_(std::move(before)) {}
+  Callbacks(session::Service* service, Before before)
+      : service_(service), before_(std::move(before)) {}
   // `last`: of the copies to the client that have been enqueued so far (Waiters::last_delivery).
   CUresult launch(gpu::Driver* driver, CUstream stream, uint64_t token, uint64_t last);
   // As part of a graph that is captured.

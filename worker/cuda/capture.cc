@@ -24,7 +24,8 @@ CUresult begun(Executor& w, CUresult result) {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m, wire::cuda::capture_begin_reply&) {
+CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m,
+                wire::cuda::capture_begin_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
@@ -41,11 +42,13 @@ CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
   before(w);
-  return begun(w, w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
-                                                         CU_STREAM_CAPTURE_MODE_RELAXED));
+  return begun(
+      w, w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
+                                                CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_end_request& m, wire::cuda::capture_end_reply&) {
+CUresult handle(Executor& w, const wire::cuda::capture_end_request& m,
+                wire::cuda::capture_end_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
@@ -61,7 +64,8 @@ CUresult handle(Executor& w, const wire::cuda::capture_end_request& m, wire::cud
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_info_request& m, wire::cuda::capture_info_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::capture_info_request& m,
+                wire::cuda::capture_info_reply& r) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
@@ -71,7 +75,8 @@ CUresult handle(Executor& w, const wire::cuda::capture_info_request& m, wire::cu
   const CUgraphNode* nodes = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  const CUresult result = w.driver().cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, &nodes, &edges, &count);
+  const CUresult result =
+      w.driver().cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, &nodes, &edges, &count);
   if (result != CUDA_SUCCESS) return result;
   r.status = static_cast<uint32_t>(status);
   r.id = id;
@@ -81,14 +86,16 @@ CUresult handle(Executor& w, const wire::cuda::capture_info_request& m, wire::cu
   return s.ok() ? CUDA_SUCCESS : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_update_request& m, wire::cuda::capture_update_reply&) {
+CUresult handle(Executor& w, const wire::cuda::capture_update_request& m,
+                wire::cuda::capture_update_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
   const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
   if (!s.ok()) return s.error();
   if (edges != nullptr)
-    return w.driver().cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges, m.dependencies.count, m.flags);
+    return w.driver().cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges,
+                                                           m.dependencies.count, m.flags);
   return w.driver().cuStreamUpdateCaptureDependencies(stream, nodes, m.dependencies.count, m.flags);
 }
 

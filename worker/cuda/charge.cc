@@ -8,14 +8,17 @@ Charge::Charge(const wire::Assignment& assignment, wire::AccountingPage* account
     : assignment_(assignment), accounting_(accounting) {}
 
 uint64_t Charge::quota(uint32_t slot) const {
-  return slot < assignment_.slice_count && slot < wire::kSlicesMax ? assignment_.slices[slot].memory_bytes : 0;
+  return slot < assignment_.slice_count && slot < wire::kSlicesMax
+             ? assignment_.slices[slot].memory_bytes
+             : 0;
 }
 
 uint64_t Charge::used(uint32_t slot) const {
   if (slot >= wire::kSlicesMax) return 0;
   if (accounting_ == nullptr) return local_[slot];
   uint64_t sum = 0;
-  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally) sum += accounting_->used_bytes[slot][tally].load();
+  for (uint32_t tally = 0; tally < wire::kTalliesMax; ++tally)
+    sum += accounting_->used_bytes[slot][tally].load();
   return sum;
 }
 
@@ -31,7 +34,8 @@ bool Charge::take(uint32_t slot, uint64_t bytes) {
 bool Charge::try_take(uint32_t slot, uint64_t bytes) {
   const uint64_t limit = quota(slot);
   if (slot >= wire::kSlicesMax || bytes > limit) return false;
-  // Charge first, look at the sum, undo: two workers at the edge may both be refused, but the quota is never passed.
+  // Charge first, look at the sum, undo: two workers at the edge may both be refused, but the quota
+  // is never passed.
   local_[slot] += bytes;
   const bool shared = accounting_ != nullptr && assignment_.tally < wire::kTalliesMax;
   if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);

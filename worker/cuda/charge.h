@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that says whether GPU memory may be taken. Every allocating call charges before it asks the driver and discharges
-// when that fails or the memory goes back, so the sum over all workers of a lease never passes a slice's quota.
+// The one place that says whether GPU memory may be taken. Every allocating call charges before it
+// asks the driver and discharges when that fails or the memory goes back, so the sum over all
+// workers of a lease never passes a slice's quota.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
 
-  // False: it would pass the quota (answer CUDA_ERROR_OUT_OF_MEMORY). What is kept for later goes back before that is said.
+  // False: it would pass the quota (answer CUDA_ERROR_OUT_OF_MEMORY). What is kept for later goes
+  // back before that is said.
   bool take(uint32_t slot, uint64_t bytes);
   // The same without asking anybody to give something up.
   bool try_take(uint32_t slot, uint64_t bytes);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of a slice by itself: quotas, what is remembered, and workers that take at the same time.
+// The account of a slice by itself: quotas, what is remembered, and workers that take at the same
+// time.
 #include "worker/cuda/charge.h"
 
 #include <gtest/gtest.h>
@@ -76,7 +77,8 @@ TEST(Charge, AsksForWhatIsKeptBeforeItRefuses) {
   EXPECT_EQ(asked, 2);
 }
 
-// As eight workers of one lease do it. What each of them holds is counted aside, so that the page is not asked about itself.
+// As eight workers of one lease do it. What each of them holds is counted aside, so that the page
+// is not asked about itself.
 TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
   const auto page = std::make_unique<wire::AccountingPage>();
   std::atomic<int64_t> held{0}, most{0};

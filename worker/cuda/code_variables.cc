@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See code_variables.h. PTX is read only as far as declarations at module scope go: words, brackets, braces.
+// See code_variables.h. PTX is read only as far as declarations at module scope go: words,
+// brackets, braces.
 #include "worker/cuda/code_variables.h"
 
 #include <algorithm>
@@ -17,9 +18,7 @@ uint64_t sum(uint64_t a, uint64_t b) {
   return a > kBytesMax - std::min(b, kBytesMax) ? kBytesMax : a + b;
 }
 
-uint64_t product(uint64_t a, uint64_t b) {
-  return b != 0 && a > kBytesMax / b ? kBytesMax : a * b;
-}
+uint64_t product(uint64_t a, uint64_t b) { return b != 0 && a > kBytesMax / b ? kBytesMax : a * b; }
 
 // The next word, number or single character; empty at the end.
 class Words {
@@ -43,8 +42,8 @@ class Words {
 
  private:
   static bool is_word(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' ||
-           c == '$' || c == '%';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+           c == '_' || c == '$' || c == '%';
   }
   void skip_blanks() {
     for (; at_ < text_.size(); ++at_) {
@@ -70,15 +69,18 @@ uint64_t number(std::string_view word) {
   for (const char c : hexadecimal ? word.substr(2) : word) {
     const char low = static_cast<char>(c | 32);
     int digit = -1;
-    if (c >= '0' && c <= '9') digit = c - '0';
-    else if (hexadecimal && low >= 'a' && low <= 'f') digit = low - 'a' + 10;
+    if (c >= '0' && c <= '9')
+      digit = c - '0';
+    else if (hexadecimal && low >= 'a' && low <= 'f')
+      digit = low - 'a' + 10;
     if (digit < 0) break;
     value = sum(product(value, hexadecimal ? 16 : 10), static_cast<uint64_t>(digit));
   }
   return value;
 }
 
-// Bytes of an element, from the width at the end of its type: .b8, .f16x2, .b128. 0: no type of data.
+// Bytes of an element, from the width at the end of its type: .b8, .f16x2, .b128. 0: no type of
+// data.
 uint64_t element_bytes(std::string_view type) {
   if (type.size() < 3 || type[0] != '.' || std::strchr("busf", type[1]) == nullptr) return 0;
   const size_t digits = type.find_first_of("0123456789");
@@ -87,7 +89,8 @@ uint64_t element_bytes(std::string_view type) {
   return bits > 128 ? 0 : bits / 8 * (pair ? 2 : 1);
 }
 
-// One statement at module scope, up to its semicolon; functions and what they contain are not looked at.
+// One statement at module scope, up to its semicolon; functions and what they contain are not
+// looked at.
 class Declarations {
  public:
   uint64_t bytes_of(std::string_view text) {
@@ -123,8 +126,10 @@ class Declarations {
       vector_ = word == ".v2" ? 2 : 4;
     } else if (word == "[") {
       const std::string_view length = words->next();
-      if (length == "]") open_ended_ = true;
-      else elements_ = product(elements_, number(length));
+      if (length == "]")
+        open_ended_ = true;
+      else
+        elements_ = product(elements_, number(length));
     } else if (word == "{") {
       const uint64_t listed = list(words);
       if (open_ended_) elements_ = product(elements_, listed);
@@ -137,7 +142,8 @@ class Declarations {
     }
   }
   void finish() {
-    if (counts() && !elsewhere_) total_ = sum(total_, product(product(element_, vector_), elements_));
+    if (counts() && !elsewhere_)
+      total_ = sum(total_, product(product(element_, vector_), elements_));
   }
   // After its brace: how many values an initialiser has at its outer level.
   static uint64_t list(Words* words) {
@@ -146,9 +152,12 @@ class Declarations {
     while (depth != 0) {
       const std::string_view word = words->next();
       if (word.empty()) break;
-      if (word == "{") ++depth;
-      else if (word == "}") --depth;
-      else if (word == "," && depth == 1) ++count;
+      if (word == "{")
+        ++depth;
+      else if (word == "}")
+        --depth;
+      else if (word == "," && depth == 1)
+        ++count;
       any |= depth != 0;
     }
     return any ? count + 1 : 0;
@@ -172,7 +181,8 @@ uint64_t bytes_of_ptx(const uint8_t* text, uint64_t bytes) {
   return Declarations().bytes_of({begin, strnlen(begin, bytes)});
 }
 
-// Sections that the loader puts into the GPU's memory for variables. `bytes` is what api::elf_bytes has found to fit.
+// Sections that the loader puts into the GPU's memory for variables. `bytes` is what api::elf_bytes
+// has found to fit.
 uint64_t bytes_of_cubin(const uint8_t* at, uint64_t bytes) {
   constexpr uint64_t kSection = 64;
   if (api::elf_bytes(at, bytes) == 0) return 0;
@@ -182,7 +192,8 @@ uint64_t bytes_of_cubin(const uint8_t* at, uint64_t bytes) {
   if (sections_at == 0 || step < kSection || !api::code_within(sections_at, step, bytes)) return 0;
   if (count == 0) count = api::code_read<uint64_t>(at + sections_at + 32);
   if (names == 0xffff) names = api::code_read<uint32_t>(at + sections_at + 40);
-  if (count > bytes / step || !api::code_within(sections_at, count * step, bytes) || names >= count) return 0;
+  if (count > bytes / step || !api::code_within(sections_at, count * step, bytes) || names >= count)
+    return 0;
   const uint8_t* table = at + sections_at;
   const uint64_t names_at = api::code_read<uint64_t>(table + names * step + 24);
   const uint64_t names_bytes = api::code_read<uint64_t>(table + names * step + 32);
@@ -207,13 +218,16 @@ CodeVariables of_container(const uint8_t* at, uint64_t bytes) {
     if (left < api::kEntryBytesMin) return found;
     api::CodeEntry entry{};
     std::memcpy(&entry, at + place, std::min<uint64_t>(left, sizeof entry));
-    if (entry.header_bytes < api::kEntryBytesMin || !api::code_within(entry.header_bytes, entry.payload_bytes, left))
+    if (entry.header_bytes < api::kEntryBytesMin ||
+        !api::code_within(entry.header_bytes, entry.payload_bytes, left))
       return found;
     const uint8_t* payload = at + place + entry.header_bytes;
     const bool packed = entry.stored_bytes != 0;
     uint64_t declared = 0;
-    if (!packed && entry.kind == api::kEntryPtx) declared = bytes_of_ptx(payload, entry.payload_bytes);
-    if (!packed && entry.kind == api::kEntryCubin) declared = bytes_of_cubin(payload, entry.payload_bytes);
+    if (!packed && entry.kind == api::kEntryPtx)
+      declared = bytes_of_ptx(payload, entry.payload_bytes);
+    if (!packed && entry.kind == api::kEntryCubin)
+      declared = bytes_of_cubin(payload, entry.payload_bytes);
     found.bytes = std::max(found.bytes, declared);
     found.all &= !packed;
     place += entry.header_bytes + entry.payload_bytes;

@@ -5,7 +5,8 @@
 #include "worker/cuda/code_variables.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-  const std::unique_ptr<uint8_t[]> copy(new uint8_t[bytes]);  // of its own, so that the sanitizer sees its end
+  const std::unique_ptr<uint8_t[]> copy(
+      new uint8_t[bytes]);  // of its own, so that the sanitizer sees its end
   for (size_t i = 0; i < bytes; ++i) copy[i] = data[i];
   tendril::worker::cuda::code_variables(copy.get(), bytes);
   return 0;

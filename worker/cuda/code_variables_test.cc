@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What code_variables finds in PTX, cubins and containers, made by hand here so that the sizes are known.
+// What code_variables finds in PTX, cubins and containers, made by hand here so that the sizes are
+// known.
 #include "worker/cuda/code_variables.h"
 
 #include <gtest/gtest.h>
@@ -42,15 +43,19 @@ TEST(CodeVariables, WhatIsNoVariable) {
   EXPECT_EQ(of(".extern .global .u32 elsewhere[100];").bytes, 0u);
   EXPECT_EQ(of(".shared .b8 tile[4096]; .extern .shared .b8 more[];").bytes, 0u);
   EXPECT_EQ(of("// .global .u32 a;\n/* .global .u32 b; */").bytes, 0u);
-  EXPECT_EQ(of(".entry k(.param .u64 .ptr .global .align 4 p) { .reg .b32 r; { ld.global.u32 r, [p]; } }").bytes, 0u);
+  EXPECT_EQ(
+      of(".entry k(.param .u64 .ptr .global .align 4 p) { .reg .b32 r; { ld.global.u32 r, [p]; } }")
+          .bytes,
+      0u);
   EXPECT_EQ(of(".func (.param .b32 r) f(.param .b64 a) { ret; }\n.global .u32 after;").bytes, 4u);
   EXPECT_EQ(of(".section .debug_info { .b8 1,2,3 }\n.global .u32 after;").bytes, 4u);
 }
 
 TEST(CodeVariables, NonsenseSaturatesAndEnds) {
-  EXPECT_GE(of(".global .u64 a[99999999999999999999][99999999999999999999];").bytes, uint64_t{1} << 60);
-  for (const char* text : {".global", ".global .u32 a[", ".global .u32 a[] = {", ".global .u32 a = {{{", "/*", "\"",
-                           ".entry k {"})
+  EXPECT_GE(of(".global .u64 a[99999999999999999999][99999999999999999999];").bytes,
+            uint64_t{1} << 60);
+  for (const char* text : {".global", ".global .u32 a[", ".global .u32 a[] = {",
+                           ".global .u32 a = {{{", "/*", "\"", ".entry k {"})
     EXPECT_EQ(of(text).bytes, 0u) << text;
 }
 
@@ -58,7 +63,9 @@ TEST(CodeVariables, NonsenseSaturatesAndEnds) {
 std::vector<uint8_t> cubin(uint64_t bytes) {
   const std::string names = std::string("\0.nv.global\0.nv.constant3\0.text.k\0", 35);
   std::vector<uint8_t> elf(64 + 4 * 64);
-  const auto put = [&](size_t at, auto value) { std::memcpy(elf.data() + at, &value, sizeof value); };
+  const auto put = [&](size_t at, auto value) {
+    std::memcpy(elf.data() + at, &value, sizeof value);
+  };
   put(0, api::kElfMagic);
   elf[4] = 2, elf[5] = 1;
   put(18, api::kElfMachineCuda);
@@ -67,7 +74,8 @@ std::vector<uint8_t> cubin(uint64_t bytes) {
   put(60, uint16_t{4});
   put(62, uint16_t{1});
   const auto section = [&](size_t i, uint32_t name, uint32_t type, uint64_t offset, uint64_t size) {
-    put(64 + i * 64, name), put(64 + i * 64 + 4, type), put(64 + i * 64 + 24, offset), put(64 + i * 64 + 32, size);
+    put(64 + i * 64, name), put(64 + i * 64 + 4, type), put(64 + i * 64 + 24, offset),
+        put(64 + i * 64 + 32, size);
   };
   section(1, 0, 3, elf.size(), names.size());
   section(2, 1, 8, 0, bytes);  // takes no room in the file

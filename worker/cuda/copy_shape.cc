@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of the two- and three-dimensional copies of api/cuda/memory.spec. The client's end is a packed block in
-// staging memory; the peer names no host memory but what it had mirrored, for graphs.
+// Handlers of the two- and three-dimensional copies of api/cuda/memory.spec. The client's end is a
+// packed block in staging memory; the peer names no host memory but what it had mirrored, for
+// graphs.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -19,14 +20,16 @@ CUarray array_in(Scope& s, CUarray field) {
 
 // An address without a kind must be one of the client's: a GPU's, or a mirror's.
 bool is_clients(Executor& w, CUmemorytype type, CUdeviceptr address, uint64_t bytes) {
-  return type == CU_MEMORYTYPE_DEVICE || (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(w, address, bytes));
+  return type == CU_MEMORYTYPE_DEVICE ||
+         (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(w, address, bytes));
 }
 
 void resolve_source(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
   if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
     p->srcArray = array_in(s, p->srcArray);
-  else if (!is_clients(w, p->srcMemoryType, p->srcDevice,
-                       bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p)))
+  else if (!is_clients(
+               w, p->srcMemoryType, p->srcDevice,
+               bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p)))
     s.fail(CUDA_ERROR_INVALID_VALUE);
   p->srcHost = nullptr;
 }
@@ -34,8 +37,9 @@ void resolve_source(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
 void resolve_destination(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
   if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
     p->dstArray = array_in(s, p->dstArray);
-  else if (!is_clients(w, p->dstMemoryType, p->dstDevice,
-                       bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p)))
+  else if (!is_clients(
+               w, p->dstMemoryType, p->dstDevice,
+               bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p)))
     s.fail(CUDA_ERROR_INVALID_VALUE);
   p->dstHost = nullptr;
 }
@@ -45,7 +49,8 @@ uint64_t read_shape(Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
   if (!s.image(image, p)) return 0;
   p->reserved0 = nullptr;
   p->reserved1 = nullptr;
-  const bool small = p->WidthInBytes <= kPieceBytesMax && p->Height <= kPieceBytesMax && p->Depth <= kPieceBytesMax;
+  const bool small = p->WidthInBytes <= kPieceBytesMax && p->Height <= kPieceBytesMax &&
+                     p->Depth <= kPieceBytesMax;
   const uint64_t row = p->WidthInBytes;
   if (!small || row == 0 || p->Height == 0 || p->Depth == 0 || row * p->Height > kPieceBytesMax ||
       row * p->Height * p->Depth > kPieceBytesMax) {
@@ -80,8 +85,8 @@ CUresult gather(Executor& w, uint64_t transfer, const Block& block, uint64_t byt
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;
     if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
-    const bool inside =
-        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    const bool inside = piece.offset <= bytes && piece.bytes <= bytes - piece.offset &&
+                        piece.bytes <= left && piece.bytes != 0;
     if (inside) std::memcpy(block.data + piece.offset, piece.data, piece.bytes);
     w.service().release(piece);
     if (!inside) {

@@ -12,7 +12,8 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint32_t kAttributes = 160;  // more than any driver knows today; the unknown ones answer an error each
+constexpr uint32_t kAttributes =
+    160;  // more than any driver knows today; the unknown ones answer an error each
 
 struct Texts {
   std::string names, pci, uuids;
@@ -33,24 +34,27 @@ CUresult describe(Executor& w, uint32_t slot, Texts* texts, int32_t* attributes,
   texts->uuids.append(uuid.bytes, sizeof uuid.bytes);
   for (uint32_t i = 0; i < kAttributes; ++i) {
     int value = 0;
-    const CUresult answer = i == 0 ? CUDA_ERROR_INVALID_VALUE
-                                   : d.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
+    const CUresult answer =
+        i == 0 ? CUDA_ERROR_INVALID_VALUE
+               : d.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(i), device);
     attributes[i * 2] = answer;
     attributes[i * 2 + 1] = value;
   }
   // What cannot work between machines must not be promised: programs then take the paths that do.
-  const CUdevice_attribute absent[] = {CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-                                       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
-                                       CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
-                                       CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
-                                       CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED};
+  const CUdevice_attribute absent[] = {
+      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
+      CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+      CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST,
+      CU_DEVICE_ATTRIBUTE_HOST_NATIVE_ATOMIC_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED,
+      CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED};
   for (CUdevice_attribute which : absent) attributes[which * 2 + 1] = 0;
   if (!w.mirrors().shares()) attributes[CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS * 2 + 1] = 0;
-  attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES * 2 + 1] &= CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  attributes[CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES * 2 + 1] &=
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   *total = w.charge().quota(slot);
   return CUDA_SUCCESS;
 }
@@ -86,7 +90,8 @@ CUresult handle(Executor& w, const wire::cuda::snapshot_request&, wire::cuda::sn
   int32_t* priorities = s.scratch<int32_t>(uint64_t{slots} * 2);
   if (!s.ok()) return s.error();
   for (uint32_t slot = 0; slot < slots; ++slot) {
-    const CUresult result = describe(w, slot, &texts, attributes + slot * kAttributes * 2, totals + slot);
+    const CUresult result =
+        describe(w, slot, &texts, attributes + slot * kAttributes * 2, totals + slot);
     if (result != CUDA_SUCCESS) return result;
     context_facts(w, slot, limits + slot * CU_LIMIT_MAX, priorities + slot * 2);
   }
@@ -111,22 +116,25 @@ CUresult handle(Executor& w, const wire::cuda::snapshot_request&, wire::cuda::sn
   return s.ok() ? CUDA_SUCCESS : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::error_text_request& m, wire::cuda::error_text_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::error_text_request& m,
+                wire::cuda::error_text_reply& r) {
   const char* text = nullptr;
   const CUresult result = w.driver().cuGetErrorString(static_cast<CUresult>(m.code), &text);
   if (result == CUDA_SUCCESS && text != nullptr) r.text = wire::bytes_of(text);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::peer_attribute_request& m, wire::cuda::peer_attribute_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::peer_attribute_request& m,
+                wire::cuda::peer_attribute_reply& r) {
   Scope s(w);
   const CUdevice source = s.device(m.source), destination = s.device(m.destination);
   if (!s.ok()) return s.error();
-  return w.driver().cuDeviceGetP2PAttribute(&r.value, static_cast<CUdevice_P2PAttribute>(m.attribute), source,
-                                            destination);
+  return w.driver().cuDeviceGetP2PAttribute(
+      &r.value, static_cast<CUdevice_P2PAttribute>(m.attribute), source, destination);
 }
 
-CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::cuda::primary_retain_reply&) {
+CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m,
+                wire::cuda::primary_retain_reply&) {
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
@@ -148,7 +156,8 @@ CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m, wire::
   return w.use(driver_context);
 }
 
-CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::cuda::primary_reset_reply&) {
+CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m,
+                wire::cuda::primary_reset_reply&) {
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
@@ -165,15 +174,16 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m, wire::c
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::cuda::context_create_reply&) {
+CUresult handle(Executor& w, const wire::cuda::context_create_request& m,
+                wire::cuda::context_create_reply&) {
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
   WorkerContext* context = w.add_context(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
-  const CUresult result =
-      w.driver().cuCtxCreate_v2(&driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
+  const CUresult result = w.driver().cuCtxCreate_v2(
+      &driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
   w.forget_current();  // creation made it current; let `use` decide from now on
   if (result != CUDA_SUCCESS) {
     w.remove_context(m.context);
@@ -188,7 +198,8 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m, wire::
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire::cuda::context_destroy_reply&) {
+CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m,
+                wire::cuda::context_destroy_reply&) {
   WorkerContext* context = w.find_context(m.context);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   w.use(context->context);
@@ -201,11 +212,13 @@ CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m, wire:
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m, wire::cuda::context_set_limit_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m,
+                wire::cuda::context_set_limit_reply& r) {
   const auto limit = static_cast<CUlimit>(m.limit);
   const CUresult result = w.kept_memory().set_limit(limit, m.value);
   size_t actual = 0;
-  if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS) r.actual = actual;
+  if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS)
+    r.actual = actual;
   return result;
 }
 
@@ -213,37 +226,43 @@ CUresult handle(Executor& w, const wire::cuda::context_set_cache_config_request&
   return w.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(m.config));
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&, wire::cuda::context_synchronize_reply&) {
+CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&,
+                wire::cuda::context_synchronize_reply&) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return w.wait(Executor::WaitKind::kContext, nullptr);
 }
 
-CUresult handle(Executor& w, const wire::cuda::deferred_error_request&, wire::cuda::deferred_error_reply&) {
+CUresult handle(Executor& w, const wire::cuda::deferred_error_request&,
+                wire::cuda::deferred_error_reply&) {
   return w.take_deferred_of(w.context());
 }
 
-CUresult handle(Executor& w, const wire::cuda::peer_access_request& m, wire::cuda::peer_access_reply&) {
+CUresult handle(Executor& w, const wire::cuda::peer_access_request& m,
+                wire::cuda::peer_access_reply&) {
   Scope s(w);
   CUcontext peer = s.get<CUcontext>(Kind::kContext, m.context);
   if (!s.ok()) return s.error();
-  return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags) : w.driver().cuCtxDisablePeerAccess(peer);
+  return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags)
+                       : w.driver().cuCtxDisablePeerAccess(peer);
 }
 
-// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it gets an even
-// spread.
+// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it
+// gets an even spread.
 CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&,
                 wire::cuda::multiprocessor_layout_reply& r) {
   using Get = CUresult(uint8_t**, uint8_t**);
   using Done = CUresult(uint8_t*, uint8_t*);
-  static const CUuuid kTable = {{0x17, 0x34, static_cast<char>(0xdc), 0x26, static_cast<char>(0x80), 0x0d, 0x47, 0x45,
-                                 static_cast<char>(0x87), 0x26, static_cast<char>(0xc0), static_cast<char>(0xf1),
-                                 static_cast<char>(0xe7), static_cast<char>(0xdd), static_cast<char>(0x8b),
-                                 static_cast<char>(0xca)}};
+  static const CUuuid kTable = {{0x17, 0x34, static_cast<char>(0xdc), 0x26, static_cast<char>(0x80),
+                                 0x0d, 0x47, 0x45, static_cast<char>(0x87), 0x26,
+                                 static_cast<char>(0xc0), static_cast<char>(0xf1),
+                                 static_cast<char>(0xe7), static_cast<char>(0xdd),
+                                 static_cast<char>(0x8b), static_cast<char>(0xca)}};
   Scope s(w);
   int count = 0;
-  CUresult result =
-      w.driver().cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, w.device_of(w.slot()));
-  if (result != CUDA_SUCCESS || count <= 0) return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
+  CUresult result = w.driver().cuDeviceGetAttribute(
+      &count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, w.device_of(w.slot()));
+  if (result != CUDA_SUCCESS || count <= 0)
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_UNKNOWN;
   const auto bytes = static_cast<uint64_t>(count);
   uint8_t* group = s.scratch<uint8_t>(bytes);
   uint8_t* place = s.scratch<uint8_t>(bytes);
@@ -253,12 +272,13 @@ CUresult handle(Executor& w, const wire::cuda::multiprocessor_layout_request&,
     place[i] = static_cast<uint8_t>(i / 8);
   }
   const void* table = nullptr;
-  const bool known =
-      w.driver().cuGetExportTable != nullptr && w.driver().cuGetExportTable(&table, &kTable) == CUDA_SUCCESS;
+  const bool known = w.driver().cuGetExportTable != nullptr &&
+                     w.driver().cuGetExportTable(&table, &kTable) == CUDA_SUCCESS;
   const void* const* slots = static_cast<const void* const*>(table);
   if (known && slots != nullptr && reinterpret_cast<uintptr_t>(slots[0]) >= 14 * sizeof(void*)) {
     uint8_t *real_group = nullptr, *real_place = nullptr;
-    result = reinterpret_cast<Get*>(reinterpret_cast<uintptr_t>(slots[4]))(&real_group, &real_place);
+    result =
+        reinterpret_cast<Get*>(reinterpret_cast<uintptr_t>(slots[4]))(&real_group, &real_place);
     if (result == CUDA_SUCCESS && real_group != nullptr && real_place != nullptr) {
       std::memcpy(group, real_group, bytes);
       std::memcpy(place, real_place, bytes);

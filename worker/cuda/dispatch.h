@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generated dispatcher (api/gen/emit_worker.py): decodes one call with its bounds checks and runs its handler.
+// The generated dispatcher (api/gen/emit_worker.py): decodes one call with its bounds checks and
+// runs its handler.
 #pragma once
 
 #include <cstdint>

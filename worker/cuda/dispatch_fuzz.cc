@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a client's command lane, through the service, the generated decoders and dispatcher, every
-// handler and the software GPU in this process. A hostile client may end its session; it must not crash its worker, make it hang or
-// make it hand the driver what is not there.
+// libFuzzer target: arbitrary bytes as a client's command lane, through the service, the generated
+// decoders and dispatcher, every handler and the software GPU in this process. A hostile client may
+// end its session; it must not crash its worker, make it hang or make it hand the driver what is
+// not there.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,7 +29,9 @@ using worker::cuda::Executor;
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t bytes, size_t bytes_max);
 extern "C" void __sanitizer_set_report_fd(void* descriptor);
 // What the driver keeps between inputs is no leak; a size that a client made up may be refused.
-extern "C" const char* __asan_default_options() { return "detect_leaks=0:allocator_may_return_null=1"; }
+extern "C" const char* __asan_default_options() {
+  return "detect_leaks=0:allocator_may_return_null=1";
+}
 
 namespace {
 
@@ -48,11 +51,13 @@ void destroy_each(Executor& executor, api::Kind kind, Destroy* destroy) {
   });
 }
 
-// Leaves the driver as it was before the session, with nothing running. A worker's end does this for the real one.
+// Leaves the driver as it was before the session, with nothing running. A worker's end does this
+// for the real one.
 void clear(Executor& executor) {
   gpu::Driver& d = *g_driver;
   for (uint32_t i = 1; i < 4096; ++i) {
-    worker::cuda::WorkerContext* context = executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+    worker::cuda::WorkerContext* context =
+        executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
     if (context == nullptr) continue;
     d.cuCtxSetCurrent(context->context);
     d.cuCtxSynchronize();
@@ -62,20 +67,26 @@ void clear(Executor& executor) {
   destroy_each<CUlinkState>(executor, api::Kind::kLink, d.cuLinkDestroy);
   destroy_each<CUlibrary>(executor, api::Kind::kLibrary, d.cuLibraryUnload);
   for (uint32_t i = 1; i < 4096; ++i) {
-    worker::cuda::WorkerContext* context = executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+    worker::cuda::WorkerContext* context =
+        executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
     if (context != nullptr && !context->primary) d.cuCtxDestroy_v2(context->context);
   }
-  for (int device = 0; device < static_cast<int>(kSlots); ++device) d.cuDevicePrimaryCtxReset_v2(device);
+  for (int device = 0; device < static_cast<int>(kSlots); ++device)
+    d.cuDevicePrimaryCtxReset_v2(device);
   d.cuCtxSetCurrent(nullptr);
 }
 
-// What the worker lets through is memory that the driver knows, or addresses that it would refuse, having only reserved them; the
-// software GPU takes those for host memory. A readable one would be the worker's own: the very thing that must not happen.
+// What the worker lets through is memory that the driver knows, or addresses that it would refuse,
+// having only reserved them; the software GPU takes those for host memory. A readable one would be
+// the worker's own: the very thing that must not happen.
 CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
   for (const CUdeviceptr address : {destination, source}) {
     uint32_t type = 0;
-    if (g_executor->mirrors().address_of(address) != address) continue;  // the copy of a client's pageable memory
-    if (g_driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS) continue;
+    if (g_executor->mirrors().address_of(address) != address)
+      continue;  // the copy of a client's pageable memory
+    if (g_driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+        CUDA_SUCCESS)
+      continue;
     if (syscall(SYS_pwrite64, g_memory_file, address, 1, 0) == 1) abort();
     return CUDA_ERROR_INVALID_VALUE;
   }
@@ -83,8 +94,10 @@ CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
 }
 
 // The driver tells the end of a user object whenever it likes, to sessions that are over here.
-CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned references, unsigned flags) {
-  return g_create_object(object, data, [](void*) {}, references, flags);
+CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned references,
+                       unsigned flags) {
+  return g_create_object(
+      object, data, [](void*) {}, references, flags);
 }
 
 wire::Assignment assignment() {
@@ -113,9 +126,11 @@ void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turn
   std::memset(static_cast<void*>(&page), 0, sizeof page);
   dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
   auto service = session::Service::open(std::move(command), nullptr, 0, {});
-  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr, turns);  // shares nothing
+  Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr,
+                    turns);  // shares nothing
   g_executor = &executor;
-  executor.callbacks().end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
+  executor.callbacks()
+      .end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
   executor.run();
   dup2(g_output, STDOUT_FILENO);  // the executor redirects both
   dup2(g_error, STDERR_FILENO);
@@ -165,7 +180,8 @@ void borrow_word(Bytes& into, const Bytes& from, uint32_t where) {
 
 }  // namespace
 
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t bytes, size_t bytes_max, unsigned seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t bytes, size_t bytes_max,
+                                          unsigned seed) {
   std::minstd_rand random(seed);
   std::vector<Bytes> calls = split(data, bytes);
   if (calls.empty() || random() % 16 == 0) return LLVMFuzzerMutate(data, bytes, bytes_max);
@@ -226,7 +242,8 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes > kBytesMax) return 0;
-  setenv("TENDRIL_WORKER_TRACE", bytes / 8 % 2 == 0 ? "1" : "0", 1);  // without, launches are looked ahead for
+  setenv("TENDRIL_WORKER_TRACE", bytes / 8 % 2 == 0 ? "1" : "0",
+         1);  // without, launches are looked ahead for
   transport::SpentClient client(data, bytes);
   run_session(client.take_worker_end(), bytes / 16 % 2 == 0 ? worker::Turns() : endless_turns());
   return 0;

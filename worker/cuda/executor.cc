@@ -16,8 +16,8 @@
 #include "worker/cuda/gate_host.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/kept_memory.h"
-#include "worker/cuda/module.h"
 #include "worker/cuda/mirror.h"
+#include "worker/cuda/module.h"
 #include "worker/cuda/module_store.h"
 #include "worker/cuda/output.h"
 #include "worker/cuda/virtual_memory.h"
@@ -29,8 +29,10 @@ namespace {
 constexpr uint64_t kScratchMax = 64u << 20;
 constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
-constexpr uint32_t kSpinBeforeSynchronisingUs = 3;  // shared memory brings the next call in less, a network in more
-constexpr uint32_t kSpinAfterWaitUs = 300;  // a program in Python takes some 100 us from a wait to its next call
+constexpr uint32_t kSpinBeforeSynchronisingUs =
+    3;  // shared memory brings the next call in less, a network in more
+constexpr uint32_t kSpinAfterWaitUs =
+    300;  // a program in Python takes some 100 us from a wait to its next call
 
 bool changes_mirrors(uint16_t opcode) {
   using wire::cuda::Op;
@@ -45,13 +47,14 @@ bool is_launch(uint16_t opcode) {
          op == Op::graph_launch;
 }
 
-// Before these the driver need not have been synchronised with for the last wait: they tell nothing that this changes, and a graph that
-// allocates sees to it itself, as a wait does while its own work runs.
+// Before these the driver need not have been synchronised with for the last wait: they tell nothing
+// that this changes, and a graph that allocates sees to it itself, as a wait does while its own
+// work runs.
 bool may_come_before_synchronising(uint16_t opcode) {
   const auto op = static_cast<wire::cuda::Op>(opcode);
   using wire::cuda::Op;
-  return is_launch(opcode) || op == Op::event_record || op == Op::context_synchronize || op == Op::stream_synchronize ||
-         op == Op::event_synchronize;
+  return is_launch(opcode) || op == Op::event_record || op == Op::context_synchronize ||
+         op == Op::stream_synchronize || op == Op::event_synchronize;
 }
 
 std::string store_directory() {
@@ -61,16 +64,18 @@ std::string store_directory() {
 
 }  // namespace
 
-Executor::Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-                   wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports, Turns turns)
+Executor::Executor(gpu::Driver* driver, session::Service* service,
+                   const wire::Assignment& assignment, wire::AccountingPage* accounting,
+                   transport::HostWindow window, Exports* exports, Turns turns)
     : driver_(driver),
       service_(service),
       assignment_(assignment),
       charge_(assignment, accounting),
       tracing_(base::env_u32("TENDRIL_WORKER_TRACE", 0) != 0),
-      callbacks_(std::make_unique<Callbacks>(service, [this](CUstream stream, uint64_t last) {
-        waiters_->deliver_from_callback(stream, last);
-      })),
+      callbacks_(std::make_unique<Callbacks>(service,
+                                             [this](CUstream stream, uint64_t last) {
+                                               waiters_->deliver_from_callback(stream, last);
+                                             })),
       waiters_(std::make_unique<Waiters>(this)),
       output_(std::make_unique<Output>()),
       store_(std::make_unique<ModuleStore>(store_directory())),
@@ -103,7 +108,8 @@ int Executor::run() {
       continue;
     }
     base::Result<session::Call> call = service_->next(patience(polling));
-    if (waiters_->owes_synchronising() && !call.ok() && call.status().code() == base::Code::kTimeout) {
+    if (waiters_->owes_synchronising() && !call.ok() &&
+        call.status().code() == base::Code::kTimeout) {
       waiters_->synchronise_owed();
       continue;
     }
@@ -111,21 +117,25 @@ int Executor::run() {
     if (!call.ok()) {
       if (call.status().code() == base::Code::kTimeout) {
         if (polling) waiters_->poll();
-        if (pace != Gate::Pace::kNever) gate_.look(!polling);
-        else if (!polling) kept_memory_->look_again();
+        if (pace != Gate::Pace::kNever)
+          gate_.look(!polling);
+        else if (!polling)
+          kept_memory_->look_again();
         continue;
       }
       break;
     }
     call_ = &*call;
     if (is_launch(call->opcode)) wire::count_alone(counts.launches, 1);
-    if (waiters_->owes_synchronising() && !may_come_before_synchronising(call->opcode)) waiters_->synchronise_owed();
+    if (waiters_->owes_synchronising() && !may_come_before_synchronising(call->opcode))
+      waiters_->synchronise_owed();
     scratch_.clear();
     scratch_bytes_ = 0;
     answered_elsewhere_ = false;
     always_has_body_ = false;
     if (callbacks_->any_destroyed()) {
-      for (uint64_t object : callbacks_->take_destroyed()) objects_.unbind(Kind::kUserObject, object);
+      for (uint64_t object : callbacks_->take_destroyed())
+        objects_.unbind(Kind::kUserObject, object);
     }
     // Here and not in the handlers, as a call whose context is gone does not get there.
     if (mirrors_->changes_are_coming() && changes_mirrors(call->opcode)) mirrors_->change_begins();
@@ -147,39 +157,48 @@ int Executor::run() {
 transport::Wait Executor::patience(bool polling) const {
   if (polling) return {0, 0};
   if (waiters_->owes_synchronising()) return {kSpinBeforeSynchronisingUs, 0};
-  const uint32_t spin_us = waiters_->some_ended() && gate_.pace() == Gate::Pace::kNever ? kSpinAfterWaitUs : kSpinUs;
+  const uint32_t spin_us =
+      waiters_->some_ended() && gate_.pace() == Gate::Pace::kNever ? kSpinAfterWaitUs : kSpinUs;
   int32_t timeout_ms = kept_memory_->look_again_ms();
-  if (gate_.pace() != Gate::Pace::kNever) timeout_ms = kGateLookMs;  // what has come need not be a call
+  if (gate_.pace() != Gate::Pace::kNever)
+    timeout_ms = kGateLookMs;  // what has come need not be a call
   return {spin_us, timeout_ms};
 }
 
 bool Executor::ask_whether_captures(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool Executor::wait_at_gate(CUstream stream, uint64_t what, uint64_t size) {
   if (captures(stream)) return true;
-  return gate_.pass(slot(), current_ != nullptr ? current_->context : nullptr, stream, work_kind(what, size));
+  return gate_.pass(slot(), current_ != nullptr ? current_->context : nullptr, stream,
+                    work_kind(what, size));
 }
 
-// What the client's host functions need of us, in whatever place of the lane it stands: their answers, and host memory
-// kept in step with its mirrors before and after them. Taking memory's news early is no more than a GPU that reaches
-// such memory would see anyway. On the thread that attends, while the executor may be in the driver.
+// What the client's host functions need of us, in whatever place of the lane it stands: their
+// answers, and host memory kept in step with its mirrors before and after them. Taking memory's
+// news early is no more than a GPU that reaches such memory would see anyway. On the thread that
+// attends, while the executor may be in the driver.
 bool Executor::take_on_sight(const session::Call& call) {
   wire::cuda::host_function_done_request done;
   wire::cuda::mirror_push_request push;
   wire::cuda::mirror_fetch_request fetch;
   switch (static_cast<wire::cuda::Op>(call.opcode)) {
     case wire::cuda::Op::host_function_done:
-      if (!wire::read_message(done, call.body, call.bytes)) return false;  // in its turn the executor will complain
+      if (!wire::read_message(done, call.body, call.bytes))
+        return false;  // in its turn the executor will complain
       callbacks_->done(done.invocation);
       return true;
     case wire::cuda::Op::mirror_push:
-      if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes)) return false;
-      return mirrors_->push(push.address, push.data) == CUDA_SUCCESS;  // a mirror still to be made: in its turn
+      if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes))
+        return false;
+      return mirrors_->push(push.address, push.data) ==
+             CUDA_SUCCESS;  // a mirror still to be made: in its turn
     case wire::cuda::Op::mirror_fetch: {
-      if (mirrors_->changes_are_coming() || !wire::read_message(fetch, call.body, call.bytes)) return false;
+      if (mirrors_->changes_are_coming() || !wire::read_message(fetch, call.body, call.bytes))
+        return false;
       Mirrors::Written written;
       mirrors_->fetch(&written);
       wire::cuda::mirror_fetch_reply r;
@@ -204,18 +223,21 @@ void Executor::trace(const session::Call& call) {
   text.raw("trace: ");
   text.now();
   tell_call(text, call.opcode, call.body, call.bytes);
-  const char* name = api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result_));
+  const char* name =
+      api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result_));
   text.end(answered_elsewhere_ ? " -> waits" : " -> ");
   if (!answered_elsewhere_) text.end(name != nullptr ? name : std::to_string(result_).c_str());
   text.end("\n");
-  if (write(output_->log_descriptor(), text.data(), text.bytes()) < 0) return;  // a full disk loses lines, nothing else
+  if (write(output_->log_descriptor(), text.data(), text.bytes()) < 0)
+    return;  // a full disk loses lines, nothing else
 }
 
 // Makes the call's context current. False: it named one that does not exist, and has been answered.
 bool Executor::enter_context(const session::Call& call) {
   current_ = nullptr;
   if (call.context == 0) return true;
-  WorkerContext* context = call.context < contexts_.size() ? contexts_[call.context].get() : nullptr;
+  WorkerContext* context =
+      call.context < contexts_.size() ? contexts_[call.context].get() : nullptr;
   if (context == nullptr) {
     send_reply(call, CUDA_ERROR_INVALID_CONTEXT, nullptr, 0);
     return false;
@@ -239,7 +261,8 @@ CUresult Executor::use(CUcontext context) {
 void Executor::note_touched(CUstream stream) {
   current_->touched_last = stream;
   const auto holds = [stream](const WorkerContext& context) {
-    return std::find(context.touched.begin(), context.touched.end(), stream) != context.touched.end();
+    return std::find(context.touched.begin(), context.touched.end(), stream) !=
+           context.touched.end();
   };
   if (holds(*current_)) return;
   CUcontext of = nullptr;
@@ -270,7 +293,9 @@ void Executor::untouch(CUstream stream) {
 CUdevice Executor::device_of(uint32_t slot) const {
   if (slot >= assignment_.slice_count || slot >= wire::kSlicesMax) return -1;
   CUdevice device = -1;
-  if (driver_->cuDeviceGet(&device, static_cast<int>(assignment_.slices[slot].gpu_index)) != CUDA_SUCCESS) return -1;
+  if (driver_->cuDeviceGet(&device, static_cast<int>(assignment_.slices[slot].gpu_index)) !=
+      CUDA_SUCCESS)
+    return -1;
   return device;
 }
 
@@ -293,7 +318,8 @@ WorkerContext* Executor::add_context(uint64_t id) {
   const uint32_t index = api::id_index(id);
   if (api::id_kind(id) != Kind::kContext || index == 0 || index >= kContextsMax) return nullptr;
   if (index >= contexts_.size()) contexts_.resize(index + 1);
-  if (contexts_[index] != nullptr) retired_.push_back(std::move(contexts_[index]));  // calls may still be using it
+  if (contexts_[index] != nullptr)
+    retired_.push_back(std::move(contexts_[index]));  // calls may still be using it
   contexts_[index] = std::make_unique<WorkerContext>();
   return contexts_[index].get();
 }
@@ -332,7 +358,8 @@ uint8_t* Executor::reply_buffer(uint64_t bytes) {
   return reply_.data();
 }
 
-void Executor::send_reply(const session::Call& call, CUresult result, const uint8_t* body, uint32_t bytes) {
+void Executor::send_reply(const session::Call& call, CUresult result, const uint8_t* body,
+                          uint32_t bytes) {
   if (call.reply_id == 0) return;  // a client that asked a question without wanting the answer
   service_->reply(call.reply_id, result, body, bytes);
 }
@@ -356,7 +383,9 @@ bool Executor::may_look_ahead() const { return !tracing_ && !waiters_->polling()
 void Executor::remember(CUresult result) {
   if (current_ == nullptr) return;
   // The end of the capture tells these.
-  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD) return;
+  if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+      result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
+    return;
   int expected = 0;
   current_->deferred.compare_exchange_strong(expected, static_cast<int>(result));
 }
@@ -377,8 +406,9 @@ CUresult Executor::wait(WaitKind kind, void* object) {
   return CUDA_SUCCESS;
 }
 
-// No event of the copies' own but the last is needed: each comes after those before it. Nothing has been given to another stream since the
-// copy, so that the event ties no streams together which the copy has not.
+// No event of the copies' own but the last is needed: each comes after those before it. Nothing has
+// been given to another stream since the copy, so that the event ties no streams together which the
+// copy has not.
 CUresult Executor::mark_copied() {
   if (current_->copied == nullptr) {
     const CUresult result = driver_->cuEventCreate(&current_->copied, CU_EVENT_DISABLE_TIMING);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one session's calls in order against the driver. One thread takes calls off the lane (`run`); it never sleeps
-// in the driver for a client that waits: waits are polled for a while, then handed to waiter threads, so that other
-// client threads' launches go on. Everything here belongs to one client process; a worker process has exactly one
-// Executor.
+// Runs one session's calls in order against the driver. One thread takes calls off the lane
+// (`run`); it never sleeps in the driver for a client that waits: waits are polled for a while,
+// then handed to waiter threads, so that other client threads' launches go on. Everything here
+// belongs to one client process; a worker process has exactly one Executor.
 #pragma once
 
 #include <pthread.h>
@@ -40,13 +40,14 @@ struct WorkerContext {
   bool primary = false;
   uint32_t retains = 0;
   std::atomic<int> deferred{0};  // first error of calls without reply, told at the next wait
-  // The streams that calls in this context have named since it was last waited for, so that a wait for it can ask them; `untold`: there
-  // may be work that none of them knows of. Executor thread.
+  // The streams that calls in this context have named since it was last waited for, so that a wait
+  // for it can ask them; `untold`: there may be work that none of them knows of. Executor thread.
   std::vector<CUstream> touched;
   CUstream touched_last = nullptr;
   bool untold = false;
   std::atomic<int> waits{0};  // for all of it, under way
-  CUevent copied = nullptr;   // behind the last synchronous copy; ends with the context. Executor thread.
+  CUevent copied =
+      nullptr;  // behind the last synchronous copy; ends with the context. Executor thread.
 };
 
 // A host function that the client runs: the driver's thread sleeps until the client has answered.
@@ -68,8 +69,10 @@ class KeptMemory;
 class Executor {
  public:
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
-           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports, Turns turns = {});
-  // Only when the driver runs nothing of this session any more: its threads call back. A worker process leaves without.
+           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
+           Turns turns = {});
+  // Only when the driver runs nothing of this session any more: its threads call back. A worker
+  // process leaves without.
   ~Executor();
 
   // Until the client goes. Returns the exit status.
@@ -92,8 +95,8 @@ class Executor {
 
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
   CUdevice device_of(uint32_t slot) const;
-  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU that is not the
-  // session's.
+  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU
+  // that is not the session's.
   uint32_t slot_of(CUdevice device) const;
   // The context of the call being executed (null when it named none) and its bookkeeping.
   WorkerContext* context() { return current_; }
@@ -102,15 +105,16 @@ class Executor {
   WorkerContext* find_context(uint64_t id);
   WorkerContext* add_context(uint64_t id);
   void remove_context(uint64_t id);
-  // What was in it has ended, with it or by a reset: nothing of that is charged, waited for or asked any more.
+  // What was in it has ended, with it or by a reset: nothing of that is charged, waited for or
+  // asked any more.
   void empty_context(WorkerContext* context);
   // Makes `context` current on the executor thread, if it is not.
   CUresult use(CUcontext context);
   CUcontext current_in_driver() const { return driver_current_; }
   // The driver's current context changed behind our back.
   void forget_current() { driver_current_ = nullptr; }
-  // Memory that lives until the next call; for arrays passed to the driver or put into replies. Bounded: null past 64
-  // MiB.
+  // Memory that lives until the next call; for arrays passed to the driver or put into replies.
+  // Bounded: null past 64 MiB.
   void* scratch(uint64_t bytes);
 
   // Results of calls, from the generated dispatcher.
@@ -131,17 +135,20 @@ class Executor {
   // For handlers whose reply carries data also with an error (JIT logs).
   void reply_with_body_anyway() { always_has_body_ = true; }
 
-  // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from the handler
-  // afterwards.
+  // Waits, started by handlers: the reply goes out when the GPU is there. Return CUDA_SUCCESS from
+  // the handler afterwards.
   enum class WaitKind : uint8_t { kStream, kEvent, kContext };
   CUresult wait(WaitKind kind, void* object);
-  // As above, for a copy to the client: what the stream has now, then the reply, with the data of `block` unless they go beside it. Events
-  // and blocks are the staging's.
+  // As above, for a copy to the client: what the stream has now, then the reply, with the data of
+  // `block` unless they go beside it. Events and blocks are the staging's.
   CUresult wait_for_copy(CUstream stream, const struct Block& block, uint64_t bytes);
-  // A copy has been given to the stream of this id with this result: the call's. A synchronous one may have returned in the program by now,
-  // so what a stream does that does not wait for the legacy one comes after it; the client waits for copies once there is such a stream.
+  // A copy has been given to the stream of this id with this result: the call's. A synchronous one
+  // may have returned in the program by now, so what a stream does that does not wait for the
+  // legacy one comes after it; the client waits for copies once there is such a stream.
   CUresult copy_given(uint64_t stream_id, CUresult result) {
-    return stream_id == 0 && !streams_apart_ && result == CUDA_SUCCESS && current_ != nullptr ? mark_copied() : result;
+    return stream_id == 0 && !streams_apart_ && result == CUDA_SUCCESS && current_ != nullptr
+               ? mark_copied()
+               : result;
   }
   // A stream of the call's context that does not wait for the legacy one begins.
   CUresult begin_apart(CUstream stream);
@@ -165,13 +172,14 @@ class Executor {
     if (!gate_.open(slot()) && current_ != nullptr && !captures(stream))
       gate_.host_function(slot(), current_->context, stream);
   }
-  // Before a piece of work for the GPU's processors (not a copy from or to the host) is given to `stream`, in the call's context: waits
-  // where the GPU's time is divided. `what` and `size` tell how long it will take: pieces that have both in common are alike. False: the
-  // session is over.
+  // Before a piece of work for the GPU's processors (not a copy from or to the host) is given to
+  // `stream`, in the call's context: waits where the GPU's time is divided. `what` and `size` tell
+  // how long it will take: pieces that have both in common are alike. False: the session is over.
   bool may_work(CUstream stream, uint64_t what, uint64_t size) {
     return gate_.open(slot()) || wait_at_gate(stream, what, size);
   }
-  // The same for one of several pieces, before the first of them is given: false when there is something to wait for, or to do before.
+  // The same for one of several pieces, before the first of them is given: false when there is
+  // something to wait for, or to do before.
   bool may_work_at_once(CUstream stream, uint64_t what, uint64_t size) {
     return captures_ == 0 && current_ != nullptr &&
            gate_.pass_at_once(current_->slot, current_->context, stream, work_kind(what, size));
@@ -183,8 +191,8 @@ class Executor {
   }
 
   const session::Call& call() const { return *call_; }
-  // A handler may run calls that follow the current one (session::Service::take_alike): nobody waits for a wait to be polled, or for each
-  // call's line of trace.
+  // A handler may run calls that follow the current one (session::Service::take_alike): nobody
+  // waits for a wait to be polled, or for each call's line of trace.
   bool may_look_ahead() const;
   // The client sent what is no call: the session ends.
   void refuse(const session::Call& call);

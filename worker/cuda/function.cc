@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the worker: a launch makes
-// no allocation.
+// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the
+// worker: a launch makes no allocation.
 #include "worker/cuda/function.h"
 
 #include <cstring>
@@ -14,31 +14,41 @@ namespace {
 constexpr size_t kParamsMax = 4096;
 constexpr unsigned kLaunchAttributesMax = 32;
 
-// Builds the pointer array over the packed values. False: the client sent fewer bytes than the function takes.
+// Builds the pointer array over the packed values. False: the client sent fewer bytes than the
+// function takes.
 bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) {
   if (params.count < layout.bytes) return false;
-  for (const uint32_t offset : layout.offsets) *pointers++ = const_cast<uint8_t*>(params.data) + offset;
+  for (const uint32_t offset : layout.offsets)
+    *pointers++ = const_cast<uint8_t*>(params.data) + offset;
   return true;
 }
 
-CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* out, unsigned* count) {
+CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* out,
+                       unsigned* count) {
   *count = static_cast<unsigned>(bytes.count / sizeof(CUlaunchAttribute));
-  if (bytes.count % sizeof(CUlaunchAttribute) != 0 || *count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes.count % sizeof(CUlaunchAttribute) != 0 || *count > kLaunchAttributesMax)
+    return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(static_cast<void*>(out), bytes.data, bytes.count);
   for (unsigned i = 0; i < *count; ++i) {
     CUevent* event = nullptr;
-    if (out[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = &out[i].value.programmaticEvent.event;
-    if (out[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) event = &out[i].value.launchCompletionEvent.event;
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+      event = &out[i].value.programmaticEvent.event;
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &out[i].value.launchCompletionEvent.event;
     if (event != nullptr) *event = s.get<CUevent>(Kind::kEvent, reinterpret_cast<uint64_t>(*event));
-    if (out[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE) return CUDA_ERROR_NOT_SUPPORTED;
+    if (out[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   return s.ok() ? CUDA_SUCCESS : s.error();
 }
 
 // How much a launch of a function is, for the gate.
-uint64_t threads_of(const uint32_t* g) { return uint64_t{g[0]} * g[1] * g[2] * (uint64_t{g[3]} * g[4] * g[5]); }
+uint64_t threads_of(const uint32_t* g) {
+  return uint64_t{g[0]} * g[1] * g[2] * (uint64_t{g[3]} * g[4] * g[5]);
+}
 
-CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* attributes, unsigned count) {
+CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* attributes,
+                         unsigned count) {
   CUlaunchConfig config;
   std::memset(&config, 0, sizeof config);
   config.gridDimX = g[0];
@@ -61,7 +71,8 @@ CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
   return static_cast<CUfunction>(w.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
 }
 
-const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
+const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool kernel,
+                           CUresult* error) {
   std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
   const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
   if (index >= api::kIndexMax) {
@@ -74,8 +85,9 @@ const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool k
   gpu::Driver& d = w.driver();
   for (size_t i = 0; i < kParamsMax; ++i) {
     size_t offset = 0, size = 0;
-    const CUresult result = kernel ? d.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), i, &offset, &size)
-                                   : d.cuFuncGetParamInfo(function, i, &offset, &size);
+    const CUresult result =
+        kernel ? d.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), i, &offset, &size)
+               : d.cuFuncGetParamInfo(function, i, &offset, &size);
     if (result == CUDA_ERROR_INVALID_VALUE) break;  // past the last parameter
     if (result != CUDA_SUCCESS) {
       *error = result;
@@ -92,8 +104,9 @@ const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool k
 
 namespace {
 
-// The driver's launch leaves little of ours in the processor's caches. So launches that have arrived already are decoded several at a time
-// and made in a loop of a few instructions: measured by bench/executor_bench.cc, explained in docs/performance.md.
+// The driver's launch leaves little of ours in the processor's caches. So launches that have
+// arrived already are decoded several at a time and made in a loop of a few instructions: measured
+// by bench/executor_bench.cc, explained in docs/performance.md.
 constexpr size_t kLaunchesAhead = 32;
 constexpr size_t kPointersAhead = 512;
 
@@ -110,11 +123,11 @@ CUresult make_one(gpu::Driver& d, const Launch& launch) {
   if (launch.error != CUDA_SUCCESS) return launch.error;
   const uint32_t* g = launch.geometry;
   if (g[7] != 0) {
-    return d.cuLaunchCooperativeKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6], launch.stream,
-                                       launch.pointers);
+    return d.cuLaunchCooperativeKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6],
+                                       launch.stream, launch.pointers);
   }
-  return d.cuLaunchKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6], launch.stream, launch.pointers,
-                          nullptr);
+  return d.cuLaunchKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6], launch.stream,
+                          launch.pointers, nullptr);
 }
 
 class Launches {
@@ -149,7 +162,8 @@ class Launches {
     if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (m.geometry.count != 8) return CUDA_ERROR_INVALID_VALUE;
     launch->geometry = m.geometry.data;
-    if (stream_ == nullptr || m.stream != stream_id_) {  // most of the time it is that of the launch before
+    if (stream_ == nullptr ||
+        m.stream != stream_id_) {  // most of the time it is that of the launch before
       Scope s(w_);
       stream_ = s.stream(m.stream);
       stream_id_ = m.stream;
@@ -168,7 +182,8 @@ class Launches {
   size_t pass_gate(size_t first) {
     Launch& next = launches_[first];
     const bool made = next.error == CUDA_SUCCESS;
-    if (made && !w_.may_work(next.stream, next.id, threads_of(next.geometry))) next.error = CUDA_ERROR_UNKNOWN;
+    if (made && !w_.may_work(next.stream, next.id, threads_of(next.geometry)))
+      next.error = CUDA_ERROR_UNKNOWN;
     size_t end = first + 1;
     for (; end < count_; ++end) {
       const Launch& more = launches_[end];
@@ -240,18 +255,20 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
   size_t bytes = m.params.count;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data), CU_LAUNCH_PARAM_BUFFER_SIZE,
-                   &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
   if (!w.may_work(stream, m.function, threads_of(m.geometry.data))) return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::cuda::function_info_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::function_info_request& m,
+                wire::cuda::function_info_reply& r) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (w.context() != nullptr) {  // else the driver may have another one current, whose layout this would be
+  if (w.context() !=
+      nullptr) {  // else the driver may have another one current, whose layout this would be
     CUresult error = CUDA_SUCCESS;
     const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
     if (layout == nullptr) return error;
@@ -264,11 +281,13 @@ CUresult handle(Executor& w, const wire::cuda::function_info_request& m, wire::c
   if (!s.ok()) return s.error();
   for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
     const auto which = static_cast<CUfunction_attribute>(i);
-    const CUresult result = kernel ? w.driver().cuKernelGetAttribute(
-                                         &attributes[i], which, reinterpret_cast<CUkernel>(f), w.device_of(m.slot))
-                                   : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
+    const CUresult result =
+        kernel ? w.driver().cuKernelGetAttribute(&attributes[i], which,
+                                                 reinterpret_cast<CUkernel>(f), w.device_of(m.slot))
+               : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
     // Attributes newer than the driver are simply absent; the first ones must be there.
-    if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return result;
+    if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
+      return result;
   }
   r.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};
   return CUDA_SUCCESS;
@@ -281,7 +300,8 @@ CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto which = static_cast<CUfunction_attribute>(m.attribute);
   if (!kernel) return w.driver().cuFuncSetAttribute(f, which, m.value);
-  return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f), w.device_of(m.slot));
+  return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f),
+                                         w.device_of(m.slot));
 }
 
 CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request& m) {
@@ -290,24 +310,27 @@ CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto config = static_cast<CUfunc_cache>(m.config);
   if (!kernel) return w.driver().cuFuncSetCacheConfig(f, config);
-  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config, w.device_of(m.slot));
+  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config,
+                                           w.device_of(m.slot));
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m, wire::cuda::occupancy_blocks_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m,
+                wire::cuda::occupancy_blocks_reply& r) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&r.blocks, f, static_cast<int>(m.block_size),
-                                                                         m.shared, m.flags);
+  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      &r.blocks, f, static_cast<int>(m.block_size), m.shared, m.flags);
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m, wire::cuda::occupancy_shared_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m,
+                wire::cuda::occupancy_shared_reply& r) {
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   size_t bytes = 0;
-  const CUresult result = w.driver().cuOccupancyAvailableDynamicSMemPerBlock(&bytes, f, static_cast<int>(m.blocks),
-                                                                             static_cast<int>(m.block_size));
+  const CUresult result = w.driver().cuOccupancyAvailableDynamicSMemPerBlock(
+      &bytes, f, static_cast<int>(m.blocks), static_cast<int>(m.block_size));
   r.bytes = bytes;
   return result;
 }

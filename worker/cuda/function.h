@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameter layouts by function id, so that a launch builds its pointer array without asking the driver.
+// Parameter layouts by function id, so that a launch builds its pointer array without asking the
+// driver.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ struct Layout {
 
 class Layouts {
  public:
-  // The layout of function or kernel `id` for the current device; asks the driver the first time. Null with *error set.
+  // The layout of function or kernel `id` for the current device; asks the driver the first time.
+  // Null with *error set.
   const Layout* find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
     // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
     const uint32_t index = api::id_index(id) & ~api::kWorkerBit;

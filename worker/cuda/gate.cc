@@ -17,8 +17,10 @@ namespace {
 using wire::kTurnWithoutEnd;
 
 constexpr uint64_t kMarkEveryNs = 500'000;  // of estimated work, or a quarter of the window
-constexpr uint32_t kMarkEveryPieces = 128;  // where estimates are far too low, this bounds the damage
-constexpr uint64_t kQuietNs = 30'000;       // no piece for so long: what is there is marked, to see its end
+constexpr uint32_t kMarkEveryPieces =
+    128;  // where estimates are far too low, this bounds the damage
+constexpr uint64_t kQuietNs =
+    30'000;  // no piece for so long: what is there is marked, to see its end
 constexpr uint64_t kLingerLeastNs = 50'000;
 constexpr uint64_t kServeEveryNs = 20'000;
 constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
@@ -27,13 +29,14 @@ constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
 constexpr uint64_t kLongInWindows = 4;  // the GPU is idle for some 20 us of that time
-// So small where one of a higher class may come, who would wait for all that is unfinished: the second piece passes when the first is
-// nearly over.
+// So small where one of a higher class may come, who would wait for all that is unfinished: the
+// second piece passes when the first is nearly over.
 constexpr uint64_t kSmallWindowNs = 400'000, kNearlyOverNs = 100'000;
 // A measurement is as certain as the times between looks allow.
 constexpr uint64_t kUncertaintyNs = 20'000;
-// Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So after a time without progress one piece
-// passes all the same: soon within a turn, late when it would be in somebody else's.
+// Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So
+// after a time without progress one piece passes all the same: soon within a turn, late when it
+// would be in somebody else's.
 constexpr uint64_t kStalledNs = 20'000'000, kStalledPastTurnNs = 1'000'000'000;
 constexpr uint64_t kNapMaxNs = 100'000;
 constexpr uint64_t kLaunchMaxNs = 500'000;  // of code that is there
@@ -42,7 +45,9 @@ constexpr uint64_t kMayComeNs = 10'000'000;
 
 wire::TurnPage nobody_divides;
 
-uint64_t until_of(const wire::TurnPart& part) { return part.until_ns.load(std::memory_order_relaxed); }
+uint64_t until_of(const wire::TurnPart& part) {
+  return part.until_ns.load(std::memory_order_relaxed);
+}
 
 void nap(uint64_t ns) {
   // By default the kernel lets a thread sleep 50 us longer than asked.
@@ -55,7 +60,10 @@ void nap(uint64_t ns) {
 }  // namespace
 
 Gate::Gate(GateHost* host, Turns turns, uint32_t slots)
-    : host_(host), page_(turns.page != nullptr ? turns.page : &nobody_divides), bell_(turns.bell), slices_(slots) {
+    : host_(host),
+      page_(turns.page != nullptr ? turns.page : &nobody_divides),
+      bell_(turns.bell),
+      slices_(slots) {
   for (uint32_t slot = 0; slot < slots; ++slot) slices_[slot].part = &page_->slices[slot];
 }
 
@@ -104,10 +112,12 @@ bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKin
   return true;
 }
 
-// Within the window, but always one piece for each stream, and a second one unless the first is so long that the moment between them does
-// not count. Not when what is there will last until the turn's end.
+// Within the window, but always one piece for each stream, and a second one unless the first is so
+// long that the moment between them does not count. Not when what is there will last until the
+// turn's end.
 bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const {
-  if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed)) return false;  // none, or unseen
+  if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed))
+    return false;  // none, or unseen
   const uint64_t until_ns = until_of(*slice.part);
   if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
@@ -136,7 +146,9 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
     if (open(slot)) break;
     const bool held = holds(slice);
     if (held && may_pass(slice, slice.queues[queue_of(slice, context, stream)], piece_ns)) break;
-    if (held && stalls(slice, now_ns, now_ns < until_of(*slice.part) ? kStalledNs : kStalledPastTurnNs)) break;
+    if (held &&
+        stalls(slice, now_ns, now_ns < until_of(*slice.part) ? kStalledNs : kStalledPastTurnNs))
+      break;
     if (!held || now_ns - served_ns >= kServeEveryNs) {
       alive = host_->serve();
       served_ns = now_ns;
@@ -158,7 +170,8 @@ bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64
   return alive;
 }
 
-// All its unfinished work is behind host functions that the program is in, on streams that cannot go on.
+// All its unfinished work is behind host functions that the program is in, on streams that cannot
+// go on.
 bool Gate::in_program(const Slice& slice) {
   const auto may_run = [](const Queue& queue) { return !queue.idle() && !queue.in_program(); };
   return slice.batches != 0 && std::none_of(slice.queues.begin(), slice.queues.end(), may_run);
@@ -169,8 +182,9 @@ bool Gate::stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns) {
   return slice.waiting && now_ns > since_ns + most_ns + 4 * slice.waiting_piece_ns;
 }
 
-// Without a turn: what was behind host functions when the last one was given up may run, and what it takes is charged with the next. No
-// more than all estimates, which are too high where streams run at once, nor than the time in which it can have run.
+// Without a turn: what was behind host functions when the last one was given up may run, and what
+// it takes is charged with the next. No more than all estimates, which are too high where streams
+// run at once, nor than the time in which it can have run.
 void Gate::look_outside(Slice& slice, uint64_t now_ns) {
   if (slice.batches == 0 && slice.outside_estimated_ns == 0) return;
   reap(slice, now_ns);
@@ -190,11 +204,14 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
   const bool looks = host_->busy() || pace_ == Pace::kAtOnce || slice.batches != 0;
   const uint64_t most_ns = looks ? kShortSleepNs : kSleepNs;
   const timespec most{0, static_cast<long>(most_ns)};
-  // tendrild wakes this word for a new turn, for whatever else it has changed, and when the turn before this one's should be over: it will
-  // come within moments then, and nobody should have to be woken for it.
-  const bool woken = syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0) == 0;
+  // tendrild wakes this word for a new turn, for whatever else it has changed, and when the turn
+  // before this one's should be over: it will come within moments then, and nobody should have to
+  // be woken for it.
+  const bool woken =
+      syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0) == 0;
   uint64_t after_ns = base::now_ns();
-  for (const uint64_t until_ns = after_ns + kTurnIsNearNs; woken && !holds(slice) && after_ns < until_ns;) {
+  for (const uint64_t until_ns = after_ns + kTurnIsNearNs;
+       woken && !holds(slice) && after_ns < until_ns;) {
     if (after_ns + kTurnIsNearNs - until_ns > kYieldAfterNs) sched_yield();
     base::cpu_pause();
     after_ns = base::now_ns();
@@ -203,8 +220,11 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
 }
 
 size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
-  const auto is = [&](const Queue& queue) { return queue.stream == stream && queue.context == context; };
-  if (slice.last_queue < slice.queues.size() && is(slice.queues[slice.last_queue])) return slice.last_queue;
+  const auto is = [&](const Queue& queue) {
+    return queue.stream == stream && queue.context == context;
+  };
+  if (slice.last_queue < slice.queues.size() && is(slice.queues[slice.last_queue]))
+    return slice.last_queue;
   size_t at = 0;
   while (at < slice.queues.size() && !is(slice.queues[at])) ++at;
   if (at == slice.queues.size()) {
@@ -217,8 +237,8 @@ size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
   return at;
 }
 
-// Drivers load code at its first launch, which takes them milliseconds: the GPU does nothing for this tenant then, and that is not
-// its debt to the others.
+// Drivers load code at its first launch, which takes them milliseconds: the GPU does nothing for
+// this tenant then, and that is not its debt to the others.
 void Gate::launched() {
   Slice& slice = *launching_;
   launching_ = nullptr;
@@ -232,7 +252,8 @@ void Gate::launched() {
   }
 }
 
-// With nothing on the GPU the turn would have been given up, had not the driver kept this thread: it loads a module, or allocates.
+// With nothing on the GPU the turn would have been given up, had not the driver kept this thread:
+// it loads a module, or allocates.
 void Gate::excuse_absence(Slice& slice, uint64_t now_ns) {
   const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
   const uint64_t idle_ns = now_ns - slice.idle_since_ns;
@@ -262,8 +283,8 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
   queue.estimated_ns += piece_ns;
   slice.unfinished_ns += piece_ns;
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
-  queue.mark_next =
-      queue.estimated_ns >= std::min(kMarkEveryNs, window_ns / 4) || queue.work.pieces() >= kMarkEveryPieces;
+  queue.mark_next = queue.estimated_ns >= std::min(kMarkEveryNs, window_ns / 4) ||
+                    queue.work.pieces() >= kMarkEveryPieces;
 }
 
 void Gate::mark(Slice& slice, Queue& queue) {
@@ -271,9 +292,8 @@ void Gate::mark(Slice& slice, Queue& queue) {
   if (queue.work.pieces() == 0) return;
   const CUevent event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {
-    queue.markers.push_back(
-        {event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns, queue.preempted_ns,
-         !queue.behind_program, false});
+    queue.markers.push_back({event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns,
+                             queue.preempted_ns, !queue.behind_program, false});
   } else {
     batch_ends(slice, queue.estimated_ns, base::now_ns());
   }
@@ -298,7 +318,8 @@ void Gate::mark_legacy_streams() {
 // Without one the work behind seems to take as long as the host function.
 void Gate::mark_program(Queue& queue) {
   const CUevent event = host_->mark(queue.owner, queue.stream);
-  if (event != nullptr) queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, 0, false, true});
+  if (event != nullptr)
+    queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, 0, false, true});
 }
 
 void Gate::mark_everything() {
@@ -332,7 +353,8 @@ void Gate::forget_context(CUcontext context) {
       if (queue.work.pieces() != 0) batch_ends(slice, queue.estimated_ns, now_ns);
     }
     const auto gone = [context](const Queue& queue) { return queue.owner == context; };
-    slice.queues.erase(std::remove_if(slice.queues.begin(), slice.queues.end(), gone), slice.queues.end());
+    slice.queues.erase(std::remove_if(slice.queues.begin(), slice.queues.end(), gone),
+                       slice.queues.end());
   }
 }
 
@@ -367,8 +389,9 @@ void Gate::piece_comes(Slice& slice, uint64_t now_ns) {
   slice.awake = true;
 }
 
-// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is likely to come in that time. A program
-// that waited for the turn may have gone to sleep: its first piece has to wake it, and then the next is late this once.
+// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is
+// likely to come in that time. A program that waited for the turn may have gone to sleep: its first
+// piece has to wake it, and then the next is late this once.
 uint64_t Gate::linger_ns(const Slice& slice) {
   const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
   if (until_of(*slice.part) == kTurnWithoutEnd || slice.usual_gap_ns == 0) return most_ns;
@@ -396,8 +419,9 @@ void Gate::reap(Slice& slice, uint64_t now_ns) {
   }
 }
 
-// The first marker of the queue. What is known of its time: it was reached after the last vain look, and before now; and it could not
-// begin before what is in front of it on the stream had ended.
+// The first marker of the queue. What is known of its time: it was reached after the last vain
+// look, and before now; and it could not begin before what is in front of it on the stream had
+// ended.
 void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const Marker marker = queue.markers.front();
   queue.markers.pop_front();
@@ -407,7 +431,8 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const uint64_t most_ns = now_ns - first_begin_ns;
   const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
   if (marker.timed) {
-    // If somebody had the GPU in between, the hardware's switches are in it, too: better than nothing known, and no more.
+    // If somebody had the GPU in between, the hardware's switches are in it, too: better than
+    // nothing known, and no more.
     const uint64_t others_ns = std::min(most_ns, preempted_ns(slice) - marker.preempted_ns);
     const bool certain = others_ns == 0 && uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8);
     estimates_.learn(marker.work, most_ns - others_ns, certain);
@@ -464,15 +489,19 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   tell(slice, now_ns);
   if (in_program(slice)) {
     if (slice.program_since_ns == 0) slice.program_since_ns = now_ns;
-    const bool long_since = now_ns - slice.program_since_ns >= slice.part->linger_ns.load(std::memory_order_relaxed);
+    const bool long_since =
+        now_ns - slice.program_since_ns >= slice.part->linger_ns.load(std::memory_order_relaxed);
     const bool needless = over || (until_of(*slice.part) != kTurnWithoutEnd && long_since);
-    if (needless && !stalls(slice, now_ns, over ? kStalledPastTurnNs : kStalledNs)) give_up(slice, now_ns);
+    if (needless && !stalls(slice, now_ns, over ? kStalledPastTurnNs : kStalledNs))
+      give_up(slice, now_ns);
   }
   if (slice.batches != 0) return;
   // The next piece for it may be right behind the one that waits.
-  if (blocked_since_ns_ != 0 && now_ns - blocked_since_ns_ < slice.part->await_ns.load(std::memory_order_relaxed))
+  if (blocked_since_ns_ != 0 &&
+      now_ns - blocked_since_ns_ < slice.part->await_ns.load(std::memory_order_relaxed))
     slice.idle_since_ns = now_ns;
-  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice))) give_up(slice, now_ns);
+  if (over || (!slice.waiting && now_ns - slice.idle_since_ns >= linger_ns(slice)))
+    give_up(slice, now_ns);
 }
 
 // It may change while the session lives; the page says so, and nobody calls.
@@ -490,11 +519,13 @@ void Gate::tell(Slice& slice, uint64_t now_ns) {
   slice.part->queued_ns.store(slice.queued_ns, std::memory_order_relaxed);
 }
 
-// A piece waits for another slice: more for this one is likely behind it, unless this turn was there and nothing came.
+// A piece waits for another slice: more for this one is likely behind it, unless this turn was
+// there and nothing came.
 uint32_t Gate::wants_after(const Slice& slice) const {
   if (slice.waiting && in_program(slice)) return wire::kWantsNothing;  // until it can go on
   if (slice.waiting) return wire::kWantsTurn;
-  const bool waits = std::any_of(slices_.begin(), slices_.end(), [](const Slice& each) { return each.waiting; });
+  const bool waits =
+      std::any_of(slices_.begin(), slices_.end(), [](const Slice& each) { return each.waiting; });
   const bool came = slice.pieces != slice.pieces_before || blocked_since_ns_ != 0;
   return waits && came ? wire::kWantsTurnToo : wire::kWantsNothing;
 }
@@ -528,7 +559,8 @@ void Gate::give_up(Slice& slice, uint64_t now_ns) {
 
 void Gate::ring() {
   const uint64_t one = 1;
-  if (write(bell_, &one, sizeof one) < 0) return;  // full: it rings already. Gone: so is tendrild, and this worker soon
+  if (write(bell_, &one, sizeof one) < 0)
+    return;  // full: it rings already. Gone: so is tendrild, and this worker soon
 }
 
 void Gate::find_pace() {
@@ -548,12 +580,14 @@ void Gate::find_pace() {
 
 // Short while the end is near or was just expected, longer the longer it is away.
 void Gate::rest() {
-  if (std::none_of(slices_.begin(), slices_.end(), holds)) return;  // given up just now: a call is waited for
+  if (std::none_of(slices_.begin(), slices_.end(), holds))
+    return;  // given up just now: a call is waited for
   const uint64_t now_ns = base::now_ns();
   uint64_t nap_ns = kNapMaxNs;
   for (const Slice& slice : slices_) {
     if (!holds(slice)) continue;
-    const uint64_t runs_ns = slice.batches != 0 ? now_ns - slice.progress_ns : 0;  // otherwise the next call is near
+    const uint64_t runs_ns =
+        slice.batches != 0 ? now_ns - slice.progress_ns : 0;  // otherwise the next call is near
     const uint64_t left_ns = slice.unfinished_ns > runs_ns ? slice.unfinished_ns - runs_ns : 0;
     nap_ns = std::min(nap_ns, std::max(left_ns / 4, runs_ns / 256));
   }

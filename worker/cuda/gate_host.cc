@@ -27,7 +27,9 @@ CUevent ExecutorGateHost::mark(CUcontext context, CUstream stream) {
   return event;
 }
 
-bool ExecutorGateHost::reached(CUevent event) { return w_.driver().cuEventQuery(event) != CUDA_ERROR_NOT_READY; }
+bool ExecutorGateHost::reached(CUevent event) {
+  return w_.driver().cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+}
 
 void ExecutorGateHost::give_back(CUcontext context, CUevent event) {
   w_.waiters().staging().give_back_event(context, event);
@@ -54,8 +56,9 @@ void ExecutorGateHost::set_hardware_slice(uint32_t slot, uint32_t us) {
   if (outcome != HardwareSlices::Outcome::kRefused || refused_) return;
   refused_ = true;
   dprintf(w_.output().log_descriptor(),
-          "GPU %u: the driver refuses to set time slices of channel groups (status 0x%x); turns alone divide it\n", gpu,
-          status);
+          "GPU %u: the driver refuses to set time slices of channel groups (status 0x%x); turns "
+          "alone divide it\n",
+          gpu, status);
 }
 
 }  // namespace tendril::worker::cuda

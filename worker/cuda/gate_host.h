@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate's way to the driver and to the executor: markers are events without timing from the common stock, and while the executor
-// waits at the gate, waits under way and host functions' answers are seen to. Executor thread.
+// The gate's way to the driver and to the executor: markers are events without timing from the
+// common stock, and while the executor waits at the gate, waits under way and host functions'
+// answers are seen to. Executor thread.
 #pragma once
 
 #include "worker/cuda/executor.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate and who gives it turns as two threads, over the page's own words, the kernel's futex and a bell. Nothing is asked here but who
-// comes before whom: what takes how long, and all else that the gate does, is in tests/simulation/gate_test.cc, where time is simulated.
+// The gate and who gives it turns as two threads, over the page's own words, the kernel's futex and
+// a bell. Nothing is asked here but who comes before whom: what takes how long, and all else that
+// the gate does, is in tests/simulation/gate_test.cc, where time is simulated.
 #include "worker/cuda/gate.h"
 
 #include <gtest/gtest.h>
@@ -50,9 +51,12 @@ TEST(GateAndArbiter, TurnsGoToAndFro) {
   IdleGpu gpu;
   Gate gate(&gpu, {page.get(), bell.get()}, 1);
   std::atomic<bool> over{false};
-  uint32_t granted = 0, used = 0;  // each is written by one thread, and handed to the other with the turn
+  uint32_t granted = 0,
+           used = 0;  // each is written by one thread, and handed to the other with the turn
   std::thread arbiter([&] {
-    const auto wake = [&] { syscall(SYS_futex, &part.turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); };
+    const auto wake = [&] {
+      syscall(SYS_futex, &part.turn, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    };
     const auto hear = [&](const std::function<bool()>& condition) {
       while (!over && !condition()) {
         pollfd rings = {bell.get(), POLLIN, 0};

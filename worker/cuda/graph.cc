@@ -77,7 +77,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda::graph_list_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_list_request& m,
+                wire::cuda::graph_list_reply& r) {
   Scope s(w);
   gpu::Driver& d = w.driver();
   if (m.what <= 2) {
@@ -85,7 +86,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda
     if (!s.ok()) return s.error();
     if (m.what == 2) return list_edges(w, s, graph, r);
     return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-      return m.what == 0 ? d.cuGraphGetNodes(graph, nodes, count) : d.cuGraphGetRootNodes(graph, nodes, count);
+      return m.what == 0 ? d.cuGraphGetNodes(graph, nodes, count)
+                         : d.cuGraphGetRootNodes(graph, nodes, count);
     });
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
@@ -96,7 +98,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m, wire::cuda
   });
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wire::cuda::graph_instantiate_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m,
+                wire::cuda::graph_instantiate_reply& r) {
   Scope s(w);
   CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
   CUstream upload = s.stream(m.upload);
@@ -107,8 +110,9 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wir
   std::memset(&params, 0, sizeof params);
   params.flags = m.flags;
   params.hUploadStream = upload;
-  const CUresult result = m.with_params != 0 ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
-                                             : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
+  const CUresult result = m.with_params != 0
+                              ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
+                              : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
   r.outcome = static_cast<uint32_t>(params.result_out);
   r.node = s.id(Kind::kNode, params.hErrNode_out);
   w.reply_with_body_anyway();
@@ -123,7 +127,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m, wir
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wire::cuda::graph_kernel_node_reply&) {
+CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
+                wire::cuda::graph_kernel_node_reply&) {
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
@@ -157,8 +162,10 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m, wir
     CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
     if (!s.ok()) return s.error();
     CUgraphNode node = nullptr;
-    const CUresult result = w.driver().cuGraphAddKernelNode_v2(&node, graph, dependencies, m.dependencies.count, &p);
-    if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, m.node, node)) return CUDA_ERROR_INVALID_HANDLE;
+    const CUresult result =
+        w.driver().cuGraphAddKernelNode_v2(&node, graph, dependencies, m.dependencies.count, &p);
+    if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, m.node, node))
+      return CUDA_ERROR_INVALID_HANDLE;
     return result;
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
@@ -213,7 +220,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_update_request& m, wire::cuda::graph_update_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::graph_update_request& m,
+                wire::cuda::graph_update_reply& r) {
   Scope s(w);
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);

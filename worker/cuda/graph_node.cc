@@ -17,15 +17,17 @@
 namespace tendril::worker::cuda {
 namespace {
 
-// One end of a copy: `host` and `device` become places in this process, an id an array. Host memory must be a mirror: the client does
-// not get to read the worker. An address without a kind may be the driver's.
+// One end of a copy: `host` and `device` become places in this process, an id an array. Host memory
+// must be a mirror: the client does not get to read the worker. An address without a kind may be
+// the driver's.
 template <typename Host>
-void resolve_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device, CUarray* array,
-                 uint64_t bytes) {
+void resolve_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device,
+                 CUarray* array, uint64_t bytes) {
   const bool unified = type == CU_MEMORYTYPE_UNIFIED;
   const uint64_t at = unified ? uint64_t{*device} : reinterpret_cast<uint64_t>(*host);
   const bool in_host = type == CU_MEMORYTYPE_HOST || (unified && w.mirrors().find(at) != nullptr);
-  if (in_host && bytes != 0 && !w.mirrors().name_in_graph(at, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (in_host && bytes != 0 && !w.mirrors().name_in_graph(at, bytes))
+    s.fail(CUDA_ERROR_INVALID_VALUE);
   if (unified && bytes != 0 && is_workers_own(w, at, bytes)) s.fail(CUDA_ERROR_INVALID_VALUE);
   if (type == CU_MEMORYTYPE_HOST) *host = reinterpret_cast<Host*>(w.mirrors().place_of(at));
   if (unified) *device = w.mirrors().place_of(at);
@@ -35,11 +37,13 @@ void resolve_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdevice
 
 // The same end as the client knows it.
 template <typename Host>
-void present_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device, CUarray* array) {
+void present_end(Executor& w, Scope& s, CUmemorytype type, Host** host, CUdeviceptr* device,
+                 CUarray* array) {
   if (type == CU_MEMORYTYPE_HOST)
     *host = reinterpret_cast<Host*>(w.mirrors().address_of(reinterpret_cast<uint64_t>(*host)));
   if (type == CU_MEMORYTYPE_UNIFIED) *device = w.mirrors().address_of(*device);
-  *array = reinterpret_cast<CUarray>(s.id(Kind::kArray, type == CU_MEMORYTYPE_ARRAY ? *array : nullptr));
+  *array =
+      reinterpret_cast<CUarray>(s.id(Kind::kArray, type == CU_MEMORYTYPE_ARRAY ? *array : nullptr));
 }
 
 bool resolve_copy(Executor& w, Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
@@ -156,7 +160,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_alloc_node_request& m,
   p.accessDescCount = count;
   p.bytesize = m.bytes;
   if (!s.ok()) return s.error();
-  if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever have it
+  if (m.bytes > w.charge().quota(w.slot()))
+    return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever have it
   w.kept_memory().use_graphs();
   CUgraphNode node = nullptr;
   const CUresult result =
@@ -191,8 +196,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_conditional_handle_request&
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (w.driver().cuGraphConditionalHandleCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUgraphConditionalHandle handle = 0;
-  const CUresult result =
-      w.driver().cuGraphConditionalHandleCreate(&handle, graph, w.context()->context, m.value, m.flags);
+  const CUresult result = w.driver().cuGraphConditionalHandleCreate(
+      &handle, graph, w.context()->context, m.value, m.flags);
   r.handle = handle;  // kernels are given it: the driver's own value
   return result;
 }
@@ -238,7 +243,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_moved_child_node_request& m
   return named(w, added, m.node, node);
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m, wire::cuda::graph_batch_node_reply&) {
+CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m,
+                wire::cuda::graph_batch_node_reply&) {
   Scope s(w);
   CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
   CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
@@ -250,11 +256,13 @@ CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m, wire
   if (!s.ok()) return s.error();
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (count != 0) std::memcpy(operations, m.operations.data, m.operations.count);
-  const CUDA_BATCH_MEM_OP_NODE_PARAMS p{w.context()->context, static_cast<unsigned>(count), operations, m.flags};
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS p{w.context()->context, static_cast<unsigned>(count),
+                                        operations, m.flags};
   if (m.what == 1) return w.driver().cuGraphBatchMemOpNodeSetParams(node, &p);
   if (m.what == 2) return w.driver().cuGraphExecBatchMemOpNodeSetParams(exec, node, &p);
-  return named(w, w.driver().cuGraphAddBatchMemOpNode(&node, graph, dependencies, m.dependencies.count, &p), m.node,
-               node);
+  return named(
+      w, w.driver().cuGraphAddBatchMemOpNode(&node, graph, dependencies, m.dependencies.count, &p),
+      m.node, node);
 }
 
 CUresult handle(Executor& w, const wire::cuda::graph_batch_node_get_request& m,
@@ -307,8 +315,9 @@ CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m,
     if (w.kept_memory().has_graphs()) w.kept_memory().settle_graphs(m.slot);
     return trimmed;
   }
-  const CUresult result = m.what == 1 ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
-                                      : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
+  const CUresult result = m.what == 1
+                              ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
+                              : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
   r.value = value;
   return result;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/green_context.spec. A green context and the context of it are bound together. Executor thread.
+// Handlers of api/cuda/green_context.spec. A green context and the context of it are bound
+// together. Executor thread.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -13,7 +14,8 @@ constexpr uint32_t kGroupsMax = 1024;  // more than any device has multiprocesso
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::sm_resource_split_request& m, wire::cuda::sm_resource_split_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::sm_resource_split_request& m,
+                wire::cuda::sm_resource_split_reply& r) {
   Scope s(w);
   CUdevResource input;
   if (!s.image(m.input, &input)) return s.error();
@@ -22,11 +24,12 @@ CUresult handle(Executor& w, const wire::cuda::sm_resource_split_request& m, wir
   CUdevResource* results = m.count_only != 0 ? nullptr : s.scratch<CUdevResource>(groups);
   CUdevResource* remaining = s.scratch<CUdevResource>(1);
   if (!s.ok()) return s.error();
-  const CUresult result =
-      w.driver().cuDevSmResourceSplitByCount(results, &groups, &input, remaining, m.flags, m.minimum);
+  const CUresult result = w.driver().cuDevSmResourceSplitByCount(results, &groups, &input,
+                                                                 remaining, m.flags, m.minimum);
   if (result != CUDA_SUCCESS) return result;
   r.groups = groups;
-  if (results != nullptr) r.results = {reinterpret_cast<const uint8_t*>(results), groups * sizeof *results};
+  if (results != nullptr)
+    r.results = {reinterpret_cast<const uint8_t*>(results), groups * sizeof *results};
   r.remaining = {reinterpret_cast<const uint8_t*>(remaining), sizeof *remaining};
   return CUDA_SUCCESS;
 }
@@ -38,7 +41,8 @@ CUresult handle(Executor& w, const wire::cuda::green_context_create_request& m,
   CUdevResourceDesc description = s.get<CUdevResourceDesc>(Kind::kResourceDesc, m.description);
   if (!s.ok()) return s.error();
   gpu::Driver& d = w.driver();
-  if (d.cuGreenCtxCreate == nullptr || d.cuCtxFromGreenCtx == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (d.cuGreenCtxCreate == nullptr || d.cuCtxFromGreenCtx == nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
   CUgreenCtx green = nullptr;
   CUcontext made = nullptr;
   CUresult result = d.cuGreenCtxCreate(&green, description, device, m.flags);
@@ -62,7 +66,8 @@ CUresult handle(Executor& w, const wire::cuda::green_context_destroy_request& m,
   Scope s(w);
   CUgreenCtx green = s.get<CUgreenCtx>(Kind::kGreenContext, m.green);
   WorkerContext* context = w.find_context(m.context);
-  if (!s.ok() || context == nullptr || context->primary) return s.ok() ? CUDA_ERROR_INVALID_CONTEXT : s.error();
+  if (!s.ok() || context == nullptr || context->primary)
+    return s.ok() ? CUDA_ERROR_INVALID_CONTEXT : s.error();
   w.use(context->context);
   w.waiters().deliver_all();
   w.waiters().reclaim(0);
@@ -87,14 +92,17 @@ CUresult handle(Executor& w, const wire::cuda::green_stream_create_request& m,
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_event_request& m, wire::cuda::context_event_reply&) {
+CUresult handle(Executor& w, const wire::cuda::context_event_request& m,
+                wire::cuda::context_event_reply&) {
   Scope s(w);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext context = w.context()->context;
-  if (w.driver().cuCtxRecordEvent == nullptr || w.driver().cuCtxWaitEvent == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return m.what == 0 ? w.driver().cuCtxRecordEvent(context, event) : w.driver().cuCtxWaitEvent(context, event);
+  if (w.driver().cuCtxRecordEvent == nullptr || w.driver().cuCtxWaitEvent == nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return m.what == 0 ? w.driver().cuCtxRecordEvent(context, event)
+                     : w.driver().cuCtxWaitEvent(context, event);
 }
 
 }  // namespace tendril::worker::cuda

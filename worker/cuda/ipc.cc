@@ -30,7 +30,8 @@ CUresult result_of(wire::ExportAnswer answer) {
 }
 
 bool same_token(const wire::ExportRecord& record, const wire::Bytes& token) {
-  return token.count == sizeof record.token && std::memcmp(record.token, token.data, sizeof record.token) == 0;
+  return token.count == sizeof record.token &&
+         std::memcmp(record.token, token.data, sizeof record.token) == 0;
 }
 
 wire::ExportRecord record_of(Executor& w, ExportKind kind, uint32_t slot, uint64_t bytes) {
@@ -80,7 +81,8 @@ CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, std::strin
   return publish_descriptor(key, wanted, -1, token);
 }
 
-CUresult Ipc::publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token) {
+CUresult Ipc::publish_descriptor(uint64_t key, wire::ExportRecord record, int fd,
+                                 std::string* token) {
   if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const CUresult result = result_of(exports_->publish(&record, fd));
   if (result != CUDA_SUCCESS) return result;
@@ -89,7 +91,8 @@ CUresult Ipc::publish_descriptor(uint64_t key, wire::ExportRecord record, int fd
   return CUDA_SUCCESS;
 }
 
-CUresult Ipc::fetch(ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record, base::Fd* fd) {
+CUresult Ipc::fetch(ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record,
+                    base::Fd* fd) {
   if (exports_ == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (token.count != sizeof record->token) return CUDA_ERROR_INVALID_VALUE;
   *record = {};
@@ -110,10 +113,12 @@ bool Ipc::drop(const wire::Bytes& token, ExportKind* kind, uint64_t* key) {
     if (!same_token(published.record, token)) continue;
     *key = it->first;
     *kind = published.record.kind;
-    if (published.dropped || (*kind != ExportKind::kAllocation && *kind != ExportKind::kPool)) return false;
+    if (published.dropped || (*kind != ExportKind::kAllocation && *kind != ExportKind::kPool))
+      return false;
     published.dropped = true;
     exports_->withdraw(published.record, false);
-    // An allocation may live on in mappings, here or elsewhere: its record stays, so that its end can be told.
+    // An allocation may live on in mappings, here or elsewhere: its record stays, so that its end
+    // can be told.
     if (*kind == ExportKind::kPool) published_.erase(it);
     return true;
   }
@@ -139,12 +144,14 @@ void Ipc::closed(uint64_t key) {
   opened_.erase(it);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_server_request&, wire::cuda::ipc_server_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::ipc_server_request&,
+                wire::cuda::ipc_server_reply& r) {
   r.id = {w.assignment().server_id, sizeof w.assignment().server_id};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m, wire::cuda::ipc_get_memory_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m,
+                wire::cuda::ipc_get_memory_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
   CUipcMemHandle content = {};
@@ -154,13 +161,15 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m, wire::
   if (result == CUDA_SUCCESS) result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, m.address);
   if (result != CUDA_SUCCESS) return result;
   std::string token;
-  result = w.ipc().publish(base, record_of(w, ExportKind::kMemory, w.slot(), bytes), content, &token);
+  result =
+      w.ipc().publish(base, record_of(w, ExportKind::kMemory, w.slot(), bytes), content, &token);
   put_token(s, token, &r);
   r.bytes = bytes;
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire::cuda::ipc_open_memory_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m,
+                wire::cuda::ipc_open_memory_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   wire::ExportRecord record;
   base::Fd none;
@@ -171,8 +180,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire:
   std::memcpy(&content, record.content, sizeof content);
   CUdeviceptr address = 0, base = 0;
   size_t bytes = 0;
-  result = find_slot(w, record, &slot) ? w.driver().cuIpcOpenMemHandle_v2(&address, content, m.flags)
-                                       : CUDA_ERROR_INVALID_DEVICE;
+  result = find_slot(w, record, &slot)
+               ? w.driver().cuIpcOpenMemHandle_v2(&address, content, m.flags)
+               : CUDA_ERROR_INVALID_DEVICE;
   if (result == CUDA_SUCCESS) {
     result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, address);
     if (result != CUDA_SUCCESS) w.driver().cuIpcCloseMemHandle(address);
@@ -189,13 +199,15 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m, wire:
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_close_memory_request& m, wire::cuda::ipc_close_memory_reply&) {
+CUresult handle(Executor& w, const wire::cuda::ipc_close_memory_request& m,
+                wire::cuda::ipc_close_memory_reply&) {
   const CUresult result = w.driver().cuIpcCloseMemHandle(m.address);
   if (result == CUDA_SUCCESS) w.ipc().closed(m.address);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m, wire::cuda::ipc_get_event_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m,
+                wire::cuda::ipc_get_event_reply& r) {
   Scope s(w);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
@@ -203,12 +215,14 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m, wire::c
   CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
   if (result != CUDA_SUCCESS) return result;
   std::string token;
-  result = w.ipc().publish(key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content, &token);
+  result = w.ipc().publish(key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content,
+                           &token);
   put_token(s, token, &r);
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m, wire::cuda::ipc_open_event_reply&) {
+CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m,
+                wire::cuda::ipc_open_event_reply&) {
   wire::ExportRecord record;
   base::Fd none;
   CUresult result = w.ipc().fetch(ExportKind::kEvent, m.token, &record, &none);
@@ -222,7 +236,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m, wire::
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_record_event_request& m, wire::cuda::ipc_record_event_reply&) {
+CUresult handle(Executor& w, const wire::cuda::ipc_record_event_request& m,
+                wire::cuda::ipc_record_event_reply&) {
   wire::cuda::event_record_request record;
   record.event = m.event;
   record.stream = m.stream;
@@ -244,7 +259,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_allocation_request& m,
   uint64_t bytes = 0;
   w.virtual_memory().describe(handle, &slot, &bytes);
   std::string token;
-  result = w.ipc().publish_descriptor(handle, record_of(w, ExportKind::kAllocation, slot, bytes), raw, &token);
+  result = w.ipc().publish_descriptor(handle, record_of(w, ExportKind::kAllocation, slot, bytes),
+                                      raw, &token);
   if (result != CUDA_SUCCESS) return result;
   w.virtual_memory().exported(handle);
   put_token(s, token, &r);
@@ -262,10 +278,11 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
   if (result != CUDA_SUCCESS) return result;
   CUmemGenericAllocationHandle handle = 0;
   result = find_slot(w, record, &r.slot)
-               ? d.cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
-                                                  kDescriptor)
+               ? d.cuMemImportFromShareableHandle(
+                     &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor)
                : CUDA_ERROR_INVALID_DEVICE;
-  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
+  if (result == CUDA_SUCCESS &&
+      !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
     d.cuMemRelease(handle);
     result = CUDA_ERROR_INVALID_HANDLE;
   }
@@ -278,7 +295,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m, wire::cuda::ipc_export_pool_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m,
+                wire::cuda::ipc_export_pool_reply& r) {
   Scope s(w);
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
@@ -288,12 +306,14 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m, wire:
   if (result != CUDA_SUCCESS) return result;
   const base::Fd fd(raw);
   std::string token;
-  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ExportKind::kPool, w.slot(), 0), raw, &token);
+  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ExportKind::kPool, w.slot(), 0),
+                                      raw, &token);
   put_token(s, token, &r);
   return result != CUDA_SUCCESS ? result : s.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m, wire::cuda::ipc_import_pool_reply&) {
+CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m,
+                wire::cuda::ipc_import_pool_reply&) {
   gpu::Driver& d = w.driver();
   if (d.cuMemPoolImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   wire::ExportRecord record;
@@ -302,10 +322,11 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m, wire:
   if (result != CUDA_SUCCESS) return result;
   CUmemoryPool pool = nullptr;
   uint32_t slot = 0;
-  result = find_slot(w, record, &slot)
-               ? d.cuMemPoolImportFromShareableHandle(&pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
-                                                      kDescriptor, 0)
-               : CUDA_ERROR_INVALID_DEVICE;
+  result =
+      find_slot(w, record, &slot)
+          ? d.cuMemPoolImportFromShareableHandle(
+                &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor, 0)
+          : CUDA_ERROR_INVALID_DEVICE;
   if (result != CUDA_SUCCESS || w.objects().bind(Kind::kPool, m.pool, pool)) return result;
   d.cuMemPoolDestroy(pool);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -324,7 +345,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_pointer_request& 
   if (result != CUDA_SUCCESS) return result;
   std::string token;
   const uint64_t left = bytes - (m.address - base);
-  result = w.ipc().publish(m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), left), content, &token);
+  result = w.ipc().publish(m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), left),
+                           content, &token);
   put_token(s, token, &r);
   r.bytes = left;
   return result != CUDA_SUCCESS ? result : s.error();

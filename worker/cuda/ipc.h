@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this session shares with other sessions of the server, and what of theirs it has open. The same thing exported
-// twice has one token, so that programs may compare handles. Tokens come from strangers: tendrild looks them up, and
-// what it hands out came from a driver. Memory that others exported is charged to its owner, never here. Executor
-// thread only.
+// What this session shares with other sessions of the server, and what of theirs it has open. The
+// same thing exported twice has one token, so that programs may compare handles. Tokens come from
+// strangers: tendrild looks them up, and what it hands out came from a driver. Memory that others
+// exported is charged to its owner, never here. Executor thread only.
 #pragma once
 
 #include <cstring>
@@ -19,10 +19,12 @@ class Ipc {
   // `exports` may be null (tests): then nothing can be shared.
   explicit Ipc(Exports* exports) : exports_(exports) {}
 
-  // The token of what `key` names here (an address, a driver's object), published if it is not yet. `content` is the
-  // driver's handle; another one under the same key replaces what was published before.
+  // The token of what `key` names here (an address, a driver's object), published if it is not yet.
+  // `content` is the driver's handle; another one under the same key replaces what was published
+  // before.
   template <typename Handle>
-  CUresult publish(uint64_t key, wire::ExportRecord record, const Handle& content, std::string* token) {
+  CUresult publish(uint64_t key, wire::ExportRecord record, const Handle& content,
+                   std::string* token) {
     static_assert(sizeof(Handle) <= wire::kExportContentBytes);
     std::memcpy(record.content, &content, sizeof content);
     return publish(key, record, token);
@@ -30,7 +32,8 @@ class Ipc {
   // A descriptor: every export has a token of its own, since every descriptor is closed for itself.
   CUresult publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token);
   // CUDA_ERROR_INVALID_VALUE: there is no such thing (any more).
-  CUresult fetch(wire::ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record, base::Fd* fd);
+  CUresult fetch(wire::ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record,
+                 base::Fd* fd);
 
   // The thing behind `key` is gone: its tokens mean nothing from now on.
   void gone(uint64_t key) {

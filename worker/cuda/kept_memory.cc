@@ -22,9 +22,7 @@ bool pool_attribute(Executor& w, CUmemoryPool pool, CUmemPool_attribute which, u
 }
 
 // The item of a slot's graphs in the charge: no address and no handle.
-uint64_t key_of(uint32_t slot) {
-  return ~uint64_t{slot};
-}
+uint64_t key_of(uint32_t slot) { return ~uint64_t{slot}; }
 
 uint64_t beyond(uint64_t value, uint64_t what_is_there) {
   return value > what_is_there ? value - what_is_there : 0;
@@ -80,7 +78,8 @@ void KeptMemory::settle_graphs(uint32_t slot) {
   if (held != 0 && charge.try_take(slot, held)) charge.remember(key_of(slot), slot, held, nullptr);
 }
 
-CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream, CUdeviceptr* address) {
+CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream,
+                              CUdeviceptr* address) {
   gpu::Driver& d = w_.driver();
   Charge& charge = w_.charge();
   uint64_t held = 0, taken = 0;
@@ -96,14 +95,16 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   if (pool == pools_.end()) {
     // It is where its memory is, and need not be on the GPU of the stream.
     CUdevice device = -1;
-    const bool told = d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, *address) == CUDA_SUCCESS;
+    const bool told = d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                              *address) == CUDA_SUCCESS;
     pool = pools_.emplace(handle, Pool{told ? w_.slot_of(device) : slot}).first;
   }
   blocks_[*address] = {handle, bytes};
   if (settle(handle, &pool->second)) return CUDA_SUCCESS;
   give_up(pool->second.slot);
   if (settle(handle, &pool->second)) return CUDA_SUCCESS;
-  // Drivers take more than what was asked for. What the slice has no room for goes back, when the stream gets there.
+  // Drivers take more than what was asked for. What the slice has no room for goes back, when the
+  // stream gets there.
   d.cuMemFreeAsync(*address, stream);
   blocks_.erase(*address);
   *address = 0;
@@ -114,8 +115,10 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
 bool KeptMemory::settle(CUmemoryPool handle, Pool* pool) {
   uint64_t held = 0;
   if (!pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held)) return true;
-  if (held <= pool->charged) w_.charge().give_back(pool->slot, pool->charged - held);
-  else if (!w_.charge().try_take(pool->slot, held - pool->charged)) return false;
+  if (held <= pool->charged)
+    w_.charge().give_back(pool->slot, pool->charged - held);
+  else if (!w_.charge().try_take(pool->slot, held - pool->charged))
+    return false;
   pool->charged = held;
   return true;
 }

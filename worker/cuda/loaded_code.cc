@@ -26,9 +26,11 @@ bool LoadedCode::pay(Charge& charge, uint64_t id, uint32_t slot) {
   return key != 0;
 }
 
-bool LoadedCode::pay_variable(Charge& charge, uint64_t id, uint32_t slot, uint64_t address, uint64_t bytes) {
+bool LoadedCode::pay_variable(Charge& charge, uint64_t id, uint32_t slot, uint64_t address,
+                              uint64_t bytes) {
   Loaded* code = loaded(id);
-  if (code == nullptr || code->variables.all || code->paid_variables.count(address) != 0) return true;
+  if (code == nullptr || code->variables.all || code->paid_variables.count(address) != 0)
+    return true;
   const uint64_t key = charge.hold(slot, bytes, nullptr);
   if (key != 0) code->paid_variables[address] = key;
   return key != 0;

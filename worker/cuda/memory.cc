@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/memory.spec: allocation under the quota, copies through pinned staging, memsets.
+// Handlers of api/cuda/memory.spec: allocation under the quota, copies through pinned staging,
+// memsets.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -16,17 +17,18 @@ namespace {
 
 constexpr size_t kPiecesInFlightMax = 8;
 constexpr uint64_t kReadPieceLeast = 1u << 20, kReadPieceMost = 4u << 20;
-// Staging of copies to the client that are under way; and how long one that the GPU does not begin may hold up the calls behind it.
+// Staging of copies to the client that are under way; and how long one that the GPU does not begin
+// may hold up the calls behind it.
 constexpr uint64_t kReadAhead = 32u << 20, kReadAheadUnwaited = 128u << 20;
 constexpr uint64_t kPatienceNs = 20'000'000;
 
 // The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
-CUstream copy_stream(Scope& s, uint64_t id) {
-  return s.stream(id);
-}
+CUstream copy_stream(Scope& s, uint64_t id) { return s.stream(id); }
 
 // Sizes of one class take about the same time, for the gate.
-uint64_t size_class(uint64_t bytes) { return bytes == 0 ? 0 : 64 - static_cast<uint64_t>(__builtin_clzll(bytes)); }
+uint64_t size_class(uint64_t bytes) {
+  return bytes == 0 ? 0 : 64 - static_cast<uint64_t>(__builtin_clzll(bytes));
+}
 
 // Copies from and to the host use an engine of their own, and pass no gate.
 bool is_of_host(Executor& w, uint64_t address) { return w.mirrors().find(address) != nullptr; }
@@ -37,7 +39,8 @@ CUresult refusal(Executor& w, CUstream stream) {
   return state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : state;
 }
 
-CUresult send_staged(Executor& w, uint64_t destination, const uint8_t* data, uint64_t bytes, CUstream stream) {
+CUresult send_staged(Executor& w, uint64_t destination, const uint8_t* data, uint64_t bytes,
+                     CUstream stream) {
   Block block = w.waiters().staging().take(bytes);
   if (block.data == nullptr) return refusal(w, stream);
   std::memcpy(block.data, data, bytes);
@@ -49,14 +52,16 @@ CUresult send_staged(Executor& w, uint64_t destination, const uint8_t* data, uin
   return result;
 }
 
-// Data that comes beside the lane, piece by piece: each is on its way to the GPU while the next one arrives.
-CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t transfer, CUstream stream) {
+// Data that comes beside the lane, piece by piece: each is on its way to the GPU while the next one
+// arrives.
+CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t transfer,
+                   CUstream stream) {
   CUresult result = CUDA_SUCCESS;
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;
     if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
-    const bool inside =
-        piece.offset <= bytes && piece.bytes <= bytes - piece.offset && piece.bytes <= left && piece.bytes != 0;
+    const bool inside = piece.offset <= bytes && piece.bytes <= bytes - piece.offset &&
+                        piece.bytes <= left && piece.bytes != 0;
     if (!inside) {
       w.service().release(piece);
       w.service().end("a bulk transfer does not fit the copy that announced it");
@@ -64,7 +69,8 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
     }
     left -= piece.bytes;
     if (result == CUDA_SUCCESS) {
-      result = w.driver().cuMemcpyHtoDAsync_v2(destination + piece.offset, piece.data, piece.bytes, stream);
+      result = w.driver().cuMemcpyHtoDAsync_v2(destination + piece.offset, piece.data, piece.bytes,
+                                               stream);
     }
     if (result != CUDA_SUCCESS) {
       w.service().release(piece);
@@ -80,9 +86,11 @@ CUresult send_bulk(Executor& w, uint64_t destination, uint64_t bytes, uint64_t t
   return result;
 }
 
-// Data that goes beside the lane: in pieces, so that one is sent while the GPU copies the next, and staging stays small and is used again.
-// A copy for which nobody waits takes more staging rather than keep later calls from a GPU that is busy before it.
-CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream, bool waited_for) {
+// Data that goes beside the lane: in pieces, so that one is sent while the GPU copies the next, and
+// staging stays small and is used again. A copy for which nobody waits takes more staging rather
+// than keep later calls from a GPU that is busy before it.
+CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transfer, CUstream stream,
+                   bool waited_for) {
   Waiters& waiters = w.waiters();
   const uint64_t quarter = (bytes / 4 + kReadPieceLeast - 1) / kReadPieceLeast * kReadPieceLeast;
   const uint64_t piece = std::clamp(quarter, kReadPieceLeast, kReadPieceMost);
@@ -98,9 +106,12 @@ CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transf
     waiters.make_room(delivery.bytes, waited_for ? kReadAhead : kReadAheadUnwaited, &patience_ns);
     delivery.block = waiters.staging().take(delivery.bytes);
     if (delivery.block.data == nullptr) return refusal(w, stream);
-    CUresult result = w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, source + at, delivery.bytes, stream);
-    if (result != CUDA_SUCCESS) waiters.staging().give_back(delivery.block);
-    else result = waiters.add_delivery(stream, delivery);
+    CUresult result =
+        w.driver().cuMemcpyDtoHAsync_v2(delivery.block.data, source + at, delivery.bytes, stream);
+    if (result != CUDA_SUCCESS)
+      waiters.staging().give_back(delivery.block);
+    else
+      result = waiters.add_delivery(stream, delivery);
     if (result != CUDA_SUCCESS) return result;
   }
   return CUDA_SUCCESS;
@@ -108,7 +119,8 @@ CUresult read_bulk(Executor& w, uint64_t source, uint64_t bytes, uint64_t transf
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire::cuda::memory_allocate_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m,
+                wire::cuda::memory_allocate_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const bool pitched = m.pitch_height != 0;
   if (pitched && (m.pitch_width == 0 || m.pitch_width > (uint64_t{1} << 40) / m.pitch_height))
@@ -118,9 +130,9 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
   if (!w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUdeviceptr address = 0;
   size_t pitch = 0;
-  CUresult result = pitched
-                        ? w.driver().cuMemAllocPitch_v2(&address, &pitch, m.pitch_width, m.pitch_height, m.element)
-                        : w.driver().cuMemAlloc_v2(&address, m.bytes);
+  CUresult result = pitched ? w.driver().cuMemAllocPitch_v2(&address, &pitch, m.pitch_width,
+                                                            m.pitch_height, m.element)
+                            : w.driver().cuMemAlloc_v2(&address, m.bytes);
   if (result == CUDA_SUCCESS && pitched && pitch * m.pitch_height > bytes) {
     // The driver rounds rows up; the slice pays for what it really takes.
     const uint64_t more = pitch * m.pitch_height - bytes;
@@ -141,11 +153,13 @@ CUresult handle(Executor& w, const wire::cuda::memory_allocate_request& m, wire:
   return CUDA_SUCCESS;
 }
 
-// A driver looks for addresses in this process' own space, so what is mapped here it does not give out. Pieces that have
-// something in them are left alone. It costs no memory; a client that asks for much makes addresses scarce for itself.
+// A driver looks for addresses in this process' own space, so what is mapped here it does not give
+// out. Pieces that have something in them are left alone. It costs no memory; a client that asks
+// for much makes addresses scarce for itself.
 CUresult handle(Executor& w, const wire::cuda::memory_avoid_request& m) {
-  constexpr uint64_t kBlock = 2u << 20, kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
-  static uint32_t left = 4096;  // of mappings, which a process has some 65,000 of
+  constexpr uint64_t kBlock = 2u << 20,
+                     kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
+  static uint32_t left = 4096;                 // of mappings, which a process has some 65,000 of
   static uint64_t bytes_left = uint64_t{1} << 40;  // of 128 TiB
   if (m.address >= kTop) return CUDA_SUCCESS;
   const uint64_t bytes = std::min({m.bytes, kTop - m.address, bytes_left}), end = m.address + bytes;
@@ -178,7 +192,8 @@ CUresult handle(Executor& w, const wire::cuda::memory_free_request& m) {
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::memory_info_request&, wire::cuda::memory_info_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::memory_info_request&,
+                wire::cuda::memory_info_reply& r) {
   size_t free = 0, total = 0;
   w.kept_memory().settle_pools();
   const CUresult result = w.driver().cuMemGetInfo_v2(&free, &total);
@@ -194,8 +209,8 @@ CUresult handle(Executor& w, const wire::cuda::memory_pointer_attribute_request&
                 wire::cuda::memory_pointer_attribute_reply& r) {
   // Only attributes of at most eight bytes are asked for this way; the buffer holds any of them.
   uint64_t room[8] = {};
-  const CUresult result =
-      w.driver().cuPointerGetAttribute(room, static_cast<CUpointer_attribute>(m.attribute), m.address);
+  const CUresult result = w.driver().cuPointerGetAttribute(
+      room, static_cast<CUpointer_attribute>(m.attribute), m.address);
   r.value = room[0];
   return result;
 }
@@ -214,7 +229,8 @@ CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
   return w.copy_given(m.stream, result);
 }
 
-CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m, wire::cuda::copy_from_device_reply&) {
+CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m,
+                wire::cuda::copy_from_device_reply&) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
   CUstream stream = copy_stream(s, m.stream);
@@ -268,12 +284,15 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
     return CUDA_ERROR_UNKNOWN;
   }
   const Mirrors& mirrors = w.mirrors();
-  return w.copy_given(m.stream, w.driver().cuMemcpyAsync(mirrors.place_of(m.destination), mirrors.place_of(m.source),
-                                                         m.bytes, stream));
+  return w.copy_given(m.stream,
+                      w.driver().cuMemcpyAsync(mirrors.place_of(m.destination),
+                                               mirrors.place_of(m.source), m.bytes, stream));
 }
 
-// A stream of the moment waits for the copies, and nothing else: an event of theirs may be recorded again meanwhile.
-CUresult handle(Executor& w, const wire::cuda::copies_wait_request&, wire::cuda::copies_wait_reply&) {
+// A stream of the moment waits for the copies, and nothing else: an event of theirs may be recorded
+// again meanwhile.
+CUresult handle(Executor& w, const wire::cuda::copies_wait_request&,
+                wire::cuda::copies_wait_reply&) {
   if (w.context() == nullptr || w.context()->copied == nullptr) return CUDA_SUCCESS;
   CUstream stream = nullptr;
   CUresult result = w.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
@@ -293,7 +312,8 @@ CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {
   const auto half = static_cast<unsigned short>(m.value);
   const bool flat = m.height <= 1;
   const uint64_t bytes = m.element * m.width * (flat ? 1 : m.height);
-  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(bytes))) return CUDA_ERROR_UNKNOWN;
+  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(bytes)))
+    return CUDA_ERROR_UNKNOWN;
   switch (m.element) {
     case 1:
       return flat ? d.cuMemsetD8Async(m.destination, byte, m.width, stream)
@@ -302,8 +322,9 @@ CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {
       return flat ? d.cuMemsetD16Async(m.destination, half, m.width, stream)
                   : d.cuMemsetD2D16Async(m.destination, m.pitch, half, m.width, m.height, stream);
     case 4:
-      return flat ? d.cuMemsetD32Async(m.destination, m.value, m.width, stream)
-                  : d.cuMemsetD2D32Async(m.destination, m.pitch, m.value, m.width, m.height, stream);
+      return flat
+                 ? d.cuMemsetD32Async(m.destination, m.value, m.width, stream)
+                 : d.cuMemsetD2D32Async(m.destination, m.pitch, m.value, m.width, m.height, stream);
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }

@@ -23,7 +23,7 @@ uint64_t total_max() {
   static const uint64_t bytes = uint64_t{base::env_u32("TENDRIL_HOST_COPIES_MB", 16384)} << 20;
   return bytes;
 }
-constexpr uint64_t kLeftMax = uint64_t{1} << 30;    // of destroyed mirrors that graphs may name
+constexpr uint64_t kLeftMax = uint64_t{1} << 30;  // of destroyed mirrors that graphs may name
 constexpr uint64_t kReplyMax = 512u << 10;
 
 template <typename Word>
@@ -33,26 +33,36 @@ void store(uint8_t* to, const uint8_t* from) {
   __atomic_store_n(reinterpret_cast<Word*>(to), value, __ATOMIC_RELEASE);
 }
 
-// Bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range), with as few around them as an aligned store holds: a
-// kernel that polls them sees no half, and what the GPU writes beside them meanwhile stays.
-void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t first, uint64_t last) {
+// Bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range), with as few
+// around them as an aligned store holds: a kernel that polls them sees no half, and what the GPU
+// writes beside them meanwhile stays.
+void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t first,
+                   uint64_t last) {
   uint64_t width = 1;
   const auto begin = reinterpret_cast<uint64_t>(memory);
   while (((begin + first) & ~(width - 1)) + width < begin + last) width *= 2;
   const uint64_t at = ((begin + first) & ~(width - 1)) - begin;
-  if (at >= size || width > size - at) std::memcpy(memory + first, word + first, last - first);
-  else if (width == 8) store<uint64_t>(memory + at, word + at);
-  else if (width == 4) store<uint32_t>(memory + at, word + at);
-  else if (width == 2) store<uint16_t>(memory + at, word + at);
-  else store<uint8_t>(memory + at, word + at);
+  if (at >= size || width > size - at)
+    std::memcpy(memory + first, word + first, last - first);
+  else if (width == 8)
+    store<uint64_t>(memory + at, word + at);
+  else if (width == 4)
+    store<uint32_t>(memory + at, word + at);
+  else if (width == 2)
+    store<uint16_t>(memory + at, word + at);
+  else
+    store<uint8_t>(memory + at, word + at);
 }
 
-// Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in this process and cannot be read.
+// Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in
+// this process and cannot be read.
 bool is_reserved(uint64_t address) {
   static const int file = memfd_create("tendril-probe", MFD_CLOEXEC);
   unsigned char resident = 0;
-  if (file < 0 || mincore(reinterpret_cast<void*>(address & ~uint64_t{4095}), 1, &resident) != 0) return false;
-  // Asked of the kernel alone: a sanitizer would take pwrite's word for it that this process means to read there.
+  if (file < 0 || mincore(reinterpret_cast<void*>(address & ~uint64_t{4095}), 1, &resident) != 0)
+    return false;
+  // Asked of the kernel alone: a sanitizer would take pwrite's word for it that this process means
+  // to read there.
   return syscall(SYS_pwrite64, file, address, 1, 0) < 0;
 }
 
@@ -73,7 +83,8 @@ void clear(uint8_t* at, uint64_t bytes) {
 
 CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
   Mirror* known = find(base);
-  if (known != nullptr && known->shadow != nullptr && known->base == base && known->bytes == bytes) {
+  if (known != nullptr && known->shadow != nullptr && known->base == base &&
+      known->bytes == bytes) {
     std::lock_guard<std::mutex> hold(mutex_);
     known->written |= written;
     return CUDA_SUCCESS;
@@ -100,8 +111,8 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
   }
   total_ += bytes;
-  put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base), static_cast<uint8_t*>(shadow), written,
-             false, false, false});
+  put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base),
+             static_cast<uint8_t*>(shadow), written, false, false, false});
   return CUDA_SUCCESS;
 }
 
@@ -123,7 +134,8 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
   uint64_t taken_in = 0;
   for (auto& [at, old] : all_) {
     if (at >= base + bytes || at + old.bytes <= base) continue;
-    if (!old.pageable || at < base || at + old.bytes > base + bytes) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (!old.pageable || at < base || at + old.bytes > base + bytes)
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     taken_in += old.bytes;
   }
   if (bytes - taken_in > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -131,16 +143,19 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
   if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   uint8_t* memory = part + base % kPart;
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
-  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   if (mprotect(part + first % kPart, end - first, PROT_READ | PROT_WRITE) != 0) {
     munmap(shadow, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  Mirror made = {base, bytes, first, end - first, memory, static_cast<uint8_t*>(shadow), written, true, false, false};
+  Mirror made = {base,    bytes, first, end - first, memory, static_cast<uint8_t*>(shadow),
+                 written, true,  false, false};
   std::lock_guard<std::mutex> hold(mutex_);
   uint64_t done = base;  // what was not mirrored before is zero on both sides
-  for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes; it = all_.erase(it)) {
+  for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes;
+       it = all_.erase(it)) {
     const Mirror& old = it->second;
     clear(memory + (done - base), old.base - done);
     std::memcpy(made.shadow + (old.base - base), old.shadow, old.bytes);
@@ -171,13 +186,17 @@ uint64_t Mirrors::address_of(uint64_t place) const {
 }
 
 CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
-  if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   make_way(base, base + bytes);
-  if (!window_.map(base, bytes)) return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result = driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
-                                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (!window_.map(base, bytes))
+    return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result =
+      driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
+                                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (result == CUDA_SUCCESS)
-    put(base, {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false, false, false});
+    put(base, {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false,
+               false, false});
   else
     window_.unmap(base, bytes, false);
   return result;
@@ -185,9 +204,11 @@ CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
 
 CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
   const Mirror* known = find(base);
-  if (known != nullptr) return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (known != nullptr)
+    return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (bytes == 0 || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   total_ += bytes;
   Mirror made;
@@ -202,7 +223,8 @@ CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
 
 bool is_managed(gpu::Driver* driver, uint64_t address) {
   uint32_t managed = 0;
-  return driver->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS &&
+  return driver->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
+             CUDA_SUCCESS &&
          managed != 0;
 }
 
@@ -225,13 +247,15 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     munmap(mirror.shadow, mirror.bytes);
     total_ -= mirror.bytes;
   }
-  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and last page.
+  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and
+  // last page.
   if (!mirror.pageable && !mirror.drivers) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
     left_[mirror.mapped] = mirror.mapped_bytes;
     uint64_t left_bytes = 0;
     for (const auto& [begin, bytes] : left_) left_bytes += bytes;
-    if (!mirror.in_graph || left_bytes > kLeftMax) unmap(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+    if (!mirror.in_graph || left_bytes > kLeftMax)
+      unmap(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes);
   }
 }
 
@@ -254,8 +278,8 @@ void Mirrors::unmap(Places* places, uint64_t first, uint64_t end) {
 
 bool Mirrors::occupy(uint64_t first, uint64_t bytes) {
   void* const wanted = reinterpret_cast<void*>(first);
-  void* const got =
-      mmap(wanted, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  void* const got = mmap(wanted, bytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
   if (got == wanted) occupied_[first] = bytes;
   return got == wanted;
@@ -285,7 +309,8 @@ Mirrors::Mirror* Mirrors::find(uint64_t address) {
 CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
   std::lock_guard<std::mutex> hold(mutex_);
   Mirror* mirror = find(address);
-  if (mirror == nullptr || mirror->shadow == nullptr || data.count > mirror->bytes - (address - mirror->base))
+  if (mirror == nullptr || mirror->shadow == nullptr ||
+      data.count > mirror->bytes - (address - mirror->base))
     return CUDA_ERROR_INVALID_VALUE;
   uint8_t* memory = mirror->memory + (address - mirror->base);
   uint8_t* shadow = mirror->shadow + (address - mirror->base);
@@ -310,14 +335,17 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
   return CUDA_SUCCESS;
 }
 
-// Calls `changed(mirror, offset, bytes)` for each page that differs until it returns false. True: the next call goes on from there.
+// Calls `changed(mirror, offset, bytes)` for each page that differs until it returns false. True:
+// the next call goes on from there.
 template <typename Changed>
 bool Mirrors::scan(Changed&& changed) {
   for (auto& [base, mirror] : all_) {
     if (!mirror.written || base + mirror.bytes <= resume_) continue;
     for (uint64_t at = resume_ > base ? resume_ - base : 0; at < mirror.bytes; at += kPage) {
       const uint64_t bytes = mirror.bytes - at < kPage ? mirror.bytes - at : kPage;
-      if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 || changed(mirror, at, bytes)) continue;
+      if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 ||
+          changed(mirror, at, bytes))
+        continue;
       resume_ = base + at;
       return true;
     }
@@ -354,7 +382,8 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
   if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
   using Wide = unsigned __int128;
   const Wide row = Wide{x} + s.WidthInBytes, rows = Wide{y} + s.Height, slices = Wide{z} + s.Depth;
-  const Wide pitch_used = pitch != 0 ? Wide{pitch} : row, height_used = height != 0 ? Wide{height} : rows;
+  const Wide pitch_used = pitch != 0 ? Wide{pitch} : row,
+             height_used = height != 0 ? Wide{height} : rows;
   constexpr Wide kSane = Wide{1} << 48;  // beyond any address; products of three need 144 bits
   if (row > kSane || rows > kSane || slices > kSane || pitch_used > kSane || height_used > kSane)
     return UINT64_MAX;
@@ -381,7 +410,8 @@ CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
   return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m, wire::cuda::mirror_share_reply&) {
+CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m,
+                wire::cuda::mirror_share_reply&) {
   return w.mirrors().share(&w.driver(), m.address, m.bytes);
 }
 

@@ -68,7 +68,8 @@ CUresult load(Executor& w, LoadKind kind, uint64_t id, const void* image, JitOpt
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-// For what is no code: the driver is shown zeros, which it can read without end, for its words in the program's log.
+// For what is no code: the driver is shown zeros, which it can read without end, for its words in
+// the program's log.
 CUresult refuse(Executor& w, LoadKind kind, JitOptions* jit) {
   static constexpr uint8_t kNoCode[4096] = {};
   CUmodule module = nullptr;
@@ -155,8 +156,9 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
   // The driver makes a copy of its own of a module, not of a library.
   code.add(m.handle, is_module ? context_of(w) : nullptr, is_module ? nullptr : image,
            code_variables(image->data.get(), image->bytes));
-  result = code.pay(w.charge(), m.handle, w.slot()) ? load(w, kind, m.handle, image->data.get(), &jit)
-                                                    : CUDA_ERROR_OUT_OF_MEMORY;
+  result = code.pay(w.charge(), m.handle, w.slot())
+               ? load(w, kind, m.handle, image->data.get(), &jit)
+               : CUDA_ERROR_OUT_OF_MEMORY;
   jit.report(w, &r);
   if (result != CUDA_SUCCESS) code.remove(w.objects(), w.charge(), m.handle);
   // From us that answer means an image not uploaded.
@@ -190,7 +192,8 @@ CUresult handle(Executor& w, const wire::cuda::module_function_request& m,
   return CUDA_SUCCESS;
 }
 
-// Managed variables of a library are there once a context has the library; programs ask for them before they have one.
+// Managed variables of a library are there once a context has the library; programs ask for them
+// before they have one.
 CUresult load_somewhere(Executor& w, CUlibrary library) {
   gpu::Driver& driver = w.driver();
   CUmodule module = nullptr;

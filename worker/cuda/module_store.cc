@@ -17,7 +17,8 @@ namespace {
 std::string name_of(const std::string& hash) { return base::hex(hash.data(), hash.size()); }
 
 uint64_t limit(uint64_t bytes_max) {
-  return bytes_max != 0 ? bytes_max : uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
+  return bytes_max != 0 ? bytes_max
+                        : uint64_t{base::env_u32("TENDRIL_MODULE_STORE_MB", 4096)} << 20;
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
     : files_(directory, ".image", limit(bytes_max), 0644),  // workers may be different users
       bytes_max_(limit(bytes_max)) {
   if (directory.empty() || files_.make()) return;
-  base::log(base::LogLevel::kWarning, "module store %s cannot be made (%s): device code is kept in memory only",
+  base::log(base::LogLevel::kWarning,
+            "module store %s cannot be made (%s): device code is kept in memory only",
             directory.c_str(), strerror(errno));
 }
 

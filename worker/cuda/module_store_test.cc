@@ -178,10 +178,12 @@ TEST(LoadedCode, MembersGoWithTheirOwnerAndTheirContext) {
   code.add_member(kernel, one, &contexts[0]);
   code.add_member(kernel, two, &contexts[1]);
   EXPECT_EQ(image.use_count(), 2);
-  EXPECT_TRUE(code.pay(charge, module, 0) && code.pay(charge, module, 0) && code.pay(charge, kernel, 0));
+  EXPECT_TRUE(code.pay(charge, module, 0) && code.pay(charge, module, 0) &&
+              code.pay(charge, kernel, 0));
   EXPECT_EQ(charge.used(0), 120u) << "each once, a kernel for its library";
   EXPECT_TRUE(code.pay_variable(charge, module, 0, 0x7000, 50)) << "known already";
-  EXPECT_TRUE(code.pay_variable(charge, library, 0, 0x8000, 3) && code.pay_variable(charge, library, 0, 0x8000, 3));
+  EXPECT_TRUE(code.pay_variable(charge, library, 0, 0x8000, 3) &&
+              code.pay_variable(charge, library, 0, 0x8000, 3));
   EXPECT_FALSE(code.pay_variable(charge, library, 0, 0x9000, 900));
   EXPECT_EQ(charge.used(0), 123u);
 

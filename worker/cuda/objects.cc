@@ -28,11 +28,13 @@ bool Objects::has_reverse(Kind kind) {
 
 // What ends with its context, for which nobody names it.
 static bool ends_unnamed(Kind kind) {
-  return kind == Kind::kStream || kind == Kind::kEvent || kind == Kind::kArray || kind == Kind::kMipmap;
+  return kind == Kind::kStream || kind == Kind::kEvent || kind == Kind::kArray ||
+         kind == Kind::kMipmap;
 }
 
 bool Objects::bind(Kind kind, uint64_t id, void* object) {
-  if (api::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount || object == nullptr) return false;
+  if (api::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount || object == nullptr)
+    return false;
   Table& table = tables_[static_cast<int>(kind)];
   const uint32_t index = api::id_index(id);
   if (index == 0 || index >= api::kIndexMax) return false;  // ids with kWorkerBit are ours to give

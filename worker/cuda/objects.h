@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's tables: ids (chosen by the client, or by us with api::kWorkerBit) to the driver's objects, by kind. The peer is hostile:
-// an id of the wrong kind, an unused one or one used twice is an error of that call and nothing else. Used by the executor thread only.
+// The worker's tables: ids (chosen by the client, or by us with api::kWorkerBit) to the driver's
+// objects, by kind. The peer is hostile: an id of the wrong kind, an unused one or one used twice
+// is an error of that call and nothing else. Used by the executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,18 @@ namespace tendril::worker::cuda {
 
 class Objects {
  public:
-  // False: the id is malformed or taken. The index of a stream, event or array comes again, in another generation, when the client's
-  // context that had it is gone.
+  // False: the id is malformed or taken. The index of a stream, event or array comes again, in
+  // another generation, when the client's context that had it is gone.
   bool bind(api::Kind kind, uint64_t id, void* object);
   void* find(api::Kind kind, uint64_t id) const {  // null: none
     if (kind >= api::Kind::kCount || api::id_kind(id) != kind) return nullptr;
     const Table& table = tables_[static_cast<int>(kind)];
     const uint32_t index = api::id_index(id);
-    if (index < table.slots.size()) return table.slots[index].id == id ? table.slots[index].object : nullptr;
+    if (index < table.slots.size())
+      return table.slots[index].id == id ? table.slots[index].object : nullptr;
     return (index & api::kWorkerBit) != 0 ? find_ours(table, id) : nullptr;
   }
-  void* unbind(api::Kind kind, uint64_t id);      // null: none
+  void* unbind(api::Kind kind, uint64_t id);  // null: none
   // The id of a driver object; one of ours when the client has not named it.
   uint64_t id_of(api::Kind kind, void* object);
   // Has a driver object an id? Of kinds that the driver hands back.
@@ -44,8 +46,8 @@ class Objects {
     void* object = nullptr;
   };
   struct Table {
-    std::vector<Slot> slots;                        // by the client's index
-    std::unordered_map<uint64_t, void*> ours;       // ids with kWorkerBit
+    std::vector<Slot> slots;                   // by the client's index
+    std::unordered_map<uint64_t, void*> ours;  // ids with kWorkerBit
     std::unordered_map<void*, uint64_t> reverse;
     uint32_t next = 1;
   };

@@ -43,7 +43,8 @@ void Output::redirect(Stream* stream, int descriptor, bool keep_original) {
   watch(stream);
 }
 
-// Moves the window to where the next text will be. The file is made as long as that; what has been written is told by its position.
+// Moves the window to where the next text will be. The file is made as long as that; what has been
+// written is told by its position.
 void Output::watch(Stream* stream) {
   const int64_t page = stream->sent / kPage * kPage;
   if (stream->window != nullptr && stream->window_at == page) return;
@@ -75,7 +76,8 @@ void Output::send_stream(Stream* stream, char which, session::Service* service) 
     const ssize_t got = pread(stream->file, text + 1, most, stream->sent);
     if (got <= 0) break;
     service->push(wire::FrameKind::kOutput, 0, text, static_cast<uint32_t>(got + 1));
-    if (stream->original >= 0 && write(stream->original, text + 1, static_cast<size_t>(got)) < 0) stream->original = -1;
+    if (stream->original >= 0 && write(stream->original, text + 1, static_cast<size_t>(got)) < 0)
+      stream->original = -1;
     stream->sent += got;
   }
   watch(stream);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver writes for a kernel: printf to standard output, assertions to standard error, whenever something is waited for. Both
-// are memory files here; what is new in them goes to the client before the reply of the wait. The worker's own messages are among
-// what goes to standard error, so that is passed on to the daemon's log as well. Waits are many and texts few: that there is none is seen
-// in a window of the file, without a system call.
+// What the driver writes for a kernel: printf to standard output, assertions to standard error,
+// whenever something is waited for. Both are memory files here; what is new in them goes to the
+// client before the reply of the wait. The worker's own messages are among what goes to standard
+// error, so that is passed on to the daemon's log as well. Waits are many and texts few: that there
+// is none is seen in a window of the file, without a system call.
 #pragma once
 
 #include <pthread.h>
@@ -16,7 +17,8 @@ namespace tendril::worker::cuda {
 
 class Output {
  public:
-  // Redirects both outputs of the process. Harmless if it fails: text then goes where the process' output goes.
+  // Redirects both outputs of the process. Harmless if it fails: text then goes where the process'
+  // output goes.
   Output();
   ~Output();
   void send(session::Service* service);

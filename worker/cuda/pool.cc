@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/pool.spec. A slice pays for what its pools hold (kept_memory.h), whether or not it is in use: from the moment
-// that a free is enqueued the driver may hand the same bytes to the next allocation of the stream.
+// Handlers of api/cuda/pool.spec. A slice pays for what its pools hold (kept_memory.h), whether or
+// not it is in use: from the moment that a free is enqueued the driver may hand the same bytes to
+// the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/ipc.h"
 #include "worker/cuda/kept_memory.h"
@@ -8,7 +9,8 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::pool_default_request& m, wire::cuda::pool_default_reply&) {
+CUresult handle(Executor& w, const wire::cuda::pool_default_request& m,
+                wire::cuda::pool_default_reply&) {
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
@@ -27,12 +29,14 @@ CUresult handle(Executor& w, const wire::cuda::pool_set_request& m, wire::cuda::
   return w.driver().cuDeviceSetMemPool(device, pool);
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_set_attribute_request& m, wire::cuda::pool_set_attribute_reply&) {
+CUresult handle(Executor& w, const wire::cuda::pool_set_attribute_request& m,
+                wire::cuda::pool_set_attribute_reply&) {
   Scope s(w);
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
   uint64_t value = m.value;
-  return w.driver().cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute), &value);
+  return w.driver().cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute),
+                                          &value);
 }
 
 CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
@@ -41,12 +45,14 @@ CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
   uint64_t room[8] = {};  // larger than any attribute
-  const CUresult result = w.driver().cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute), room);
+  const CUresult result =
+      w.driver().cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute), room);
   r.value = room[0];
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_destroy_request& m, wire::cuda::pool_destroy_reply&) {
+CUresult handle(Executor& w, const wire::cuda::pool_destroy_request& m,
+                wire::cuda::pool_destroy_reply&) {
   Scope s(w);
   CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
   if (!s.ok()) return s.error();
@@ -68,7 +74,8 @@ CUresult handle(Executor& w, const wire::cuda::pool_trim_request& m, wire::cuda:
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m, wire::cuda::pool_allocate_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m,
+                wire::cuda::pool_allocate_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Scope s(w);
   CUstream stream = s.stream(m.stream);

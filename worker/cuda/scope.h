@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated and hand-written handlers use to turn a message's ids into driver objects and back. The first failure is kept; the
-// driver is not called then.
+// What generated and hand-written handlers use to turn a message's ids into driver objects and
+// back. The first failure is kept; the driver is not called then.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ class Scope {
   template <typename T>
   T get(Kind kind, uint64_t id) {
     void* object = w_.objects().find(kind, id);
-    if (object == nullptr) fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
+    if (object == nullptr)
+      fail(kind == Kind::kContext ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE);
     return cast<T>(object);
   }
   template <typename T>
@@ -39,7 +40,9 @@ class Scope {
   }
   void unbind(Kind kind, uint64_t id) { w_.objects().unbind(kind, id); }
   template <typename T>
-  uint64_t id(Kind kind, T object) { return uncast(object) != nullptr ? w_.objects().id_of(kind, uncast(object)) : 0; }
+  uint64_t id(Kind kind, T object) {
+    return uncast(object) != nullptr ? w_.objects().id_of(kind, uncast(object)) : 0;
+  }
   template <typename T>
   wire::Array<uint64_t> ids(Kind kind, const T* objects, uint64_t count) {
     uint64_t* out = scratch<uint64_t>(count);
@@ -56,8 +59,10 @@ class Scope {
   T* scratch(uint64_t count) {
     if (count == 0) return nullptr;
     void* memory = count < (uint64_t{1} << 28) ? w_.scratch(count * sizeof(T)) : nullptr;
-    if (memory == nullptr) fail(CUDA_ERROR_OUT_OF_MEMORY);
-    else std::memset(memory, 0, count * sizeof(T));
+    if (memory == nullptr)
+      fail(CUDA_ERROR_OUT_OF_MEMORY);
+    else
+      std::memset(memory, 0, count * sizeof(T));
     return static_cast<T*>(memory);
   }
   CUdevice device(uint32_t slot) {
@@ -77,9 +82,12 @@ class Scope {
   }
   // Images with slots or ids inside get overloads; the rest pass through.
   template <typename T>
-  T resolve(const T& image) { return image; }
+  T resolve(const T& image) {
+    return image;
+  }
   CUmemLocation resolve(CUmemLocation location) {
-    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = device(static_cast<uint32_t>(location.id));
+    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+      location.id = device(static_cast<uint32_t>(location.id));
     return location;
   }
   CUmemAllocationProp resolve(CUmemAllocationProp prop) {
@@ -98,15 +106,20 @@ class Scope {
     if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
       desc.res.array.hArray = get<CUarray>(Kind::kArray, id_in(desc.res.array.hArray));
     } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-      desc.res.mipmap.hMipmappedArray = get<CUmipmappedArray>(Kind::kMipmap, id_in(desc.res.mipmap.hMipmappedArray));
+      desc.res.mipmap.hMipmappedArray =
+          get<CUmipmappedArray>(Kind::kMipmap, id_in(desc.res.mipmap.hMipmappedArray));
     }
     return desc;
   }
   // An id that travels where the record has a driver's handle, and back.
   template <typename T>
-  static uint64_t id_in(T field) { return reinterpret_cast<uint64_t>(field); }
+  static uint64_t id_in(T field) {
+    return reinterpret_cast<uint64_t>(field);
+  }
   template <typename T>
-  static T as_field(uint64_t id) { return reinterpret_cast<T>(id); }
+  static T as_field(uint64_t id) {
+    return reinterpret_cast<T>(id);
+  }
   template <typename T>
   const T* resolve_all(const wire::Array<T>& images) {
     T* out = scratch<T>(images.count);
@@ -114,9 +127,12 @@ class Scope {
     return out;
   }
   template <typename T>
-  T present(const T& image) { return image; }
+  T present(const T& image) {
+    return image;
+  }
   CUmemLocation present(CUmemLocation location) {
-    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE) location.id = static_cast<int>(w_.slot_of(location.id));
+    if (location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+      location.id = static_cast<int>(w_.slot_of(location.id));
     return location;
   }
   CUmemAllocationProp present(CUmemAllocationProp prop) {
@@ -127,7 +143,8 @@ class Scope {
     if (desc.resType == CU_RESOURCE_TYPE_ARRAY) {
       desc.res.array.hArray = as_field<CUarray>(id(Kind::kArray, desc.res.array.hArray));
     } else if (desc.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-      desc.res.mipmap.hMipmappedArray = as_field<CUmipmappedArray>(id(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
+      desc.res.mipmap.hMipmappedArray =
+          as_field<CUmipmappedArray>(id(Kind::kMipmap, desc.res.mipmap.hMipmappedArray));
     }
     return desc;
   }

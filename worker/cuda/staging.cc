@@ -31,13 +31,15 @@ Block Staging::take(uint64_t bytes) {
   Block block;
   block.age = age_;
   pthread_mutex_unlock(&mutex_);
-  void* memory = mmap(nullptr, uint64_t{1} << log, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, uint64_t{1} << log, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return block;
   block.data = static_cast<uint8_t*>(memory);
   block.bytes = uint64_t{1} << log;
   // Unpinned memory still works, only slower; so a refusal (limits of locked memory) is no error.
   block.pinned = driver_->cuMemHostRegister_v2 != nullptr &&
-                 driver_->cuMemHostRegister_v2(memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+                 driver_->cuMemHostRegister_v2(memory, block.bytes, CU_MEMHOSTREGISTER_PORTABLE) ==
+                     CUDA_SUCCESS;
   return block;
 }
 
@@ -66,8 +68,8 @@ void Staging::forget() {
   for (const Block& block : old) drop(block);
 }
 
-// What stays registered, because another context did it, must stay mapped: the driver would go on using these pages for whatever
-// comes to lie at the address.
+// What stays registered, because another context did it, must stay mapped: the driver would go on
+// using these pages for whatever comes to lie at the address.
 void Staging::drop(const Block& block) {
   if (block.pinned) {
     const CUresult result = driver_->cuMemHostUnregister(block.data);
@@ -88,13 +90,15 @@ CUevent Staging::take_event(CUcontext context) {
     }
   }
   pthread_mutex_unlock(&mutex_);
-  if (event == nullptr && driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
+  if (event == nullptr && driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return nullptr;
   return event;
 }
 
 CUevent Staging::record_event(CUcontext context, CUstream stream, CUresult* failure) {
   CUevent event = take_event(context);
-  const CUresult result = event != nullptr ? driver_->cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result =
+      event != nullptr ? driver_->cuEventRecord(event, stream) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) return event;
   give_back_event(context, event);
   if (failure != nullptr) *failure = result;

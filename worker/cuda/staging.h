@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory at the GPU for copies: pinned blocks, reused when the GPU is done with them. Executor thread, and waiter threads when they
-// finish a wait; its lock is held briefly and never across the driver's waits.
+// Host memory at the GPU for copies: pinned blocks, reused when the GPU is done with them. Executor
+// thread, and waiter threads when they finish a wait; its lock is held briefly and never across the
+// driver's waits.
 #pragma once
 
 #include <pthread.h>
@@ -25,14 +26,17 @@ class Staging {
  public:
   explicit Staging(gpu::Driver* driver) : driver_(driver) {}
 
-  // A block of at least `bytes`; data is null when memory is out. Needs a current context (for pinning).
+  // A block of at least `bytes`; data is null when memory is out. Needs a current context (for
+  // pinning).
   Block take(uint64_t bytes);
-  // Kept for the next, as pinning costs far more than a copy; up to a bound. Needs a current context, too.
+  // Kept for the next, as pinning costs far more than a copy; up to a bound. Needs a current
+  // context, too.
   void give_back(const Block& block);
   // The context that pinned the blocks is gone: forget them, also those that are given back later.
   void forget();
 
-  // An event without timing of the current context, recorded on `stream`, and back. Null: there is none, and *failure says why.
+  // An event without timing of the current context, recorded on `stream`, and back. Null: there is
+  // none, and *failure says why.
   CUevent record_event(CUcontext context, CUstream stream, CUresult* failure = nullptr);
   void give_back_event(CUcontext context, CUevent event);
   void forget_events(CUcontext context);

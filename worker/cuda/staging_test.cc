@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of host memory over the end of the context that pinned them: the driver's registration goes with the mapping.
+// Blocks of host memory over the end of the context that pinned them: the driver's registration
+// goes with the mapping.
 #include "worker/cuda/staging.h"
 
 #include <gtest/gtest.h>

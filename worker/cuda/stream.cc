@@ -14,7 +14,8 @@ CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
   const CUresult result = w.driver().cuStreamCreateWithPriority(&stream, m.flags, m.priority);
   if (result != CUDA_SUCCESS) return result;
   const bool apart = (m.flags & CU_STREAM_NON_BLOCKING) != 0;
-  if (w.objects().bind(Kind::kStream, m.stream, stream)) return apart ? w.begin_apart(stream) : CUDA_SUCCESS;
+  if (w.objects().bind(Kind::kStream, m.stream, stream))
+    return apart ? w.begin_apart(stream) : CUDA_SUCCESS;
   w.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }
@@ -26,7 +27,8 @@ CUresult handle(Executor& w, const wire::cuda::stream_destroy_request& m) {
   return w.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_query_request& m, wire::cuda::stream_query_reply&) {
+CUresult handle(Executor& w, const wire::cuda::stream_query_request& m,
+                wire::cuda::stream_query_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
@@ -36,7 +38,8 @@ CUresult handle(Executor& w, const wire::cuda::stream_query_request& m, wire::cu
   return result != CUDA_SUCCESS ? result : w.take_deferred_of(w.context());
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m, wire::cuda::stream_synchronize_reply&) {
+CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m,
+                wire::cuda::stream_synchronize_reply&) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
@@ -91,7 +94,8 @@ CUresult handle(Executor& w, const wire::cuda::event_record_request& m) {
   return w.driver().cuEventRecord(event, stream);
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_query_request& m, wire::cuda::event_query_reply&) {
+CUresult handle(Executor& w, const wire::cuda::event_query_request& m,
+                wire::cuda::event_query_reply&) {
   Scope s(w);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
@@ -101,18 +105,21 @@ CUresult handle(Executor& w, const wire::cuda::event_query_request& m, wire::cud
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_synchronize_request& m, wire::cuda::event_synchronize_reply&) {
+CUresult handle(Executor& w, const wire::cuda::event_synchronize_request& m,
+                wire::cuda::event_synchronize_reply&) {
   Scope s(w);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
   return w.wait(Executor::WaitKind::kEvent, event);
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_elapsed_request& m, wire::cuda::event_elapsed_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::event_elapsed_request& m,
+                wire::cuda::event_elapsed_reply& r) {
   Scope s(w);
   CUevent start = s.get<CUevent>(Kind::kEvent, m.start), end = s.get<CUevent>(Kind::kEvent, m.end);
   if (!s.ok()) return s.error();
-  if (w.driver().cuEventElapsedTime_v2 != nullptr) return w.driver().cuEventElapsedTime_v2(&r.milliseconds, start, end);
+  if (w.driver().cuEventElapsedTime_v2 != nullptr)
+    return w.driver().cuEventElapsedTime_v2(&r.milliseconds, start, end);
   return w.driver().cuEventElapsedTime(&r.milliseconds, start, end);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of the tensor maps of api/cuda/texture.spec. Every array is checked against the rank: the driver reads as
-// many as that says.
+// Handlers of the tensor maps of api/cuda/texture.spec. Every array is checked against the rank:
+// the driver reads as many as that says.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -26,26 +26,30 @@ CUresult encode(gpu::Driver& d, const wire::cuda::tensor_map_encode_request& m, 
   const auto l2 = static_cast<CUtensorMapL2promotion>(m.scalars[5]);
   const auto fill = static_cast<CUtensorMapFloatOOBfill>(m.scalars[6]);
   uint64_t strides[kRankMax] = {};
-  if (m.strides.count != 0) std::memcpy(strides, m.strides.data, m.strides.count * sizeof(uint64_t));
+  if (m.strides.count != 0)
+    std::memcpy(strides, m.strides.data, m.strides.count * sizeof(uint64_t));
   const auto* dims = reinterpret_cast<const cuuint64_t*>(m.dims.data);
   const auto* steps = reinterpret_cast<const cuuint64_t*>(strides);
   const cuuint32_t* element_strides = m.element_strides.data;
   if (m.what == 0) {
     if (d.cuTensorMapEncodeTiled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return d.cuTensorMapEncodeTiled(map, type, rank, address, dims, steps, m.box.data, element_strides, interleave,
-                                    swizzle, l2, fill);
+    return d.cuTensorMapEncodeTiled(map, type, rank, address, dims, steps, m.box.data,
+                                    element_strides, interleave, swizzle, l2, fill);
   }
-  const auto channels = static_cast<cuuint32_t>(m.scalars[7]), pixels = static_cast<cuuint32_t>(m.scalars[8]);
+  const auto channels = static_cast<cuuint32_t>(m.scalars[7]),
+             pixels = static_cast<cuuint32_t>(m.scalars[8]);
   const int32_t* corners = m.corners.data;
   if (m.what == 1) {
     if (d.cuTensorMapEncodeIm2col == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-    return d.cuTensorMapEncodeIm2col(map, type, rank, address, dims, steps, corners, corners + (rank - 2), channels,
-                                     pixels, element_strides, interleave, swizzle, l2, fill);
+    return d.cuTensorMapEncodeIm2col(map, type, rank, address, dims, steps, corners,
+                                     corners + (rank - 2), channels, pixels, element_strides,
+                                     interleave, swizzle, l2, fill);
   }
   if (d.cuTensorMapEncodeIm2colWide == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   const auto mode = static_cast<CUtensorMapIm2ColWideMode>(m.scalars[9]);
-  return d.cuTensorMapEncodeIm2colWide(map, type, rank, address, dims, steps, corners[0], corners[1], channels,
-                                       pixels, element_strides, interleave, mode, swizzle, l2, fill);
+  return d.cuTensorMapEncodeIm2colWide(map, type, rank, address, dims, steps, corners[0],
+                                       corners[1], channels, pixels, element_strides, interleave,
+                                       mode, swizzle, l2, fill);
 }
 
 bool is_well_formed(const wire::cuda::tensor_map_encode_request& m) {
@@ -62,7 +66,8 @@ bool is_well_formed(const wire::cuda::tensor_map_encode_request& m) {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::tensor_map_encode_request& m, wire::cuda::tensor_map_encode_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::tensor_map_encode_request& m,
+                wire::cuda::tensor_map_encode_reply& r) {
   if (!is_well_formed(m)) return CUDA_ERROR_INVALID_VALUE;
   Scope s(w);
   CUtensorMap map;
@@ -79,7 +84,8 @@ CUresult handle(Executor& w, const wire::cuda::tensor_map_address_request& m,
   CUtensorMap map;
   if (!s.image(m.map, &map)) return s.error();
   if (w.driver().cuTensorMapReplaceAddress == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result = w.driver().cuTensorMapReplaceAddress(&map, reinterpret_cast<void*>(m.address));
+  const CUresult result =
+      w.driver().cuTensorMapReplaceAddress(&map, reinterpret_cast<void*>(m.address));
   if (result != CUDA_SUCCESS) return result;
   r.map = bytes_of(s, map);
   return s.error();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/virtual_memory.spec: reservations, physical memory under the quota, mappings.
+// Handlers of api/cuda/virtual_memory.spec: reservations, physical memory under the quota,
+// mappings.
 #include "worker/cuda/virtual_memory.h"
 
 #include "api/cuda_handlers.gen.h"
@@ -42,15 +43,18 @@ void VirtualMemory::descriptor_closed(Executor& w, uint64_t handle) {
   drop_if_unused(w, handle);
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_reserve_request& m, wire::cuda::vm_reserve_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::vm_reserve_request& m,
+                wire::cuda::vm_reserve_reply& r) {
   if (w.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUdeviceptr address = 0;
-  const CUresult result = w.driver().cuMemAddressReserve(&address, m.size, m.alignment, m.wished, m.flags);
+  const CUresult result =
+      w.driver().cuMemAddressReserve(&address, m.size, m.alignment, m.wished, m.flags);
   r.address = address;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_release_range_request& m, wire::cuda::vm_release_range_reply&) {
+CUresult handle(Executor& w, const wire::cuda::vm_release_range_request& m,
+                wire::cuda::vm_release_range_reply&) {
   return w.driver().cuMemAddressFree(m.address, m.size);
 }
 
@@ -68,18 +72,23 @@ CUresult handle(Executor& w, const wire::cuda::vm_create_request& m, wire::cuda:
   if (!w.charge().take(slot, m.size)) {
     // A size that the driver would refuse anyway keeps its own error.
     size_t granularity = 0;
-    const CUresult known = d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    const CUresult known =
+        d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (known != CUDA_SUCCESS) return known;
-    return granularity != 0 && m.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+    return granularity != 0 && m.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE
+                                                         : CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle handle = 0;
   CUresult result = d.cuMemCreate(&handle, m.size, &prop, m.flags);
-  if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
+  if (result == CUDA_SUCCESS &&
+      !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
     d.cuMemRelease(handle);
     result = CUDA_ERROR_INVALID_HANDLE;
   }
-  if (result == CUDA_SUCCESS) w.virtual_memory().created(handle, slot, m.size);
-  else w.charge().give_back(slot, m.size);
+  if (result == CUDA_SUCCESS)
+    w.virtual_memory().created(handle, slot, m.size);
+  else
+    w.charge().give_back(slot, m.size);
   return result;
 }
 
@@ -107,17 +116,21 @@ CUresult handle(Executor& w, const wire::cuda::vm_unmap_request& m, wire::cuda::
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_set_access_request& m, wire::cuda::vm_set_access_reply&) {
+CUresult handle(Executor& w, const wire::cuda::vm_set_access_request& m,
+                wire::cuda::vm_set_access_reply&) {
   Scope s(w);
   const uint64_t count = m.descriptors.count / sizeof(CUmemAccessDesc);
-  if (count == 0 || m.descriptors.count % sizeof(CUmemAccessDesc) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const wire::Array<CUmemAccessDesc> sent = {reinterpret_cast<const CUmemAccessDesc*>(m.descriptors.data), count};
+  if (count == 0 || m.descriptors.count % sizeof(CUmemAccessDesc) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const wire::Array<CUmemAccessDesc> sent = {
+      reinterpret_cast<const CUmemAccessDesc*>(m.descriptors.data), count};
   const CUmemAccessDesc* descriptors = s.resolve_all(sent);
   if (!s.ok()) return s.error();
   return w.driver().cuMemSetAccess(m.address, m.size, descriptors, count);
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_get_access_request& m, wire::cuda::vm_get_access_reply& r) {
+CUresult handle(Executor& w, const wire::cuda::vm_get_access_request& m,
+                wire::cuda::vm_get_access_reply& r) {
   Scope s(w);
   CUmemLocation location;
   if (!s.image(m.location, &location)) return s.error();
@@ -133,7 +146,8 @@ CUresult handle(Executor& w, const wire::cuda::vm_retain_request& m, wire::cuda:
   gpu::Driver& d = w.driver();
   if (d.cuMemRetainAllocationHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemGenericAllocationHandle handle = 0;
-  const CUresult result = d.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(m.address));
+  const CUresult result =
+      d.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(m.address));
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
     d.cuMemRelease(handle);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session's physical memory is charged for. Memory goes back when neither the client's handle nor a mapping nor a descriptor
-// needs it any more, and only then does the slice stop paying. Memory of other sessions is followed too, but their owner pays.
-// Executor thread only.
+// What a session's physical memory is charged for. Memory goes back when neither the client's
+// handle nor a mapping nor a descriptor needs it any more, and only then does the slice stop
+// paying. Memory of other sessions is followed too, but their owner pays. Executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,9 @@ namespace tendril::worker::cuda {
 class VirtualMemory {
  public:
   // `handle` is the driver's.
-  void created(uint64_t handle, uint32_t slot, uint64_t bytes) { physical_[handle] = {slot, bytes, 1, true}; }
+  void created(uint64_t handle, uint32_t slot, uint64_t bytes) {
+    physical_[handle] = {slot, bytes, 1, true};
+  }
   // Imported, perhaps for a second time, perhaps memory of our own.
   void imported(uint64_t handle, uint32_t slot, uint64_t bytes) {
     const auto [it, fresh] = physical_.try_emplace(handle, Physical{slot, bytes, 1, false});
@@ -25,8 +27,8 @@ class VirtualMemory {
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.handles;
   }
-  // The client lets go of a handle. While there are descriptors the driver's last one is kept, so that its number
-  // means nothing else.
+  // The client lets go of a handle. While there are descriptors the driver's last one is kept, so
+  // that its number means nothing else.
   CUresult release(Executor& w, uint64_t handle);
   void exported(uint64_t handle) {
     auto it = physical_.find(handle);
@@ -39,11 +41,13 @@ class VirtualMemory {
     if (it != physical_.end()) ++it->second.mappings;
   }
   void unmapped(Executor& w, uint64_t address, uint64_t bytes) {
-    for (auto it = mappings_.lower_bound(address); it != mappings_.end() && it->first - address < bytes;) {
+    for (auto it = mappings_.lower_bound(address);
+         it != mappings_.end() && it->first - address < bytes;) {
       const uint64_t handle = it->second.handle;
       it = mappings_.erase(it);
       auto physical = physical_.find(handle);
-      if (physical != physical_.end() && physical->second.mappings != 0) --physical->second.mappings;
+      if (physical != physical_.end() && physical->second.mappings != 0)
+        --physical->second.mappings;
       drop_if_unused(w, handle);
     }
   }

@@ -14,10 +14,11 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kPollInTurnsNs = 1'000'000;  // of a shared GPU, whose other tenants need processors
+constexpr uint64_t kPollInTurnsNs =
+    1'000'000;  // of a shared GPU, whose other tenants need processors
 constexpr uint64_t kCloseLookNs = 200'000;
 constexpr size_t kDeliveriesMax = 4096;
-constexpr unsigned kSoonUs = 50;         // how often a thread looks whether a delivery is there
+constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery is there
 
 }  // namespace
 
@@ -41,26 +42,32 @@ Waiters::~Waiters() {
 
 CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
-  const bool stream = wait->kind == Executor::WaitKind::kStream, context = wait->kind == Executor::WaitKind::kContext;
+  const bool stream = wait->kind == Executor::WaitKind::kStream,
+             context = wait->kind == Executor::WaitKind::kContext;
   CUevent event = stream || context ? wait->own_event : static_cast<CUevent>(wait->object);
   CUresult result = CUDA_SUCCESS;
-  if (event != nullptr) result = d.cuEventQuery(event);
-  else if (stream) result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
+  if (event != nullptr)
+    result = d.cuEventQuery(event);
+  else if (stream)
+    result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
   while (result == CUDA_SUCCESS && wait->stream_count != 0) {
     result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
     if (result == CUDA_SUCCESS) --wait->stream_count;
   }
-  if (context && result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) wait->context->untold = true;
+  if (context && result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+    wait->context->untold = true;
   return result;
 }
 
-// When a query says that all is done, synchronise all the same: only then does a driver print what kernels have printed, take what was
-// freed in stream order for free, and trim its pools. Nothing was added in between, so it returns at once, but not for nothing: an H200
-// takes 1.3 us more than the program's own synchronising would (bench/driver_bench.cc). An event does all that, too.
+// When a query says that all is done, synchronise all the same: only then does a driver print what
+// kernels have printed, take what was freed in stream order for free, and trim its pools. Nothing
+// was added in between, so it returns at once, but not for nothing: an H200 takes 1.3 us more than
+// the program's own synchronising would (bench/driver_bench.cc). An event does all that, too.
 CUresult Waiters::synchronise(const Wait& wait) {
   gpu::Driver& d = executor_->driver();
   if (wait.own_event != nullptr) return d.cuEventSynchronize(wait.own_event);
-  if (wait.kind == Executor::WaitKind::kEvent) return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+  if (wait.kind == Executor::WaitKind::kEvent)
+    return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
   const bool context = wait.kind == Executor::WaitKind::kContext;
   return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
 }
@@ -96,18 +103,19 @@ void Waiters::synchronise_owed() {
   if (before != nullptr) executor_->use(before);
 }
 
-// Other streams would wait for an event on the legacy stream, and it for them: only when they have nothing. Never while there are captures,
-// which would take the event up.
+// Other streams would wait for an event on the legacy stream, and it for them: only when they have
+// nothing. Never while there are captures, which would take the event up.
 void Waiters::begin_stream_wait(Wait* wait) {
   CUstream stream = static_cast<CUstream>(wait->object);
   const WorkerContext* context = wait->context;
   if (context == nullptr || executor_->capturing()) return;
   const bool others = !context->touched.empty() || context->untold || context->waits.load() != 0;
-  if (stream != CU_STREAM_LEGACY || !others) wait->own_event = staging_.record_event(wait->driver_context, stream);
+  if (stream != CU_STREAM_LEGACY || !others)
+    wait->own_event = staging_.record_event(wait->driver_context, stream);
 }
 
-// There is no query for a context. True: its streams can be asked in its place. False: a thread must synchronise, because they do not tell
-// all, or must not be asked.
+// There is no query for a context. True: its streams can be asked in its place. False: a thread
+// must synchronise, because they do not tell all, or must not be asked.
 bool Waiters::begin_context_wait(Wait* wait) {
   WorkerContext& context = *wait->context;
   const bool alone = context.waits.fetch_add(1) == 0;
@@ -134,7 +142,8 @@ void Waiters::add(const Wait& wait) {
   Wait mine = wait;
   mine.begun_ns = base::now_ns();
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
-  if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
+  if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine))
+    return hand_over(mine);
   if (mine.kind == Executor::WaitKind::kStream) begin_stream_wait(&mine);
   // While the GPU works.
   mine.quiet = mine.own_event != nullptr && !executor_->capturing() && is_quiet();
@@ -147,12 +156,14 @@ void Waiters::add(const Wait& wait) {
 void Waiters::forget_stream(CUstream stream) {
   pthread_mutex_lock(&delivery_mutex_);
   for (Delivery& delivery : deliveries_)
-    if (delivery.stream == stream) delivery.number = 0;  // another stream may be given its name before it is over
+    if (delivery.stream == stream)
+      delivery.number = 0;  // another stream may be given its name before it is over
   pthread_mutex_unlock(&delivery_mutex_);
   for (size_t i = 0; i < polled_.size();) {
     const Wait wait = polled_[i];
     if (wait.kind != Executor::WaitKind::kContext ||
-        std::find(wait.streams, wait.streams + wait.stream_count, stream) == wait.streams + wait.stream_count) {
+        std::find(wait.streams, wait.streams + wait.stream_count, stream) ==
+            wait.streams + wait.stream_count) {
       ++i;
       continue;
     }
@@ -166,7 +177,8 @@ void Waiters::hand_over(const Wait& wait) {
   pthread_mutex_lock(&mutex_);
   sleeping_.push_back(wait);
   pthread_t thread;
-  if (sleeping_.size() > idle_threads_ && pthread_create(&thread, nullptr, thread_main, this) == 0) {
+  if (sleeping_.size() > idle_threads_ &&
+      pthread_create(&thread, nullptr, thread_main, this) == 0) {
     pthread_detach(thread);
     ++threads_;
   }
@@ -202,13 +214,16 @@ void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
 void Waiters::poll() {
   const uint64_t now = base::now_ns();
   const bool alone = executor_->gate().pace() == Gate::Pace::kNever;
-  const uint64_t most_ns = alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
+  const uint64_t most_ns =
+      alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
-    const bool joined = polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
+    const bool joined =
+        polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
     executor_->use(polled_[i].driver_context);
     const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
-    const bool late = joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
+    const bool late =
+        joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
     if (result == CUDA_ERROR_NOT_READY && !late) {
       ++i;
       continue;
@@ -277,13 +292,15 @@ void Waiters::send_news(bool on_executor) {
   session::Service& service = executor_->service();
   deliver();
   executor_->output().send(&service);
-  if (executor_->mirrors().any_written(on_executor)) service.push(wire::FrameKind::kMemoryWritten, 0, nullptr, 0);
+  if (executor_->mirrors().any_written(on_executor))
+    service.push(wire::FrameKind::kMemoryWritten, 0, nullptr, 0);
 }
 
 void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   session::Service& service = executor_->service();
   if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
-  // Before the reply: the client may end the context then, and what comes back later would outlive it.
+  // Before the reply: the client may end the context then, and what comes back later would outlive
+  // it.
   staging_.give_back_event(wait.driver_context, wait.own_event);
   send_news(on_executor);
   if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
@@ -298,14 +315,17 @@ void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   staging_.give_back(wait.block);
 }
 
-CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& block, CUevent* event) {
+CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& block,
+                            CUevent* event) {
   CUresult result = CUDA_SUCCESS;
   *event = staging_.record_event(context, stream, &result);
   if (*event != nullptr) return result;
-  const CUresult ended = executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+  const CUresult ended =
+      executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
   staging_.give_back(block);
   const bool none = result == CUDA_ERROR_OUT_OF_MEMORY;
-  return none && ended != CUDA_SUCCESS ? ended : result;  // a fault on the GPU is why there is no event
+  return none && ended != CUDA_SUCCESS ? ended
+                                       : result;  // a fault on the GPU is why there is no event
 }
 
 CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
@@ -332,7 +352,8 @@ void Waiters::send_soon() {
   if (soon_count_++ == 0) pthread_cond_signal(&soon_);
 }
 
-// It never waits in the driver: a context that ends takes its deliveries along under the lock, and its events are not asked after that.
+// It never waits in the driver: a context that ends takes its deliveries along under the lock, and
+// its events are not asked after that.
 void* Waiters::delivery_main(void* self) {
   Waiters* w = static_cast<Waiters*>(self);
   pthread_mutex_lock(&w->delivery_mutex_);
@@ -374,14 +395,16 @@ void Waiters::deliver() {
   pthread_mutex_unlock(&delivery_mutex_);
 }
 
-// delivery_mutex_ held, on a thread of ours that has no context yet. (NVIDIA's driver answers about events without one.)
+// delivery_mutex_ held, on a thread of ours that has no context yet. (NVIDIA's driver answers about
+// events without one.)
 void Waiters::deliver_in_own_context() {
   if (deliveries_.empty()) return;
   executor_->driver().cuCtxSetCurrent(deliveries_.front().context);
   deliver_locked();
 }
 
-// delivery_mutex_ held; no call of the driver, which giving a block back may be. Whoever calls takes it out of the list.
+// delivery_mutex_ held; no call of the driver, which giving a block back may be. Whoever calls
+// takes it out of the list.
 void Waiters::send_delivery(const Delivery& delivery) {
   session::Service& service = executor_->service();
   if (delivery.transfer != 0) {

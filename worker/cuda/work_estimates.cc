@@ -9,8 +9,8 @@ namespace {
 
 // Upwards faster than downwards: an estimate that is too low lets too much be submitted.
 constexpr float kUp = 0.5f, kDown = 0.25f;
-constexpr float kJumpMax = 16;     // what one measurement may change: it may have been disturbed
-constexpr float kLeastNs = 500;    // no launch takes less
+constexpr float kJumpMax = 16;   // what one measurement may change: it may have been disturbed
+constexpr float kLeastNs = 500;  // no launch takes less
 
 }  // namespace
 
@@ -61,9 +61,12 @@ void WorkEstimates::learn(const Batch& batch, uint64_t most_ns, bool certain) {
   if (attributed == 0) return;
   const float known_part = static_cast<float>(attributed) / static_cast<float>(batch.pieces_);
   const float took_ns = static_cast<float>(most_ns) * known_part;
-  // What is left for pieces that were never measured; for the others, by how much the whole was off.
+  // What is left for pieces that were never measured; for the others, by how much the whole was
+  // off.
   const float left_ns = std::max(took_ns - expected_ns, 0.0f);
-  const float ratio = unknown != 0 || expected_ns == 0 ? 1 : std::clamp(took_ns / expected_ns, 1 / kJumpMax, kJumpMax);
+  const float ratio = unknown != 0 || expected_ns == 0
+                          ? 1
+                          : std::clamp(took_ns / expected_ns, 1 / kJumpMax, kJumpMax);
   for (uint32_t i = 0; i < batch.kinds_; ++i) {
     Place* place = place_of(batch.shares_[i].kind.number);
     if (place->ns == 0) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long pieces of work take on the GPU, learned from how long earlier ones of the same kind took: what the gate goes by when it
-// decides how much may be unfinished at a time. A guess that is wrong costs accuracy for a turn, nothing else. Bounded: a client that
-// makes up kinds without end only makes the gate forget. Executor thread.
+// How long pieces of work take on the GPU, learned from how long earlier ones of the same kind
+// took: what the gate goes by when it decides how much may be unfinished at a time. A guess that is
+// wrong costs accuracy for a turn, nothing else. Bounded: a client that makes up kinds without end
+// only makes the gate forget. Executor thread.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +21,16 @@ inline uint64_t mixed_number(uint64_t what, uint64_t size) {
   mixed ^= mixed >> 29;
   return mixed * 0x94d049bb133111ebu;
 }
-inline WorkKind work_kind(uint64_t what, uint64_t size) { return {mixed_number(what, size), mixed_number(what, 0)}; }
+inline WorkKind work_kind(uint64_t what, uint64_t size) {
+  return {mixed_number(what, size), mixed_number(what, 0)};
+}
 
 class WorkEstimates {
  public:
   static constexpr uint64_t kUnknown = 0;
 
-  // Nanoseconds that a piece of this kind is expected to take: as the last of its kind, or else the last of its family (the same function,
-  // of another size). kUnknown: none has been measured.
+  // Nanoseconds that a piece of this kind is expected to take: as the last of its kind, or else the
+  // last of its family (the same function, of another size). kUnknown: none has been measured.
   uint64_t of(const WorkKind& kind) const;
 
   // What was submitted to one stream in a row, between two measurements.
@@ -53,8 +56,8 @@ class WorkEstimates {
   void learn(const Batch& batch, uint64_t most_ns, bool certain);
 
  private:
-  // Sets of four places each, as in a cache: kinds that share a set push each other out when there are more of them. As many places as a
-  // large program has kernels and shapes.
+  // Sets of four places each, as in a cache: kinds that share a set push each other out when there
+  // are more of them. As many places as a large program has kernels and shapes.
   static constexpr size_t kSets = 2048, kWays = 4;
   struct Place {
     uint32_t tag = 0;

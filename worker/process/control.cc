@@ -27,7 +27,8 @@ base::Result<Page*> map_page(int fd) {
   return static_cast<Page*>(at);
 }
 
-Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>* fds, SessionParts* parts) {
+Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>* fds,
+                       SessionParts* parts) {
   auto accounting = map_page<wire::AccountingPage>((*fds)[1].get());
   if (!accounting.ok()) return accounting.status();
   parts->accounting = *accounting;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ioctl for everything in this process, the GPU driver's library included, which finds the executable's before the C library's: the same
-// system call, and afterwards a look for what HardwareSlices wants to know. Any thread, before constructors have run too.
+// ioctl for everything in this process, the GPU driver's library included, which finds the
+// executable's before the C library's: the same system call, and afterwards a look for what
+// HardwareSlices wants to know. Any thread, before constructors have run too.
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/syscall.h>

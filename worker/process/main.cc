@@ -128,9 +128,9 @@ int run_worker(const Arguments& arguments) {
     parts->command = transport::recording(std::move(parts->command), std::move(recording.calls),
                                           std::move(recording.frames));
   }
-  const auto service = session::Service::open(std::move(parts->command), parts->bulk.data(),
-                                              parts->bulk.size(), (*worker)->slot_pool(),
-                                              &parts->turns.page->counts);
+  const auto service =
+      session::Service::open(std::move(parts->command), parts->bulk.data(), parts->bulk.size(),
+                             (*worker)->slot_pool(), &parts->turns.page->counts);
   link.listen(service.get());
   const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
                                          std::move(parts->window), &link, parts->turns);

@@ -88,8 +88,9 @@ class Filter {
   int build() {
     if (filter_ == nullptr) return ENOMEM;
     int error = -seccomp_attr_set(filter_, SCMP_FLTATR_CTL_TSYNC, 1);
-    // Kernels before 5.16 turn speculative store bypass off in a process with a filter, which slows every call of the driver; it is
-    // against code that a process interprets for others, and this one interprets none. Where the kernel does not know the wish: as it is.
+    // Kernels before 5.16 turn speculative store bypass off in a process with a filter, which slows
+    // every call of the driver; it is against code that a process interprets for others, and this
+    // one interprets none. Where the kernel does not know the wish: as it is.
     if (error == 0) seccomp_attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
     for (const char* name : kDenied) {
       if (error == 0) error = deny(name, EPERM);

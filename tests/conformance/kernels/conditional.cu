@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that set the value of a graph's condition. The function comes from the device runtime, which a real driver links only
-// into programs built with it: there this module does not load, and its tests are skipped.
+// Kernels that set the value of a graph's condition. The function comes from the device runtime,
+// which a real driver links only into programs built with it: there this module does not load, and
+// its tests are skipped.
 #include "tests/conformance/kernels/device.h"
 
 extern "C" __device__ void cudaGraphSetConditional(uint64 handle, uint32 value);
@@ -12,6 +13,4 @@ KERNEL count_down(uint32* counter, uint32* rounds, uint64 handle) {
   cudaGraphSetConditional(handle, *counter);
 }
 
-KERNEL choose(const uint32* value, uint64 handle) {
-  cudaGraphSetConditional(handle, *value);
-}
+KERNEL choose(const uint32* value, uint64 handle) { cudaGraphSetConditional(handle, *value); }

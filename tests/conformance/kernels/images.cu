@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that read textures and write surfaces through objects. In PTX, because there is no toolkit with headers for them.
+// Kernels that read textures and write surfaces through objects. In PTX, because there is no
+// toolkit with headers for them.
 #include "tests/conformance/kernels/device.h"
 
 // One sample per thread at (x, y) plus `step` for each thread.
@@ -42,11 +43,15 @@ KERNEL sample_level(uint64 texture, float* out) {
 // Thread (x, y) writes x + 100 y, then reads the transposed place into `out`.
 KERNEL surface_write(uint64 surface) {
   const uint32 x = tid_x(), y = tid_y(), v = x + 100 * y;
-  asm volatile("sust.b.2d.b32.trap [%0, {%1, %2}], %3;" ::"l"(surface), "r"(4 * x), "r"(y), "r"(v) : "memory");
+  asm volatile("sust.b.2d.b32.trap [%0, {%1, %2}], %3;" ::"l"(surface), "r"(4 * x), "r"(y), "r"(v)
+               : "memory");
 }
 KERNEL surface_read(uint64 surface, uint32* out) {
   const uint32 x = tid_x(), y = tid_y();
   uint32 v;
-  asm volatile("suld.b.2d.b32.zero %0, [%1, {%2, %3}];" : "=r"(v) : "l"(surface), "r"(4 * y), "r"(x) : "memory");
+  asm volatile("suld.b.2d.b32.zero %0, [%1, {%2, %3}];"
+               : "=r"(v)
+               : "l"(surface), "r"(4 * y), "r"(x)
+               : "memory");
   out[y * ntid_x() + x] = v;
 }

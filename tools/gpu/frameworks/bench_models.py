@@ -3,6 +3,7 @@
 
 Beside its commands: `line` measures the way to the GPU as this very process sees it, `busy` the time of a step in which the GPU works.
 """
+
 import statistics
 import sys
 import time
@@ -38,12 +39,17 @@ def line():
             synchronize()
             seconds.append(time.perf_counter() - begun)
         rates.append(LINE_BYTES / min(seconds) / 1e6)
-    return {"wait_us": statistics.median(waits) * 1e6, "mb_per_s_out": rates[0], "mb_per_s_back": rates[1]}
+    return {
+        "wait_us": statistics.median(waits) * 1e6,
+        "mb_per_s_out": rates[0],
+        "mb_per_s_back": rates[1],
+    }
 
 
 def busy():
     """Milliseconds of a step that kernels and copies take on the GPU: what is left of the step's time is spent waiting for the program."""
     from torch.profiler import ProfilerActivity, profile
+
     steps = 1 if METER.each_s > 0.1 else 3
     for _ in range(2):  # the first time also makes the profiler
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
@@ -55,6 +61,10 @@ def busy():
 
 if DEVICE == "cuda" and not torch.cuda.is_available():
     sys.exit("no GPU: torch.cuda.is_available() is false")
-METER = meter.Meter(torch_workloads.WORKLOADS, torch_workloads.synchronize, {"line": line, "busy": busy},
-                    torch_workloads.released)
+METER = meter.Meter(
+    torch_workloads.WORKLOADS,
+    torch_workloads.synchronize,
+    {"line": line, "busy": busy},
+    torch_workloads.released,
+)
 METER.serve()

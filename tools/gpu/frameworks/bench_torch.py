@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's figures for bench.py: lines of `name  value unit`. Medians or means after a warm-up."""
+
 import time
 
 import torch
@@ -24,7 +25,10 @@ one = torch.ones(1, device="cuda")
 say("item()", measured(one.item, 1000) * 1e6, "us")
 say("small add, enqueued", measured(lambda: one + 1, 5000) * 1e6, "us")
 size = 38 << 20
-pageable, pinned = torch.empty(size, dtype=torch.uint8), torch.empty(size, dtype=torch.uint8).pin_memory()
+pageable, pinned = (
+    torch.empty(size, dtype=torch.uint8),
+    torch.empty(size, dtype=torch.uint8).pin_memory(),
+)
 device = torch.empty(size, dtype=torch.uint8, device="cuda")
 say("38 MB HtoD pageable", measured(lambda: device.copy_(pageable), 10) * 1e3, "ms")
 say("38 MB HtoD pinned", measured(lambda: device.copy_(pinned, non_blocking=True), 10) * 1e3, "ms")

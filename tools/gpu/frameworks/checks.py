@@ -5,6 +5,7 @@ A check is a function that returns values: arrays are shown as checksum and sum 
 ends its check only and becomes a line with RAISED, since errors must equal native too; report.py counts those, for a check that
 raises natively shows nothing. Lines that begin with `time` are not compared. Arguments choose checks by a part of their name.
 """
+
 import importlib
 import os
 import re
@@ -45,10 +46,12 @@ def check(function):
 
 def check_each(**cases):
     """One check for each case: the function gets the case's value."""
+
     def register(function):
         for name, value in cases.items():
             REGISTERED.append((f"{function.__name__}/{name}", lambda value=value: function(value)))
         return function
+
     return register
 
 
@@ -63,6 +66,7 @@ def host_array(value):
         value = value.get()
     if hasattr(value, "dtype") and hasattr(value, "shape"):  # jax and numpy
         import numpy
+
         value = numpy.asarray(value)
         return value, value if value.dtype.kind == "c" else value.astype(numpy.float64)
     return None
@@ -93,7 +97,9 @@ def error_line(error):
     text = (str(error).strip().splitlines() or [""])[0]
     if "out of memory" in text:  # goes on with how much is free and who holds what
         text = text.split(". GPU")[0]
-    text = re.sub(r"^.*\[with [^]]*\] *", "", text)  # whole names of C++ functions, before what ONNX Runtime has to say
+    text = re.sub(
+        r"^.*\[with [^]]*\] *", "", text
+    )  # whole names of C++ functions, before what ONNX Runtime has to say
     text = re.sub(r"0x[0-9a-fA-F]+", "0x?", text)
     return f"{type(error).__name__}: {re.sub(r'(/[^/ ]+)+/', '', text)[:200]}"
 
@@ -118,8 +124,15 @@ def in_child(name, *, env=None, limit_s=60, script=None):
     """Runs one part of the calling script in a new process, `script NAME`; what it printed, and how it ended."""
     script = script or sys.modules["__main__"].__file__
     try:
-        done = subprocess.run([sys.executable, script, "--child", name], env=os.environ | (env or {}), timeout=limit_s,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        done = subprocess.run(
+            [sys.executable, script, "--child", name],
+            env=os.environ | (env or {}),
+            timeout=limit_s,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
     except subprocess.TimeoutExpired as error:
         return "HANG after " + " | ".join(str(error.stdout or b"").splitlines()[-3:])
     lines = [line for line in done.stdout.splitlines() if not line.startswith("time")]

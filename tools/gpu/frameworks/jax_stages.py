@@ -4,14 +4,19 @@
 With the word preallocate: what changes when XLA takes most of the memory at the start, as it does by default.
 JAX_STAGES_LOG=1 lets XLA say on stderr what it compiles, autotunes and tries.
 """
+
 import os
 import sys
 
 if os.environ.get("JAX_STAGES_LOG"):
-    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_MAX_VLOG_LEVEL": "2", "JAX_TRACEBACK_FILTERING": "off",
-                   "TF_CPP_VMODULE": "autotuner=5,gemm_fusion_autotuner=5,gemm_algorithm_picker=5,"
-                                     "conv_algorithm_picker=5,autotuner_pass=5,gpu_codegen_backend=3,"
-                                     "redzone_allocator=5,gpu_profiler=5,cuda_executor=3,cuda_blas_lt=5,cuda_dnn=3"}
+    os.environ |= {
+        "TF_CPP_MIN_LOG_LEVEL": "0",
+        "TF_CPP_MAX_VLOG_LEVEL": "2",
+        "JAX_TRACEBACK_FILTERING": "off",
+        "TF_CPP_VMODULE": "autotuner=5,gemm_fusion_autotuner=5,gemm_algorithm_picker=5,"
+        "conv_algorithm_picker=5,autotuner_pass=5,gpu_codegen_backend=3,"
+        "redzone_allocator=5,gpu_profiler=5,cuda_executor=3,cuda_blas_lt=5,cuda_dnn=3",
+    }
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_autotune_level=4"
 
 import checks  # noqa: E402
@@ -55,11 +60,14 @@ def stages():
 
 
 def devices():
-    return [device.platform for device in jax.devices()], [device.device_kind for device in jax.devices()]
+    return [device.platform for device in jax.devices()], [
+        device.device_kind for device in jax.devices()
+    ]
 
 
 def put_and_get():
     import numpy
+
     x = jax.device_put(numpy.arange(1 << 20, dtype=numpy.float32))
     return x.block_until_ready()
 
@@ -70,8 +78,13 @@ def one_kernel():
 
 def random_bits():
     key = jax.random.PRNGKey(12)
-    return (jax.random.bits(key, (1000,)), jax.random.uniform(key, (1000,)), normal(12, 1024, 1024),
-            jax.random.permutation(key, 100), jax.random.categorical(key, jnp.zeros((50, 10))))
+    return (
+        jax.random.bits(key, (1000,)),
+        jax.random.uniform(key, (1000,)),
+        normal(12, 1024, 1024),
+        jax.random.permutation(key, 100),
+        jax.random.categorical(key, jnp.zeros((50, 10))),
+    )
 
 
 def jit_elementwise():
@@ -97,48 +110,77 @@ def product(kind):
 
 def product_and_activation():
     x = normal(4, 1024, 1024)
-    return jax.jit(lambda a: jnp.tanh(a @ a).sum())(x), jax.jit(lambda a, b: jax.nn.gelu(a @ b + a[0]))(x, x)
+    return jax.jit(lambda a: jnp.tanh(a @ a).sum())(x), jax.jit(
+        lambda a, b: jax.nn.gelu(a @ b + a[0])
+    )(x, x)
 
 
 def convolution():
     image, weights = normal(5, 4, 32, 32, 16), normal(6, 3, 3, 16, 32)
-    return jax.jit(lambda a, b: jax.lax.conv_general_dilated(a, b, (1, 1), "SAME",
-                                                             dimension_numbers=("NHWC", "HWIO", "NHWC")))(image,
-                                                                                                          weights)
+    return jax.jit(
+        lambda a, b: jax.lax.conv_general_dilated(
+            a, b, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+    )(image, weights)
 
 
 def gradient():
     x = normal(7, 512, 512)
-    return (jax.jit(jax.grad(lambda a: jnp.square(jnp.tanh(a)).mean()))(x),
-            jax.grad(lambda a: (a @ a).sum())(x[:64, :64]))
+    return (
+        jax.jit(jax.grad(lambda a: jnp.square(jnp.tanh(a)).mean()))(x),
+        jax.grad(lambda a: (a @ a).sum())(x[:64, :64]),
+    )
 
 
 def vmapped():
-    return jax.jit(jax.vmap(lambda a, b: jnp.dot(a, b) + a.sum()))(normal(8, 100, 32), normal(9, 100, 32))
+    return jax.jit(jax.vmap(lambda a, b: jnp.dot(a, b) + a.sum()))(
+        normal(8, 100, 32), normal(9, 100, 32)
+    )
 
 
 def scanned():
-    carry, out = jax.lax.scan(lambda c, v: (c * 0.9 + v, c.sum()), jnp.zeros(16), jnp.ones((50, 16)))
+    carry, out = jax.lax.scan(
+        lambda c, v: (c * 0.9 + v, c.sum()), jnp.zeros(16), jnp.ones((50, 16))
+    )
     return carry, out
 
 
 def control_flow():
-    loop = jax.jit(lambda n: jax.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 1.5 + s[0]), (0, 1.0)))
+    loop = jax.jit(
+        lambda n: jax.lax.while_loop(
+            lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * 1.5 + s[0]), (0, 1.0)
+        )
+    )
     branch = jax.jit(lambda x: jax.lax.cond(x.sum() > 0, lambda a: a * 2, lambda a: -a, x))
-    return (loop(20), branch(jnp.ones(5)), branch(-jnp.ones(5)),
-            jax.lax.fori_loop(0, 10, lambda i, v: v + i, jnp.zeros(3)))
+    return (
+        loop(20),
+        branch(jnp.ones(5)),
+        branch(-jnp.ones(5)),
+        jax.lax.fori_loop(0, 10, lambda i, v: v + i, jnp.zeros(3)),
+    )
 
 
 def linear_algebra():
     a = normal(10, 64, 64)
     s = a @ a.T + 64 * jnp.eye(64)
-    return (jnp.linalg.cholesky(s), jnp.linalg.solve(s, a), jnp.linalg.eigvalsh(s), jnp.linalg.svd(a, compute_uv=False),
-            jnp.abs(jnp.linalg.qr(a)[1]))
+    return (
+        jnp.linalg.cholesky(s),
+        jnp.linalg.solve(s, a),
+        jnp.linalg.eigvalsh(s),
+        jnp.linalg.svd(a, compute_uv=False),
+        jnp.abs(jnp.linalg.qr(a)[1]),
+    )
 
 
 def fft_and_sort():
     x = normal(11, 64, 1000)
-    return jnp.fft.fft(x), jnp.sort(x, axis=1), jnp.argsort(x[0]), jnp.cumsum(x, axis=1), jax.lax.top_k(x, 5)
+    return (
+        jnp.fft.fft(x),
+        jnp.sort(x, axis=1),
+        jnp.argsort(x[0]),
+        jnp.cumsum(x, axis=1),
+        jax.lax.top_k(x, 5),
+    )
 
 
 def attention():
@@ -185,8 +227,11 @@ def donated():
 
 def callback_on_the_host():
     import numpy
+
     shape = jax.ShapeDtypeStruct((100,), jnp.float32)
-    return jax.jit(lambda a: jax.pure_callback(lambda v: numpy.asarray(v) * 3, shape, a * 2) + 1)(jnp.arange(100.0))
+    return jax.jit(lambda a: jax.pure_callback(lambda v: numpy.asarray(v) * 3, shape, a * 2) + 1)(
+        jnp.arange(100.0)
+    )
 
 
 def out_of_memory():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop of JAX, for checks and measurements: a transformer in plain arrays, its layers in one scan. Each step's loss is read."""
+
 import checks
 
 jax = checks.need("jax")
@@ -14,9 +15,14 @@ def parameters():
 
     def normal(*shape):
         return jax.random.normal(next(keys), shape, dtype=jnp.float32) * 0.02
-    return {"words": normal(WORDS, WIDTH), "mixed": normal(LAYERS, WIDTH, 3 * WIDTH),
-            "out": normal(LAYERS, WIDTH, WIDTH), "up": normal(LAYERS, WIDTH, 4 * WIDTH),
-            "down": normal(LAYERS, 4 * WIDTH, WIDTH)}
+
+    return {
+        "words": normal(WORDS, WIDTH),
+        "mixed": normal(LAYERS, WIDTH, 3 * WIDTH),
+        "out": normal(LAYERS, WIDTH, WIDTH),
+        "up": normal(LAYERS, WIDTH, 4 * WIDTH),
+        "down": normal(LAYERS, 4 * WIDTH, WIDTH),
+    }
 
 
 def normalised(x):
@@ -33,7 +39,11 @@ def layer(x, weights):
 
 def loss(weights, batch):
     half = jax.tree.map(lambda value: value.astype(jnp.bfloat16), weights)
-    x, _ = jax.lax.scan(layer, half["words"][batch], {name: value for name, value in half.items() if name != "words"})
+    x, _ = jax.lax.scan(
+        layer,
+        half["words"][batch],
+        {name: value for name, value in half.items() if name != "words"},
+    )
     logits = (normalised(x) @ half["words"].T).astype(jnp.float32)
     aim = jnp.roll(batch, -1, axis=1)
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), aim[..., None], axis=-1).mean()
@@ -51,4 +61,5 @@ def transformer_train(count, length):
     def step():
         held[0], value = update(held[0])
         return float(value)
+
     return step

@@ -5,6 +5,7 @@ another side, can take turns within seconds and what the host does meanwhile tou
 Commands come as lines on stdin, each answered by one line `meter {json}`: what was asked, and figures or `error`. A workload is a function
 that returns its step; `synchronize` waits until the device is done.
 """
+
 import ctypes
 import gc
 import json
@@ -27,9 +28,13 @@ class Counters:
             driver = ctypes.CDLL("libcuda.so.1")
         except OSError:
             return
-        table, name = ctypes.POINTER(ctypes.c_void_p)(), ctypes.create_string_buffer(b"tendril counters", 16)
+        table, name = ctypes.POINTER(ctypes.c_void_p)(), ctypes.create_string_buffer(
+            b"tendril counters", 16
+        )
         if driver.cuGetExportTable(ctypes.byref(table), name) == 0 and table:
-            self.read = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t)(table[1])
+            self.read = ctypes.CFUNCTYPE(
+                ctypes.c_size_t, ctypes.POINTER(ctypes.c_uint64), ctypes.c_size_t
+            )(table[1])
 
     def now(self):
         """Round trips, bytes out, bytes in, bytes of code uploaded."""
@@ -52,7 +57,8 @@ def memory():
 
 class SameProcessors:
     """While sides are compared, the threads that make a step's time, Python's and autograd's, have one processor each, the same on every
-    side: processors of a shared host differ by half, for seconds at a time. What belongs to a driver or to Tendril runs anywhere."""
+    side: processors of a shared host differ by half, for seconds at a time. What belongs to a driver or to Tendril runs anywhere.
+    """
 
     def __init__(self):
         self.anywhere = os.sched_getaffinity(0)
@@ -61,7 +67,9 @@ class SameProcessors:
         found = [(0, 1)]
         for thread in os.listdir("/proc/self/task"):
             try:
-                with open(f"/proc/self/task/{thread}/comm", encoding="ascii", errors="replace") as name:
+                with open(
+                    f"/proc/self/task/{thread}/comm", encoding="ascii", errors="replace"
+                ) as name:
                     if name.read().startswith("pt_autograd"):
                         found.append((int(thread), 2))
             except OSError:
@@ -81,8 +89,18 @@ class SameProcessors:
 class Meter:
     def __init__(self, workloads, synchronize, extra=None, released=lambda: None):
         self.workloads, self.synchronize, self.released = workloads, synchronize, released
-        self.counters, self.step, self.each_s, self.processors = Counters(), None, 0.0, SameProcessors()
-        self.commands = {"setup": self.setup, "measure": self.measure, "idle": self.idle, **(extra or {})}
+        self.counters, self.step, self.each_s, self.processors = (
+            Counters(),
+            None,
+            0.0,
+            SameProcessors(),
+        )
+        self.commands = {
+            "setup": self.setup,
+            "measure": self.measure,
+            "idle": self.idle,
+            **(extra or {}),
+        }
 
     def setup(self, name):
         """Makes the workload and runs it until its first steps' costs are paid."""
@@ -110,7 +128,9 @@ class Meter:
         count = max(1, round(BLOCK_S / self.each_s))
         until = time.perf_counter() + seconds / 5
         while time.perf_counter() < until:
-            for _ in range(count):  # as they will be measured: a program that never waits runs seconds ahead of the GPU
+            for _ in range(
+                count
+            ):  # as they will be measured: a program that never waits runs seconds ahead of the GPU
                 step()
             self.synchronize()
         blocks, before = [], self.counters.now()
@@ -123,7 +143,9 @@ class Meter:
             blocks.append((now - at) / count * 1e3)
             at = now
         names = ("trips", "out", "back", "code")
-        each = [(after - then) / count / len(blocks) for after, then in zip(self.counters.now(), before)]
+        each = [
+            (after - then) / count / len(blocks) for after, then in zip(self.counters.now(), before)
+        ]
         return {"blocks": blocks, "steps": count, **dict(zip(names, each))}
 
     def idle(self, seconds):
@@ -143,7 +165,9 @@ class Meter:
             try:
                 answer = self.commands[words[0]](*words[1:])
             except Exception as error:  # whatever a framework raises
-                answer = {"error": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"}
+                answer = {
+                    "error": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                }
             self.say(line.strip(), answer)
 
     @staticmethod

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that ask NVML: PyTorch's own questions, then nvidia-ml-py. What changes from one second to the next is a relation."""
+
 import checks
 from checks import check
 
@@ -8,15 +9,19 @@ torch = checks.need("torch")
 
 def asked(function):
     """A number that lies in a sane range, or what is said instead."""
+
     def answer():
         value = function()
         print(f"time of {function.__name__}: {value}")
         return 0 <= value <= 10_000_000
+
     return answer
 
 
-checks.REGISTERED += [(f"torch/{name}", asked(getattr(torch.cuda, name))) for name in
-                      ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")]
+checks.REGISTERED += [
+    (f"torch/{name}", asked(getattr(torch.cuda, name)))
+    for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")
+]
 
 
 def library():
@@ -31,8 +36,13 @@ def library():
 @check
 def what_it_is():
     nvml, gpu = library()
-    return (nvml.nvmlDeviceGetCount(), nvml.nvmlDeviceGetName(gpu), nvml.nvmlDeviceGetCudaComputeCapability(gpu),
-            nvml.nvmlSystemGetDriverVersion(), nvml.nvmlSystemGetCudaDriverVersion())
+    return (
+        nvml.nvmlDeviceGetCount(),
+        nvml.nvmlDeviceGetName(gpu),
+        nvml.nvmlDeviceGetCudaComputeCapability(gpu),
+        nvml.nvmlSystemGetDriverVersion(),
+        nvml.nvmlSystemGetCudaDriverVersion(),
+    )
 
 
 @check
@@ -50,16 +60,24 @@ def memory():
     block = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     after = nvml.nvmlDeviceGetMemoryInfo(gpu)
     print(f"time of memory: {before.used} of {before.total}, then {after.used}")
-    return before.used + before.free <= before.total, after.used > before.used, block.numel(), before.total > 1 << 33
+    return (
+        before.used + before.free <= before.total,
+        after.used > before.used,
+        block.numel(),
+        before.total > 1 << 33,
+    )
 
 
 @check
 def figures():
     nvml, gpu = library()
     rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
-    return (0 <= rates.gpu <= 100, 0 < nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU) < 120,
-            0 < nvml.nvmlDeviceGetPowerUsage(gpu) < 2_000_000,
-            nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) > 0)
+    return (
+        0 <= rates.gpu <= 100,
+        0 < nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU) < 120,
+        0 < nvml.nvmlDeviceGetPowerUsage(gpu) < 2_000_000,
+        nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM) > 0,
+    )
 
 
 @check

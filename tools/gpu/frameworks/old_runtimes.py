@@ -5,6 +5,7 @@ compiled programs call them, the registration of their kernels included.
 Argument 1: the folder with the libraries (`tools/gpu/prepare --runtimes` puts them into .gpu/runtimes); a library that is not there is
 looked for where the system has it. Argument 2: the release for this process; without it one process is started for each.
 """
+
 import ctypes
 import os
 import pathlib
@@ -18,7 +19,13 @@ LIBRARIES = {"11": "libcudart.so.11.0", "12": "libcudart.so.12", "13": "libcudar
 TO_DEVICE, TO_HOST, WITHIN_DEVICE = 1, 2, 3  # cudaMemcpyKind
 NON_BLOCKING, DISABLE_TIMING = 1, 2
 PROPERTIES_BYTES = 8192  # more than cudaDeviceProp has in any release
-ATTRIBUTES = {"threads of a block": 1, "warp": 10, "capability, major": 75, "capability, minor": 76, "processors": 16}
+ATTRIBUTES = {
+    "threads of a block": 1,
+    "warp": 10,
+    "capability, major": 75,
+    "capability, minor": 76,
+    "processors": 16,
+}
 
 
 # Device code that any release takes, as its programs carry it: in a fat binary.
@@ -51,19 +58,30 @@ PTX = b""".version 6.0
 
 class Wrapper(ctypes.Structure):
     """What compiled programs hand to __cudaRegisterFatBinary."""
-    _fields_ = [("magic", ctypes.c_uint32), ("version", ctypes.c_uint32), ("data", ctypes.c_void_p),
-                ("unused", ctypes.c_void_p)]
+
+    _fields_ = [
+        ("magic", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
+        ("data", ctypes.c_void_p),
+        ("unused", ctypes.c_void_p),
+    ]
 
 
 class Shape(ctypes.Structure):
     """dim3"""
+
     _fields_ = [(axis, ctypes.c_uint) for axis in "xyz"]
 
 
 def fat_binary(text):
     """A container with one entry of PTX, not compressed, as nvcc writes it."""
     payload = text + b"\0" * (8 - len(text) % 8)
-    entry = struct.pack("<HHIQIIHHIQQQQQQ", 1, 0x101, 80, len(payload), 0, 64, 0, 6, 70, 0, 0x11, 0, 0, 72, 0) + payload
+    entry = (
+        struct.pack(
+            "<HHIQIIHHIQQQQQQ", 1, 0x101, 80, len(payload), 0, 64, 0, 6, 70, 0, 0x11, 0, 0, 72, 0
+        )
+        + payload
+    )
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entry)) + entry
 
 
@@ -82,6 +100,7 @@ class Runtime:
             said = self.code(name, *arguments)
             if said != "cudaSuccess":
                 raise RuntimeError(f"{name}: {said}")
+
         return call
 
     def number(self, name, *arguments):
@@ -96,8 +115,11 @@ class Runtime:
 
 
 def versions(cuda):
-    return {"runtime": cuda.number("cudaRuntimeGetVersion"), "driver": cuda.number("cudaDriverGetVersion"),
-            "devices": cuda.number("cudaGetDeviceCount")}
+    return {
+        "runtime": cuda.number("cudaRuntimeGetVersion"),
+        "driver": cuda.number("cudaDriverGetVersion"),
+        "devices": cuda.number("cudaGetDeviceCount"),
+    }
 
 
 def device(cuda):
@@ -107,7 +129,10 @@ def device(cuda):
         cuda.cudaGetDeviceProperties_v2(properties, 0)
     except AttributeError:  # before 12 there was one version, in 13 there is one again
         cuda.cudaGetDeviceProperties(properties, 0)
-    told = {name: cuda.number("cudaDeviceGetAttribute", number, 0) for name, number in ATTRIBUTES.items()}
+    told = {
+        name: cuda.number("cudaDeviceGetAttribute", number, 0)
+        for name, number in ATTRIBUTES.items()
+    }
     return {"name": properties.value.decode()} | told
 
 
@@ -156,11 +181,15 @@ def registered_kernel(cuda):
     if not hasattr(cuda.library, "kept"):
         binary = ctypes.create_string_buffer(fat_binary(PTX))
         wrapper = Wrapper(0x466243B1, 1, ctypes.addressof(binary), None)
-        host_function = ctypes.create_string_buffer(8)  # its address is the kernel's name to the runtime
+        host_function = ctypes.create_string_buffer(
+            8
+        )  # its address is the kernel's name to the runtime
         register = getattr(cuda.library, "__cudaRegisterFatBinary")
         register.restype = ctypes.c_void_p
         handle = ctypes.c_void_p(register(ctypes.byref(wrapper)))
-        getattr(cuda.library, "__cudaRegisterFunction")(handle, host_function, b"add", b"add", -1, *[None] * 5)
+        getattr(cuda.library, "__cudaRegisterFunction")(
+            handle, host_function, b"add", b"add", -1, *[None] * 5
+        )
         getattr(cuda.library, "__cudaRegisterFatBinaryEnd")(handle)
         cuda.library.kept = (host_function, wrapper, binary)
     return cuda.library.kept[0]
@@ -175,9 +204,13 @@ def kernel(cuda):
     values = there, ctypes.c_uint(5), ctypes.c_uint(n)
     arguments = (ctypes.c_void_p * 3)(*[ctypes.addressof(value) for value in values])
     for _ in range(3):
-        cuda.cudaLaunchKernel(function, Shape(4, 1, 1), Shape(256, 1, 1), arguments, ctypes.c_size_t(0), None)
+        cuda.cudaLaunchKernel(
+            function, Shape(4, 1, 1), Shape(256, 1, 1), arguments, ctypes.c_size_t(0), None
+        )
     too_large = Shape(4096, 1, 1)
-    refused = cuda.code("cudaLaunchKernel", function, Shape(1, 1, 1), too_large, arguments, ctypes.c_size_t(0), None)
+    refused = cuda.code(
+        "cudaLaunchKernel", function, Shape(1, 1, 1), too_large, arguments, ctypes.c_size_t(0), None
+    )
     cuda.code("cudaGetLastError")
     cuda.cudaMemcpy(back, there, ctypes.c_size_t(4 * n), TO_HOST)
     cuda.cudaFree(there)
@@ -187,7 +220,12 @@ def kernel(cuda):
 def errors(cuda):
     pointer = ctypes.c_void_p()
     too_much = cuda.code("cudaMalloc", ctypes.byref(pointer), ctypes.c_size_t(1 << 50))
-    return too_much, cuda.code("cudaGetLastError"), cuda.code("cudaGetLastError"), cuda.code("cudaSetDevice", 1000)
+    return (
+        too_much,
+        cuda.code("cudaGetLastError"),
+        cuda.code("cudaGetLastError"),
+        cuda.code("cudaSetDevice", 1000),
+    )
 
 
 def reset(cuda):

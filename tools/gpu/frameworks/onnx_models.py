@@ -4,6 +4,7 @@
 No session may put a node on the processor (`session.disable_cpu_ep_fallback`), or start again there (enable_fallback): a provider
 that does not work fails here, where ONNX Runtime by itself would go on without the GPU. `nodes_of` shows who ran each node.
 """
+
 import json
 import os
 import sys
@@ -37,8 +38,12 @@ def session(model, provider=PROVIDER, profile="", shared_memory=False, **options
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if profile:
         settings.enable_profiling, settings.profile_file_prefix = True, profile
-    chosen = (REPEATABLE if provider == PROVIDER else {}) | {name: str(value) for name, value in options.items()}
-    return runtime.InferenceSession(model.text(), settings, providers=[(provider, chosen)], enable_fallback=0)
+    chosen = (REPEATABLE if provider == PROVIDER else {}) | {
+        name: str(value) for name, value in options.items()
+    }
+    return runtime.InferenceSession(
+        model.text(), settings, providers=[(provider, chosen)], enable_fallback=0
+    )
 
 
 def need_provider():
@@ -57,9 +62,15 @@ def results(model, **options):
 def is_near(model, found):
     """Whether the CPU provider, which computes otherwise, gets about the same."""
     expected = results(model, provider="CPUExecutionProvider")
-    pairs = [(mine.astype(numpy.float64), its.astype(numpy.float64)) for mine, its in zip(found, expected)]
-    return all(mine.shape == its.shape and numpy.abs(mine - its).max() <= 0.02 * max(1, numpy.abs(its).max())
-               for mine, its in pairs)
+    pairs = [
+        (mine.astype(numpy.float64), its.astype(numpy.float64))
+        for mine, its in zip(found, expected)
+    ]
+    return all(
+        mine.shape == its.shape
+        and numpy.abs(mine - its).max() <= 0.02 * max(1, numpy.abs(its).max())
+        for mine, its in pairs
+    )
 
 
 def only_on_gpu():
@@ -76,7 +87,9 @@ def stepped(model, step):
 def providers():
     ready = session(graphs.perceptron())
     told = ready.get_provider_options().get(PROVIDER, {})
-    return ready.get_providers(), [told.get(name) for name in ("device_id", "use_tf32", "arena_extend_strategy")]
+    return ready.get_providers(), [
+        told.get(name) for name in ("device_id", "use_tf32", "arena_extend_strategy")
+    ]
 
 
 @check_each(**graphs.MODELS)
@@ -144,7 +157,10 @@ def bound_to_own_memory():
     made = graphs.attention()
     ready, shape = session(made), made.outputs["y"]
     binding = ready.io_binding()
-    outputs = [runtime.OrtValue.ortvalue_from_shape_and_type(shape, numpy.float32, checks.DEVICE, 0) for _ in range(2)]
+    outputs = [
+        runtime.OrtValue.ortvalue_from_shape_and_type(shape, numpy.float32, checks.DEVICE, 0)
+        for _ in range(2)
+    ]
     x = runtime.OrtValue.ortvalue_from_numpy(made.inputs["x"], checks.DEVICE, 0)
     binding.bind_ortvalue_input("x", x)
     binding.bind_ortvalue_output("y", outputs[0])
@@ -165,7 +181,9 @@ def graph_session(made):
 def captured(ready, made, name, number=None, steps=4):
     """The first run captures the graph, the next ones launch it with other values in the same memory."""
     x = runtime.OrtValue.ortvalue_from_numpy(made.inputs["x"], "cuda", 0)
-    y = runtime.OrtValue.ortvalue_from_shape_and_type(made.outputs[name], made.inputs["x"].dtype, "cuda", 0)
+    y = runtime.OrtValue.ortvalue_from_shape_and_type(
+        made.outputs[name], made.inputs["x"].dtype, "cuda", 0
+    )
     binding, options = ready.io_binding(), runtime.RunOptions()
     if number is not None:
         options.add_run_config_entry("gpu_graph_id", str(number))
@@ -179,12 +197,17 @@ def captured(ready, made, name, number=None, steps=4):
         yield y.numpy().copy()
 
 
-@check_each(perceptron=graphs.perceptron, convolutions=graphs.convolutions, attention=graphs.attention)
+@check_each(
+    perceptron=graphs.perceptron, convolutions=graphs.convolutions, attention=graphs.attention
+)
 def cuda_graph(make):
     made = make()
     found = list(captured(graph_session(made), made, "y"))
     plain = session(made)
-    same = [numpy.array_equal(mine, plain.run(None, stepped(made, step))[0]) for step, mine in enumerate(found)]
+    same = [
+        numpy.array_equal(mine, plain.run(None, stepped(made, step))[0])
+        for step, mine in enumerate(found)
+    ]
     return found, "as without a graph", same
 
 
@@ -195,7 +218,9 @@ def cuda_graphs_by_number():
     ready = graph_session(made)
     turns = []
     for number, batch in enumerate((32, 8, 1), 1):
-        part = graphs.Model(made.nodes, {"x": made.inputs["x"][:batch].copy()}, {"y": [batch, 256]}, made.weights)
+        part = graphs.Model(
+            made.nodes, {"x": made.inputs["x"][:batch].copy()}, {"y": [batch, 256]}, made.weights
+        )
         turns.append(captured(ready, part, "y", number))
     return [[next(turn) for turn in turns] for _ in range(4)]
 
@@ -209,6 +234,7 @@ def at_once(jobs):
             found[index] = jobs[index]()
         except Exception as error:
             failed.append(error)
+
     threads = [threading.Thread(target=work, args=(index,)) for index in range(len(jobs))]
     for thread in threads:
         thread.start()
@@ -248,6 +274,7 @@ def without_waiting():
     def done(found, _, error):
         told.append((found, error))
         arrived.set()
+
     ready.run_async(None, made.inputs, done, None)
     return "called back" if arrived.wait(30) else "NO CALL", told[0]
 
@@ -266,8 +293,13 @@ def on_a_stream_of_torch():
     options.add_run_config_entry("disable_synchronize_execution_providers", "1")
     with torch.cuda.stream(stream):
         x, y = torch.from_numpy(made.inputs["x"]).cuda(), torch.empty(32, 256, device="cuda")
-        bound = lambda tensor: {"device_type": "cuda", "device_id": 0, "element_type": numpy.float32,
-                                "shape": tuple(tensor.shape), "buffer_ptr": tensor.data_ptr()}
+        bound = lambda tensor: {
+            "device_type": "cuda",
+            "device_id": 0,
+            "element_type": numpy.float32,
+            "shape": tuple(tensor.shape),
+            "buffer_ptr": tensor.data_ptr(),
+        }
         binding.bind_input("x", **bound(x))
         binding.bind_output("y", **bound(y))
         for _ in range(5):
@@ -302,7 +334,10 @@ def shrinking_arena():
     made, options = graphs.perceptron(open_axis=0), runtime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "gpu:0")
     ready = session(made)
-    return [ready.run(None, {"x": graphs.values(81, batch, 256)}, options) for batch in (16 * 1024, 32, 16 * 1024)]
+    return [
+        ready.run(None, {"x": graphs.values(81, batch, 256)}, options)
+        for batch in (16 * 1024, 32, 16 * 1024)
+    ]
 
 
 @check
@@ -344,13 +379,21 @@ def wrong_device():
 def shared_arena():
     """One arena of the process for two sessions, by turns; the last check, since what it registers stays the process's own."""
     name = "Cpu" if ON_CPU else "Cuda"
-    memory = runtime.OrtMemoryInfo(name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT)
-    unset = {"initial_chunk_size_bytes": -1, "max_dead_bytes_per_chunk": -1, "arena_extend_strategy": 1}
+    memory = runtime.OrtMemoryInfo(
+        name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT
+    )
+    unset = {
+        "initial_chunk_size_bytes": -1,
+        "max_dead_bytes_per_chunk": -1,
+        "arena_extend_strategy": 1,
+    }
     limits = runtime.capi.onnxruntime_pybind11_state.OrtArenaCfg(unset | {"max_mem": 1024 * MIB})
     runtime.create_and_register_allocator_v2(PROVIDER, memory, {}, limits)
     models = [graphs.attention(), graphs.convolutions()]
     ready = [session(made, shared_memory=True) for made in models]
-    return [one.run(None, stepped(made, step)) for step in range(3) for one, made in zip(ready, models)]
+    return [
+        one.run(None, stepped(made, step)) for step in range(3) for one, made in zip(ready, models)
+    ]
 
 
 need_provider()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: scaled_dot_product_attention with each back end forced, forth and back; what refuses a shape must refuse it."""
+
 import checks
 from checks import DEVICE, check, check_each
 
@@ -8,8 +9,12 @@ F = torch.nn.functional
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
 torch.manual_seed(6)
-BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH,
-            "cudnn": SDPBackend.CUDNN_ATTENTION}
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "math": SDPBackend.MATH,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
 HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -66,7 +71,14 @@ def chosen_by_pytorch():
 def around_attention():
     table = torch.nn.Embedding(5000, 256, device=DEVICE)
     x = F.layer_norm(table(torch.randint(0, 5000, (8, 128), device=DEVICE)), (256,))
-    return x, torch.softmax(x, -1), F.rms_norm(x, (256,)), torch.logsumexp(x, -1), F.gelu(x), F.silu(x)
+    return (
+        x,
+        torch.softmax(x, -1),
+        F.rms_norm(x, (256,)),
+        torch.logsumexp(x, -1),
+        F.gelu(x),
+        F.silu(x),
+    )
 
 
 checks.run()

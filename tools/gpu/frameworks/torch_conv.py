@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: cuDNN convolutions forth and back in every layout and type, its benchmark mode, normalisation and pooling."""
+
 import checks
 from checks import DEVICE, check, check_each
 
@@ -25,19 +26,28 @@ def channels_first(kind):
 
 @check_each(**KINDS)
 def channels_last(kind):
-    return forth_and_back(torch.nn.Conv2d(32, 64, 3, padding=1), 8, 32, 56, 56, kind=kind, layout=torch.channels_last)
+    return forth_and_back(
+        torch.nn.Conv2d(32, 64, 3, padding=1), 8, 32, 56, 56, kind=kind, layout=torch.channels_last
+    )
 
 
-@check_each(strided=dict(stride=2, kernel_size=5), dilated=dict(dilation=2, kernel_size=3), one=dict(kernel_size=1),
-            grouped=dict(groups=4, kernel_size=3), depthwise=dict(groups=32, kernel_size=3))
+@check_each(
+    strided=dict(stride=2, kernel_size=5),
+    dilated=dict(dilation=2, kernel_size=3),
+    one=dict(kernel_size=1),
+    grouped=dict(groups=4, kernel_size=3),
+    depthwise=dict(groups=32, kernel_size=3),
+)
 def kinds_of_2d(options):
     return forth_and_back(torch.nn.Conv2d(32, 64, **options), 4, 32, 40, 40)
 
 
 @check
 def one_and_three_dimensions():
-    return (forth_and_back(torch.nn.Conv1d(16, 32, 7), 4, 16, 500),
-            forth_and_back(torch.nn.Conv3d(8, 16, 3), 2, 8, 16, 24, 24))
+    return (
+        forth_and_back(torch.nn.Conv1d(16, 32, 7), 4, 16, 500),
+        forth_and_back(torch.nn.Conv3d(8, 16, 3), 2, 8, 16, 24, 24),
+    )
 
 
 @check
@@ -67,14 +77,26 @@ def batch_norm_and_pooling():
     x = torch.randn(4, 16, 32, 32, device=DEVICE, requires_grad=True)
     y = F.max_pool2d(norm(x), 2)
     y.square().sum().backward()
-    return y, norm.running_mean, norm.weight.grad, x.grad, F.avg_pool2d(x, 3), F.adaptive_avg_pool2d(x, 5)
+    return (
+        y,
+        norm.running_mean,
+        norm.weight.grad,
+        x.grad,
+        F.avg_pool2d(x, 3),
+        F.adaptive_avg_pool2d(x, 5),
+    )
 
 
 @check
 def other_layers():
     x = torch.randn(4, 16, 30, 30, device=DEVICE)
-    return (F.group_norm(x, 4), F.instance_norm(x), F.interpolate(x, scale_factor=2, mode="bilinear"),
-            F.grid_sample(x, torch.rand(4, 9, 9, 2, device=DEVICE) * 2 - 1, align_corners=False), F.pixel_shuffle(x, 2))
+    return (
+        F.group_norm(x, 4),
+        F.instance_norm(x),
+        F.interpolate(x, scale_factor=2, mode="bilinear"),
+        F.grid_sample(x, torch.rand(4, 9, 9, 2, device=DEVICE) * 2 - 1, align_corners=False),
+        F.pixel_shuffle(x, 2),
+    )
 
 
 @check
@@ -83,7 +105,9 @@ def connectionist_temporal_classification():
     log_probs = torch.randn(50, 4, 20, device=DEVICE).log_softmax(2)
     targets = torch.randint(1, 20, (4 * 10,), dtype=torch.int32)
     lengths = torch.full((4,), 10, dtype=torch.int32)
-    return F.ctc_loss(log_probs, targets, torch.full((4,), 50, dtype=torch.int32), lengths, reduction="none")
+    return F.ctc_loss(
+        log_probs, targets, torch.full((4,), 50, dtype=torch.int32), lengths, reduction="none"
+    )
 
 
 @check

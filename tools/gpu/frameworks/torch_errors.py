@@ -3,6 +3,7 @@
 
 The second look tells stickiness. A process beside them works before and after each, so that one's end is seen to harm nobody.
 """
+
 import checks
 from checks import check_each
 
@@ -55,7 +56,9 @@ def device_assert():
 
 
 def label_outside():
-    return torch.nn.functional.nll_loss(torch.zeros(4, 3, device="cuda"), torch.tensor([0, 1, 7, 2], device="cuda"))
+    return torch.nn.functional.nll_loss(
+        torch.zeros(4, 3, device="cuda"), torch.tensor([0, 1, 7, 2], device="cuda")
+    )
 
 
 def triton_assert():
@@ -92,7 +95,9 @@ PARTS = {
     "no_such_device": lambda: torch.ones(1, device="cuda:99"),
     "too_much_shared": too_much_shared,
     "too_many_threads": too_many_threads,
-    "compile_error": lambda: torch.cuda._compile_kernel("extern \"C\" __global__ void poke() { nonsense }", "poke"),
+    "compile_error": lambda: torch.cuda._compile_kernel(
+        'extern "C" __global__ void poke() { nonsense }', "poke"
+    ),
 }
 
 

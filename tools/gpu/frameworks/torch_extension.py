@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: a C++/CUDA extension, built here with nvcc through torch.utils.cpp_extension, or by its own commands without ninja."""
+
 import os
 import pathlib
 import shutil
@@ -20,17 +21,55 @@ SOURCES = [HERE / "scale.cpp", HERE / "scale.cu"]
 def load_by_commands(folder):
     """What cpp_extension.load would tell ninja."""
     folder.mkdir(parents=True, exist_ok=True)
-    includes = [f"-I{path}" for path in [*cpp_extension.include_paths("cuda"), sysconfig.get_paths()["include"]]]
+    includes = [
+        f"-I{path}"
+        for path in [*cpp_extension.include_paths("cuda"), sysconfig.get_paths()["include"]]
+    ]
     nvcc = os.path.join(cpp_extension.CUDA_HOME, "bin", "nvcc")
     library = folder / "by_commands.so"
     host, device = folder / "scale.o", folder / "scale.cuda.o"
     shape = "-D_GLIBCXX_USE_CXX11_ABI=" + str(int(torch.compiled_with_cxx11_abi()))
     major, minor = torch.cuda.get_device_capability()
     commands = [
-        ["g++", "-O1", "-std=c++20", "-fPIC", shape, *includes, "-c", str(SOURCES[0]), "-o", str(host)],
-        [nvcc, "-O2", f"-arch=sm_{major}{minor}", "-Xcompiler", "-fPIC", "-c", str(SOURCES[1]), "-o", str(device)],
-        [nvcc, "-shared", "-cudart", "shared", str(host), str(device), "-o", str(library),
-         *[f"-L{path}" for path in cpp_extension.library_paths("cuda")], "-lc10", "-lc10_cuda", "-ltorch", "-ltorch_cpu"]]
+        [
+            "g++",
+            "-O1",
+            "-std=c++20",
+            "-fPIC",
+            shape,
+            *includes,
+            "-c",
+            str(SOURCES[0]),
+            "-o",
+            str(host),
+        ],
+        [
+            nvcc,
+            "-O2",
+            f"-arch=sm_{major}{minor}",
+            "-Xcompiler",
+            "-fPIC",
+            "-c",
+            str(SOURCES[1]),
+            "-o",
+            str(device),
+        ],
+        [
+            nvcc,
+            "-shared",
+            "-cudart",
+            "shared",
+            str(host),
+            str(device),
+            "-o",
+            str(library),
+            *[f"-L{path}" for path in cpp_extension.library_paths("cuda")],
+            "-lc10",
+            "-lc10_cuda",
+            "-ltorch",
+            "-ltorch_cpu",
+        ],
+    ]
     for command in commands:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
@@ -43,8 +82,12 @@ def build():
     if not cpp_extension.CUDA_HOME:
         raise checks.Skipped("no CUDA toolkit")
     if shutil.which("ninja"):
-        cpp_extension.load("tendril_check", [str(source) for source in SOURCES], is_python_module=False,
-                           extra_cflags=["-O1"])
+        cpp_extension.load(
+            "tendril_check",
+            [str(source) for source in SOURCES],
+            is_python_module=False,
+            extra_cflags=["-O1"],
+        )
         return "loaded"
     load_by_commands(pathlib.Path(os.environ.get("TORCH_EXTENSIONS_DIR", "extensions")))
     return "loaded"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: CUDA graphs: replay with new input, a whole training step, make_graphed_callables, shared pools, what capture refuses."""
+
 import checks
 from checks import check
 
@@ -38,8 +39,9 @@ def replay():
 
 @check
 def training_step():
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1),
-                                torch.nn.Linear(128, 10)).cuda()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(128, 10)
+    ).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, capturable=True)
     x, labels = torch.randn(32, 64, device="cuda"), torch.randint(0, 10, (32,), device="cuda")
 
@@ -65,8 +67,12 @@ def training_step():
 
 @check
 def graphed_callables():
-    model = torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128)).cuda()
-    graphed = torch.cuda.make_graphed_callables(model, (torch.randn(16, 128, device="cuda", requires_grad=True),))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 128)
+    ).cuda()
+    graphed = torch.cuda.make_graphed_callables(
+        model, (torch.randn(16, 128, device="cuda", requires_grad=True),)
+    )
     optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.1), []
     for _ in range(5):
         x = torch.randn(16, 128, device="cuda", requires_grad=True)
@@ -95,7 +101,11 @@ def two_graphs_of_one_pool():
 
 @check
 def streams_inside_a_capture():
-    x, side, graph = torch.randn(512, 512, device="cuda"), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    x, side, graph = (
+        torch.randn(512, 512, device="cuda"),
+        torch.cuda.Stream(),
+        torch.cuda.CUDAGraph(),
+    )
     x @ x  # cuBLAS allocates its workspace outside
     with torch.cuda.graph(graph):
         side.wait_stream(torch.cuda.current_stream())

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: matrix products in every type that cuBLAS has, in shapes that choose different kernels."""
+
 import checks
 from checks import DEVICE, check, check_each
 
 torch = checks.need("torch")
 torch.manual_seed(1)
-FLOATS = {"fp64": torch.float64, "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+FLOATS = {
+    "fp64": torch.float64,
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
 COMPLEX = {"complex64": torch.complex64, "complex128": torch.complex128}
 
 
 def rand(*shape, kind=torch.float32):
-    return torch.randn(*shape, device=DEVICE, dtype=torch.complex64 if kind.is_complex else torch.float32).to(kind)
+    return torch.randn(
+        *shape, device=DEVICE, dtype=torch.complex64 if kind.is_complex else torch.float32
+    ).to(kind)
 
 
 @check_each(**FLOATS, **COMPLEX)
@@ -55,7 +63,10 @@ def tf32():
 @check
 def reduced_precision_sums():
     flags = torch.backends.cuda.matmul
-    flags.allow_fp16_reduced_precision_reduction, flags.allow_bf16_reduced_precision_reduction = False, False
+    flags.allow_fp16_reduced_precision_reduction, flags.allow_bf16_reduced_precision_reduction = (
+        False,
+        False,
+    )
     half, brain = rand(512, 8192, kind=torch.float16), rand(512, 8192, kind=torch.bfloat16)
     return half @ half.T, brain @ brain.T
 
@@ -68,15 +79,22 @@ def fp8(kind):
     one = torch.tensor(0.5, device=DEVICE)
     whole = torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
     bias = rand(768, kind=torch.bfloat16)
-    fast = torch._scaled_mm(a, b, scale_a=one, scale_b=one, bias=bias, out_dtype=torch.bfloat16, use_fast_accum=True)
+    fast = torch._scaled_mm(
+        a, b, scale_a=one, scale_b=one, bias=bias, out_dtype=torch.bfloat16, use_fast_accum=True
+    )
     return whole, fast
 
 
 @check
 def fp8_row_scales():
     a, b = rand(512, 1024).to(torch.float8_e4m3fn), rand(768, 1024).to(torch.float8_e4m3fn).T
-    return torch._scaled_mm(a, b, scale_a=torch.rand(512, 1, device=DEVICE), scale_b=torch.rand(1, 768, device=DEVICE),
-                            out_dtype=torch.bfloat16)
+    return torch._scaled_mm(
+        a,
+        b,
+        scale_a=torch.rand(512, 1, device=DEVICE),
+        scale_b=torch.rand(1, 768, device=DEVICE),
+        out_dtype=torch.bfloat16,
+    )
 
 
 @check
@@ -118,12 +136,20 @@ def shapes_that_do_not_fit():
 @check
 def einsum_and_grouped():
     x, y = rand(8, 64, 32), rand(8, 32, 16)
-    return torch.einsum("bij,bjk->ik", x, y), torch.tensordot(x, y, dims=([0, 2], [0, 1])), torch.kron(x[0], y[0])
+    return (
+        torch.einsum("bij,bjk->ik", x, y),
+        torch.tensordot(x, y, dims=([0, 2], [0, 1])),
+        torch.kron(x[0], y[0]),
+    )
 
 
 @check
 def device():
-    return torch.cuda.get_device_name(0), torch.cuda.get_device_capability(0), torch.cuda.device_count()
+    return (
+        torch.cuda.get_device_name(0),
+        torch.cuda.get_device_capability(0),
+        torch.cuda.device_count(),
+    )
 
 
 checks.run()

@@ -3,6 +3,7 @@
 
 Runs with the GPU for itself. What depends on how much memory is free is shown as a relation, never as a number.
 """
+
 import checks
 from checks import check, check_each
 
@@ -51,8 +52,15 @@ def statistics():
     torch.cuda.empty_cache()
     stats = torch.cuda.memory_stats()
     keep = ("allocation.all.allocated", "segment.all.allocated", "num_alloc_retries", "num_ooms")
-    return (at_most, after, torch.cuda.memory_reserved() // MIB, torch.cuda.max_memory_allocated() // MIB, b.numel(),
-            [stats[key] for key in keep], len(torch.cuda.memory_snapshot()))
+    return (
+        at_most,
+        after,
+        torch.cuda.memory_reserved() // MIB,
+        torch.cuda.max_memory_allocated() // MIB,
+        b.numel(),
+        [stats[key] for key in keep],
+        len(torch.cuda.memory_snapshot()),
+    )
 
 
 @check
@@ -63,7 +71,12 @@ def memory_of_the_device():
     del block
     torch.cuda.empty_cache()
     more = torch.cuda.mem_get_info()[0]
-    return total // MIB, 0 < free <= total, abs(free - less - (1 << 30)) < 64 * MIB, abs(free - more) < 64 * MIB
+    return (
+        total // MIB,
+        0 < free <= total,
+        abs(free - less - (1 << 30)) < 64 * MIB,
+        abs(free - more) < 64 * MIB,
+    )
 
 
 @check
@@ -87,7 +100,11 @@ def full_and_recovered():
 def fraction():
     torch.cuda.set_per_process_memory_fraction(0.1)
     try:
-        return refused(int(torch.cuda.get_device_properties(0).total_memory * 0.2)).split(".")[0].split(":")[0]
+        return (
+            refused(int(torch.cuda.get_device_properties(0).total_memory * 0.2))
+            .split(".")[0]
+            .split(":")[0]
+        )
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
@@ -99,11 +116,16 @@ def touched_everywhere():
     return block[:: 1 << 26], int(block.sum().item() == ((1 << 29) - 1) << 28)
 
 
-@check_each(expandable="expandable_segments:True",
-            rounded="roundup_power2_divisions:4,garbage_collection_threshold:0.8", split="max_split_size_mb:64",
-            asynchronous="backend:cudaMallocAsync")
+@check_each(
+    expandable="expandable_segments:True",
+    rounded="roundup_power2_divisions:4,garbage_collection_threshold:0.8",
+    split="max_split_size_mb:64",
+    asynchronous="backend:cudaMallocAsync",
+)
 def configured(value):
-    return checks.in_child("configured", env={"PYTORCH_CUDA_ALLOC_CONF": value, "PYTORCH_ALLOC_CONF": value})
+    return checks.in_child(
+        "configured", env={"PYTORCH_CUDA_ALLOC_CONF": value, "PYTORCH_ALLOC_CONF": value}
+    )
 
 
 @check

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: small models of the usual kinds, trained some steps and then asked: ViT, BERT-size encoder, LSTM and GRU, U-Net, GPT."""
+
 import checks
 from checks import DEVICE, check
 
@@ -26,8 +27,16 @@ def train(model, inputs, loss_of, steps=4, kind=torch.bfloat16):
 
 
 def transformer(width, layers, heads, **options):
-    layer = nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.1, activation="gelu", batch_first=True,
-                                       norm_first=True, **options)
+    layer = nn.TransformerEncoderLayer(
+        width,
+        heads,
+        4 * width,
+        dropout=0.1,
+        activation="gelu",
+        batch_first=True,
+        norm_first=True,
+        **options
+    )
     return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
 
 
@@ -56,7 +65,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, tokens, padding):
-        x = self.norm(self.words(tokens) + self.places.weight[:tokens.shape[1]])
+        x = self.norm(self.words(tokens) + self.places.weight[: tokens.shape[1]])
         return self.head(self.body(x, src_key_padding_mask=padding))
 
 
@@ -75,7 +84,9 @@ class Stage(nn.Module):
 
     def __init__(self, inside, outside):
         super().__init__()
-        self.one, self.two = nn.Conv2d(inside, outside, 3, padding=1), nn.Conv2d(outside, outside, 3, padding=1)
+        self.one, self.two = nn.Conv2d(inside, outside, 3, padding=1), nn.Conv2d(
+            outside, outside, 3, padding=1
+        )
         self.time, self.norm = nn.Linear(128, outside), nn.GroupNorm(8, outside)
         self.way = nn.Conv2d(inside, outside, 1) if inside != outside else nn.Identity()
 
@@ -91,7 +102,9 @@ class UNet(nn.Module):
         super().__init__()
         self.inside = nn.Conv2d(3, 32, 3, padding=1)
         self.down = nn.ModuleList([Stage(32, 64), Stage(64, 128)])
-        self.middle, self.attention = Stage(128, 128), nn.MultiheadAttention(128, 4, batch_first=True)
+        self.middle, self.attention = Stage(128, 128), nn.MultiheadAttention(
+            128, 4, batch_first=True
+        )
         self.up = nn.ModuleList([Stage(256, 64), Stage(128, 32)])
         self.outside = nn.Conv2d(32, 3, 3, padding=1)
         self.register_buffer("waves", torch.exp(-torch.arange(64) / 8.0))
@@ -117,17 +130,25 @@ class UNet(nn.Module):
 def vision_transformer():
     torch.manual_seed(21)
     labels = torch.randint(0, 1000, (16,), device=DEVICE)
-    return train(VisionTransformer().to(DEVICE), [torch.randn(16, 3, 224, 224, device=DEVICE)],
-                 lambda out: F.cross_entropy(out, labels))
+    return train(
+        VisionTransformer().to(DEVICE),
+        [torch.randn(16, 3, 224, 224, device=DEVICE)],
+        lambda out: F.cross_entropy(out, labels),
+    )
 
 
 @check
 def bert_size_encoder():
     torch.manual_seed(22)
     tokens = torch.randint(0, 30522, (4, 128), device=DEVICE)
-    padding = torch.arange(128, device=DEVICE)[None, :] >= torch.tensor([[128], [100], [77], [50]], device=DEVICE)
-    losses, out = train(Encoder().to(DEVICE), [tokens, padding],
-                        lambda out: F.cross_entropy(out.flatten(0, 1), tokens.flatten()))
+    padding = torch.arange(128, device=DEVICE)[None, :] >= torch.tensor(
+        [[128], [100], [77], [50]], device=DEVICE
+    )
+    losses, out = train(
+        Encoder().to(DEVICE),
+        [tokens, padding],
+        lambda out: F.cross_entropy(out.flatten(0, 1), tokens.flatten()),
+    )
     return losses, out.argmax(-1)
 
 
@@ -135,8 +156,11 @@ def bert_size_encoder():
 def lstm():
     torch.manual_seed(23)
     labels = torch.randint(0, 10, (32,), device=DEVICE)
-    return train(Recurrent(nn.LSTM).to(DEVICE), [torch.randn(32, 60, 64, device=DEVICE)],
-                 lambda out: F.cross_entropy(out, labels))
+    return train(
+        Recurrent(nn.LSTM).to(DEVICE),
+        [torch.randn(32, 60, 64, device=DEVICE)],
+        lambda out: F.cross_entropy(out, labels),
+    )
 
 
 @check
@@ -170,9 +194,14 @@ def diffusion_unet():
 def gradient_checkpoints_and_fp16():
     """fp16 with a loss scale, activations computed a second time in the backward pass."""
     from torch.utils.checkpoint import checkpoint
+
     torch.manual_seed(26)
-    body = nn.Sequential(*[nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.2)) for _ in range(6)]).to(DEVICE)
-    optimizer, scaler = torch.optim.SGD(body.parameters(), lr=0.1, momentum=0.9), torch.amp.GradScaler(DEVICE)
+    body = nn.Sequential(
+        *[nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.Dropout(0.2)) for _ in range(6)]
+    ).to(DEVICE)
+    optimizer, scaler = torch.optim.SGD(
+        body.parameters(), lr=0.1, momentum=0.9
+    ), torch.amp.GradScaler(DEVICE)
     losses = []
     for _ in range(4):
         with torch.autocast(DEVICE, dtype=torch.float16):

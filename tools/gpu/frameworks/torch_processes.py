@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.multiprocessing: CUDA tensors and events handed between processes, which share the memory through IPC handles."""
+
 import checks
 from checks import check
 

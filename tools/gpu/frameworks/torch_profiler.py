@@ -3,6 +3,7 @@
 
 What the profiler saw of the GPU goes into a `time` line, which is not compared; that the program under it works is.
 """
+
 import checks
 from checks import check
 
@@ -28,7 +29,9 @@ def host_only():
 
 @check
 def with_cuda():
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as seen:
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True
+    ) as seen:
         with record_function("the work"):
             out = work()
         torch.cuda.synchronize()
@@ -40,8 +43,11 @@ def with_cuda():
 @check
 def with_a_schedule():
     steps = []
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
-                 schedule=schedule(wait=1, warmup=1, active=2), on_trace_ready=lambda _: steps.append("ready")) as seen:
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        schedule=schedule(wait=1, warmup=1, active=2),
+        on_trace_ready=lambda _: steps.append("ready"),
+    ) as seen:
         for _ in range(5):
             out = work()
             seen.step()

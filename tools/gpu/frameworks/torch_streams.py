@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch: streams, events and threads, pinned and non-blocking copies, and the orders of them that are easy to get wrong."""
+
 import threading
 
 import checks
@@ -152,8 +153,14 @@ def copies_of_many_kinds():
     strided = torch.zeros(200, 100).t().pin_memory()
     strided.copy_(x, non_blocking=True)
     torch.cuda.synchronize()
-    return (strided, x[::3, 5:50].cpu(), x.to(torch.float16).cpu(), x.T.contiguous(), torch.cat([x, x.flip(0)]),
-            x.tolist()[3][:3])
+    return (
+        strided,
+        x[::3, 5:50].cpu(),
+        x.to(torch.float16).cpu(),
+        x.T.contiguous(),
+        torch.cat([x, x.flip(0)]),
+        x.tolist()[3][:3],
+    )
 
 
 checks.run()

@@ -8,6 +8,7 @@ Says `started`, and `imported` when PyTorch is there and nothing has touched the
 after some steps; reads when to begin; prints the counts as share_meter does. At its end it fills its memory until PyTorch says that
 there is no more, and takes one more step. CHECKS_DEVICE=cpu tries it without a GPU, and without the last part.
 """
+
 import json
 import sys
 import time
@@ -33,8 +34,16 @@ def pause_until_told():
 def trainer():
     """A small network of convolutions that learns."""
     nn = torch.nn
-    layers = [nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1), nn.ReLU(),
-              nn.Conv2d(64, 64, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.Linear(64 * 8 * 8, 10)]
+    layers = [
+        nn.Conv2d(3, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(32, 64, 3, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(64, 64, 3, 2, 1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(64 * 8 * 8, 10),
+    ]
     model = nn.Sequential(*layers).to(DEVICE)
     images = torch.randn(128, 3, 32, 32, device=DEVICE)
     labels = torch.randint(0, 10, (128,), device=DEVICE)
@@ -50,6 +59,7 @@ def inference():
     def step():
         with torch.no_grad():
             return model(words).mean()
+
     return step
 
 
@@ -57,10 +67,14 @@ def resnet():
     """ResNet-50 as it is trained: 64 images, channels last, mixed precision."""
     torchvision = checks.need("torchvision")
     torch.backends.cudnn.benchmark = True
-    model = torchvision.models.resnet50(weights=None).to(DEVICE).to(memory_format=torch.channels_last)
+    model = (
+        torchvision.models.resnet50(weights=None).to(DEVICE).to(memory_format=torch.channels_last)
+    )
     images = torch.randn(64, 3, 224, 224, device=DEVICE).to(memory_format=torch.channels_last)
     labels = torch.randint(0, 1000, (64,), device=DEVICE)
-    return steps_of(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), images, labels)
+    return steps_of(
+        model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), images, labels
+    )
 
 
 def steps_of(model, optimizer, images, labels):
@@ -71,6 +85,7 @@ def steps_of(model, optimizer, images, labels):
         loss.backward()
         optimizer.step()
         return loss.detach()
+
     return step
 
 
@@ -101,7 +116,11 @@ def memory_facts(step):
                 held.append(torch.empty(size, dtype=torch.uint8, device=DEVICE))
         except torch.cuda.OutOfMemoryError as out:
             error = type(out).__name__
-    facts |= {"filled": torch.cuda.memory_reserved(), "left": torch.cuda.mem_get_info()[0], "error": error}
+    facts |= {
+        "filled": torch.cuda.memory_reserved(),
+        "left": torch.cuda.mem_get_info()[0],
+        "error": error,
+    }
     held.clear()
     torch.cuda.empty_cache()
     facts["after"] = float(step())
@@ -121,8 +140,15 @@ def main():
     print("ready", flush=True)
     begin_ns = pause_until_told()
     counts, last = run(step, begin_ns, seconds, work == "infer")
-    facts = {"kind": work, "begin_ns": begin_ns, "bucket_ns": round(BUCKET_S * 1e9), "pieces": counts, "latency_us": {},
-             "last": last, "memory": memory_facts(step)}
+    facts = {
+        "kind": work,
+        "begin_ns": begin_ns,
+        "bucket_ns": round(BUCKET_S * 1e9),
+        "pieces": counts,
+        "latency_us": {},
+        "last": last,
+        "memory": memory_facts(step),
+    }
     print("share_meter", json.dumps(facts), flush=True)
     return 0
 

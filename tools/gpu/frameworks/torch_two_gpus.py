@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch on two GPUs of one program: copies between them, streams and events of both, a model cut in two, data parallel training.
 The two may lie in one server or in two; where they lie in two, nothing but speed may differ."""
+
 import threading
 
 import checks
@@ -14,7 +15,9 @@ ONE, TWO = torch.device("cuda:0"), torch.device("cuda:1")
 
 def model():
     torch.manual_seed(7)
-    part = lambda: torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256))
+    part = lambda: torch.nn.Sequential(
+        torch.nn.Linear(256, 512), torch.nn.GELU(), torch.nn.Linear(512, 256)
+    )
     return part(), part()
 
 

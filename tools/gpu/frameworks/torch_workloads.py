@@ -5,6 +5,7 @@ Each function makes a model and returns its step. Training reads the loss of eve
 brings its images from the host, one byte a channel as loaders keep them, and inference takes the answer back; elsewhere both stay on the
 GPU. Called by bench_torch.py and bench_models.py.
 """
+
 import functools
 
 import checks
@@ -36,6 +37,7 @@ def trained(model, optimizer, loss_of):
         loss.backward()
         optimizer.step()
         return loss.item()
+
     return step
 
 
@@ -49,9 +51,13 @@ def resnet50():
 def images(count, fed):
     """A function that has a batch on the GPU."""
     if not fed:
-        batch = torch.randn(count, 3, 224, 224, device=DEVICE).contiguous(memory_format=torch.channels_last)
+        batch = torch.randn(count, 3, 224, 224, device=DEVICE).contiguous(
+            memory_format=torch.channels_last
+        )
         return lambda: batch
-    host = torch.randint(0, 256, (count, 3, 224, 224), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    host = torch.randint(0, 256, (count, 3, 224, 224), dtype=torch.uint8).contiguous(
+        memory_format=torch.channels_last
+    )
     host = host.pin_memory() if DEVICE == "cuda" else host
     return lambda: host.to(DEVICE, non_blocking=True).float().div_(255)
 
@@ -60,7 +66,9 @@ def resnet50_train(count, fed=False):
     model, batch = resnet50(), images(count, fed)
     labels = torch.randint(0, 1000, (count,), device=DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    return trained(model, optimizer, lambda made: torch.nn.functional.cross_entropy(made(batch()), labels))
+    return trained(
+        model, optimizer, lambda made: torch.nn.functional.cross_entropy(made(batch()), labels)
+    )
 
 
 def resnet50_infer(count, fed=False):
@@ -70,6 +78,7 @@ def resnet50_infer(count, fed=False):
         with torch.no_grad(), autocast():
             best = model(batch()).argmax(1)
         return best.cpu() if fed else best
+
     return step
 
 
@@ -91,7 +100,9 @@ def gpt2():
     transformers.logging.set_verbosity_error()
     torch.manual_seed(2)
     with torch.device(DEVICE):
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0))
+        model = transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+        )
     return model.to(DEVICE)
 
 
@@ -101,7 +112,11 @@ def tokens(*shape):
 
 def gpt2_train():
     model, batch = gpt2(), tokens(8, 512)
-    return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4), lambda made: made(batch, labels=batch).loss)
+    return trained(
+        model,
+        torch.optim.AdamW(model.parameters(), lr=1e-4),
+        lambda made: made(batch, labels=batch).loss,
+    )
 
 
 def gpt2_generate(count):
@@ -109,8 +124,15 @@ def gpt2_generate(count):
 
     def step():
         with torch.no_grad(), autocast():
-            model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=count, min_new_tokens=count,
-                           do_sample=False, pad_token_id=0)
+            model.generate(
+                prompt,
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=count,
+                min_new_tokens=count,
+                do_sample=False,
+                pad_token_id=0,
+            )
+
     return step
 
 
@@ -121,14 +143,21 @@ def gpt2_compiled():
     def step():
         with torch.no_grad():
             return model(batch, use_cache=False).logits
+
     return step
 
 
 WORKLOADS = {
     **{f"resnet50-train-b{count}": functools.partial(resnet50_train, count) for count in (64, 256)},
     "resnet50-train-b64-fed": functools.partial(resnet50_train, 64, True),
-    **{f"resnet50-infer-b{count}": functools.partial(resnet50_infer, count) for count in (1, 8, 256)},
-    **{f"resnet50-infer-b{count}-fed": functools.partial(resnet50_infer, count, True) for count in (1, 8)},
+    **{
+        f"resnet50-infer-b{count}": functools.partial(resnet50_infer, count)
+        for count in (1, 8, 256)
+    },
+    **{
+        f"resnet50-infer-b{count}-fed": functools.partial(resnet50_infer, count, True)
+        for count in (1, 8)
+    },
     "resnet50-replay-b8": functools.partial(resnet50_replay, 8),
     "gpt2-train-8x512": gpt2_train,
     "gpt2-generate-32": functools.partial(gpt2_generate, 32),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """transformers: models built from their configuration with random weights, nothing downloaded: train two steps, then ask."""
+
 import checks
 from checks import DEVICE, check
 
@@ -30,7 +31,9 @@ def tokens(words, *shape, seed=1):
 
 def generated(model, ids, **options):
     with torch.no_grad():
-        return model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, pad_token_id=0, **options)
+        return model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=16, pad_token_id=0, **options
+        )
 
 
 @check
@@ -38,21 +41,34 @@ def gpt2():
     torch.manual_seed(41)
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_layer=6)).to(DEVICE)
     ids = tokens(50000, 4, 128)
-    return steps(model, {"input_ids": ids, "labels": ids}), generated(model, ids[:, :16], do_sample=False)
+    return steps(model, {"input_ids": ids, "labels": ids}), generated(
+        model, ids[:, :16], do_sample=False
+    )
 
 
 @check
 def llama():
     torch.manual_seed(42)
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=4000, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8,
-        num_key_value_heads=2, max_position_embeddings=512)).to(DEVICE)
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=4000,
+            hidden_size=256,
+            intermediate_size=688,
+            num_hidden_layers=4,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            max_position_embeddings=512,
+        )
+    ).to(DEVICE)
     ids = tokens(4000, 2, 64)
     out = steps(model, {"input_ids": ids, "labels": ids}), generated(model, ids, do_sample=False)
     torch.manual_seed(43)
     half = model.to(torch.bfloat16)
-    return (out, generated(half, ids, do_sample=True, top_k=20, temperature=0.8),
-            generated(half, ids, num_beams=3, do_sample=False))
+    return (
+        out,
+        generated(half, ids, do_sample=True, top_k=20, temperature=0.8),
+        generated(half, ids, num_beams=3, do_sample=False),
+    )
 
 
 @check
@@ -60,7 +76,10 @@ def bert():
     torch.manual_seed(44)
     model = transformers.BertForMaskedLM(transformers.BertConfig(num_hidden_layers=4)).to(DEVICE)
     ids = tokens(30000, 4, 128)
-    mask = (torch.arange(128, device=DEVICE)[None, :] < torch.tensor([[128], [90], [50], [128]], device=DEVICE)).long()
+    mask = (
+        torch.arange(128, device=DEVICE)[None, :]
+        < torch.tensor([[128], [90], [50], [128]], device=DEVICE)
+    ).long()
     losses = steps(model, {"input_ids": ids, "attention_mask": mask, "labels": ids})
     with torch.no_grad():
         return losses, model(input_ids=ids, attention_mask=mask).logits.argmax(-1)
@@ -69,8 +88,15 @@ def bert():
 @check
 def vit():
     torch.manual_seed(45)
-    model = transformers.ViTForImageClassification(transformers.ViTConfig(
-        num_hidden_layers=4, hidden_size=384, num_attention_heads=6, intermediate_size=1536, num_labels=10)).to(DEVICE)
+    model = transformers.ViTForImageClassification(
+        transformers.ViTConfig(
+            num_hidden_layers=4,
+            hidden_size=384,
+            num_attention_heads=6,
+            intermediate_size=1536,
+            num_labels=10,
+        )
+    ).to(DEVICE)
     images = torch.rand(4, 3, 224, 224, device=DEVICE)
     losses = steps(model, {"pixel_values": images, "labels": torch.arange(4, device=DEVICE)})
     with torch.no_grad():
@@ -80,9 +106,17 @@ def vit():
 @check
 def t5():
     torch.manual_seed(46)
-    model = transformers.T5ForConditionalGeneration(transformers.T5Config(
-        vocab_size=2000, d_model=256, d_ff=512, num_layers=3, num_heads=4, d_kv=64,
-        decoder_start_token_id=0)).to(DEVICE)
+    model = transformers.T5ForConditionalGeneration(
+        transformers.T5Config(
+            vocab_size=2000,
+            d_model=256,
+            d_ff=512,
+            num_layers=3,
+            num_heads=4,
+            d_kv=64,
+            decoder_start_token_id=0,
+        )
+    ).to(DEVICE)
     ids = tokens(2000, 2, 40)
     return steps(model, {"input_ids": ids, "labels": ids}), generated(model, ids, do_sample=False)
 
@@ -90,10 +124,24 @@ def t5():
 @check
 def whisper():
     torch.manual_seed(47)
-    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(
-        vocab_size=1000, d_model=128, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=256, decoder_ffn_dim=256, num_mel_bins=80, max_source_positions=200,
-        pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)).to(DEVICE)
+    model = transformers.WhisperForConditionalGeneration(
+        transformers.WhisperConfig(
+            vocab_size=1000,
+            d_model=128,
+            encoder_layers=2,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=256,
+            decoder_ffn_dim=256,
+            num_mel_bins=80,
+            max_source_positions=200,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=1,
+        )
+    ).to(DEVICE)
     sound = torch.randn(2, 80, 400, device=DEVICE)
     return steps(model, {"input_features": sound, "labels": tokens(1000, 2, 20)})
 

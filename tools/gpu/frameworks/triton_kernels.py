@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triton: kernels compiled here and launched through Triton's own launcher: from a vector sum to fused attention."""
+
 import checks
 from checks import check, check_each
 
@@ -27,19 +28,41 @@ def softmax_kernel(x, out, stride, columns, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def matmul_kernel(a, b, c, M, N, K, stride_a, stride_b, stride_c, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def matmul_kernel(
+    a,
+    b,
+    c,
+    M,
+    N,
+    K,
+    stride_a,
+    stride_b,
+    stride_c,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+):
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(1) * BN + tl.arange(0, BN)
     inner = tl.arange(0, BK)
     total = tl.zeros((BM, BN), dtype=tl.float32)
     for k in range(0, K, BK):
-        left = tl.load(a + rows[:, None] * stride_a + (k + inner)[None, :],
-                       mask=(rows[:, None] < M) & ((k + inner)[None, :] < K), other=0.0)
-        right = tl.load(b + (k + inner)[:, None] * stride_b + columns[None, :],
-                        mask=((k + inner)[:, None] < K) & (columns[None, :] < N), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * stride_a + (k + inner)[None, :],
+            mask=(rows[:, None] < M) & ((k + inner)[None, :] < K),
+            other=0.0,
+        )
+        right = tl.load(
+            b + (k + inner)[:, None] * stride_b + columns[None, :],
+            mask=((k + inner)[:, None] < K) & (columns[None, :] < N),
+            other=0.0,
+        )
         total = tl.dot(left, right, total)
-    tl.store(c + rows[:, None] * stride_c + columns[None, :], total.to(c.dtype.element_ty),
-             mask=(rows[:, None] < M) & (columns[None, :] < N))
+    tl.store(
+        c + rows[:, None] * stride_c + columns[None, :],
+        total.to(c.dtype.element_ty),
+        mask=(rows[:, None] < M) & (columns[None, :] < N),
+    )
 
 
 @triton.jit
@@ -64,7 +87,10 @@ def attention_kernel(q, k, v, out, length, scale, BLOCK: tl.constexpr, WIDTH: tl
         total = total * keep + tl.sum(weights, axis=1)
         gathered = gathered * keep[:, None] + tl.dot(weights.to(value.dtype), value)
         top = higher
-    tl.store(out + head + rows[:, None] * WIDTH + lanes[None, :], (gathered / total[:, None]).to(query.dtype))
+    tl.store(
+        out + head + rows[:, None] * WIDTH + lanes[None, :],
+        (gathered / total[:, None]).to(query.dtype),
+    )
 
 
 @triton.jit
@@ -109,9 +135,13 @@ def matmul(kind):
 @check
 def autotuned_matmul():
     """Triton times its configurations with events and takes the fastest: only closeness is the same each time."""
-    configurations = [triton.Config({"BM": bm, "BN": bn, "BK": 32}, num_warps=warps)
-                      for bm, bn, warps in ((32, 64, 4), (64, 64, 4), (128, 64, 8))]
-    return multiply(triton.autotune(configurations, key=["M", "N", "K"])(matmul_kernel), torch.float16)[0]
+    configurations = [
+        triton.Config({"BM": bm, "BN": bn, "BK": 32}, num_warps=warps)
+        for bm, bn, warps in ((32, 64, 4), (64, 64, 4), (128, 64, 8))
+    ]
+    return multiply(
+        triton.autotune(configurations, key=["M", "N", "K"])(matmul_kernel), torch.float16
+    )[0]
 
 
 @check_each(fp16=torch.float16, bf16=torch.bfloat16)
@@ -133,7 +163,11 @@ def atomics():
 
 @check
 def on_a_stream_and_in_a_graph():
-    a, out, graph = torch.ones(5000, device="cuda"), torch.zeros(5000, device="cuda"), torch.cuda.CUDAGraph()
+    a, out, graph = (
+        torch.ones(5000, device="cuda"),
+        torch.zeros(5000, device="cuda"),
+        torch.cuda.CUDAGraph(),
+    )
     with torch.cuda.stream(torch.cuda.Stream()):
         add_kernel[(5,)](a, a, out, 5000, BLOCK=1024)
         torch.cuda.current_stream().synchronize()

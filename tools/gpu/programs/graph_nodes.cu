@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs built node by node, with every kind of node that needs no other machine part: kernel, copy,
-// set, host, child, empty, event record and wait, allocation and free, conditional (if, while,
-// switch); updates of an instantiated graph; a graph launched from the device.
+// Graphs built node by node, with every kind of node that needs no other machine part: kernel,
+// copy, set, host, child, empty, event record and wait, allocation and free, conditional (if,
+// while, switch); updates of an instantiated graph; a graph launched from the device.
 #include <cuda_runtime.h>
 
 #include "check.h"

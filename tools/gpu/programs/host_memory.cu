@@ -52,8 +52,8 @@ void mapped() {
 }
 
 void registered() {
-  auto* host = static_cast<uint32_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* host = static_cast<uint32_t*>(
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   for (int i = 0; i < kWords; i++) host[i] = i;
   describe("plain memory", host);
   CHECK(cudaHostRegister(host, kBytes, cudaHostRegisterMapped));

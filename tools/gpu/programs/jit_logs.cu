@@ -70,7 +70,8 @@ struct Logs {
                      reinterpret_cast<void*>(3),
                      nullptr};
   void show() {
-    std::printf("  bytes of logs: %s, %s\n", values[1] ? "some" : "none", values[3] ? "some" : "none");
+    std::printf("  bytes of logs: %s, %s\n", values[1] ? "some" : "none",
+                values[3] ? "some" : "none");
     show_log("information", info);
     show_log("error", error);
   }
@@ -165,7 +166,8 @@ int main() {
   load("broken", head + "\n.visible .entry broken() { nonsense; ret; }");
   load("unresolved", head + kCaller);
   load("from the future", ".version 99.0\n.target sm_80\n.address_size 64\n" + std::string(kAlone));
-  load("for another device", ".version 8.6\n.target sm_999\n.address_size 64\n" + std::string(kAlone));
+  load("for another device",
+       ".version 8.6\n.target sm_999\n.address_size 64\n" + std::string(kAlone));
   load("empty", "");
   library();
   return finish(good);

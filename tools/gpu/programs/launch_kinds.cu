@@ -26,7 +26,8 @@ __global__ void rounds(uint32_t* values, int half, int times) {
   }
 }
 
-// Each block of a cluster adds up its part and reads the sums of the others from their shared memory.
+// Each block of a cluster adds up its part and reads the sums of the others from their shared
+// memory.
 __global__ void cluster_sums(uint32_t* values) {
   __shared__ uint32_t sum;
   const groups::cluster_group cluster = groups::this_cluster();
@@ -92,8 +93,8 @@ void cooperative() {
   void* arguments[] = {&data, &half, &times};
   CHECK(cudaLaunchCooperativeKernel(rounds, dim3(processors), dim3(128), arguments, 0, nullptr));
   say("cooperative");
-  const cudaError_t refused = cudaLaunchCooperativeKernel(
-      rounds, dim3(processors * blocks + 1), dim3(128), arguments, 0, nullptr);
+  const cudaError_t refused = cudaLaunchCooperativeKernel(rounds, dim3(processors * blocks + 1),
+                                                          dim3(128), arguments, 0, nullptr);
   std::printf("%d blocks a processor; one block too many: %s\n", blocks, cudaGetErrorName(refused));
   good = good && refused == cudaErrorCooperativeLaunchTooLarge;
   cudaGetLastError();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program sees after an error: each kind in a process of its own, which is this program again.
-// It prints the error where it comes up and what every later call says, so stickiness is compared
-// too; the first process works on beside them, and after each.
+// What a program sees after an error: each kind in a process of its own, which is this program
+// again. It prints the error where it comes up and what every later call says, so stickiness is
+// compared too; the first process works on beside them, and after each.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/wait.h>
@@ -71,8 +71,8 @@ void raise(const char* kind) {
   if (is("no such device")) say("itself", cudaSetDevice(99));
   if (is("bad pointer freed")) say("itself", cudaFree(reinterpret_cast<void*>(0x1234500000)));
   if (is("bad copy"))
-    say("itself", cudaMemcpy(reinterpret_cast<void*>(0x7ull << 44), block, 4,
-                             cudaMemcpyDeviceToDevice));
+    say("itself",
+        cudaMemcpy(reinterpret_cast<void*>(0x7ull << 44), block, 4, cudaMemcpyDeviceToDevice));
   if (is("missing image")) {
     CUmodule module;
     const char* const text = ".version 8.6\n.target sm_999\n.address_size 64\n";
@@ -83,18 +83,29 @@ void raise(const char* kind) {
   if (is("missing kernel")) {
     CUmodule module;
     CUfunction function;
-    CHECK(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.address_size 64\n"
-                                    ".visible .entry here() { ret; }"));
+    CHECK(cuModuleLoadData(&module,
+                           ".version 8.0\n.target sm_80\n.address_size 64\n"
+                           ".visible .entry here() { ret; }"));
     std::printf("  itself: %d\n", cuModuleGetFunction(&function, module, "elsewhere"));
   }
   say("at once", cudaGetLastError());
 }
 
-const char* const kKinds[] = {"illegal address", "null pointer",     "assert",
-                              "trap",            "misaligned",       "shared memory",
-                              "printf, then trap", "too many threads", "empty grid",
-                              "too much shared memory", "out of memory", "no such device",
-                              "bad pointer freed", "bad copy",        "missing image",
+const char* const kKinds[] = {"illegal address",
+                              "null pointer",
+                              "assert",
+                              "trap",
+                              "misaligned",
+                              "shared memory",
+                              "printf, then trap",
+                              "too many threads",
+                              "empty grid",
+                              "too much shared memory",
+                              "out of memory",
+                              "no such device",
+                              "bad pointer freed",
+                              "bad copy",
+                              "missing image",
                               "missing kernel"};
 
 // This process's own work, which nobody else's error may touch.

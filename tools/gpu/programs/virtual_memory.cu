@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management by the driver API: a reserved range that grows by mapping physical pieces
-// into it, one piece seen at two addresses, access rights, remapping, what is refused.
+// Virtual memory management by the driver API: a reserved range that grows by mapping physical
+// pieces into it, one piece seen at two addresses, access rights, remapping, what is refused.
 #include <cuda.h>
 #include <cuda_runtime.h>
 
@@ -64,7 +64,7 @@ void grow() {
     allow(base + i * piece, piece);
     const size_t words = (i + 1) * piece / 4;
     fill<<<static_cast<unsigned>((words + 255) / 256), 256>>>(reinterpret_cast<uint32_t*>(base), i,
-                                                             words);
+                                                              words);
     CHECK(cudaGetLastError());
     say("grown", sum_of(base, (i + 1) * piece));
   }
@@ -138,7 +138,8 @@ void refusals() {
 int main() {
   CHECK(cudaFree(nullptr));
   int supported = 0;
-  CHECK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+  CHECK(
+      cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
   if (!supported) skip("no virtual memory management");
   const CUmemAllocationProp wanted = properties();
   CHECK(cuMemGetAllocationGranularity(&piece, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
