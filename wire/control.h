@@ -20,8 +20,9 @@ inline constexpr uint16_t kProtocolVersion = 1;
 inline constexpr uint32_t kControlBytesMax = 1u << 20;
 
 enum class Feature : uint16_t {
-  kProtocol = 1,        // u16 oldest, u16 newest understood
-  kSchemaDigest = 2,    // u64 digest over api/registry/schema.lock: both ends must agree to attach
+  kProtocol = 1,  // u16 oldest, u16 newest understood
+  kSchemaDigest =
+      2,  // u64 digest over api/cuda/registry/schema.lock: both ends must agree to attach
   kProductVersion = 3,  // text, for messages only
   kToken = 4,           // client -> daemon: the shared secret; never logged
   kSharedMemory = 5,    // boot id: same host?

@@ -23,7 +23,7 @@ inline constexpr uint32_t kChunkBytesMax =
 // One call. `context` is the client's id of the context that is current for it (0 = none).
 struct CallHeader {
   uint32_t bytes;   // header, body and padding
-  uint16_t opcode;  // api/registry/opcodes.txt
+  uint16_t opcode;  // api/cuda/registry/opcodes.txt
   uint16_t flags;   // kFlag...
   uint32_t context;
   uint32_t reply_id;  // 0: nobody waits

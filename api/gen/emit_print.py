@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls as text. cuda_print.gen.h/.cc: names of enumerators and records field by field, for api/print.h. cuda_observe.gen.h/.cc: each
+"""Calls as text. cuda_print.gen.h/.cc: names of enumerators and records field by field, for api/core/print.h. cuda_observe.gen.h/.cc: each
 call as the client's trace prints it and TENDRIL_STATS counts it. cuda_call_text.gen.cc: each operation as the worker's trace prints it.
 """
 
@@ -33,7 +33,7 @@ def records(text):
 def value_header(text):
     out = [
         NOTE
-        + "// Included by api/print.h, inside its namespace. name_of: null for a number without a name.\n"
+        + "// Included by api/core/print.h, inside its namespace. name_of: null for a number without a name.\n"
     ]
     out += [f"const char* name_of(const {name}*, uint32_t number);\n" for name, _ in enums(text)]
     out += [f"void print_record(Text& t, const {name}& v);\n" for _, name, _, _ in records(text)]
@@ -41,7 +41,7 @@ def value_header(text):
 
 
 def values(text):
-    out = [NOTE + '#include "api/print.h"\n\nnamespace tendril::api {\n']
+    out = [NOTE + '#include "api/core/print.h"\n\nnamespace tendril::api {\n']
     for name, pairs in enums(text):
         cases = "".join(
             f'    case {number}u: return "{enumerator}";\n' for number, enumerator in pairs.items()

@@ -41,7 +41,7 @@ def outputs_of(room, update):
     emit_client.arguments_match(spec)
     graphics = (room / "graphics_names.txt").read_text().split()
     types = (room / "types.txt").read_text()
-    digest = registry.assign(room.parent / "registry", spec.ops, record_digests(room), update)
+    digest = registry.assign(room / "registry", spec.ops, record_digests(room), update)
     nvml = emit_nvml.Room(room.parent / "nvml")
     return spec, {
         "api/nvml_abi.gen.h": lambda: emit_nvml.abi(nvml),

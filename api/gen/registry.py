@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""api/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of each op's layout). `main.py --update-registry`
+"""api/cuda/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of each op's layout). `main.py --update-registry`
 appends what is new; the build fails while the files do not match the spec, so every wire change shows as a small diff.
 """
 
@@ -35,7 +35,7 @@ def assign(room, ops, record_sizes, update):
     following = max(numbers.values(), default=0) + 1
     if fresh and not update:
         raise SystemExit(
-            f"api/registry/opcodes.txt lacks {', '.join(fresh[:5])}: run api/gen/main.py OUT --update-registry"
+            f"api/cuda/registry/opcodes.txt lacks {', '.join(fresh[:5])}: run api/gen/main.py OUT --update-registry"
         )
     with_head = ["# number name; append-only: a number is never reused, a name never renumbered"]
     for name in fresh:
@@ -53,6 +53,6 @@ def assign(room, ops, record_sizes, update):
         (room / "schema.lock").write_text(text)
     elif not (room / "schema.lock").exists() or (room / "schema.lock").read_text() != text:
         raise SystemExit(
-            "api/registry/schema.lock is stale: run api/gen/main.py OUT --update-registry and review the diff"
+            "api/cuda/registry/schema.lock is stale: run api/gen/main.py OUT --update-registry and review the diff"
         )
     return int(digest(text), 16)

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "api/code_image.h"
+#include "api/cuda/code_image.h"
 
 namespace tendril::client::cuda {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "api/jit_option.h"
+#include "api/cuda/jit_option.h"
 #include "wire/message.h"
 
 namespace tendril::client::cuda {

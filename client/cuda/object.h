@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "api/code_image.h"
+#include "api/core/handle.h"
+#include "api/cuda/code_image.h"
 #include "api/cuda_abi.gen.h"
-#include "api/handle.h"
 #include "base/lock.h"
 #include "client/cuda/exec_changes.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress in both forms, by the measured table, and the loud answer of entry points that
 // Tendril does not implement.
-#include "api/resolve.h"
+#include "api/cuda/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>

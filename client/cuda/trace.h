@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "api/print.h"
+#include "api/core/print.h"
 
 namespace tendril::client::cuda {
 

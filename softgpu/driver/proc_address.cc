@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "api/resolve.h"
+#include "api/cuda/resolve.h"
 #include "softgpu/driver/entry.h"
 
 namespace tendril::softgpu {

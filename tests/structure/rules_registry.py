@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about api/registry: operation numbers are for ever, and the digests of message layouts are those of today's description."""
+"""Rules about api/cuda/registry: operation numbers are for ever, and the digests of message layouts are those of today's description."""
 
 import re
 

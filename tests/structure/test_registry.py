@@ -10,16 +10,19 @@ import rules_registry as rules
 import tree
 from check_case import CheckCase
 
-OPCODES = "api/registry/opcodes.txt"
-LOCK = "api/registry/schema.lock"
+OPCODES = "api/cuda/registry/opcodes.txt"
+LOCK = "api/cuda/registry/schema.lock"
+EARLIER = {OPCODES: ["api/registry/opcodes.txt"]}  # where the same file was in earlier commits
 CONTROL = "wire/control.h"
 
 
 def earlier_versions(version):
     """(commit, {name: number}) of every commit that changed the numbers while the protocol had this version."""
-    for commit in (tree.git("log", "--format=%H", "--", OPCODES) or "").split():
+    paths = [OPCODES, *EARLIER.get(OPCODES, [])]
+    for commit in (tree.git("log", "--format=%H", "--", *paths) or "").split():
         if rules.protocol_version(tree.git("show", f"{commit}:{CONTROL}")) == version:
-            yield commit, rules.parse(tree.git("show", f"{commit}:{OPCODES}") or "")[0]
+            for path in paths:
+                yield commit, rules.parse(tree.git("show", f"{commit}:{path}") or "")[0]
 
 
 class Tree(CheckCase):

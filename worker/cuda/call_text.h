@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
+#include "api/core/handle.h"
+#include "api/core/print.h"
 #include "api/cuda_messages.gen.h"
-#include "api/handle.h"
-#include "api/print.h"
 #include "worker/cuda/dispatch.h"
 
 namespace tendril::worker::cuda {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "api/code_image.h"
+#include "api/cuda/code_image.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "api/code_image.h"
+#include "api/cuda/code_image.h"
 
 namespace tendril::worker::cuda {
 namespace {

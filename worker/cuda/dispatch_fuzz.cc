@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include "api/handle.h"
+#include "api/core/handle.h"
 #include "gpu/driver.h"
 #include "session/service.h"
 #include "transport/test_channels.h"

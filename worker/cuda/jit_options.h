@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "api/jit_option.h"
+#include "api/cuda/jit_option.h"
 #include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {

@@ -4,7 +4,7 @@
 // also goes into the module store: loading it then uploads nothing.
 #include <cstring>
 
-#include "api/code_image.h"
+#include "api/cuda/code_image.h"
 #include "api/cuda_handlers.gen.h"
 #include "base/content_hash.h"
 #include "worker/cuda/jit_options.h"

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "api/code_image.h"
+#include "api/cuda/code_image.h"
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/jit_options.h"
 #include "worker/cuda/mirror.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "api/handle.h"
+#include "api/core/handle.h"
 
 namespace tendril::worker::cuda {
 

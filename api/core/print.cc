@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // See print.h.
-#include "api/print.h"
+#include "api/core/print.h"
 
 #include <time.h>
 
