@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "bench/figures.h"
-#include "transport/test_channels.h"
+#include "transport/testing/test_channels.h"
 
 namespace tendril::bench {
 namespace {

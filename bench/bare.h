@@ -12,7 +12,7 @@ namespace tendril::bench {
 // Sorts.
 double undisturbed_us(std::vector<double>* trips_us);
 // Each of some trips: so many bytes there and 64 back, over one connection, both ends spinning.
-// `transport` as in transport/test_channels.h.
+// `transport` as in transport/testing/test_channels.h.
 inline constexpr size_t kAnswerBytes = 64;
 std::vector<double> bare_trips_us(const char* transport, size_t bytes = kAnswerBytes);
 // GB/s over n connections, a thread on each end of each; sends of 1 MiB, received in whole chunks

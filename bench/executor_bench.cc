@@ -14,8 +14,8 @@
 #include "api/cuda_messages.gen.h"
 #include "base/clock.h"
 #include "gpu/driver.h"
-#include "session/service.h"
-#include "transport/shm.h"
+#include "session/lane/service.h"
+#include "transport/shm/shm.h"
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/executor.h"
 

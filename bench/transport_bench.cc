@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "bench/bare.h"
-#include "session/lane.h"
-#include "session/service.h"
-#include "transport/test_channels.h"
+#include "session/lane/lane.h"
+#include "session/lane/service.h"
+#include "transport/testing/test_channels.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "cli/commands.h"
-#include "session/attach.h"
+#include "session/control/attach.h"
 
 namespace tendril::cli {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "daemon/sessions.h"
-#include "session/attach.h"
+#include "session/control/attach.h"
 
 namespace tendril::daemon {
 

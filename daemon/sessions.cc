@@ -16,7 +16,7 @@
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/quantity.h"
-#include "session/adopt.h"
+#include "session/control/adopt.h"
 
 namespace tendril::daemon {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "daemon/log.h"
-#include "session/attach.h"
+#include "session/control/attach.h"
 
 namespace tendril::daemon {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "base/clock.h"
 #include "transport/host_window.h"
-#include "transport/recording.h"
-#include "transport/test_channels.h"
+#include "transport/testing/recording.h"
+#include "transport/testing/test_channels.h"
 
 namespace tendril::transport {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tendrild tells a warm worker over their socket pair when a session is given to it. Both are
 // of one build, so these are plain structs without version; the protocol is private to one server.
-// Descriptors ride along (session/attach.h: send_descriptors).
+// Descriptors ride along (session/control/attach.h: send_descriptors).
 #pragma once
 
 #include <atomic>

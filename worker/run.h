@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "session/service.h"
+#include "session/lane/service.h"
 #include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/exports.h"

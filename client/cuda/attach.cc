@@ -14,7 +14,7 @@
 #include "client/common/visible_devices.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/stats.h"
-#include "session/attach.h"
+#include "session/control/attach.h"
 
 namespace tendril::client::cuda {
 namespace {

@@ -21,7 +21,7 @@
 #include "client/cuda/staging.h"
 #include "client/cuda/stats.h"
 #include "client/cuda/uploads.h"
-#include "session/lane.h"
+#include "session/lane/lane.h"
 #include "transport/host_window.h"
 
 namespace tendril::client::cuda {

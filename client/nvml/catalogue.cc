@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "client/common/log.h"
-#include "session/attach.h"
+#include "session/control/attach.h"
 
 namespace tendril::client::nvml {
 namespace {

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "session/attach.h"
-#include "session/listen.h"
+#include "session/control/attach.h"
+#include "session/control/listen.h"
 
 namespace tendril::client::nvml {
 

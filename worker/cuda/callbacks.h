@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gpu/driver.h"
-#include "session/service.h"
+#include "session/lane/service.h"
 
 namespace tendril::worker::cuda {
 

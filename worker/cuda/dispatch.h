@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "session/service.h"
+#include "session/lane/service.h"
 
 namespace tendril::worker::cuda {
 

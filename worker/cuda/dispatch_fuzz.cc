@@ -17,8 +17,8 @@
 
 #include "api/core/handle.h"
 #include "gpu/driver.h"
-#include "session/service.h"
-#include "transport/test_channels.h"
+#include "session/lane/service.h"
+#include "transport/testing/test_channels.h"
 #include "worker/cuda/callbacks.h"
 #include "worker/cuda/executor.h"
 #include "worker/cuda/mirror.h"

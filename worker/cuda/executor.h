@@ -15,7 +15,7 @@
 
 #include "api/cuda_messages.gen.h"
 #include "gpu/driver.h"
-#include "session/service.h"
+#include "session/lane/service.h"
 #include "transport/host_window.h"
 #include "wire/assignment.h"
 #include "worker/cuda/charge.h"

@@ -11,7 +11,7 @@
 
 #include <cstdint>
 
-#include "session/service.h"
+#include "session/lane/service.h"
 
 namespace tendril::worker::cuda {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gpu/driver.h"
-#include "session/service.h"
+#include "session/lane/service.h"
 
 namespace tendril::worker::cuda {
 

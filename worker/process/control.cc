@@ -10,8 +10,8 @@
 #include <map>
 #include <thread>
 
-#include "session/adopt.h"
-#include "session/attach.h"
+#include "session/control/adopt.h"
+#include "session/control/attach.h"
 
 namespace tendril::worker {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "session/service.h"
+#include "session/lane/service.h"
 #include "transport/host_window.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"

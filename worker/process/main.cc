@@ -15,8 +15,8 @@
 
 #include "gpu/inventory.h"
 #include "gpu/monitor.h"
-#include "session/service.h"
-#include "transport/recording.h"
+#include "session/lane/service.h"
+#include "transport/testing/recording.h"
 #include "worker/process/control.h"
 #include "worker/process/sandbox.h"
 #include "worker/run.h"

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// See control_client.h. Each way in which a hello can fail has its own message.
+#include "session/control/control_client.h"
+
+#include "base/text.h"
+
+namespace tendril::session {
+
+using base::Code;
+using base::Deadline;
+using base::Result;
+using base::Status;
+
+namespace {
+constexpr int kLeaseMs = 60'000;  // a lease may wait for a worker to start
+
+template <typename Reply>
+Result<Reply> decoded(const Result<Message>& message, const Status& otherwise) {
+  if (!message.ok()) return message.status();
+  Reply reply;
+  if (!message.value().read(&reply)) return otherwise;
+  return reply;
+}
+}  // namespace
+
+Status ControlClient::strange(const char* what) const {
+  return Status(Code::kMismatch, base::format("%s %s", endpoint_.text.c_str(), what));
+}
+
+Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endpoint,
+                                                            const ConnectOptions& options,
+                                                            const std::vector<uint8_t>& more) {
+  Deadline deadline(options.timeout_ms);
+  Result<int> fd = connect_to(endpoint, deadline);
+  if (!fd.ok()) return fd.status();
+  std::unique_ptr<ControlClient> client(new ControlClient(base::Fd(*fd), endpoint, options));
+  wire::Hello hello;
+  hello.schema_digest = options.schema_digest;
+  hello.product_version = wire::product_version();
+  hello.token = options.token;
+  hello.boot_id = options.allow_shared_memory ? boot_id() : std::string();
+  hello.bulk_channels = options.bulk_channels;
+  std::vector<uint8_t> body = wire::encode(hello);
+  std::vector<uint8_t> all = pack(wire::kHelloKind, Code::kOk, body.data(), body.size());
+  all.insert(all.end(), more.begin(), more.end());
+  // A server that refuses may close before it has read everything; its reason is still to be read.
+  Status sent = send_all(client->fd_.get(), all.data(), all.size(), deadline);
+  if (!sent.ok() && sent.code() != Code::kClosed) return sent;
+  return client;
+}
+
+Status ControlClient::read_hello() {
+  Result<Message> message =
+      receive_message(fd_.get(), Deadline(options_.timeout_ms), options_.timeout_ms);
+  if (!message.ok()) {
+    switch (message.status().code()) {
+      case Code::kTimeout:
+        return Status(
+            Code::kTimeout,
+            base::format("%s accepted the connection but did not answer within %d ms: it is "
+                         "not a Tendril server, or overloaded",
+                         endpoint_.text.c_str(), options_.timeout_ms));
+      case Code::kClosed:
+        return strange("closed the connection without a word: it is not a Tendril server");
+      default:
+        return strange("is not a Tendril server: it answered with something else");
+    }
+  }
+  if (message->code != Code::kOk) {
+    return Status(message->code,
+                  base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
+  }
+  if (message->kind != wire::kHelloKind || !message->read(&hello_)) {
+    return strange("answered hello with something this client does not understand");
+  }
+  hello_.product_version = cleaned(hello_.product_version);
+  if (hello_.protocol_newest < wire::kProtocolVersion ||
+      hello_.protocol_oldest > wire::kProtocolVersion) {
+    return Status(Code::kMismatch,
+                  base::format("%s runs Tendril %s, which speaks protocol %u to %u; this client is "
+                               "Tendril %s and speaks "
+                               "%u; install the same version on both",
+                               endpoint_.text.c_str(), hello_.product_version.c_str(),
+                               unsigned(hello_.protocol_oldest), unsigned(hello_.protocol_newest),
+                               wire::product_version(), unsigned(wire::kProtocolVersion)));
+  }
+  return Status();
+}
+
+Status ControlClient::check_schema() const {
+  if (options_.schema_digest == 0 || hello_.schema_digest == 0 ||
+      options_.schema_digest == hello_.schema_digest) {
+    return Status();
+  }
+  return Status(Code::kMismatch,
+                base::format("%s runs Tendril %s with another set of GPU calls than this client, "
+                             "Tendril %s; install the "
+                             "same version on both",
+                             endpoint_.text.c_str(), hello_.product_version.c_str(),
+                             wire::product_version()));
+}
+
+Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
+  Result<Message> message = receive_message(fd_.get(), Deadline(timeout_ms), options_.timeout_ms);
+  if (!message.ok()) {
+    return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(),
+                                                        message.status().message().c_str()));
+  }
+  if (message->code != Code::kOk) {
+    return Status(message->code,
+                  base::format("%s: %s", endpoint_.text.c_str(), cleaned(message->text()).c_str()));
+  }
+  if (message->kind != uint16_t(request))
+    return strange("answered another question than was asked");
+  return message;
+}
+
+Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint8_t>& body,
+                                   int timeout_ms) {
+  Status sent =
+      send_message(fd_.get(), uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
+  // A refusal may be waiting even though nobody reads any more.
+  if (!sent.ok() && sent.code() != Code::kClosed) {
+    return Status(sent.code(),
+                  base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
+  }
+  return read_reply(request, timeout_ms);
+}
+
+Result<double> ControlClient::ping_us() {
+  uint64_t start = base::now_ns();
+  Result<Message> message =
+      ask(wire::Request::kPing, wire::encode(wire::PingBody{start}), options_.timeout_ms);
+  if (!message.ok()) return message.status();
+  double us = double(base::now_ns() - start) / 1000.0;
+  wire::PingBody body;
+  if (!message->read(&body) || body.cookie != start)
+    return strange("answered a ping with something else");
+  return us;
+}
+
+Result<wire::ListReply> ControlClient::list() {
+  return decoded<wire::ListReply>(ask(wire::Request::kList, {}, options_.timeout_ms),
+                                  strange("sent a malformed list"));
+}
+
+Result<wire::LeaseReply> ControlClient::lease(const wire::LeaseRequest& request) {
+  return decoded<wire::LeaseReply>(ask(wire::Request::kLease, wire::encode(request), kLeaseMs),
+                                   strange("sent a malformed lease"));
+}
+
+Status ControlClient::release(uint64_t lease_id) {
+  return ask(wire::Request::kRelease, wire::encode(wire::ReleaseRequest{lease_id}),
+             options_.timeout_ms)
+      .status();
+}
+
+Status ControlClient::change(const wire::ChangeRequest& request) {
+  return ask(wire::Request::kChange, wire::encode(request), options_.timeout_ms).status();
+}
+
+Result<std::unique_ptr<Control>> Control::connect(const Endpoint& endpoint,
+                                                  const ConnectOptions& options) {
+  Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
+  if (!client.ok()) return client.status();
+  Status hello = (*client)->read_hello();
+  if (!hello.ok()) return hello;
+  return std::unique_ptr<Control>(client.take());
+}
+
+}  // namespace tendril::session

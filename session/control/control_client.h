@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's half of a control connection. Private to session/; public through
+// session/control/attach.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/fd.h"
+#include "session/control/control_io.h"
+
+namespace tendril::session {
+
+class ControlClient final : public Control {
+ public:
+  ControlClient(base::Fd fd, const Endpoint& endpoint, const ConnectOptions& options)
+      : fd_(std::move(fd)), endpoint_(endpoint), options_(options) {}
+  // Connects and sends hello, with `more` (an already packed request) right behind it.
+  static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint,
+                                                            const ConnectOptions& options,
+                                                            const std::vector<uint8_t>& more);
+  base::Status read_hello();
+  base::Status check_schema() const;
+  base::Result<Message> read_reply(wire::Request request, int timeout_ms);
+  base::Result<Message> ask(wire::Request request, const std::vector<uint8_t>& body,
+                            int timeout_ms);
+
+  const wire::Hello& server_hello() const override { return hello_; }
+  base::Result<double> ping_us() override;
+  base::Result<wire::ListReply> list() override;
+  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
+  base::Status release(uint64_t lease_id) override;
+  base::Status change(const wire::ChangeRequest& request) override;
+  int fd() const override { return fd_.get(); }
+  base::Fd take_fd() { return std::move(fd_); }
+
+ private:
+  base::Status strange(const char* what) const;
+
+  base::Fd fd_;
+  Endpoint endpoint_;
+  ConnectOptions options_;
+  wire::Hello hello_;
+};
+
+}  // namespace tendril::session

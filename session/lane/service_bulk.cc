@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bulk transfers on the worker's side. One receiver thread per bulk channel puts chunks into slots;
+// `take` hands them out. Memory is the slots, never more. Deadlock is excluded by grants: a client
+// sends at most `eager_max_` chunks of transfers that nobody has taken yet, that many slots are
+// always left to them, and everything else belongs to a transfer that is being taken, which frees
+// slots again.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/clock.h"
+#include "session/lane/service_impl.h"
+
+namespace tendril::session {
+
+using base::Code;
+using base::Locked;
+using base::Result;
+using base::Status;
+
+namespace {
+constexpr uint32_t kTransfersMax = 1u << 16;  // known at one time: honest clients have a handful
+constexpr uint32_t kReceiverSpinUs = 20;
+}  // namespace
+
+ServiceImpl::Transfer* ServiceImpl::transfer(uint64_t id, bool make) {
+  Transfer* found = transfers_;
+  while (found != nullptr && found->id != id) found = found->next;
+  if (found != nullptr || !make || transfer_count_ >= kTransfersMax) return found;
+  found = new Transfer;
+  found->id = id;
+  found->next = transfers_;
+  transfers_ = found;
+  ++transfer_count_;
+  return found;
+}
+
+void ServiceImpl::drop_if_done(Transfer* done) {
+  uint32_t over = done->discarded ? done->arrived : done->handed;
+  if (done->pieces == 0 || over < done->pieces) return;
+  for (Transfer** link = &transfers_; *link != nullptr; link = &(*link)->next) {
+    if (*link != done) continue;
+    *link = done->next;
+    --transfer_count_;
+    delete done;
+    return;
+  }
+}
+
+void ServiceImpl::free_slot(uint32_t slot) { free_slots_.push_back(slot); }
+
+bool ServiceImpl::grant(Transfer* granted) {
+  if (granted->granted) return false;
+  granted->granted = true;
+  eager_parked_ -= granted->eager;
+  granted->eager = 0;
+  return true;
+}
+
+void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
+  wire::GrantBody body{id, chunks};
+  push(wire::FrameKind::kGrant, 0, &body, sizeof body);
+}
+
+// Reserves a slot, waiting for one if need be (not in a session without bulk channels, whose
+// executor is the one that frees them).
+int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why) {
+  const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
+  const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
+  *why = nullptr;
+  if (chunk.bytes == 0 || chunk.bytes > wire::kChunkBytesMax || chunk.transfer == 0 ||
+      pieces == 0) {
+    *why = "a bulk chunk's header";
+    return -1;
+  }
+  for (;;) {
+    uint32_t seen = slot_event_.read();
+    {
+      Locked locked(slots_lock_);
+      if (ended_.load(std::memory_order_relaxed)) return -1;
+      Transfer* of = transfer(chunk.transfer, true);
+      if (of == nullptr || (of->pieces != 0 && of->pieces != pieces) || of->arrived >= pieces) {
+        *why = of == nullptr ? "too many bulk transfers at once"
+                             : "more bulk chunks than the transfer has";
+        return -1;
+      }
+      of->pieces = pieces;
+      if (of->discarded) {
+        ++of->arrived;
+        drop_if_done(of);
+        return 0;
+      }
+      bool eager = eager_flag && !of->granted;
+      if (!of->granted && !eager_flag) {
+        *why = "bulk data for a transfer that was not granted";
+        return -1;
+      }
+      if (eager && eager_parked_ >= eager_max_) {
+        *why = "more unannounced bulk data than was allowed";
+        return -1;
+      }
+      // The slots that ungranted chunks may still claim are left to them.
+      size_t keep = eager ? 0 : eager_max_ - eager_parked_;
+      if (free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty())) {
+        *slot = free_slots_.back();
+        free_slots_.pop_back();
+        ++of->arrived;
+        if (eager) {
+          ++of->eager;
+          ++eager_parked_;
+        }
+        return 1;
+      }
+      if (lines_.empty()) {
+        *why = "internal error: no slot for bulk data on the lane";
+        return -1;
+      }
+    }
+    slot_event_.wait(seen, -1);
+  }
+}
+
+void ServiceImpl::landed(const wire::ChunkHeader& chunk, uint32_t slot) {
+  {
+    Locked locked(slots_lock_);
+    Transfer* of = transfer(chunk.transfer, false);
+    if (of == nullptr || of->discarded) {
+      free_slot(slot);
+      if (of != nullptr) drop_if_done(of);
+    } else {
+      of->ready.push_back({slot_memory(slot), chunk.offset, chunk.bytes, slot});
+    }
+  }
+  piece_event_.signal();
+  slot_event_.signal();
+}
+
+bool ServiceImpl::receive_chunk(transport::Channel* channel, uint8_t* scratch) {
+  wire::ChunkHeader chunk;
+  uint32_t spin = base::usable_cpus() > 1 ? kReceiverSpinUs : 0;
+  Result<size_t> got = channel->receive(&chunk, sizeof chunk, sizeof chunk, {spin, -1});
+  if (got.ok()) {
+    uint32_t slot = 0;
+    const char* why = nullptr;
+    int admitted = admit(chunk, &slot, &why);
+    if (admitted < 0) {
+      if (why != nullptr) (void)malformed(why);
+      return false;
+    }
+    counts_->bulk_bytes_in.fetch_add(chunk.bytes, std::memory_order_relaxed);
+    if (admitted > 0) {
+      got = channel->receive(slot_memory(slot), chunk.bytes, chunk.bytes, {spin, -1});
+      if (got.ok()) landed(chunk, slot);
+    }
+    for (uint32_t left = admitted == 0 ? chunk.bytes : 0; left > 0 && got.ok();) {
+      uint32_t step = std::min<uint32_t>(left, 64u << 10);
+      got = channel->receive(scratch, step, step, {0, -1});
+      left -= step;
+    }
+  }
+  if (!got.ok()) finish(got.status());
+  return got.ok();
+}
+
+void ServiceImpl::receiver_main(void* argument) {
+  auto* line = static_cast<Line*>(argument);
+  auto* scratch = static_cast<uint8_t*>(malloc(64u << 10));
+  if (scratch == nullptr)
+    return line->service->finish(Status(Code::kExhausted, "no memory for bulk data"));
+  while (line->service->receive_chunk(line->channel.get(), scratch)) {
+  }
+  free(scratch);
+}
+
+// A chunk that came on the lane. 1: stowed or dropped; -1: ended.
+int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint32_t bytes) {
+  wire::ChunkHeader chunk;
+  const char* why = "bulk data on the command lane";
+  uint32_t slot = 0;
+  int admitted = -1;
+  if (lines_.empty() && bytes >= sizeof chunk) {
+    std::memcpy(&chunk, body, sizeof chunk);
+    if (chunk.bytes == bytes - sizeof chunk) admitted = admit(chunk, &slot, &why);
+  }
+  if (admitted < 0) {
+    if (why != nullptr) (void)malformed(why);
+    return -1;
+  }
+  if (admitted > 0) {
+    std::memcpy(slot_memory(slot), body + sizeof chunk, chunk.bytes);
+    landed(chunk, slot);
+  }
+  return 1;
+}
+
+// Without bulk channels: receives calls and takes one more chunk out from among them, leaving the
+// others to `next`. False: ended.
+bool ServiceImpl::scan_lane() {
+  Locked receiving(inbox_lock_);
+  for (;;) {
+    show_calls();
+    wire::CallHeader header;
+    int found = inbox_.peek(inbox_.scan_, &header);
+    if (found < 0) return (void)malformed("a call's length"), false;
+    if (found == 0) {
+      Status failure;
+      if (!receive_more({take_spin_us_, -1}, true, &failure) && !failure.ok()) return false;
+      continue;
+    }
+    size_t at = inbox_.scan_;
+    inbox_.scan_ += header.bytes;
+    if ((header.flags & wire::kFlagBulkData) == 0 || (header.flags & kFlagTaken) != 0) continue;
+    uint32_t bytes = header.bytes - uint32_t(sizeof header) - (header.flags & wire::kFlagPadMask);
+    if (stow(header, inbox_.data_ + at + sizeof header, bytes) < 0) return false;
+    header.flags |= kFlagTaken;
+    std::memcpy(inbox_.data_ + at, &header, sizeof header);
+    return true;
+  }
+}
+
+bool ServiceImpl::take(uint64_t id, Piece* piece) {
+  base::Spin spin(take_spin_us_);
+  for (;;) {
+    uint32_t seen = piece_event_.read();
+    bool tell = false, have = false, all_here = false;
+    {
+      Locked locked(slots_lock_);
+      if (ended_.load(std::memory_order_relaxed)) return false;
+      Transfer* of = transfer(id, true);
+      if (of == nullptr || of->discarded) return false;
+      tell = grant(of);
+      all_here = of->pieces != 0 && of->arrived == of->pieces;
+      have = !of->ready.empty();
+      if (have) {
+        *piece = of->ready.back();
+        of->ready.pop_back();
+        ++of->handed;
+        drop_if_done(of);
+      }
+    }
+    if (tell) tell_grant(id, 0);
+    if (!have || (tell && !all_here)) flush();
+    if (tell) slot_event_.signal();
+    if (have) return true;
+    if (lines_.empty()) {
+      if (!scan_lane()) return false;
+      continue;
+    }
+    if (spin.again()) {
+      for (int i = 0; i < 32 && piece_event_.read() == seen; ++i) base::cpu_pause();
+    } else {
+      piece_event_.wait(seen, -1);
+    }
+  }
+}
+
+void ServiceImpl::release(const Piece& piece) {
+  {
+    Locked locked(slots_lock_);
+    free_slot(piece.slot);
+  }
+  slot_event_.signal();
+}
+
+void ServiceImpl::discard(uint64_t id) {
+  bool tell = false;
+  {
+    Locked locked(slots_lock_);
+    if (ended_.load(std::memory_order_relaxed)) return;
+    Transfer* of = transfer(id, true);
+    if (of == nullptr) return;
+    tell = grant(of);
+    of->discarded = true;
+    for (const Piece& piece : of->ready) free_slot(piece.slot);
+    of->ready.clear();
+    drop_if_done(of);
+  }
+  slot_event_.signal();
+  if (tell) tell_grant(id, 0);
+  flush();
+}
+
+bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint64_t bytes) {
+  if (ended_.load(std::memory_order_acquire)) return false;
+  const auto* from = static_cast<const uint8_t*>(data);
+  ChunkPlan plan = plan_chunks(bytes, lines_.size());
+  if (!lines_.empty()) {
+    plan.pieces = 0;
+    counts_->bulk_bytes_out.fetch_add(
+        bytes, std::memory_order_relaxed);  // before the client can have them and look
+    Status sent = striper_.send(id, from, 0, bytes, plan, offset);
+    if (!sent.ok()) finish(sent);
+    return sent.ok();
+  }
+  for (uint64_t at = 0; at < bytes; at += plan.chunk_bytes) {
+    uint32_t step = uint32_t(std::min<uint64_t>(plan.chunk_bytes, bytes - at));
+    wire::ChunkHeader chunk{id, offset + at, step, 0};
+    Part parts[2] = {{&chunk, sizeof chunk}, {from + at, step}};
+    frame(wire::FrameKind::kBulkData, 0, 0, parts, 2);
+  }
+  return !ended_.load(std::memory_order_acquire);
+}
+
+}  // namespace tendril::session

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// See striper.h.
+#include "session/lane/striper.h"
+
+#include <algorithm>
+
+namespace tendril::session {
+
+using base::Code;
+using base::Locked;
+using base::Result;
+using base::Status;
+
+namespace {
+constexpr uint64_t kChunkStep = 256u << 10;       // less is not worth another thread
+constexpr uint64_t kLanePieceBytes = 512u << 10;  // fits a call and a frame
+}  // namespace
+
+ChunkPlan plan_chunks(uint64_t bytes, size_t channels) {
+  ChunkPlan plan;
+  plan.chunk_bytes = kLanePieceBytes;
+  if (channels != 0) {
+    plan.chunk_bytes = (bytes / channels + kChunkStep - 1) / kChunkStep * kChunkStep;
+    plan.chunk_bytes =
+        std::min<uint64_t>(std::max(plan.chunk_bytes, kChunkStep), wire::kChunkBytesMax);
+  }
+  plan.pieces = uint32_t((bytes + plan.chunk_bytes - 1) / plan.chunk_bytes);
+  return plan;
+}
+
+void Striper::add(transport::Channel* channel) {
+  lines_.push_back(std::make_unique<Line>());
+  lines_.back()->channel = channel;
+}
+
+Status Striper::send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
+                     const ChunkPlan& plan, uint64_t shift) {
+  Job job;
+  job.transfer = transfer;
+  job.data = data;
+  job.end = end;
+  job.shift = shift;
+  job.plan = plan;
+  job.at.store(begin, std::memory_order_relaxed);
+  bool shared = lines_.size() > 1 && end - begin > plan.chunk_bytes;
+  if (shared) {
+    start_helpers();
+    {
+      Locked locked(jobs_lock_);
+      job.next = jobs_;
+      jobs_ = &job;
+    }
+    job_event_.signal();
+  }
+  work(&job, true);
+  if (shared) {
+    {
+      Locked locked(jobs_lock_);
+      Job** link = &jobs_;
+      while (*link != &job) link = &(*link)->next;
+      *link = job.next;
+    }
+    for (;;) {  // the helpers still read the caller's memory
+      uint32_t seen = done_event_.read();
+      if (job.helpers.load(std::memory_order_acquire) == 0) break;
+      done_event_.wait(seen, kPumpMs * 1000);
+      if (stuck_ != nullptr) stuck_(stuck_argument_);
+    }
+  }
+  return job.failed.load(std::memory_order_acquire) ? job.failure : Status();
+}
+
+void Striper::work(Job* job, bool caller) {
+  for (;;) {
+    uint64_t offset = job->at.fetch_add(job->plan.chunk_bytes, std::memory_order_relaxed);
+    if (offset >= job->end || job->failed.load(std::memory_order_relaxed)) return;
+    Status sent =
+        send_chunk(*job, offset, std::min(job->plan.chunk_bytes, job->end - offset), caller);
+    if (sent.ok()) continue;
+    Locked locked(job->failure_lock);
+    if (!job->failed.load(std::memory_order_relaxed)) job->failure = sent;
+    job->failed.store(true, std::memory_order_release);
+    return;
+  }
+}
+
+Status Striper::send_chunk(const Job& job, uint64_t offset, uint64_t bytes, bool caller) {
+  size_t count = lines_.size();
+  size_t first = rotate_.fetch_add(1, std::memory_order_relaxed) % count;
+  Line* line = nullptr;
+  for (size_t i = 0; i < count && line == nullptr; ++i) {
+    Line* candidate = lines_[(first + i) % count].get();
+    if (candidate->lock.try_lock()) line = candidate;
+  }
+  if (line == nullptr) {
+    line = lines_[first].get();
+    line->lock.lock();
+  }
+  wire::ChunkHeader header{job.transfer, job.shift + offset, uint32_t(bytes), job.plan.pieces};
+  auto* head = reinterpret_cast<uint8_t*>(&header);
+  auto* data = const_cast<uint8_t*>(job.data + offset);
+  Status failure;
+  size_t done = 0;
+  while (done < sizeof header + bytes && failure.ok()) {
+    size_t from_head = std::min(done, sizeof header);
+    size_t from_data = done - from_head;
+    iovec rest[2] = {{head + from_head, sizeof header - from_head},
+                     {data + from_data, size_t(bytes) - from_data}};
+    Result<size_t> sent = line->channel->send_some(rest, 2, kPumpMs);
+    if (!sent.ok()) {
+      failure = sent.status();
+    } else if (*sent == 0) {
+      if (caller && stuck_ != nullptr) stuck_(stuck_argument_);
+    } else {
+      done += *sent;
+    }
+  }
+  line->lock.unlock();
+  return failure;
+}
+
+void Striper::start_helpers() {
+  if (started_.load(std::memory_order_acquire)) return;
+  Locked locked(start_lock_);
+  if (started_.load(std::memory_order_relaxed) || stopping_.load()) return;
+  // One fewer than channels: the caller is the first. A helper that cannot start is done without.
+  for (size_t i = 1; i < lines_.size(); ++i) {
+    lines_[i]->helper.start(
+        "tendril-stripe", [](void* self) { static_cast<Striper*>(self)->help(); }, this);
+  }
+  started_.store(true, std::memory_order_release);
+}
+
+void Striper::help() {
+  for (;;) {
+    uint32_t seen = job_event_.read();
+    if (stopping_.load(std::memory_order_seq_cst)) return;
+    Job* job = nullptr;
+    {
+      Locked locked(jobs_lock_);
+      for (job = jobs_; job != nullptr; job = job->next) {
+        if (job->at.load(std::memory_order_relaxed) < job->end &&
+            !job->failed.load(std::memory_order_relaxed))
+          break;
+      }
+      if (job != nullptr) job->helpers.fetch_add(1, std::memory_order_relaxed);
+    }
+    if (job == nullptr) {
+      job_event_.wait(seen, -1);
+      continue;
+    }
+    work(job, false);
+    job->helpers.fetch_sub(1, std::memory_order_release);
+    done_event_.signal();
+  }
+}
+
+void Striper::stop() {
+  stopping_.store(true, std::memory_order_seq_cst);
+  job_event_.signal();
+  Locked locked(start_lock_);
+  for (auto& line : lines_) line->helper.join();
+}
+
+void Striper::abandon_after_fork() {
+  jobs_lock_.reset_after_fork();
+  start_lock_.reset_after_fork();
+  jobs_ = nullptr;
+  for (auto& line : lines_) {
+    line->helper.forget();
+    line->lock.reset_after_fork();
+    line->channel = nullptr;
+  }
+}
+
+}  // namespace tendril::session
