@@ -273,15 +273,18 @@ Event int_from_float(const Op& op, Warp& w, uint32_t m) {
 template <class Mid>
 Handler integer_pair(uint32_t from, uint32_t to) {
 #define TENDRIL_PAIR(F, T) \
-  if (from == sizeof(F) && to == sizeof(T)) return &simple<T, Mid, F>;
-  TENDRIL_PAIR(uint16_t, uint16_t)
-  TENDRIL_PAIR(uint16_t, uint32_t)
-  TENDRIL_PAIR(uint16_t, uint64_t)
-  TENDRIL_PAIR(uint32_t, uint16_t)
-  TENDRIL_PAIR(uint32_t, uint32_t) TENDRIL_PAIR(uint32_t, uint64_t) TENDRIL_PAIR(uint64_t, uint16_t)
-      TENDRIL_PAIR(uint64_t, uint32_t) TENDRIL_PAIR(uint64_t, uint64_t)
+  if (from == sizeof(F) && to == sizeof(T)) return &simple<T, Mid, F>
+  TENDRIL_PAIR(uint16_t, uint16_t);
+  TENDRIL_PAIR(uint16_t, uint32_t);
+  TENDRIL_PAIR(uint16_t, uint64_t);
+  TENDRIL_PAIR(uint32_t, uint16_t);
+  TENDRIL_PAIR(uint32_t, uint32_t);
+  TENDRIL_PAIR(uint32_t, uint64_t);
+  TENDRIL_PAIR(uint64_t, uint16_t);
+  TENDRIL_PAIR(uint64_t, uint32_t);
+  TENDRIL_PAIR(uint64_t, uint64_t);
 #undef TENDRIL_PAIR
-          return nullptr;
+  return nullptr;
 }
 
 // Integer to integer without saturation: truncate or extend through the narrower of the two types.

@@ -116,13 +116,21 @@ Handler by_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
   case Cmp::K:         \
-    return Set ? &set<Cmp::K, V> : &setp<Cmp::K, V>;
-    TENDRIL_CMP(kEq)
-    TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt)
-    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu)
-        TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum)
-            TENDRIL_CMP(kNan)
+    return Set ? &set<Cmp::K, V> : &setp<Cmp::K, V>
+    TENDRIL_CMP(kEq);
+    TENDRIL_CMP(kNe);
+    TENDRIL_CMP(kLt);
+    TENDRIL_CMP(kLe);
+    TENDRIL_CMP(kGt);
+    TENDRIL_CMP(kGe);
+    TENDRIL_CMP(kEqu);
+    TENDRIL_CMP(kNeu);
+    TENDRIL_CMP(kLtu);
+    TENDRIL_CMP(kLeu);
+    TENDRIL_CMP(kGtu);
+    TENDRIL_CMP(kGeu);
+    TENDRIL_CMP(kNum);
+    TENDRIL_CMP(kNan);
 #undef TENDRIL_CMP
   }
   return nullptr;
@@ -132,13 +140,16 @@ Handler by_int_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
   case Cmp::K:         \
-    return Set ? &set<Cmp::K, Plain<T>> : &setp<Cmp::K, Plain<T>>;
-    TENDRIL_CMP(kEq)
-    TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt)
-    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe)
+    return Set ? &set<Cmp::K, Plain<T>> : &setp<Cmp::K, Plain<T>>
+    TENDRIL_CMP(kEq);
+    TENDRIL_CMP(kNe);
+    TENDRIL_CMP(kLt);
+    TENDRIL_CMP(kLe);
+    TENDRIL_CMP(kGt);
+    TENDRIL_CMP(kGe);
 #undef TENDRIL_CMP
-        default : return nullptr;
+    default:
+      return nullptr;
   }
 }
 template <class V>
@@ -146,13 +157,21 @@ Handler by_packed_cmp(Cmp c) {
   switch (c) {
 #define TENDRIL_CMP(K) \
   case Cmp::K:         \
-    return &packed<Cmp::K, V>;
-    TENDRIL_CMP(kEq)
-    TENDRIL_CMP(kNe)
-    TENDRIL_CMP(kLt)
-    TENDRIL_CMP(kLe) TENDRIL_CMP(kGt) TENDRIL_CMP(kGe) TENDRIL_CMP(kEqu) TENDRIL_CMP(kNeu)
-        TENDRIL_CMP(kLtu) TENDRIL_CMP(kLeu) TENDRIL_CMP(kGtu) TENDRIL_CMP(kGeu) TENDRIL_CMP(kNum)
-            TENDRIL_CMP(kNan)
+    return &packed<Cmp::K, V>
+    TENDRIL_CMP(kEq);
+    TENDRIL_CMP(kNe);
+    TENDRIL_CMP(kLt);
+    TENDRIL_CMP(kLe);
+    TENDRIL_CMP(kGt);
+    TENDRIL_CMP(kGe);
+    TENDRIL_CMP(kEqu);
+    TENDRIL_CMP(kNeu);
+    TENDRIL_CMP(kLtu);
+    TENDRIL_CMP(kLeu);
+    TENDRIL_CMP(kGtu);
+    TENDRIL_CMP(kGeu);
+    TENDRIL_CMP(kNum);
+    TENDRIL_CMP(kNan);
 #undef TENDRIL_CMP
   }
   return nullptr;
