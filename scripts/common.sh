@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test, scripts/longtest, scripts/demo and scripts/foreign.sh share: where things are, building with a log, and results
-# that add up. Sourced, never run. A result is one line "passed|failed|skipped NAME" in $results, so that the last line can be computed.
+# What scripts/test, scripts/longtest, scripts/demo and scripts/foreign.sh share: where things are,
+# building with a log, and results that add up. Sourced, never run. A result is one line
+# "passed|failed|skipped NAME" in $results, so that the last line can be computed.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 logs=$root/build/logs
@@ -28,7 +29,8 @@ logged() {
 
 result() { printf '%s %s\n' "$1" "$2" >>"$results"; }
 
-# The same, counted as a test when it fails: a build that breaks must not look like tests that were not there.
+# The same, counted as a test when it fails: a build that breaks must not look like tests that were
+# not there.
 step() {
   if logged "$@"; then
     return 0
@@ -66,7 +68,8 @@ run_ctest() {
   fi
 }
 
-# Runs scripts/PROGRAM, other people's tests (scripts/foreign.sh), and adds theirs to the results. PROGRAM [its options]
+# Runs scripts/PROGRAM, other people's tests (scripts/foreign.sh), and adds theirs to the results.
+# PROGRAM [its options]
 run_foreign() {
   local program=$1 found=$logs/$1.results status=0 before
   shift
@@ -83,8 +86,8 @@ run_foreign() {
   python3 -B "$root/tools/test_results.py" brief "$program" "$results" | sed "s/^/  $program: /"
 }
 
-# Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs, with its corpus if the repository
-# has one.
+# Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs,
+# with its corpus if the repository has one.
 run_fuzzers() { # SECONDS SEED (0: another one each time)
   local seconds=$1 seed=$2 targets=() target
   configure fuzz || return 0

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/tinygrad and scripts/numba share: the proof by a program that nobody here wrote. It comes from the configured package
-# index into .cache/PROGRAM, checked against digests in tools/PROGRAM; nothing of it is part of this repository. Test modules of its
-# own run on a software GPU, once with the library opened directly and then through `tendril run` over TCP and over shared memory.
-# Whatever passes directly must pass remotely. When the index cannot be had it ends with 77, or says so in the results.
-# Sourced, never run. The script defines these and ends with `foreign_main "$@"`:
+# What scripts/tinygrad and scripts/numba share: the proof by a program that nobody here wrote. It
+# comes from the configured package index into .cache/PROGRAM, checked against digests in
+# tools/PROGRAM; nothing of it is part of this repository. Test modules of its own run on a software
+# GPU, once with the library opened directly and then through `tendril run` over TCP and over shared
+# memory. Whatever passes directly must pass remotely. When the index cannot be had it ends with 77,
+# or says so in the results. Sourced, never run. The script defines these and ends with
+# `foreign_main "$@"`:
 #   program, package  its name, and the package that its test modules are imported from
 #   wanted            files in tools/PROGRAM that say what is fetched
 #   modules, short_modules, short_shm_modules
@@ -16,7 +18,8 @@
 #   --build FOLDER    use the binaries in FOLDER instead of building build/release
 #   --results FILE    a line `passed|failed|skipped NAME` for each test; one that fails directly counts, unless it is known to
 #   MODULE...         instead of the lists
-# TENDRIL_FOREIGN_TEST_SECONDS, TENDRIL_FOREIGN_MODULE_SECONDS: how long one test and the tests of a module may take.
+# TENDRIL_FOREIGN_TEST_SECONDS, TENDRIL_FOREIGN_MODULE_SECONDS: how long one test and the tests of a
+# module may take.
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 test_seconds=${TENDRIL_FOREIGN_TEST_SECONDS:-240}
@@ -123,7 +126,8 @@ run_module() { # MODULE WAY
   [ "${went:-$2}" = "$2" ] || echo "failed $1: it went over" $went >>"$result" # nowhere: it asks nothing of the library
 }
 
-# Two at a time: a server of four GPUs has room for two programs with four quarters, and for two whose leases are just ending.
+# Two at a time: a server of four GPUs has room for two programs with four quarters, and for two
+# whose leases are just ending.
 run_modules() { # WAY MODULE...
   local way=$1 module
   shift

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns recorded lanes (TENDRIL_RECORD, docs/operating.md) into seeds for the fuzz targets: small, because only the first few records of
-each kind are kept, whole, in their order. Usage: lane_seeds.py FOLDER CORPUS, where FOLDER has *.calls and *.frames and CORPUS gets
-tendril_dispatch_fuzz/, tendril_service_fuzz/ and tendril_lane_fuzz/. Record only programs whose kernels are ours: images are part of
-a lane."""
+"""Turns recorded lanes (TENDRIL_RECORD, docs/operating.md) into seeds for the fuzz targets: small,
+because only the first few records of each kind are kept, whole, in their order. Usage:
+lane_seeds.py FOLDER CORPUS, where FOLDER has *.calls and *.frames and CORPUS gets
+tendril_dispatch_fuzz/, tendril_service_fuzz/ and tendril_lane_fuzz/. Record only programs whose
+kernels are ours: images are part of a lane."""
 
 import hashlib
 import pathlib

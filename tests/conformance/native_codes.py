@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a real driver answered in the conformance suite, and whether the software GPU answers the same.
+"""What a real driver answered in the conformance suite, and whether the software GPU answers the
+same.
 
     native_codes.py keep TRANSCRIPT... > h200.codes      # of a native run on a GPU (tools/gpu/run_all: logs.tar.gz, native/)
     native_codes.py check h200.codes SUITE LIBRARY       # runs the suite on the software GPU; called by CTest
 
-The suite accepts each code that documentation and drivers are known for; this file holds the one that was seen. Kept are the names of all
-tests that passed natively, and of their calls those that were refused (but for "not ready", which is a matter of time): all others
-succeeded. A test that has been changed since is not known natively: take it out of the file, or run it on a GPU again.
+The suite accepts each code that documentation and drivers are known for; this file holds the one
+that was seen. Kept are the names of all tests that passed natively, and of their calls those that
+were refused (but for "not ready", which is a matter of time): all others succeeded. A test that has
+been changed since is not known natively: take it out of the file, or run it on a GPU again.
 """
 
 import os

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must not creep up: instructions of the client and of the worker for each launch (callgrind counts them), round trips and bytes for
-each step of a training loop. Times are not judged here: they belong to the machine. Limits are in baseline.json.
+"""What must not creep up: instructions of the client and of the worker for each launch (callgrind
+counts them), round trips and bytes for each step of a training loop. Times are not judged here:
+they belong to the machine. Limits are in baseline.json.
 """
 
 import json
@@ -115,7 +116,8 @@ class Cost(unittest.TestCase):
             )
 
     def each_step(self, server, transport, program):
-        """Calls, round trips, sends, bytes out and bytes in of one step of a program, in the steady state."""
+        """Calls, round trips, sends, bytes out and bytes in of one step of a program, in the steady
+        state."""
         counts = []
         for steps in (STEPS, 2 * STEPS):
             done = subprocess.run(
@@ -149,7 +151,8 @@ class Cost(unittest.TestCase):
             self.hold("round_trips_per_step_of_changed_graph", round_trips)
 
     def test_copies_use_the_same_pages_again(self):
-        """A first touch of a page costs as much as copying it several times: buffers on the way stay small and are used again."""
+        """A first touch of a page costs as much as copying it several times: buffers on the way
+        stay small and are used again."""
         with Server() as server:
             for transport in ("tcp", "shm"):
                 faults = []

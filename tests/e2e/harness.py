@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the end-to-end tests share: a real server with the software GPU on a port of its own, a real `tendril`, and looking at their
-processes from outside. Standard library only. TENDRIL_BUILD_DIR names the build folder."""
+"""What the end-to-end tests share: a real server with the software GPU on a port of its own, a real
+`tendril`, and looking at their processes from outside. Standard library only. TENDRIL_BUILD_DIR
+names the build folder."""
 
 import concurrent.futures
 import json
@@ -30,7 +31,8 @@ NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 
 def clean_environment(**more):
-    """The environment without anything of ours but how late threads are (tests/delays), plus what is given."""
+    """The environment without anything of ours but how late threads are (tests/delays), plus what
+    is given."""
     environment = {
         k: v
         for k, v in os.environ.items()
@@ -113,7 +115,8 @@ def is_running(pid):
 
 
 class Server:
-    """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is kept for assertions."""
+    """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is
+    kept for assertions."""
 
     def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
         self.warm = warm * gpus
@@ -196,7 +199,8 @@ class Server:
         return not self.leases() and len(self.workers()) <= self.warm
 
     def settled(self):
-        """Idle, with every warm worker there: what the server holds can be compared with another time."""
+        """Idle, with every warm worker there: what the server holds can be compared with another
+        time."""
         return not self.leases() and len(self.workers()) == self.warm
 
 
@@ -247,8 +251,9 @@ def end(process):
 
 
 class Relay:
-    """Forwards TCP connections to a port until frozen. `limit`: later connections are accepted and never served. `sent` keeps what
-    clients sent, one bytearray for each connection, up to RECORDED_MAX."""
+    """Forwards TCP connections to a port until frozen. `limit`: later connections are accepted and
+    never served. `sent` keeps what clients sent, one bytearray for each connection, up to
+    RECORDED_MAX."""
 
     RECORDED_MAX = 1 << 16
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that is used for long and badly: many attach cycles, sudden deaths on either side at random moments, strangers' bytes at the
-port while programs work, a full disk. What it holds is measured before and after, and told. scripts/test runs a short form of it,
-scripts/longtest the long one: TENDRIL_CYCLES sets the attach cycles (default 100), TENDRIL_STORM_SECONDS the length of each storm
-(default 8), TENDRIL_SEED repeats the choices of one that failed."""
+"""A server that is used for long and badly: many attach cycles, sudden deaths on either side at
+random moments, strangers' bytes at the port while programs work, a full disk. What it holds is
+measured before and after, and told. scripts/test runs a short form of it, scripts/longtest the long
+one: TENDRIL_CYCLES sets the attach cycles (default 100), TENDRIL_STORM_SECONDS the length of each
+storm (default 8), TENDRIL_SEED repeats the choices of one that failed."""
 
 import collections
 import concurrent.futures
@@ -25,7 +26,8 @@ from harness import MIB, PROGRAMS, Relay, Server, eventually, start, tendril
 CYCLES = int(os.environ.get("TENDRIL_CYCLES", "100"))
 STORM_SECONDS = float(os.environ.get("TENDRIL_STORM_SECONDS", "8"))
 SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 << 32))))
-# More than this after any number of cycles is a leak, less is an allocator's habit, and a sanitizer's is to keep a history.
+# More than this after any number of cycles is a leak, less is an allocator's habit, and a
+# sanitizer's is to keep a history.
 RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
 CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer hangs
@@ -44,7 +46,8 @@ def tell(line):
 
 
 class Holdings:
-    """What a server at rest holds, seen from outside: the daemon's own, and the processes under it."""
+    """What a server at rest holds, seen from outside: the daemon's own, and the processes under
+    it."""
 
     def __init__(self, server):
         self.server = server
@@ -74,7 +77,8 @@ class Holdings:
         }
 
     def no_more(self, test, what):
-        """After `what` there is no more of anything, once the time limits of connections that were left open are over."""
+        """After `what` there is no more of anything, once the time limits of connections that were
+        left open are over."""
         eventually(self.server.settled, PATIENCE_SECONDS, "the server at rest again")
         room = {"resident KiB": RESIDENT_KIB_MAX}
         after = {}
@@ -127,7 +131,8 @@ class Cycles(unittest.TestCase):
 
 
 class Strangers:
-    """Peers that speak what was heard on the wire, cut off, changed or continued with noise, and that often just stay."""
+    """Peers that speak what was heard on the wire, cut off, changed or continued with noise, and
+    that often just stay."""
 
     HELD_MAX = 24
 
@@ -183,7 +188,8 @@ class Strangers:
 
 
 class Storm:
-    """Programs on one server that are left alone or die at a random moment, as does what serves them."""
+    """Programs on one server that are left alone or die at a random moment, as does what serves
+    them."""
 
     FATES = (
         "none",
@@ -222,7 +228,8 @@ class Storm:
         return False
 
     def about(self, process):
-        """What is known of a program that hangs: its threads and where they sleep, what the server has said of it."""
+        """What is known of a program that hangs: its threads and where they sleep, what the server
+        has said of it."""
         pids, words = [process.pid, *harness.children(process.pid)], []
         for pid in pids:
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -270,7 +277,8 @@ class Storm:
             harness.end(process)
 
     def judge(self, what, fate, status, out):
-        """A program that was left alone succeeds; one whose worker died says what happened, where, and ends."""
+        """A program that was left alone succeeds; one whose worker died says what happened, where,
+        and ends."""
         kind = "succeeded" if status == 0 else "failed"
         if (
             status == harness.NO_LEASE and "free" in out
@@ -324,7 +332,8 @@ class SuddenDeaths(unittest.TestCase):
             before.no_more(self, "the storm")
 
     def test_servers(self):
-        """Whoever is attached, attaching or leaving when the server is killed comes to an end, and so do all workers."""
+        """Whoever is attached, attaching or leaving when the server is killed comes to an end, and
+        so do all workers."""
         chance, rounds = random.Random(SEED), 0
         deadline = time.monotonic() + STORM_SECONDS / 2
         while time.monotonic() < deadline or rounds < 3:
@@ -399,7 +408,8 @@ class FullDisk(unittest.TestCase):
                 self.assertEqual([path.name for path in folder.glob("*.part")], [])
 
     def test_everything_that_programs_and_servers_write(self):
-        """Logs, recordings, statistics and traces on a full disk lose lines; programs and server go on."""
+        """Logs, recordings, statistics and traces on a full disk lose lines; programs and server go
+        on."""
         with small_disk(8) as folder, open("/dev/full", "wb") as full:
             if folder is None:
                 self.skipTest("mounting a small file system takes root")

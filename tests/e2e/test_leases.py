@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that live, as administrators see and change them: ls and smi, lease set, metrics. How much time tenants get is in
-test_shares.py."""
+"""Leases that live, as administrators see and change them: ls and smi, lease set, metrics. How much
+time tenants get is in test_shares.py."""
 
 import re
 import socket

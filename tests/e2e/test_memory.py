@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a slice: whatever takes GPU memory is charged to the slice, the sum never passes its size, too much is
-CUDA_ERROR_OUT_OF_MEMORY and nothing else, and everybody who can be asked says the same."""
+"""Memory of a slice: whatever takes GPU memory is charged to the slice, the sum never passes its
+size, too much is CUDA_ERROR_OUT_OF_MEMORY and nothing else, and everybody who can be asked says the
+same."""
 
 import sys
 import tempfile
@@ -9,8 +10,8 @@ import unittest
 import harness
 from harness import MIB, Server, eventually, tendril
 
-# What the programs below begin with: a slice of 256 MiB, its device's primary context, and every way to take its memory. `take(way, MiB)`
-# gives a result and a function that gives the memory back.
+# What the programs below begin with: a slice of 256 MiB, its device's primary context, and every
+# way to take its memory. `take(way, MiB)` gives a result and a function that gives the memory back.
 PROGRAM = """
 import ctypes, json, random, subprocess, sys, threading, time
 from ctypes import CDLL, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, POINTER, Structure
@@ -161,9 +162,10 @@ class Charging(unittest.TestCase):
     def test_addresses_that_the_program_has_itself(self):
         with Server(environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
-                # Each time one block is refused; but for its place the driver finds that neighbourhood taken. What small
-                # ones are cut from is used up by larger ones, where it has room for thousands. A pool may have what was given
-                # back to it at once or later, so how often that is done differs: 20 to 111 round trips were seen.
+                # Each time one block is refused; but for its place the driver finds that
+                # neighbourhood taken. What small ones are cut from is used up by larger ones, where
+                # it has room for thousands. A pool may have what was given back to it at once or
+                # later, so how often that is done differs: 20 to 111 round trips were seen.
                 for name, arguments, least, most in (
                     ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6),
                     ("cuMemAlloc_v2", "c_size_t(256)", 6, 400),
@@ -210,7 +212,8 @@ for way in ways:
 """)
 
     def test_memory_that_a_pool_keeps(self):
-        """What is freed and kept belongs to the slice still; it goes back when it is wanted otherwise, or trimmed."""
+        """What is freed and kept belongs to the slice still; it goes back when it is wanted
+        otherwise, or trimmed."""
         self.run_program("""
 pool, p, keep, reserved = c_void_p(), c_uint64(), c_uint64(2**64 - 1), c_uint64()
 must(cuda.cuDeviceGetDefaultMemPool(byref(pool), device))
@@ -237,7 +240,8 @@ back()
 """)
 
     def test_what_a_stream_freed_makes_room(self):
-        """Blocks that wait in the client for an allocation that can use them again (client/cuda/freed_blocks.h)."""
+        """Blocks that wait in the client for an allocation that can use them again
+        (client/cuda/freed_blocks.h)."""
         self.run_program("""
 stream = c_void_p()
 must(cuda.cuStreamCreate(byref(stream), 1))
@@ -258,7 +262,8 @@ assert free_mib() == whole, (free_mib(), whole)
 """)
 
     def test_what_a_stream_freed_makes_room_at_once(self):
-        """The call that could tell comes a microsecond after the wait that gives memory free: a question, a graph that allocates."""
+        """The call that could tell comes a microsecond after the wait that gives memory free: a
+        question, a graph that allocates."""
         self.run_program(
             """
 stream, graph, run, pool, p, reserved = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_uint64(), c_uint64()
@@ -286,7 +291,8 @@ for turn in range(1000):
         )
 
     def test_downloads_take_little_host_memory_of_the_server(self):
-        """However many asynchronous copies to the host are under way: what the server stages them in is used again (read_bulk)."""
+        """However many asynchronous copies to the host are under way: what the server stages them
+        in is used again (read_bulk)."""
         self.run_program(
             """
 import os, pathlib

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed slices: their workers are clients of a multi-process service that the server starts and ends. In the vendor's place stands a
-script; that processors are really divided only a GPU can show (tools/gpu)."""
+"""Packed slices: their workers are clients of a multi-process service that the server starts and
+ends. In the vendor's place stands a script; that processors are really divided only a GPU can show
+(tools/gpu)."""
 
 import os
 import pathlib

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs under `tendril run` and with the variables of `tendril env`: results, exit codes, slices, several servers, transports."""
+"""Programs under `tendril run` and with the variables of `tendril env`: results, exit codes,
+slices, several servers, transports."""
 
 import json
 import os
@@ -13,7 +14,8 @@ import unittest
 import harness
 from harness import MIB, PROGRAMS, Server, eventually, start, tendril
 
-# The beginning of a Python program that calls the driver's API: device 0's primary context is current.
+# The beginning of a Python program that calls the driver's API: device 0's primary context is
+# current.
 DRIVER_CALLS = """
 import time
 from ctypes import CDLL, byref, c_int, c_ubyte, c_size_t, c_uint64, c_void_p
@@ -92,7 +94,8 @@ assert seen[0] == 1 and seen[4095] == 1
 
     @harness.needs_plain_client
     def test_waits_that_may_never_end_are_told(self):
-        """Calls that do not wait in CUDA, behind a host function that does not end: a line says so. Here each waits for ever."""
+        """Calls that do not wait in CUDA, behind a host function that does not end: a line says so.
+        Here each waits for ever."""
         behind = """
 import ctypes, ctypes.util
 stream, second, event, other = c_void_p(), c_void_p(), c_void_p(), c_uint64()
@@ -145,7 +148,8 @@ must(cuda.cuEventRecord(event, stream))
 
     @harness.needs_plain_client
     def test_a_capture_ends_where_its_server_does(self):
-        """A wait across servers would be missing in the graph, whose launches would then run in no order."""
+        """A wait across servers would be missing in the graph, whose launches would then run in no
+        order."""
         with Server() as far:
             status, out, err = tendril(
                 "run",
@@ -519,8 +523,9 @@ must(end(compilation))
 
     @harness.needs_plain_client
     def test_a_large_copy_is_sent_while_the_program_runs_on(self):
-        """Over a line of 100 MB/s 4 MB take 40 ms. From pinned memory the program does not wait for them, once the line is known to be
-        slow; from pageable memory it does, as that memory is its own again."""
+        """Over a line of 100 MB/s 4 MB take 40 ms. From pinned memory the program does not wait for
+        them, once the line is known to be slow; from pageable memory it does, as that memory is its
+        own again."""
         code = DRIVER_CALLS + """
 size, pinned, stream = 4 << 20, c_void_p(), c_void_p()
 must(cuda.cuMemAlloc_v2(byref(memory), c_size_t(size)))

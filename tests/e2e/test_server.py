@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The server as its operator meets it: starting, tokens, workers' isolation, listing, leasing, doctor, and strangers at the port.
-Needs no client library."""
+"""The server as its operator meets it: starting, tokens, workers' isolation, listing, leasing,
+doctor, and strangers at the port. Needs no client library."""
 
 import json
 import os

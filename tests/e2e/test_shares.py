@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants get of a GPU's time against what they asked for: real servers and programs on a software GPU of known speed. Parts are
-compared with what all got together, as this machine may be slow; how exact shares are on hardware is measured by tools/gpu.
+"""What tenants get of a GPU's time against what they asked for: real servers and programs on a
+software GPU of known speed. Parts are compared with what all got together, as this machine may be
+slow; how exact shares are on hardware is measured by tools/gpu.
 """
 
 import functools
@@ -85,8 +86,9 @@ class Meter:
 
 
 ATTEMPTS = 3
-# Of the time of a test: the server's threads were ready and not let run. 0.01 to 0.03 on two processors with nothing else to do, 0.05
-# to 0.2 with four programs that compute beside the test, where three of its six parts fail.
+# Of the time of a test: the server's threads were ready and not let run. 0.01 to 0.03 on two
+# processors with nothing else to do, 0.05 to 0.2 with four programs that compute beside the test,
+# where three of its six parts fail.
 KEPT_WAITING_MAX = 0.04
 
 
@@ -103,8 +105,9 @@ def kept_waiting_s(pid):
 
 
 def measured(test):
-    """Of a test that measures time: what else runs on this machine can take seconds from it, so it may try again; and where it was
-    starved each time, nothing was measured. A wrong share is wrong each time, and on an idle machine too.
+    """Of a test that measures time: what else runs on this machine can take seconds from it, so it
+    may try again; and where it was starved each time, nothing was measured. A wrong share is wrong
+    each time, and on an idle machine too.
     """
 
     @functools.wraps(test)
@@ -172,8 +175,9 @@ class Measured(unittest.TestCase):
         meters = self.start(seconds, *tenants)
         return [sum(meter.pieces()) * PIECE_MS[tenant[0]] for meter, tenant in zip(meters, tenants)]
 
-    # Wide: how exact shares are is simulated (tests/simulation) and measured on GPUs (tools/gpu). Here it is that server, workers and
-    # programs as they are deliver shares at all, not equal parts and not whoever comes first.
+    # Wide: how exact shares are is simulated (tests/simulation) and measured on GPUs (tools/gpu).
+    # Here it is that server, workers and programs as they are deliver shares at all, not equal
+    # parts and not whoever comes first.
     def assert_parts(self, got, wanted, within):
         parts = [one / sum(got) for one in got]
         print([f"{part:.3f}" for part in parts], file=sys.stderr)
@@ -184,7 +188,8 @@ class Measured(unittest.TestCase):
 class SharesOfSeveralGpus(Measured):
     GPUS = 2
 
-    # With turns that know nothing of each other it gets what one GPU and the other give it at the same time, and by chance.
+    # With turns that know nothing of each other it gets what one GPU and the other give it at the
+    # same time, and by chance.
     @measured
     def test_a_lease_of_two_gpus_beside_tenants_of_one(self):
         # More than half: no two of them on one GPU, whoever comes first.
@@ -209,7 +214,8 @@ class Shares(Measured):
     @measured
     def test_kernels_of_all_lengths_and_graphs(self):
         got = self.busy_ms(4, *[(kind, "-p", "0.33") for kind in ("tiny", "long", "graph")])
-        # By launches, the tiny ones would get half a percent. A busy processor keeps who launches most from having more ready.
+        # By launches, the tiny ones would get half a percent. A busy processor keeps who launches
+        # most from having more ready.
         self.assertGreater(min(got) / sum(got), 0.05)
         self.assertLess(max(got) / sum(got), 0.6)
 

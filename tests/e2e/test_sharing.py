@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes of one program that share GPU memory and events, and what happens when some of them die."""
+"""Several processes of one program that share GPU memory and events, and what happens when some of
+them die."""
 
 import os
 import pathlib
@@ -128,7 +129,8 @@ class Sharing(unittest.TestCase):
             self.assertNotIn("0", users)
 
     def test_a_chain_of_processes(self):
-        """Each waits for the one before by an event, adds to the memory of the first, and records its own."""
+        """Each waits for the one before by an event, adds to the memory of the first, and records
+        its own."""
         for run in self.each_transport():
             first, *others = shells = run.shells(3)
             first.must("alloc", 2)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table's building blocks: operand pools, one case (an instruction, its operands, what must come out), and the
-file that tests/programs/ptx_cases.cc reads. A case is a kernel in which thread i works on row i, so warp-wide
-instructions fit as well: 32 rows are a warp."""
+"""The table's building blocks: operand pools, one case (an instruction, its operands, what must
+come out), and the file that tests/programs/ptx_cases.cc reads. A case is a kernel in which thread i
+works on row i, so warp-wide instructions fit as well: 32 rows are a warp."""
 
 import itertools
 import re
@@ -162,14 +162,16 @@ ANY = "-"  # the ISA leaves it open
 
 
 def between(low, high):
-    """Accepts a float of the case's width in an interval, given by bit patterns, both ends included."""
+    """Accepts a float of the case's width in an interval, given by bit patterns, both ends
+    included."""
     return f"{low:x}:{high:x}"
 
 
 class Case:
-    """`text` uses %d (and %f, %g, %h) for results, %a %b %c %e for operands, or %i0... and %o0... where there are
-    more. rows: tuples of operands. model(row) -> one expected value or a tuple of them. warp_model(list of 32 rows)
-    -> list of them. An image (images.py) goes with the case and is %image in the text."""
+    """`text` uses %d (and %f, %g, %h) for results, %a %b %c %e for operands, or %i0... and %o0...
+    where there are more. rows: tuples of operands. model(row) -> one expected value or a tuple of
+    them. warp_model(list of 32 rows) -> list of them. An image (images.py) goes with the case and
+    is %image in the text."""
 
     def __init__(
         self,

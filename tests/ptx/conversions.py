@@ -57,7 +57,8 @@ FORMATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
 def widen(v, t):
-    """What a register wider than its type holds: the value, extended by the type's sign, in 32 bits for bytes."""
+    """What a register wider than its type holds: the value, extended by the type's sign, in 32 bits
+    for bytes."""
     return cut(v, 32 if width(t) == 8 else width(t))
 
 
@@ -110,7 +111,8 @@ def to_float():
 
 
 def no_number(source, target):
-    """What a NaN becomes: zero, or the top bit alone when a 64-bit type takes part (PTX ISA, cvt)."""
+    """What a NaN becomes: zero, or the top bit alone when a 64-bit type takes part (PTX ISA,
+    cvt)."""
     return 1 << width(target) - 1 if source is F64 or width(target) == 64 else 0
 
 
@@ -145,7 +147,8 @@ def from_float():
 
 
 def kept_or_quiet(nan, a, b):
-    """NaNs as measured on hardware: those of bf16 are shifted into place, of f64 only that it is one is kept."""
+    """NaNs as measured on hardware: those of bf16 are shifted into place, of f64 only that it is
+    one is kept."""
     return nan << 16 if a is BF16 else (b.top << 1 | 1) << b.mantissa_bits - 1
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating point arithmetic, comparison and selection: f32, f64, f16, bf16 and the packed forms. Exact operations are
-expected to the bit; approximations within the error that the PTX ISA states."""
+"""Floating point arithmetic, comparison and selection: f32, f64, f16, bf16 and the packed forms.
+Exact operations are expected to the bit; approximations within the error that the PTX ISA
+states."""
 
 import math
 from fractions import Fraction
@@ -124,7 +125,8 @@ def root(name, t, mode, ftz):
 
 
 def signs():
-    """abs, neg and copysign work on the sign bit; what they make of a NaN is left open except for copysign."""
+    """abs, neg and copysign work on the sign bit; what they make of a NaN is left open except for
+    copysign."""
     for t in ("f32", "f64", "f16", "bf16"):
         format_, pool, _ = POOLS[t]
         for ftz in ((False, True) if t in ("f32", "f16") else (False,)):
@@ -200,7 +202,8 @@ def extremes():
 
 
 def copies():
-    """The assembler makes a copy of the minimum of a register and itself, in which a NaN keeps its bits."""
+    """The assembler makes a copy of the minimum of a register and itself, in which a NaN keeps its
+    bits."""
     yield Case(
         "min.f32.itself", "min.f32 %d, %a, %a;", [32], [32], cross(F32S), lambda a: a, float_bits=32
     )
@@ -577,7 +580,8 @@ def hyperbolic(a):
 
 
 def rough_quotient(a, b, ftz):
-    """div.full: 2 ulp where the divisor is neither tiny nor beyond 2^126, which the ISA leaves open."""
+    """div.full: 2 ulp where the divisor is neither tiny nor beyond 2^126, which the ISA leaves
+    open."""
     x, y = (F32.decode(F32.flush(v) if ftz else v) for v in (a, b))
     v = formats.divide(x, y)
     if y.finite and y.q and not Fraction(1, 1 << 126) <= abs(y.q) <= 1 << 126:

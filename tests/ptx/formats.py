@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Binary floating point formats in exact rational arithmetic: decode, encode with any rounding direction, flush,
-saturate. The model behind every expected value of the table. Shares nothing with the engine: no host float
-arithmetic decides a bit here."""
+"""Binary floating point formats in exact rational arithmetic: decode, encode with any rounding
+direction, flush, saturate. The model behind every expected value of the table. Shares nothing with
+the engine: no host float arithmetic decides a bit here."""
 
 from fractions import Fraction
 
@@ -10,7 +10,8 @@ MODES = (NEAREST, ZERO, DOWN, UP)
 
 
 class Value:
-    """A float without its format: NaN, an infinity or an exact rational. `negative` also signs zeros and infinities."""
+    """A float without its format: NaN, an infinity or an exact rational. `negative` also signs
+    zeros and infinities."""
 
     __slots__ = ("kind", "negative", "q")
 
@@ -78,7 +79,8 @@ def round_integer(q, mode):
 
 
 class Format:
-    """`nan` is the pattern results have; `infinities` False is the e4m3 family, which has a NaN but no infinity."""
+    """`nan` is the pattern results have; `infinities` False is the e4m3 family, which has a NaN but
+    no infinity."""
 
     def __init__(self, name, exponent_bits, mantissa_bits, nan, infinities=True):
         self.name, self.exponent_bits, self.mantissa_bits, self.canonical = (
@@ -190,8 +192,8 @@ def divide(a, b):
 
 
 def square_root(a, format_, mode):
-    """Bits of the rounded root. The root is bracketed by integers far below the last place, which decides every
-    rounding."""
+    """Bits of the rounded root. The root is bracketed by integers far below the last place, which
+    decides every rounding."""
     if a.nan or (a.negative and not a.zero):
         return format_.canonical
     if a.infinite or a.zero:

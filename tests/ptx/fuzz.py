@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes random PTX programs for tests/programs/ptx_cases.cc, which prints one checksum for each: the same file on the
-software GPU in order, on the software GPU shuffled and on a real GPU must print the same lines.
+"""Writes random PTX programs for tests/programs/ptx_cases.cc, which prints one checksum for each:
+the same file on the software GPU in order, on the software GPU shuffled and on a real GPU must
+print the same lines.
   fuzz.py SEED COUNT FILE
-Results cannot depend on the order of blocks, warps or lanes: threads write only their own cells, meet at barriers that
-all of them reach, and touch shared cells of others only by commutative atomics read behind a barrier. Every instruction
-has one exact answer (no approximations), and warp instructions run where the whole warp is together.
+Results cannot depend on the order of blocks, warps or lanes: threads write only their own cells,
+meet at barriers that all of them reach, and touch shared cells of others only by commutative
+atomics read behind a barrier. Every instruction has one exact answer (no approximations), and warp
+instructions run where the whole warp is together.
 """
 
 import random
@@ -186,7 +188,8 @@ class Program:
             self.straight(self.dice.randrange(3))
 
     def together(self):
-        """Where the whole block is at one place: warp exchange, barriers, atomics on shared cells."""
+        """Where the whole block is at one place: warp exchange, barriers, atomics on shared
+        cells."""
         d = self.dice
         to, mine = f"w{d.randrange(WORDS)}", f"w{d.randrange(WORDS)}"
         kind = d.randrange(7)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide: an image is a function of
-all integers by its address mode, and a linear filter weighs with eight bits of fraction. How a weight is rounded the
-guide does not say, so what lies between both ways is right. That the weights of corners, which are products, have eight
-bits too, what a filter makes of normalised integers, borders in their
-formats and integer coordinates outside are as measured on hardware."""
+"""Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide: an
+image is a function of all integers by its address mode, and a linear filter weighs with eight bits
+of fraction. How a weight is rounded the guide does not say, so what lies between both ways is
+right. That the weights of corners, which are products, have eight bits too, what a filter makes of
+normalised integers, borders in their formats and integer coordinates outside are as measured on
+hardware."""
 
 import itertools
 import random
@@ -155,15 +156,17 @@ class Image:
         return tuple(out)
 
     def fetch(self, *at):
-        """Four expected patterns at integer coordinates; outside there is nothing, whatever the address mode."""
+        """Four expected patterns at integer coordinates; outside there is nothing, whatever the
+        address mode."""
         inside = all(0 <= i < max(n, 1) for i, n in zip(at, self.size))
         return (
             self.sample(at) if inside else tuple(0 if c < self.channels else ANY for c in range(4))
         )
 
     def filtered(self, positions, layer, c):
-        """Every value that some rounding of the weights gives at the extremes. An image of one axis is filtered as a
-        row of a flat one, at y = 0: half of what it gives comes from over the edge."""
+        """Every value that some rounding of the weights gives at the extremes. An image of one axis
+        is filtered as a row of a flat one, at y = 0: half of what it gives comes from over the
+        edge."""
         ways = []
         positions = positions + [Fraction(0)] * (self.shape == "1d")
         for p in positions:
@@ -183,7 +186,8 @@ class Image:
         return values
 
     def whole(self, total):
-        """Of unsigned normalised integers a filter makes whole 65535ths; which way a half goes is not known."""
+        """Of unsigned normalised integers a filter makes whole 65535ths; which way a half goes is
+        not known."""
         if not self.unsigned_norm():
             return [total]
         exact = total * 65535
@@ -198,7 +202,8 @@ def both_ways(exact):
 
 
 def shared(corners, axes):
-    """Every way to share the weights of `corners` (place, 256ths) between both sides of each axis in whole 256ths."""
+    """Every way to share the weights of `corners` (place, 256ths) between both sides of each axis
+    in whole 256ths."""
     if not axes:
         return [corners]
     (low, weight), *rest = axes

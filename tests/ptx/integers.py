@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer arithmetic, logic, shifts, bit fields, extended precision, dot products and comparisons. Python's integers
-have no width, so every model computes the true result and cuts it to the width at the end."""
+"""Integer arithmetic, logic, shifts, bit fields, extended precision, dot products and comparisons.
+Python's integers have no width, so every model computes the true result and cuts it to the width at
+the end."""
 
 from cases import COUNTS, INTEGERS, Case, by_predicate, cross
 
@@ -234,7 +235,8 @@ def permutes():
 
 
 def field(v, bits):
-    """Position and length of a bit field: the low byte, but all 32 bits for 64-bit fields (seen on hardware)."""
+    """Position and length of a bit field: the low byte, but all 32 bits for 64-bit fields (seen on
+    hardware)."""
     return v & 0xFF if bits == 32 else v
 
 
@@ -368,9 +370,8 @@ def extended():
             rows,
             pair(lambda x, y: x - y),
         )
-        # The flag is the carry of a + ~b + 1: addc after sub.cc sees 1 when nothing was borrowed, subc after add.cc
-        # takes a carry
-        # for no borrow.
+        # The flag is the carry of a + ~b + 1: addc after sub.cc sees 1 when nothing was borrowed,
+        # subc after add.cc takes a carry for no borrow.
         yield Case(
             f"sub.cc.addc.{t}",
             f"sub.cc.{t} %d, %a, %c; addc.{t} %f, %b, %e;",
@@ -408,7 +409,8 @@ def extended():
 
 
 def chain(a, b, c, d, s, n):
-    """add.cc leaves a carry; madc.lo.cc consumes it and leaves another; madc.hi.cc and addc follow."""
+    """add.cc leaves a carry; madc.lo.cc consumes it and leaves another; madc.hi.cc and addc
+    follow."""
     product = value(a, s) * value(b, s)
     carry = a + b >> n
     low = cut(product, n) + c + carry

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix instructions: mma with the fragment layouts of the ISA's tables, wmma end to end (its fragments are opaque),
-ldmatrix, stmatrix and movmatrix. Elements are small integers and simple fractions, so that every order and width of
-summing agrees."""
+"""Matrix instructions: mma with the fragment layouts of the ISA's tables, wmma end to end (its
+fragments are opaque), ldmatrix, stmatrix and movmatrix. Elements are small integers and simple
+fractions, so that every order and width of summing agrees."""
 
 import random
 from fractions import Fraction
@@ -49,8 +49,9 @@ def pack(values, t):
 
 
 def a_cells(lane, m, k, per):
-    """Rows and columns of a lane's elements of A: groups of four lanes share a row; registers alternate between the
-    upper and lower eight rows, then move right (PTX ISA, matrix fragments for mma.m16n8k*)."""
+    """Rows and columns of a lane's elements of A: groups of four lanes share a row; registers
+    alternate between the upper and lower eight rows, then move right (PTX ISA, matrix fragments for
+    mma.m16n8k*)."""
     group, place = lane // 4, lane % 4
     for r in range(m * k // 32 // per):
         row = group + (8 * (r % 2) if m == 16 else 0)
@@ -184,7 +185,8 @@ def wmma():
 
 
 def wmma_text(shape, d, a, layout_a, layout_b, counts):
-    """Operands to shared memory, from there into fragments, multiplied, stored by columns and read back."""
+    """Operands to shared memory, from there into fragments, multiplied, stored by columns and read
+    back."""
     m, n, k = shape_of(shape)
     na, nb = A_REGISTERS[a][shape]
     nd, wide = D_REGISTERS[d], "b64" if d == "f64" else "b32"
@@ -274,7 +276,8 @@ def tiles():
                 return cell(lane // 4, lane % 4 * 2) | cell(lane // 4, lane % 4 * 2 + 1) << 16
 
             def row_words(tiles_, lane):
-                """Lane i keeps row i % 8 of tile i / 8 as two words; lanes without one keep zeros."""
+                """Lane i keeps row i % 8 of tile i / 8 as two words; lanes without one keep
+                zeros."""
                 if lane // 8 >= count:
                     return 0, 0
                 line = tiles_[lane // 8][lane % 8]

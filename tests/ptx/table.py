@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of PTX cases for tests/programs/ptx_cases.cc: every opcode family with extreme operands and
-expected values from the models in this folder. Called by the build; by hand for a run on a real GPU, which needs
-nothing else:
+"""Writes the table of PTX cases for tests/programs/ptx_cases.cc: every opcode family with extreme
+operands and expected values from the models in this folder. Called by the build; by hand for a run
+on a real GPU, which needs nothing else:
   table.py FILE && ptx_cases FILE"""
 
 import sys

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random PTX programs must answer the same in order, shuffled and on both builds of the software GPU's handlers. Run by
-ctest; by hand with another seed: test_fuzz.py PTX_CASES FOLDER-OF-LIBCUDA SEED COUNT"""
+"""Random PTX programs must answer the same in order, shuffled and on both builds of the software
+GPU's handlers. Run by ctest; by hand with another seed: test_fuzz.py PTX_CASES FOLDER-OF-LIBCUDA
+SEED COUNT"""
 
 import os
 import subprocess

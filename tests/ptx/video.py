@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Video instructions: scalar forms on selected bytes and halves, SIMD forms on two halves or four bytes (PTX ISA,
-video instructions; where the text and an H200 disagree, as the H200 does, which each place says).
+"""Video instructions: scalar forms on selected bytes and halves, SIMD forms on two halves or four
+bytes (PTX ISA, video instructions; where the text and an H200 disagree, as the H200 does, which
+each place says).
 """
 
 import itertools
@@ -20,8 +21,9 @@ ARITHMETIC = {
 
 
 def below(name, v, c, t):
-    """Whether the first result v is less than c, as hardware compares them. Sums and differences have 32 bits by then,
-    the others are exact. Where the second operation has no sign, a negative first result is greater than all.
+    """Whether the first result v is less than c, as hardware compares them. Sums and differences
+    have 32 bits by then, the others are exact. Where the second operation has no sign, a negative
+    first result is greater than all.
     """
     if name in ("vadd", "vsub"):
         v = value(cut(v, 32), "s32")
@@ -48,13 +50,15 @@ def part(v, selector, t):
 
 
 def limited_part(v, bits, t):
-    """.sat into a byte or a half: whatever lies outside becomes the greatest, negative numbers too."""
+    """.sat into a byte or a half: whatever lies outside becomes the greatest, negative numbers
+    too."""
     top = (1 << bits - (t[0] == "s")) - 1
     return v if 0 <= v <= top else top
 
 
 def limited_word(v, t):
-    """.sat into 32 bits: an unsigned result is kept from being negative, but what is too large loses its carry."""
+    """.sat into 32 bits: an unsigned result is kept from being negative, but what is too large
+    loses its carry."""
     return max(v, 0) if t == "u32" else limited(v, 32, t)
 
 
@@ -82,7 +86,8 @@ def scalar():
             return limited_word(v, d) if sat else v
 
         def placed(x, y, z, place, f=f, d=d, a=a, b=b, sat=sat, sa=sa, sb=sb):
-            """h1 takes the upper half of the 32-bit result, as measured on hardware; b2 the lowest byte."""
+            """h1 takes the upper half of the 32-bit result, as measured on hardware; b2 the lowest
+            byte."""
             n = bits_of(place)
             k = n * int(place[1:])
             v = f(part(x, sa, a), part(y, sb, b))
@@ -171,8 +176,9 @@ def multiply_add():
         stem = f"vmad.{d}.{a}.{b}{sat}{scale}"
 
         def model(x, y, z, d=d, sat=sat, scale=scale, extra=0):
-            """All operands have signs, whatever the types say, as measured on hardware. What .sat makes of a negative
-            number in u32 is zero, but the greatest after a shift, which moves no signs."""
+            """All operands have signs, whatever the types say, as measured on hardware. What .sat
+            makes of a negative number in u32 is zero, but the greatest after a shift, which moves
+            no signs."""
             v = value(x, "s32") * value(y, "s32") + value(z, "s32") + extra >> int(scale[4:] or 0)
             if sat and v < 0 and d == "u32":
                 return 0xFFFFFFFF if scale else 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warp-wide instructions (shuffles, votes, matches, reductions), special registers, atomics and memory widths. A model
-of a warp gets the 32 rows of its lanes and answers for all of them."""
+"""Warp-wide instructions (shuffles, votes, matches, reductions), special registers, atomics and
+memory widths. A model of a warp gets the 32 rows of its lanes and answers for all of them."""
 
 import random
 
@@ -333,7 +333,8 @@ def float_atomics():
                 out |= finish(total, format_) << k
             return out
 
-        # f32 in global memory flushes subnormal results on some generations: rows that would show it are left out.
+        # f32 in global memory flushes subnormal results on some generations: rows that would show
+        # it are left out.
         rows = [r for r in rows if t != "f32" or not any(F32.subnormal(x) for x in (*r, model(*r)))]
         rows = [r for r in rows if not (format_ is F64 and F64.is_nan(model(*r)))]
         return Case(
@@ -408,7 +409,8 @@ def memory():
 
 
 def mbarriers():
-    """One mbarrier per thread, then one for a warp; states are opaque, so waits and counts are what is compared."""
+    """One mbarrier per thread, then one for a warp; states are opaque, so waits and counts are what
+    is compared."""
     own = "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, box; add.u32 %r1, %r1, %r2;"
     declare = ".shared .align 16 .b8 box[1024]; .reg .b64 %s<2>;"
     ask = " mbarrier.test_wait.shared.b64 %p1, [%r1], %s0; selp.b32 %d, 1, 0, %p1;"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Just enough understanding of C++ for the limits: blanks out comments and literals, finds functions and their lengths. It is a
-heuristic: it knows namespaces, classes and enums as transparent, takes any other block that follows a parameter list for a
-function, and never looks inside one."""
+"""Just enough understanding of C++ for the limits: blanks out comments and literals, finds
+functions and their lengths. It is a heuristic: it knows namespaces, classes and enums as
+transparent, takes any other block that follows a parameter list for a function, and never looks
+inside one."""
 
 import re
 
@@ -19,7 +20,8 @@ def blank(match):
 
 
 def strip(source):
-    """The source with comments, literals and preprocessor lines turned into spaces; lines stay where they are."""
+    """The source with comments, literals and preprocessor lines turned into spaces; lines stay
+    where they are."""
     bare = TOKEN.sub(blank, source)
     return re.sub(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", blank, bare, flags=re.M)
 
@@ -43,7 +45,8 @@ def opens_scope(before):
 
 
 def functions(source):
-    """(first line, last line) of every function definition, from the first token of its head to its closing brace."""
+    """(first line, last line) of every function definition, from the first token of its head to its
+    closing brace."""
     bare = strip(source)
     found, start, depth, opened_at = [], 0, 0, None
     for position, char in enumerate(bare):
@@ -74,7 +77,8 @@ def functions(source):
 
 
 def long_functions(source, limit):
-    """Functions over `limit` lines that carry no `structure: table` comment inside or in the three lines above."""
+    """Functions over `limit` lines that carry no `structure: table` comment inside or in the three
+    lines above."""
     lines = source.splitlines()
     return [
         (first, last - first + 1)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the built client libraries, which other people's programs load: what they export, what they need, how old a C library
-they accept, and that nothing of ours runs when they are loaded. They read the output of binutils, so fixtures are plain text.
+"""Rules about the built client libraries, which other people's programs load: what they export,
+what they need, how old a C library they accept, and that nothing of ours runs when they are loaded.
+They read the output of binutils, so fixtures are plain text.
 """
 
 import re
@@ -102,13 +103,15 @@ def initialisers(symbols):
     ]
 
 
-# What other libraries can move out of the way of the jump that they write over an entry; the longest takes 12 bytes.
+# What other libraries can move out of the way of the jump that they write over an entry; the
+# longest takes 12 bytes.
 MOVABLE = re.compile(r"^(push\s+%\w+|mov\s+%rsp,%rbp|sub\s+\$0x[0-9a-f]+,%rsp)$")
 PATCHED_BYTES = 12
 
 
 def movable_prologues(disassembly, names):
-    """objdump -d --no-show-raw-insn: the first 12 bytes of each named function consist of movable instructions."""
+    """objdump -d --no-show-raw-insn: the first 12 bytes of each named function consist of movable
+    instructions."""
     problems = []
     for name, body in re.findall(
         r"^[0-9a-f]+ <(\w+)>:\n((?: +[0-9a-f]+:\t.*\n){1,16})", disassembly, re.M

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about documents: a command that a README shows exists, and a link leads somewhere. Stale pages are bugs."""
+"""Rules about documents: a command that a README shows exists, and a link leads somewhere. Stale
+pages are bugs."""
 
 import re
 
@@ -18,7 +19,8 @@ def code_blocks(source):
 
 
 def commands(path, source, exists):
-    """Every file of ours named in a code block exists. exists: a function from relative path to bool."""
+    """Every file of ours named in a code block exists. exists: a function from relative path to
+    bool."""
     problems = []
     for number, line in code_blocks(source):
         for name in re.findall(
@@ -43,7 +45,8 @@ def subcommands(source):
 
 
 def links(path, source, exists):
-    """Relative links of a Markdown page lead to a file. exists: as above; paths are relative to the page's folder."""
+    """Relative links of a Markdown page lead to a file. exists: as above; paths are relative to the
+    page's folder."""
     folder = path.rsplit("/", 1)[0] + "/" if "/" in path else ""
     problems = []
     for match in re.finditer(r"\]\(([^)\s#]+)(?:#[\w-]*)?\)", source):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about api/cuda/memory_use.txt: every entry point is classified once, what is refused is refused, and the handlers that are said
-to charge a slice do. A handler charges when its text, or that of a function of the same file that it calls, asks Charge, KeptMemory or
-LoadedCode::pay."""
+"""Rules about api/cuda/memory_use.txt: every entry point is classified once, what is refused is
+refused, and the handlers that are said to charge a slice do. A handler charges when its text, or
+that of a function of the same file that it calls, asks Charge, KeptMemory or LoadedCode::pay."""
 
 import re
 
@@ -49,7 +49,8 @@ def complete(uses, entry_points, refused):
 
 
 def functions(source):
-    """Names and texts of the functions of a C++ file, as far as indentation shows them; handlers by the name of their operation."""
+    """Names and texts of the functions of a C++ file, as far as indentation shows them; handlers by
+    the name of their operation."""
     head = r"^(?!namespace|class|struct|\})\w[^;{}]*?\b(\w+)\(([^;{}]*)\)[^;{}]*\{\n"
     for match in re.finditer(head + r"(.*?)^\}", source, re.M | re.S):
         operation = re.search(r"wire::cuda::(\w+)_request&", match.group(2))

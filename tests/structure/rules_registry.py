@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about api/cuda/registry: operation numbers are for ever, and the digests of message layouts are those of today's description."""
+"""Rules about api/cuda/registry: operation numbers are for ever, and the digests of message layouts
+are those of today's description."""
 
 import re
 
@@ -50,6 +51,7 @@ def protocol_version(control_header):
 
 
 def lock_names(lock):
-    """The operations that have a layout digest: `name digest` a line; other kinds of line have more words."""
+    """The operations that have a layout digest: `name digest` a line; other kinds of line have more
+    words."""
     lines = (line.split() for line in lock.splitlines() if not line.startswith("#"))
     return {words[0] for words in lines if len(words) == 2}

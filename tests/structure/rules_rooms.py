@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about rooms: which room may include which, what each room may call, and that every source is built. The tables below are
-the ones that CONTRIBUTING.md describes in words."""
+"""Rules about rooms: which room may include which, what each room may call, and that every source
+is built. The tables below are the ones that CONTRIBUTING.md describes in words."""
 
 import fnmatch
 import re
 
 import cpp_reader
 
-# What a room may include besides itself. Rooms that are not named (tests, bench, tools) may include anything.
+# What a room may include besides itself. Rooms that are not named (tests, bench, tools) may include
+# anything.
 MAY_INCLUDE = {
     "api": {"base"},
     "base": set(),
@@ -29,12 +30,13 @@ NO_CUDA = ("daemon", "pool", "base", "wire", "transport", "session")
 CUDA_HEADER = re.compile(r"^api/cuda.*\.h$|^cuda(_runtime)?\.h$|^nvml\.h$")
 IN_CLIENT = ("base", "wire", "transport", "session", "client")
 PRODUCT = tuple(MAY_INCLUDE)
-# Rooms where containers own memory. Where the client may come an allocation must be able to fail without an exception, so there
-# malloc and nothrow new have their place.
+# Rooms where containers own memory. Where the client may come an allocation must be able to fail
+# without an exception, so there malloc and nothrow new have their place.
 OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
-# (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked out.
+# (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked
+# out.
 BANNED = [
     (
         EVERYWHERE,
@@ -102,7 +104,8 @@ BANNED = [
     ),
     (PRODUCT, r"\busing\s+namespace\s+std\b(?!::\w*literals)", "name what you use", ()),
 ]
-# "structure: allow malloc: the driver frees it" on the line, or on the one above, permits one call, with its reason.
+# "structure: allow malloc: the driver frees it" on the line, or on the one above, permits one call,
+# with its reason.
 ALLOW = re.compile(r"structure: allow [\w:]+: \S+")
 
 
@@ -128,7 +131,8 @@ def direction(path, source):
 
 
 def cuda_reach(sources):
-    """Files of rooms without CUDA types that reach a CUDA header through any chain of includes. sources: {path: text}."""
+    """Files of rooms without CUDA types that reach a CUDA header through any chain of includes.
+    sources: {path: text}."""
     headers = {path: [header for _, header in includes(text)] for path, text in sources.items()}
 
     def chain(path, seen):
@@ -152,7 +156,8 @@ def cuda_reach(sources):
 
 
 def banned(path, source):
-    """Calls and headers that a room must not use, with what to use instead. Tests and fuzz targets are their own masters."""
+    """Calls and headers that a room must not use, with what to use instead. Tests and fuzz targets
+    are their own masters."""
     room = path.split("/", 1)[0]
     if re.search(r"_(test|fuzz|bench)\.cc$|/test_\w+\.h$", path):
         return []
@@ -181,7 +186,8 @@ def banned(path, source):
 
 
 def is_declaration(line, match):
-    """A member function of ours may be called free() or exit(): `void free(const X&);` is not a call, nor is `X::free(`."""
+    """A member function of ours may be called free() or exit(): `void free(const X&);` is not a
+    call, nor is `X::free(`."""
     before = line[: match.start()].strip()
     return re.search(r"(^|\s)(virtual|void|bool|int|Status|base::Status)\s*$", before) is not None
 
@@ -202,7 +208,8 @@ def vendor_names(path, source):
 
 
 def unbuilt(sources, cmake_texts):
-    """Sources that no CMakeLists.txt above them names. sources: paths; cmake_texts: {path of a CMake file: its text}."""
+    """Sources that no CMakeLists.txt above them names. sources: paths; cmake_texts: {path of a
+    CMake file: its text}."""
     problems = []
     for path in sources:
         if not path.endswith((".cc", ".cpp", ".c")) or path.startswith(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about one file's text: head, length, columns, names that have no place in a repository. Each rule takes a path and a text
-and returns problems as strings; none reads the disk, so each can be tried on a fixture."""
+"""Rules about one file's text: head, length, columns, names that have no place in a repository.
+Each rule takes a path and a text and returns problems as strings; none reads the disk, so each can
+be tried on a fixture."""
 
 import ast
 import re
@@ -84,7 +85,8 @@ def file_length(path, source):
 
 
 def columns(path, source):
-    """Code to CODE_COLUMNS_MAX, lines that are wholly comment (or documentation text) to COMMENT_COLUMNS_MAX."""
+    """Code to CODE_COLUMNS_MAX, lines that are wholly comment (or documentation text) to
+    COMMENT_COLUMNS_MAX."""
     problems, in_text = [], False
     for number, line in enumerate(source.splitlines(), 1):
         quotes = (

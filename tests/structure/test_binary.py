@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client libraries of this build (TENDRIL_BUILD_DIR) against rules_binary.py, and those rules against fixtures that break them.
-With a sanitizer (TENDRIL_SANITIZE) only the exports are checked: the sanitizer itself needs a C++ runtime.
+"""The client libraries of this build (TENDRIL_BUILD_DIR) against rules_binary.py, and those rules
+against fixtures that break them. With a sanitizer (TENDRIL_SANITIZE) only the exports are checked:
+the sanitizer itself needs a C++ runtime.
 """
 
 import os
@@ -86,7 +87,8 @@ class Tree(CheckCase):
 
 
 def graphics():
-    """Entry points of graphics interoperability: exported, as the driver does, but outside the described signatures."""
+    """Entry points of graphics interoperability: exported, as the driver does, but outside the
+    described signatures."""
     page = tree.ROOT / "api/cuda/graphics_names.txt"
     return set(page.read_text().split()) if page.is_file() else set()
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of the repository against rules_docs.py: commands and links are true; and those rules against fixtures."""
+"""The documents of the repository against rules_docs.py: commands and links are true; and those
+rules against fixtures."""
 
 import os
 import pathlib

@@ -17,7 +17,8 @@ USE = "api/cuda/memory_use.txt"
 
 
 def refused(described, entry_points):
-    """Entry points that answer CUDA_ERROR_NOT_SUPPORTED; variants for per-thread streams share their original's body."""
+    """Entry points that answer CUDA_ERROR_NOT_SUPPORTED; variants for per-thread streams share
+    their original's body."""
     found = set()
     for name in entry_points:
         bodies = [described.aliases.get(one, one) for one in (name, re.sub(r"_pts[zd]$", "", name))]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The id registry of this tree and of its history, and the rules of rules_registry.py against fixtures that break them."""
+"""The id registry of this tree and of its history, and the rules of rules_registry.py against
+fixtures that break them."""
 
 import subprocess
 import sys
@@ -17,7 +18,8 @@ CONTROL = "wire/control.h"
 
 
 def earlier_versions(version):
-    """(commit, {name: number}) of every commit that changed the numbers while the protocol had this version."""
+    """(commit, {name: number}) of every commit that changed the numbers while the protocol had this
+    version."""
     paths = [OPCODES, *EARLIER.get(OPCODES, [])]
     for commit in (tree.git("log", "--format=%H", "--", *paths) or "").split():
         if rules.protocol_version(tree.git("show", f"{commit}:{CONTROL}")) == version:
@@ -41,7 +43,8 @@ class Tree(CheckCase):
             )
 
     def test_lock_is_up_to_date(self):
-        """The generator, run without permission to change the registry, refuses when the description has moved on."""
+        """The generator, run without permission to change the registry, refuses when the
+        description has moved on."""
         before = tree.text(OPCODES), tree.text(LOCK)
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run(

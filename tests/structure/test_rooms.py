@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every C++ file against the rules of rules_rooms.py (include direction, banned calls, dead files), and those rules against fixtures."""
+"""Every C++ file against the rules of rules_rooms.py (include direction, banned calls, dead files),
+and those rules against fixtures."""
 
 import unittest
 

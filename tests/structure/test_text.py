@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every file of the repository against the rules of rules_text.py, and those rules against fixtures that break them."""
+"""Every file of the repository against the rules of rules_text.py, and those rules against fixtures
+that break them."""
 
 import unittest
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repository as the structure tests see it: which files there are, their text, and git's history of one of them."""
+"""The repository as the structure tests see it: which files there are, their text, and git's
+history of one of them."""
 
 import pathlib
 import subprocess
@@ -30,7 +31,8 @@ ROOMS = (
 
 
 def git(*arguments):
-    """Output of a git command in the repository, or None where it fails (no git, no such commit)."""
+    """Output of a git command in the repository, or None where it fails (no git, no such
+    commit)."""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs that must not.
+"""Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs
+that must not.
 
 compare.py PROGRAM FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
                                            passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
@@ -36,7 +37,8 @@ def known_failures(program):
 
 
 def direct_results(found, known):
-    """What the tests of one module say of the software GPU itself. What a test leaves out by itself is no result."""
+    """What the tests of one module say of the software GPU itself. What a test leaves out by itself
+    is no result."""
     for name, word in found.items():
         if name in known:
             failed = word == "failed"

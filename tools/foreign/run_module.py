@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one test module of somebody's and writes one line per test: "passed|failed|skipped NAME", flushed at once.
+"""Runs one test module of somebody's and writes one line per test: "passed|failed|skipped NAME",
+flushed at once.
 
-Called by scripts/foreign.sh in a process per module, as what one module does to a context may spoil the rest. Each test has a time limit
-and then counts as failed; once the time of the whole module is over, the tests that are left are not run and not mentioned. A module
-that cannot be imported, because it wants something that is not installed, is one line "unavailable WHY".
+Called by scripts/foreign.sh in a process per module, as what one module does to a context may spoil
+the rest. Each test has a time limit and then counts as failed; once the time of the whole module is
+over, the tests that are left are not run and not mentioned. A module that cannot be imported,
+because it wants something that is not installed, is one line "unavailable WHY".
 """
 
 import importlib

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures: native, bare transport and ours, one program at a time. Called last by gpu_run.py, after everything else is quiet.
+"""The figures: native, bare transport and ours, one program at a time. Called last by gpu_run.py,
+after everything else is quiet.
 
-Prints measurements and judges one thing only: that the number of round trips does not grow with the number of launches.
+Prints measurements and judges one thing only: that the number of round trips does not grow with the
+number of launches.
 """
 
 import json
@@ -21,7 +23,8 @@ def run(whole, side, label, argv, limit_s=60, stats=False):
 
 
 def figures(text):
-    """What tendril-bench prints as JSON, or the `name  value unit ...` lines of bench_torch.py, as {name: value}."""
+    """What tendril-bench prints as JSON, or the `name  value unit ...` lines of bench_torch.py, as
+    {name: value}."""
     found = re.search(r"^tendril-bench (\{.*\})$", text, re.M)
     if found:
         return json.loads(found[1])
@@ -40,7 +43,8 @@ def medians(runs):
 
 
 def ratios(runs):
-    """Of each side's turns to native's of the same round, as the host is quicker and slower by turns: {side: {name: median}}."""
+    """Of each side's turns to native's of the same round, as the host is quicker and slower by
+    turns: {side: {name: median}}."""
     native = runs.get("native", [])
     return {
         side: medians(
@@ -64,7 +68,8 @@ def block(title, columns):
 
 
 def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
-    """One program on every side, which take turns for several rounds: a block of lines, a median each, and its ratio to native's."""
+    """One program on every side, which take turns for several rounds: a block of lines, a median
+    each, and its ratio to native's."""
     sides = sides or whole.sides
     runs, problems = {name: [] for name in sides}, []
     for name, side in list(sides.items()) * rounds:
@@ -83,7 +88,8 @@ def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
 
 
 def round_trips(whole, program):
-    """Twice the same program with more launches: the difference in round trips is what launches cost."""
+    """Twice the same program with more launches: the difference in round trips is what launches
+    cost."""
     lines = [
         f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"
     ]
@@ -107,7 +113,8 @@ def round_trips(whole, program):
 
 
 def bare(binaries, name, *arguments):
-    """What a program without Tendril prints: the transports beside the lane, the driver's own prices."""
+    """What a program without Tendril prints: the transports beside the lane, the driver's own
+    prices."""
     program = binaries / "bin" / name
     if not program.exists():
         return [f"{name} was not carried"]
@@ -137,7 +144,8 @@ def idle_sides(whole):
 
 
 class Channels:
-    """What sockets and shared memory do by themselves, looked at several times, as the host is quicker and slower by turns."""
+    """What sockets and shared memory do by themselves, looked at several times, as the host is
+    quicker and slower by turns."""
 
     def __init__(self, whole):
         self.whole, self.seen = whole, {"bare tcp": [], "bare shm": []}

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds what only NVIDIA's compiler can build: programs/ of this folder and the chosen cuda-samples, for sm_90, several at once.
+"""Builds what only NVIDIA's compiler can build: programs/ of this folder and the chosen
+cuda-samples, for sm_90, several at once.
 
-Called by gpu_run.py on the GPU machine for what was not carried, and by prepare where a toolkit is installed. Nothing that comes
-out of it is committed. A sample becomes a folder of its own: its sources and data, the executable and the device code it loads.
+Called by gpu_run.py on the GPU machine for what was not carried, and by prepare where a toolkit is
+installed. Nothing that comes out of it is committed. A sample becomes a folder of its own: its
+sources and data, the executable and the device code it loads.
 """
 
 import concurrent.futures
@@ -112,9 +114,9 @@ def strip(path):
 
 class Recipe:
     """The last field of a line of samples.txt, taken apart. Words:
-    a file name: a source (default: all in the folder; Common/X is the samples' shared one); -x: for nvcc; fatbin:A:B and ptx:A:B:
-    device code B made from A, no source;
-    headers: toolkit headers that an NVRTC program looks for beside itself."""
+    a file name: a source (default: all in the folder; Common/X is the samples' shared one); -x: for
+    nvcc; fatbin:A:B and ptx:A:B: device code B made from A, no source; headers: toolkit headers
+    that an NVRTC program looks for beside itself."""
 
     def __init__(self, words):
         self.sources = [w for w in words if w.endswith(SOURCE_ENDINGS) and ":" not in w]
@@ -124,7 +126,8 @@ class Recipe:
 
 
 def build_sample(tree, folder, words, built, logs, afresh):
-    """One sample into built/samples/<folder>, unless it came there meanwhile. `tree` holds Common and Samples."""
+    """One sample into built/samples/<folder>, unless it came there meanwhile. `tree` holds Common
+    and Samples."""
     recipe = Recipe(words)
     name = folder.rsplit("/", 1)[-1]
     source, target = tree / "Samples" / folder, built / "samples" / folder
@@ -160,7 +163,8 @@ def build_sample(tree, folder, words, built, logs, afresh):
 
 
 def add_headers(recipe_words, folder, built):
-    """Links to the toolkit's headers, for programs that compile device code at run time; not carried."""
+    """Links to the toolkit's headers, for programs that compile device code at run time; not
+    carried."""
     target = built / "samples" / folder
     if "headers" not in recipe_words or not target.is_dir() or not toolkit():
         return

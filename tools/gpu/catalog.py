@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is run: every program with its group, command, limit and the way its two results are compared. Called by gpu_run.py.
+"""What is run: every program with its group, command, limit and the way its two results are
+compared. Called by gpu_run.py.
 
-A command may hold {bin} (the carried binaries), {built} (what nvcc built from programs/), {here} (this folder) and {python}.
-`compare` is "stdout" (exit status 0 and the same output, lines that begin with "time" left out), "pass" (exit status 0 and
-the pass pattern printed, for programs that print measurements) or "transcript" (same status, same conformance transcript).
+A command may hold {bin} (the carried binaries), {built} (what nvcc built from programs/), {here}
+(this folder) and {python}. `compare` is "stdout" (exit status 0 and the same output, lines that
+begin with "time" left out), "pass" (exit status 0 and the pass pattern printed, for programs that
+print measurements) or "transcript" (same status, same conformance transcript).
 """
 
 import dataclasses
@@ -92,7 +94,8 @@ def test_programs():
 
 
 def own_programs(libraries_env):
-    """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries are found by path."""
+    """programs/*.cu, by group; for those of `libraries` and the NVRTC one the toolkit's libraries
+    are found by path."""
     groups = {
         "runtime": [
             "runtime_vector_add",
@@ -177,7 +180,8 @@ def framework_programs():
     script("errors", "torch_errors", limit_s=180)
     script("triton", "triton_kernels", limit_s=120)
     script("cupy", "cupy_checks", limit_s=120)
-    # XLA chooses algorithms by timing them, and so other last digits from run to run; the products show that choosing works.
+    # XLA chooses algorithms by timing them, and so other last digits from run to run; the products
+    # show that choosing works.
     fixed = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
     script("jax", "jax_stages", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | fixed)
     script(
@@ -201,7 +205,8 @@ def framework_programs():
 
 
 def sample_lines(path: pathlib.Path):
-    """samples.txt: `folder | arguments | pass pattern | sources, flags and data for the build`; # begins a comment."""
+    """samples.txt: `folder | arguments | pass pattern | sources, flags and data for the build`; #
+    begins a comment."""
     for line in path.read_text().splitlines():
         line = line.split("#", 1)[0].strip()
         if line:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a remote run beside the native one, and says in a word what each came to. Called by gpu_run.py.
+"""Judges a remote run beside the native one, and says in a word what each came to. Called by
+gpu_run.py.
 
-A remote line counts as equal when it is native's line. Where native ran twice and did not repeat a line, its numbers give a spread,
-and the remote line must be the same but for numbers that lie in it, widened by itself on both ends (two runs show little of it).
+A remote line counts as equal when it is native's line. Where native ran twice and did not repeat a
+line, its numbers give a spread, and the remote line must be the same but for numbers that lie in
+it, widened by itself on both ends (two runs show little of it).
 """
 
 import re
@@ -60,8 +62,8 @@ def counts(outcome):
 
 
 def equal(program, native, remote, transcripts=None, again=()):
-    """True when the remote run is as good as the native one. `transcripts`: native and remote, for conformance; `again`: further
-    native runs, where there were any."""
+    """True when the remote run is as good as the native one. `transcripts`: native and remote, for
+    conformance; `again`: further native runs, where there were any."""
     if native is None or remote is None or native.timed_out or remote.timed_out:
         return False
     if skipped(native):
@@ -75,7 +77,8 @@ def equal(program, native, remote, transcripts=None, again=()):
 
 
 def followed_null(native):
-    """Tests that the vendor's driver dies of, because it follows a null pointer. The suite excuses it and takes our answer."""
+    """Tests that the vendor's driver dies of, because it follows a null pointer. The suite excuses
+    it and takes our answer."""
     return set(FOLLOWED_NULL.findall(native.stdout))
 
 
@@ -94,7 +97,8 @@ def comparable(native, transcripts):
 
 
 def spread(native, remote, again=()):
-    """0 when the remote output is native's; else how far apart native's own runs are, relative; None when it lies outside."""
+    """0 when the remote output is native's; else how far apart native's own runs are, relative;
+    None when it lies outside."""
     theirs, ours = without_times(native.stdout), without_times(remote.stdout)
     if theirs == ours:
         return 0.0

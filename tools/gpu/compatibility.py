@@ -4,9 +4,10 @@
 
   tools/gpu/compatibility.py [--print] RESULTS.json[=DATE]...
 
-The last file that has a program counts. DATE is for files that were written before results carried theirs. Why a program differs is
-looked up in known_differences.txt; what has no reason there says so in the table. Only what lies between the page's two marks is
-written; the rest of the page is written by hand.
+The last file that has a program counts. DATE is for files that were written before results carried
+theirs. Why a program differs is looked up in known_differences.txt; what has no reason there says
+so in the table. Only what lies between the page's two marks is written; the rest of the page is
+written by hand.
 """
 
 import argparse
@@ -36,7 +37,8 @@ def load(argument):
 
 
 def known_reasons(text):
-    """[(pattern of group/name, sides, reason)]; `native` among the sides: why it fails or is left out natively."""
+    """[(pattern of group/name, sides, reason)]; `native` among the sides: why it fails or is left
+    out natively."""
     out = []
     for line in text.splitlines():
         line = line.strip()
@@ -172,7 +174,8 @@ def summary(group, programs):
 
 
 def entry_points(runs):
-    """What programs called of the driver, and what of it is refused. Empty when no run recorded it."""
+    """What programs called of the driver, and what of it is refused. Empty when no run recorded
+    it."""
     held = [run["entry_points"] for run in runs if run.get("entry_points")]
     called = {name for one in held for name in one["called"]}
     if not called:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that measure themselves in turn: one process on each side, all alive at once, of which one works at a time.
+"""Programs that measure themselves in turn: one process on each side, all alive at once, of which
+one works at a time.
 
-The host's speed drifts within minutes, so what is compared is measured within seconds of each other: native, a remote side, the
-next one, and native again, several times over, the programs' threads on the same processors. The measured end is
-frameworks/meter.py. Called by speed.py and network.py.
+The host's speed drifts within minutes, so what is compared is measured within seconds of each
+other: native, a remote side, the next one, and native again, several times over, the programs'
+threads on the same processors. The measured end is frameworks/meter.py. Called by speed.py and
+network.py.
 """
 
 import glob
@@ -21,7 +23,8 @@ import sides
 
 
 class Meter:
-    """One process on one side, which is told what to do and answers. An answer that does not come ends it."""
+    """One process on one side, which is told what to do and answers. An answer that does not come
+    ends it."""
 
     def __init__(self, side, label, argv, environment, name=""):
         self.name = name or side.name
@@ -98,7 +101,8 @@ class Meter:
 
 
 class Field:
-    """The same program on several sides. The first one is what the others are compared with; one that is gone takes part no more."""
+    """The same program on several sides. The first one is what the others are compared with; one
+    that is gone takes part no more."""
 
     def __init__(self, say):
         self.say, self.meters = say, []
@@ -130,7 +134,8 @@ class Field:
         return {name: answer for name, answer in answers.items() if "error" not in answer}
 
     def compare(self, workload, rounds, seconds, setup_s, but=()):
-        """{name: answers of its turns}, of those that can; the first one begins and ends every round. Empty where it cannot."""
+        """{name: answers of its turns}, of those that can; the first one begins and ends every
+        round. Empty where it cannot."""
         made = self.ask_all(f"setup {workload}", setup_s)
         able = [meter for meter in self.meters if meter.name in made and meter.name not in but]
         if not able or able[0] is not self.meters[0]:
@@ -149,7 +154,8 @@ class Field:
 
 
 def running_times():
-    """{(process, thread): (seconds it has run, processor it ran on last, name)} of this machine, and None: now."""
+    """{(process, thread): (seconds it has run, processor it ran on last, name)} of this machine,
+    and None: now."""
     ticks_per_s, out = os.sysconf("SC_CLK_TCK"), {None: time.monotonic()}
     for stat in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
         try:
@@ -164,8 +170,8 @@ def running_times():
 
 
 def busy_threads(before, after):
-    """[name, process, processor, share of the time between] of whoever ran for a tenth of it or more: where two processors are one
-    core's, who sits beside whom decides about speed."""
+    """[name, process, processor, share of the time between] of whoever ran for a tenth of it or
+    more: where two processors are one core's, who sits beside whom decides about speed."""
     seconds = after[None] - before[None]
     ran = [
         (name, int(key[0]), processor, round((ran_s - before.get(key, (0.0,))[0]) / seconds, 2))
@@ -181,7 +187,8 @@ def quartiles(values):
 
 
 def summary(turns):
-    """Of a side's turns: quartiles over all blocks, the median of each turn, and means of what was counted. None: it did not answer."""
+    """Of a side's turns: quartiles over all blocks, the median of each turn, and means of what was
+    counted. None: it did not answer."""
     if not turns or any("error" in turn for turn in turns):
         return None
     blocks = [value for turn in turns for value in turn["blocks"]]
@@ -201,8 +208,9 @@ def summary(turns):
 
 
 def ratio(native, ours):
-    """Native's time over ours, above 1 where ours is faster, of single turns against native's turns before and after them: the median, the
-    least and the most. Not of the sides' medians: a host that changes its speed once would decide those.
+    """Native's time over ours, above 1 where ours is faster, of single turns against native's turns
+    before and after them: the median, the least and the most. Not of the sides' medians: a host
+    that changes its speed once would decide those.
     """
     near = [
         (before + after) / 2 / turn
@@ -212,7 +220,8 @@ def ratio(native, ours):
 
 
 def own_spread(native):
-    """The same for native's own turns against those around them, least and most: a ratio within it says nothing. None: too few."""
+    """The same for native's own turns against those around them, least and most: a ratio within it
+    says nothing. None: too few."""
     turns = native["turns"]
     near = [(before + after) / 2 / turn for before, turn, after in zip(turns, turns[1:], turns[2:])]
     return (min(near), max(near)) if near else None

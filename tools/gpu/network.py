@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same training and inference natively and over longer lines, which the client emulates (TENDRIL_LINK), in turns. Called by gpu_run.py
-as its group `network`, when nothing else runs.
+"""The same training and inference natively and over longer lines, which the client emulates
+(TENDRIL_LINK), in turns. Called by gpu_run.py as its group `network`, when nothing else runs.
 
-Prints for each network and workload: milliseconds a step, the share of native's speed, round trips and bytes of a step, and the least
-time that the bytes need on such a line, which tells whether data limits the step or latency does. The lines themselves are measured in
-the same processes (frameworks/bench_models.py): claimed and seen stand beside each other.
+Prints for each network and workload: milliseconds a step, the share of native's speed, round trips
+and bytes of a step, and the least time that the bytes need on such a line, which tells whether data
+limits the step or latency does. The lines themselves are measured in the same processes
+(frameworks/bench_models.py): claimed and seen stand beside each other.
 """
 import json
 import os
@@ -18,7 +19,8 @@ SETUP_S = 60
 MODELS = ["resnet50-train-b64", "resnet50-train-b64-fed", "resnet50-train-b256", "resnet50-infer-b1",
           "resnet50-infer-b1-fed", "resnet50-infer-b8", "resnet50-infer-b8-fed", "resnet50-infer-b256",
           "gpt2-train-8x512", "gpt2-generate-32"]
-# Of a training step whose loss is read: that wait, and a copy's before it. Traces of native training have one or two calls that must wait.
+# Of a training step whose loss is read: that wait, and a copy's before it. Traces of native
+# training have one or two calls that must wait.
 TRIPS_MOST = 2.5
 # Name, microseconds one way, MB/s.
 NETWORKS = [("10 Gb/s, 50 us", 25, 1250), ("25 Gb/s, 20 us", 10, 3125), ("100 Gb/s, 5 us", 2, 12500),
@@ -51,7 +53,8 @@ def compared(title, seen, native, microseconds, megabytes):
 
 
 def too_many_trips(whole, title, seen):
-    """A call that could be answered in the client must not cross the line in each step of training."""
+    """A call that could be answered in the client must not cross the line in each step of
+    training."""
     found = [f"{title}: {name} takes {figures['trips']:.1f} ROUND TRIPS A STEP, {TRIPS_MOST} at most"
              for name, figures in seen.items() if "-train-" in name and figures["trips"] > TRIPS_MOST]
     whole.broken += found

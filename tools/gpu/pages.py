@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what was measured into a page of docs/, between two marks. Called by share_tables.py and speed_tables.py."""
+"""Writes what was measured into a page of docs/, between two marks. Called by share_tables.py and
+speed_tables.py."""
 
 END = "<!-- end of what was measured -->"
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python package that the GPU machine lacks and that is too large for one journey there: packed in parcels, unpacked on arrival.
+"""A Python package that the GPU machine lacks and that is too large for one journey there: packed
+in parcels, unpacked on arrival.
 
   tools/gpu/prepare --onnx               # where there is a package index: .gpu-parcels/1, 2, ... (git-ignored)
   python3 tools/gpu/parcels.py           # on the GPU machine, once for each parcel that has come, in any order
 
-A parcel is a folder with one piece of an xz tar. Pieces are collected outside the copy of the repository, where they stay from one
-call to the next as long as the machine does; with the last one the package is unpacked beside them, into SITE, which the programs of
-the group `onnx` get as PYTHONPATH on every side. Nothing is installed, and the machine's own packages stay as they are.
+A parcel is a folder with one piece of an xz tar. Pieces are collected outside the copy of the
+repository, where they stay from one call to the next as long as the machine does; with the last one
+the package is unpacked beside them, into SITE, which the programs of the group `onnx` get as
+PYTHONPATH on every side. Nothing is installed, and the machine's own packages stay as they are.
 """
 
 import fnmatch
@@ -37,7 +39,8 @@ WANTED_BY = [
     "--platform",
     "manylinux_2_28_x86_64",
 ]
-# Of ONNX Runtime: another provider, the library for C programs (Python has its own), tools that no check uses.
+# Of ONNX Runtime: another provider, the library for C programs (Python has its own), tools that no
+# check uses.
 LEFT_OUT = [
     "*/libonnxruntime_providers_tensorrt.so",
     "*/capi/libonnxruntime.so.*",
@@ -49,7 +52,8 @@ LEFT_OUT = [
 
 
 def pack_package(package):
-    """Fetches the wheel of `package`, NAME==VERSION, from the index and packs it, which takes minutes; what is there stays."""
+    """Fetches the wheel of `package`, NAME==VERSION, from the index and packs it, which takes
+    minutes; what is there stays."""
     if any(PARCELS.glob("1/" + package.replace("-", "_").replace("==", "-") + ".*")):
         return
     with tempfile.TemporaryDirectory() as fresh:
@@ -74,7 +78,8 @@ def pack_package(package):
 
 
 def pack(wheel, parcels, piece_bytes):
-    """One folder for each piece; returns how many. xz makes a quarter less of machine code than the wheel's own compression."""
+    """One folder for each piece; returns how many. xz makes a quarter less of machine code than the
+    wheel's own compression."""
     with tempfile.TemporaryFile() as whole:
         with zipfile.ZipFile(wheel) as held, tarfile.open(
             fileobj=whole, mode="w:xz", preset=6
@@ -128,7 +133,8 @@ class Joined(io.RawIOBase):
 
 
 def unpack(pieces, site):
-    """`site` is there when all of it is: pieces that are broken leave none. They go in any case, since they have to come again."""
+    """`site` is there when all of it is: pieces that are broken leave none. They go in any case,
+    since they have to come again."""
     unfinished = site.with_name(site.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -142,7 +148,8 @@ def unpack(pieces, site):
 
 
 def collect(parcels, site):
-    """Moves what has come beside `site` and unpacks each package that is complete; returns what to tell."""
+    """Moves what has come beside `site` and unpacks each package that is complete; returns what to
+    tell."""
     waiting = site.with_name(site.name + ".pieces")
     waiting.mkdir(parents=True, exist_ok=True)
     for piece in sorted(parcels.glob("*/*")):
@@ -166,7 +173,8 @@ def collect(parcels, site):
 
 
 def link_cuda_libraries(site):
-    """ONNX Runtime's preload_dlls looks for CUDA's libraries beside itself: there they are, from this Python's own packages."""
+    """ONNX Runtime's preload_dlls looks for CUDA's libraries beside itself: there they are, from
+    this Python's own packages."""
     link, packages = site / "nvidia", importlib.util.find_spec("nvidia")
     if not site.is_dir() or os.path.lexists(link):
         return

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that run_all can show, cut into runs that fit ten minutes of a machine. Called by gpu_run.py for --part.
+"""Everything that run_all can show, cut into runs that fit ten minutes of a machine. Called by
+gpu_run.py for --part.
 
-Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs took on an H200.
+Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs
+took on an H200.
 """
 
 import shlex
@@ -9,9 +11,11 @@ import shlex
 PARTS = {
     # 355 s: what is not made of frameworks.
     "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
-    # 476 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a minute.
+    # 476 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a
+    # minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the line's, ours and the driver's.
+    # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the
+    # line's, ours and the driver's.
     "bench": "--only bench --serial --budget 300",
     # 457 s.
     "speed": "--only bench,speed,network --serial --budget 585",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table, the machine-readable results and the tar of the logs. Called by gpu_run.py, also when a run is cut short."""
+"""The table, the machine-readable results and the tar of the logs. Called by gpu_run.py, also when
+a run is cut short."""
 
 import json
 import tarfile
@@ -43,7 +44,8 @@ def verdict(results, sides):
 
 
 def remarks(results, sides):
-    """What a `yes` must not hide: native's own spread, and checks that show nothing because they do not work natively."""
+    """What a `yes` must not hide: native's own spread, and checks that show nothing because they do
+    not work natively."""
     raised, left_out = unsound_checks(results["native"])
     if results["program"].compare == "transcript":
         nulls = len(followed_null(results["native"]))
@@ -109,7 +111,8 @@ def table(all_results, sides):
 
 
 def summary(all_results, sides):
-    """One line per group: how many equal native, how many do not count because they fail natively."""
+    """One line per group: how many equal native, how many do not count because they fail
+    natively."""
     out = []
     for group in dict.fromkeys(r["program"].group for r in all_results):
         mine = [verdict(r, sides) for r in all_results if r["program"].group == group]
@@ -148,7 +151,8 @@ def differences(all_results, sides, most=40):
 
 
 def reasons(results, sides):
-    """Where a side differs from native, or native itself fails: what is seen first, for whoever explains it."""
+    """Where a side differs from native, or native itself fails: what is seen first, for whoever
+    explains it."""
     native, what = results["native"], verdict(results, sides)
     if native is None:
         return {}
@@ -175,8 +179,8 @@ def reasons(results, sides):
 
 
 def entry_points(all_results, sides):
-    """Which entry points programs called remotely, and which of them told who that they are not supported. The conformance suite, which
-    tries every one, is no program."""
+    """Which entry points programs called remotely, and which of them told who that they are not
+    supported. The conformance suite, which tries every one, is no program."""
     called, refused = set(), {}
     for results in all_results:
         if results["program"].group == "conformance":

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bad neighbour costs a tenant, and how soon what it held is back. Called by shares.py with its Measurement.
+"""What a bad neighbour costs a tenant, and how soon what it held is back. Called by shares.py with
+its Measurement.
 
-Two tenants of 1/2 work alike; then one faults, asserts, traps, hangs, is killed, or floods. What the other one has from then on is set
-beside what it has with a neighbour that stays good, in the same run.
+Two tenants of 1/2 work alike; then one faults, asserts, traps, hangs, is killed, or floods. What
+the other one has from then on is set beside what it has with a neighbour that stays good, in the
+same run.
 """
 
 import ctypes
@@ -46,7 +48,8 @@ class Monitor:
 
 
 def back_after(m, server, monitor, before, since):
-    """Seconds from `since` until no lease lives but those of before, and until as much memory is free; None: not seen in time."""
+    """Seconds from `since` until no lease lives but those of before, and until as much memory is
+    free; None: not seen in time."""
     slot_s = memory_s = None
     held, used_before = before
     while time.monotonic() - since < BACK_LIMIT_S and (slot_s is None or memory_s is None):
@@ -63,7 +66,8 @@ def back_after(m, server, monitor, before, since):
 
 
 def one_trial(m, server, monitor, kind):
-    """(what the good one counted, until when the other one was bad, seconds until slot and memory were back, how it ended)"""
+    """(what the good one counted, until when the other one was bad, seconds until slot and memory
+    were back, how it ended)"""
     seconds = BAD_AFTER_S + LASTS_S
     one = m.start(server, Tenant(HALF, "medium"), seconds)
     one.wait_for("ready", 30)

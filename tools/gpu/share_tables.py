@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the measured tables of docs/slices.md, and the plot beside it, from the shares.json that run_all left.
+"""Writes the measured tables of docs/slices.md, and the plot beside it, from the shares.json that
+run_all left.
 
   tools/gpu/share_tables.py [--print] SHARES.json...
 
-Only what lies between the page's two marks is written. Of several runs the later ones replace what they measured again.
+Only what lies between the page's two marks is written. Of several runs the later ones replace what
+they measured again.
 """
 
 import argparse
@@ -53,7 +55,8 @@ MODES = {
 
 
 def parts(held, case):
-    """(kind, asked, delivered, least and most in a second) for each tenant, in points of the whole GPU as it is natively."""
+    """(kind, asked, delivered, least and most in a second) for each tenant, in points of the whole
+    GPU as it is natively."""
     out = []
     for asked, answer in zip(case["asked"], case["answers"]):
         if answer is None:
@@ -162,7 +165,8 @@ def neighbours_table(held):
 
 
 def torch_table(held):
-    """Many PyTorch programs at once: attach times, steps of each, memory got before there was no more."""
+    """Many PyTorch programs at once: attach times, steps of each, memory got before there was no
+    more."""
     lines = [
         "| PyTorch programs | lease granted, program started | GPU's first answer | training steps/s | "
         "inferences/s | least in a second | memory told, used, got at most |",
@@ -215,7 +219,8 @@ def attach_table(held):
 
 
 def plot(held):
-    """Delivered against asked, both in per cent: a dot for each tenant, and the line on which they should be."""
+    """Delivered against asked, both in per cent: a dot for each tenant, and the line on which they
+    should be."""
     size, margin = 420, 50
     at = lambda value: margin + value / 100 * (size - 2 * margin)
     dot = (
@@ -268,7 +273,8 @@ def tables(held):
 
 
 def merged(runs):
-    """One run's facts out of several: of what was measured again the later one counts, with its own whole to compare with."""
+    """One run's facts out of several: of what was measured again the later one counts, with its own
+    whole to compare with."""
     out = {"source": [], "cases": []}
     for held in runs:
         out["source"].append(held.get("source", ""))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch programs as tenants: many small ones at once, and ResNet-50 on quarters against the whole. Called by shares.py.
+"""PyTorch programs as tenants: many small ones at once, and ResNet-50 on quarters against the
+whole. Called by shares.py.
 
-The programs are frameworks/torch_tenant.py. They import PyTorch first, which takes their own machine seconds, and attach all in the same
-moment. Attach time is from there to the GPU's first answer, plus what `tendril run` took to get the lease and start the program.
+The programs are frameworks/torch_tenant.py. They import PyTorch first, which takes their own
+machine seconds, and attach all in the same moment. Attach time is from there to the GPU's first
+answer, plus what `tendril run` took to get the lease and start the program.
 """
 
 import fractions
@@ -64,7 +66,8 @@ def steps(answer):
 
 
 def memory_of(answers):
-    """What the quota was, what was got of it at most, and which tenants did not end as they should."""
+    """What the quota was, what was got of it at most, and which tenants did not end as they
+    should."""
     held = [answer["memory"] for answer in answers if answer and answer["memory"]]
     if not held:
         return None
@@ -169,7 +172,8 @@ def measure_resnet(m, here, server):
 
 
 def measure_attach(m, is_wanted):
-    """How long it takes until all of many small programs have the GPU's first answer: share_meter, which is there at once."""
+    """How long it takes until all of many small programs have the GPU's first answer: share_meter,
+    which is there at once."""
     rows = m.facts.setdefault("attach", {})
     for count, options in (
         (20, None),

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants get of a GPU against what they asked for. Called by gpu_run.py for the group `shares`, when nothing else runs.
+"""What tenants get of a GPU against what they asked for. Called by gpu_run.py for the group
+`shares`, when nothing else runs.
 
-Every tenant is a `share_meter` (tests/programs): fixed pieces of work without end, counted by tenths of a second. What a tenant gets is its
-rate divided by the rate of the same program natively and alone. Prints measurements and judges nothing; shares.json has every count.
+Every tenant is a `share_meter` (tests/programs): fixed pieces of work without end, counted by
+tenths of a second. What a tenant gets is its rate divided by the rate of the same program natively
+and alone. Prints measurements and judges nothing; shares.json has every count.
 """
 import fractions
 import json
@@ -52,12 +54,14 @@ LONGER = {"1/10 9/10, 50 ms": 2.1, "5 us, 500 us, 50 ms": 1.7}
 TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
-# What else the service's pairs of processors leave unused, or give twice: only when asked for by this name.
+# What else the service's pairs of processors leave unused, or give twice: only when asked for by
+# this name.
 STEPS = "packed-steps"
 STEP_CASES = [(name, tenants(kind, *[f"1/{count}"] * count)) for name, kind, count in (
     ("10 x 1/10", "medium", 10),
     ("1/2 1/2, memory-bound", "memory", 2), ("4 x 1/4, memory-bound", "memory", 4))]
-# One tenant alone with a whole GPU and with half of it: with this word, or where everything is measured.
+# One tenant alone with a whole GPU and with half of it: with this word, or where everything is
+# measured.
 WHOLE = "whole"
 TWO_GPUS = "two-gpus"
 BOTH = Tenant(F("1/2"), "both", ("-n", "2"))
@@ -96,7 +100,8 @@ class Measurement(Tenants):
 
     # ---- What is measured ----
     def measure_alone(self, server, kinds=None):
-        """Natively, which the others are compared with; and remotely, unless only some `kinds` are asked for."""
+        """Natively, which the others are compared with; and remotely, unless only some `kinds` are
+        asked for."""
         seconds = max(2.5, self.seconds / 3)
         heads = f"{'whole GPU':>12}{'of native':>11}{'1/2, alone':>12}{'of native':>11}"
         self.say(f"{'alone, pieces/s':22}{'natively':>12}" + heads)
@@ -145,7 +150,8 @@ class Measurement(Tenants):
                  f"mean {statistics.mean(got):.2f} %  1 s: {min(seconds):.2f} ... {max(seconds):.2f}")
 
     def measure_kill(self, server):
-        """One of two neighbours is killed in the middle: what the other one gets before and after."""
+        """One of two neighbours is killed in the middle: what the other one gets before and
+        after."""
         def kill(processes, at_ns):
             time.sleep(max(0.0, at_ns / 1e9 + self.seconds / 2 - time.monotonic()))
             os.killpg(processes[1].process.pid, signal.SIGKILL)
@@ -163,7 +169,8 @@ class Measurement(Tenants):
                         f"last second {statistics.mean(after[-10:]):.2f} %")
 
     def measure_priority(self, server):
-        """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants more; natively for comparison."""
+        """A tenant that waits for each 300 us piece and pauses 2 ms, beside one that always wants
+        more; natively for comparison."""
         beside, long = [Tenant(F("3/4"), "medium")], [Tenant(F("3/4"), "long")]
         for name, at, group, priority in (
                 ("natively, alone", None, [], "-"), ("natively, beside a backlog", None, beside, "-"),
@@ -182,7 +189,8 @@ class Measurement(Tenants):
 
 
 def measure(whole, seconds, words=()):
-    """All of it as text, and as shares.json in $OUT. `words`: only the parts and cases whose name holds one of them."""
+    """All of it as text, and as shares.json in $OUT. `words`: only the parts and cases whose name
+    holds one of them."""
     whole.environment_of_programs = whole.environment()
     m = Measurement(whole, seconds)
     facts = whole.facts

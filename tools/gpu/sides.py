@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a program runs: natively, or through `tendril run` over TCP or shared memory.
 
-A Side turns a command into a process with that side's environment, bounds its time, and keeps what it printed. The
-remote sides have a daemon each, so that they can hold the whole GPU at the same time; the side `two` has two, with a GPU
-each. Called by gpu_run.py, one thread per side.
+A Side turns a command into a process with that side's environment, bounds its time, and keeps what
+it printed. The remote sides have a daemon each, so that they can hold the whole GPU at the same
+time; the side `two` has two, with a GPU each. Called by gpu_run.py, one thread per side.
 """
 
 import dataclasses
@@ -79,7 +79,8 @@ def end_everything():
 
 
 def run_process(argv, env, cwd, limit_s, out_path, err_path):
-    """Runs to the end or to the limit. Returns (status, seconds, timed_out); a signal is 128 + its number."""
+    """Runs to the end or to the limit. Returns (status, seconds, timed_out); a signal is 128 + its
+    number."""
     with open(out_path, "wb") as out, open(err_path, "wb") as err:
         begun = time.monotonic()
         try:
@@ -190,7 +191,8 @@ class Side:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def beside(self, name):
-        """The same side with a folder of its own: what its programs keep for the next run, such as timed choices, is not found there."""
+        """The same side with a folder of its own: what its programs keep for the next run, such as
+        timed choices, is not found there."""
         other = Side(
             self.name,
             self.work.parent,

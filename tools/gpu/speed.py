@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models beside native: training, generation, compiled code, graph replay, a JAX loop; then starting, and what a launch costs each
-processor (starts.py). Called by gpu_run.py as its group `speed`, when nothing else runs.
+"""Whole models beside native: training, generation, compiled code, graph replay, a JAX loop; then
+starting, and what a launch costs each processor (starts.py). Called by gpu_run.py as its group
+`speed`, when nothing else runs.
 
-The sides' processes live at once and take turns (meters.py). What a step takes of the GPU itself is measured natively beside it: where
-that is well below the step's time, native waits for its own processor, and more speed than native's is no magic. Judges nothing;
-speed.json has every block, results.json the summary, speed_tables.py writes docs/performance.md from it.
+The sides' processes live at once and take turns (meters.py). What a step takes of the GPU itself is
+measured natively beside it: where that is well below the step's time, native waits for its own
+processor, and more speed than native's is no magic. Judges nothing; speed.json has every block,
+results.json the summary, speed_tables.py writes docs/performance.md from it.
 """
 
 import json
@@ -85,7 +87,8 @@ class Speed:
         self.say(text)
 
     def idle(self, field):
-        """What a program that does nothing costs: its own processor time and, of the remote sides, the server's."""
+        """What a program that does nothing costs: its own processor time and, of the remote sides,
+        the server's."""
         watches = {
             name: starts.Usage(side.servers[0].process.pid)
             for name, side in self.whole.sides.items()
@@ -100,8 +103,8 @@ class Speed:
             )
 
     def program(self, label, script, names, environment, watch=False):
-        """A process for each side. With `watch` one more natively, which is not timed, for a profiler's hooks stay in the process; and
-        what the processes cost while they do nothing."""
+        """A process for each side. With `watch` one more natively, which is not timed, for a
+        profiler's hooks stay in the process; and what the processes cost while they do nothing."""
         names = [
             name for name in names if not self.words or any(word in name for word in self.words)
         ]

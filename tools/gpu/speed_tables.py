@@ -4,8 +4,8 @@
 
   tools/gpu/speed_tables.py [--print] SPEED.json...
 
-What a later file has takes the place of what an earlier one has, so that a part can be measured again. Only what lies between the page's
-two marks is written.
+What a later file has takes the place of what an earlier one has, so that a part can be measured
+again. Only what lies between the page's two marks is written.
 """
 import argparse
 import json

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program costs before and beside its work: from exec to the first result, the second start of PyTorch and what code it uploads,
-processor time for each launch on both ends, memory. Called by speed.py; prints and judges nothing.
+"""What a program costs before and beside its work: from exec to the first result, the second start
+of PyTorch and what code it uploads, processor time for each launch on both ends, memory. Called by
+speed.py; prints and judges nothing.
 """
 
 import json
@@ -18,7 +19,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
-    """Processor seconds of a process and of all that it has started. Those that have ended count: who collects a child has its time."""
+    """Processor seconds of a process and of all that it has started. Those that have ended count:
+    who collects a child has its time."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -45,7 +47,8 @@ class Usage:
 
 
 def settle(side, most_s=4.0):
-    """Until the servers have done what they do after a program, such as making the next worker warm."""
+    """Until the servers have done what they do after a program, such as making the next worker
+    warm."""
     until = time.monotonic() + most_s
     for server in side.servers:
         while time.monotonic() < until:
@@ -56,7 +59,8 @@ def settle(side, most_s=4.0):
 
 
 def first_line(side, label, argv, limit_s, environment=None):
-    """(seconds from exec to the first line of output, that line, processor seconds of the program, seconds to its end)."""
+    """(seconds from exec to the first line of output, that line, processor seconds of the program,
+    seconds to its end)."""
     env = side.environment_for(environment or {}, None)
     with open(side.logs / f"speed-{label}.err", "wb") as error:
         begun = time.time()
@@ -149,7 +153,8 @@ class Starts:
                 )
 
     def launches(self):
-        """Processor time for a launch: of the program, and of everything at the server. The difference of two lengths of one program."""
+        """Processor time for a launch: of the program, and of everything at the server. The
+        difference of two lengths of one program."""
         program = str(self.whole.binaries / "bin/programs/launch_rate")
         self.facts["launch_cpu_us"] = {}
         for name, side in self.whole.sides.items():

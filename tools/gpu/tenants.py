@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that share a GPU: how they are started and told, and what they counted. Used by shares.py and what it calls."""
+"""Programs that share a GPU: how they are started and told, and what they counted. Used by
+shares.py and what it calls."""
 
 import collections
 import json
@@ -17,8 +18,9 @@ Tenant = collections.namedtuple("Tenant", "share kind options", defaults=((),))
 
 
 class Process:
-    """One share_meter or torch_tenant, natively or as a tenant: started, told when to begin, read to its end. What it says is a word and
-    perhaps JSON on a line of its own; `said` has when and what."""
+    """One share_meter or torch_tenant, natively or as a tenant: started, told when to begin, read
+    to its end. What it says is a word and perhaps JSON on a line of its own; `said` has when and
+    what."""
 
     def __init__(self, argv, environment, log):
         self.begun = time.monotonic()
@@ -85,8 +87,8 @@ class Process:
 
 
 class Counts:
-    """Pieces by bucket, without the first moments. A program that sees fewer processors than `processors`, being packed, makes smaller
-    pieces, except of kind memory."""
+    """Pieces by bucket, without the first moments. A program that sees fewer processors than
+    `processors`, being packed, makes smaller pieces, except of kind memory."""
 
     def __init__(self, answer, processors=0, settle_s=SETTLE_S):
         self.bucket_s = answer["bucket_ns"] / 1e9
@@ -189,7 +191,8 @@ class Tenants:
             return None
 
     def await_nobody(self, server):
-        """Who was measured before may be ending still, and what packed tenants get depends on who is there."""
+        """Who was measured before may be ending still, and what packed tenants get depends on who
+        is there."""
         until = time.monotonic() + NOBODY_LIMIT_S
         while self.leases(server) and time.monotonic() < until:
             time.sleep(0.02)

@@ -42,7 +42,8 @@ class Arithmetic(unittest.TestCase):
         self.assertIsNone(meters.summary([]))
 
     def test_a_turn_counts_against_its_neighbours(self):
-        """A host that slows down by half after the first turn: ours is as fast as native in every turn."""
+        """A host that slows down by half after the first turn: ours is as fast as native in every
+        turn."""
         native = meters.summary([turn(10.0), turn(20.0), turn(20.0)])
         ours = meters.summary([turn(15.0), turn(20.0)])
         _, least, most = meters.ratio(native, ours)
@@ -54,7 +55,8 @@ class Arithmetic(unittest.TestCase):
         self.assertIsNone(meters.own_spread(meters.summary([turn(10.0), turn(20.0)])))
 
     def test_a_host_that_changes_once_does_not_decide(self):
-        """Ours is a tenth faster in every turn, but more of native's turns were in the host's fast half."""
+        """Ours is a tenth faster in every turn, but more of native's turns were in the host's fast
+        half."""
         native = meters.summary([turn(10.0), turn(10.0), turn(10.0), turn(20.0)])
         ours = meters.summary([turn(9.0), turn(9.0), turn(13.5)])
         self.assertAlmostEqual(meters.ratio(native, ours)[0], 10 / 9)

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an installed toolkit's cuda.h and writes the facts of the ABI: api/cuda/signatures.txt and api/cuda/types.txt.
+"""Reads an installed toolkit's cuda.h and writes the facts of the ABI: api/cuda/signatures.txt and
+api/cuda/types.txt.
 
-Only names, types and numbers are taken (no comment, no text). People run it when a new toolkit appears; the test
-`api/check_toolkit` runs it with --check where a toolkit is installed and fails on any difference. Needs clang for its
-syntax tree; the build itself needs neither clang nor a toolkit.
+Only names, types and numbers are taken (no comment, no text). People run it when a new toolkit
+appears; the test `api/check_toolkit` runs it with --check where a toolkit is installed and fails on
+any difference. Needs clang for its syntax tree; the build itself needs neither clang nor a toolkit.
 """
 
 import argparse
@@ -50,7 +51,8 @@ def constant_of(node):
 
 
 def declare(ctype, name):
-    """C declaration of `name` with clang's spelling of a type (handles arrays and function pointers)."""
+    """C declaration of `name` with clang's spelling of a type (handles arrays and function
+    pointers)."""
     if "(*)" in ctype:
         return ctype.replace("(*)", f"(*{name})", 1)
     if "[" in ctype:

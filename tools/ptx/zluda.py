@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ZLUDA's table of small PTX programs through any libcuda, given by path. The table (a Rust file) and its
-programs are read from a checkout outside this repository; nothing of them is kept here. Called by scripts/ptx-
-oracles.
+"""Runs ZLUDA's table of small PTX programs through any libcuda, given by path. The table (a Rust
+file) and its programs are read from a checkout outside this repository; nothing of them is kept
+here. Called by scripts/ptx- oracles.
   zluda.py CHECKOUT LIBCUDA [--only NAME] [--verbose]
 Each case is one process: a crash or a sticky fault of one must not count against the next."""
 
@@ -29,8 +29,8 @@ FORMATS = {
     "f64": "d",
 }
 LAUNCH_BYTES_SHARED = 1024
-# What a case is allowed to answer beside success when no output is listed: these programs are only compiled by their
-# owners.
+# What a case is allowed to answer beside success when no output is listed: these programs are only
+# compiled by their owners.
 TIMEOUT_SECONDS = 30
 
 

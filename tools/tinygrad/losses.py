@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what scripts/tinygrad trained, and says so in a table. Exits 1 when something differs that must not.
+"""Compares what scripts/tinygrad trained, and says so in a table. Exits 1 when something differs
+that must not.
 
 losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tinygrad's test modules import as test.helpers, which its source distribution leaves out.
 
-scripts/tinygrad lays it beside the unpacked modules. It has what the modules of the list ask for, and nothing of its own to test.
+scripts/tinygrad lays it beside the unpacked modules. It has what the modules of the list ask for,
+and nothing of its own to test.
 """
 
 import functools

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a network of two layers with tinygrad on whatever device its environment selects (DEV).
 
-Called by scripts/tinygrad, once per way to reach a device. Data and first weights come from a fixed seed, so every run must tell the
-same story. The first half of the steps launches kernel by kernel, the second half replays a captured step (TinyJit; graphs on CUDA).
-Prints every loss and writes all of them to a JSON file when one is named. Fails unless the loss falls below a threshold.
+Called by scripts/tinygrad, once per way to reach a device. Data and first weights come from a fixed
+seed, so every run must tell the same story. The first half of the steps launches kernel by kernel,
+the second half replays a captured step (TinyJit; graphs on CUDA). Prints every loss and writes all
+of them to a JSON file when one is named. Fails unless the loss falls below a threshold.
 """
 
 import argparse

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the framework programs share: checks by name, one line of output each, so that a line which differs names the check.
+"""What the framework programs share: checks by name, one line of output each, so that a line which
+differs names the check.
 
-A check is a function that returns values: arrays are shown as checksum and sum of absolute values, the rest as text. An exception
-ends its check only and becomes a line with RAISED, since errors must equal native too; report.py counts those, for a check that
-raises natively shows nothing. Lines that begin with `time` are not compared. Arguments choose checks by a part of their name.
+A check is a function that returns values: arrays are shown as checksum and sum of absolute values,
+the rest as text. An exception ends its check only and becomes a line with RAISED, since errors must
+equal native too; report.py counts those, for a check that raises natively shows nothing. Lines that
+begin with `time` are not compared. Arguments choose checks by a part of their name.
 """
 
 import importlib
@@ -93,7 +95,8 @@ def shown(value):
 
 
 def error_line(error):
-    """Kind and first line of an error, without what differs between two runs of the same program."""
+    """Kind and first line of an error, without what differs between two runs of the same
+    program."""
     text = (str(error).strip().splitlines() or [""])[0]
     if "out of memory" in text:  # goes on with how much is free and who holds what
         text = text.split(". GPU")[0]
@@ -121,7 +124,8 @@ def run():
 
 
 def in_child(name, *, env=None, limit_s=60, script=None):
-    """Runs one part of the calling script in a new process, `script NAME`; what it printed, and how it ended."""
+    """Runs one part of the calling script in a new process, `script NAME`; what it printed, and how
+    it ended."""
     script = script or sys.modules["__main__"].__file__
     try:
         done = subprocess.run(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuPy: element-wise kernels by NVRTC, raw kernels and modules, FFT, linear algebra, sparse matrices, the memory pool, streams."""
+"""CuPy: element-wise kernels by NVRTC, raw kernels and modules, FFT, linear algebra, sparse
+matrices, the memory pool, streams."""
 
 import checks
 from checks import check

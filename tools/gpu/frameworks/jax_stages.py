@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX by stages, from finding the device to a training loop, so that the first line that differs names the call that fails.
+"""JAX by stages, from finding the device to a training loop, so that the first line that differs
+names the call that fails.
 
-With the word preallocate: what changes when XLA takes most of the memory at the start, as it does by default.
-JAX_STAGES_LOG=1 lets XLA say on stderr what it compiles, autotunes and tries.
+With the word preallocate: what changes when XLA takes most of the memory at the start, as it does
+by default. JAX_STAGES_LOG=1 lets XLA say on stderr what it compiles, autotunes and tries.
 """
 
 import os
@@ -35,7 +36,8 @@ def normal(seed, *shape, kind=jnp.float32):
 
 
 def stages():
-    """In the order of what needs what: no product before `product_*`, for those are what XLA autotunes."""
+    """In the order of what needs what: no product before `product_*`, for those are what XLA
+    autotunes."""
     check(devices)
     check(put_and_get)
     check(one_kernel)
@@ -213,7 +215,8 @@ def training_loop():
 def transformer():
     """Layers in a scan and products of libraries: XLA makes graphs of it, with graphs as nodes."""
     step = jax_workloads.transformer_train(2, 64)
-    # The gradient of the words is added up in any order: the fourth loss was 6.1368 to 6.1382 in three native runs.
+    # The gradient of the words is added up in any order: the fourth loss was 6.1368 to 6.1382 in
+    # three native runs.
     return [round(step(), 2) for _ in range(4)]
 
 

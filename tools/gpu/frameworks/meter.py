@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measured end of tools/gpu/meters.py: a process that makes workloads and runs them when it is told, so that several processes, each on
-another side, can take turns within seconds and what the host does meanwhile touches all of them alike.
+"""The measured end of tools/gpu/meters.py: a process that makes workloads and runs them when it is
+told, so that several processes, each on another side, can take turns within seconds and what the
+host does meanwhile touches all of them alike.
 
-Commands come as lines on stdin, each answered by one line `meter {json}`: what was asked, and figures or `error`. A workload is a function
-that returns its step; `synchronize` waits until the device is done.
+Commands come as lines on stdin, each answered by one line `meter {json}`: what was asked, and
+figures or `error`. A workload is a function that returns its step; `synchronize` waits until the
+device is done.
 """
 
 import ctypes
@@ -20,7 +22,8 @@ STARTED = time.time()
 
 
 class Counters:
-    """What Tendril's client has sent so far (client/cuda/export_table.cc); a real driver has none."""
+    """What Tendril's client has sent so far (client/cuda/export_table.cc); a real driver has
+    none."""
 
     def __init__(self):
         self.read = None
@@ -56,8 +59,9 @@ def memory():
 
 
 class SameProcessors:
-    """While sides are compared, the threads that make a step's time, Python's and autograd's, have one processor each, the same on every
-    side: processors of a shared host differ by half, for seconds at a time. What belongs to a driver or to Tendril runs anywhere.
+    """While sides are compared, the threads that make a step's time, Python's and autograd's, have
+    one processor each, the same on every side: processors of a shared host differ by half, for
+    seconds at a time. What belongs to a driver or to Tendril runs anywhere.
     """
 
     def __init__(self):
@@ -120,7 +124,8 @@ class Meter:
         return {"seconds": made - begun, "ms": self.each_s * 1e3}
 
     def measure(self, seconds):
-        """Milliseconds of a step for each block of steps, after a short warm-up: others have used the GPU since."""
+        """Milliseconds of a step for each block of steps, after a short warm-up: others have used
+        the GPU since."""
         with self.processors:
             return self.measured(self.step, float(seconds))
 
@@ -149,7 +154,8 @@ class Meter:
         return {"blocks": blocks, "steps": count, **dict(zip(names, each))}
 
     def idle(self, seconds):
-        """The processor time that this process takes while its program does nothing, as a share of one processor; its memory."""
+        """The processor time that this process takes while its program does nothing, as a share of
+        one processor; its memory."""
         time.sleep(0.5)
         before, begun = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
         time.sleep(float(seconds))

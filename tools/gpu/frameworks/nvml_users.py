@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that ask NVML: PyTorch's own questions, then nvidia-ml-py. What changes from one second to the next is a relation."""
+"""Programs that ask NVML: PyTorch's own questions, then nvidia-ml-py. What changes from one second
+to the next is a relation."""
 
 import checks
 from checks import check

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of onnx_models.py: written node by node with onnx.helper, their weights from seeds, so that nothing is downloaded.
+"""The models of onnx_models.py: written node by node with onnx.helper, their weights from seeds, so
+that nothing is downloaded.
 
-Each has the values for its inputs beside it, and shapes for its outputs. What is of the domain com.microsoft (ONNX Runtime's own
-operators) the checker of onnx does not know and leaves alone.
+Each has the values for its inputs beside it, and shapes for its outputs. What is of the domain
+com.microsoft (ONNX Runtime's own operators) the checker of onnx does not know and leaves alone.
 """
 import dataclasses
 
@@ -139,7 +140,8 @@ def of_type(kind, *shape):
 
 
 def operators():
-    """Single operators beside those of the models: sorting, scans, indices, reductions, results of unknown size."""
+    """Single operators beside those of the models: sorting, scans, indices, reductions, results of
+    unknown size."""
     x, integers = values(40, 6, 50), numpy.array
     return {
         "TopK": one("TopK", {"x": x}, {"y": [6, 7], "i": of_type(numpy.int64, 6, 7)}, {"k": integers([7])}),
@@ -163,7 +165,8 @@ def operators():
 
 
 def own_operators():
-    """Operators with kernels of ONNX Runtime's own: its kinds of attention, packed weights, fused layers, experts, FFT."""
+    """Operators with kernels of ONNX Runtime's own: its kinds of attention, packed weights, fused
+    layers, experts, FFT."""
     batch, length, heads, depth = 2, 64, 4, 64
     width = heads * depth
     qkv = lambda kind, *shape: {name: small(seed, *shape, kind=kind) for seed, name in enumerate("qkv", 50)}

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX Runtime's CUDA provider, with the models of onnx_graphs.py.
 
-No session may put a node on the processor (`session.disable_cpu_ep_fallback`), or start again there (enable_fallback): a provider
-that does not work fails here, where ONNX Runtime by itself would go on without the GPU. `nodes_of` shows who ran each node.
+No session may put a node on the processor (`session.disable_cpu_ep_fallback`), or start again there
+(enable_fallback): a provider that does not work fails here, where ONNX Runtime by itself would go
+on without the GPU. `nodes_of` shows who ran each node.
 """
 
 import json
@@ -26,7 +27,8 @@ if PROVIDER not in runtime.get_available_providers():
 if not ON_CPU:
     runtime.preload_dlls()  # CUDA's libraries out of the packages that pip installs; says which it does not find
 runtime.set_default_logger_severity(4)  # what fails is an exception, and here a result
-# Convolutions as cuDNN's heuristics choose them: by default they are timed, and another choice may be another last digit.
+# Convolutions as cuDNN's heuristics choose them: by default they are timed, and another choice may
+# be another last digit.
 REPEATABLE = {} if ON_CPU else {"cudnn_conv_algo_search": "HEURISTIC"}
 
 
@@ -47,7 +49,8 @@ def session(model, provider=PROVIDER, profile="", shared_memory=False, **options
 
 
 def need_provider():
-    """Ends this program with an error where no session begins: then there is nothing to compare, and no check says why better."""
+    """Ends this program with an error where no session begins: then there is nothing to compare,
+    and no check says why better."""
     try:
         session(graphs.perceptron())
     except Exception as error:
@@ -179,7 +182,8 @@ def graph_session(made):
 
 
 def captured(ready, made, name, number=None, steps=4):
-    """The first run captures the graph, the next ones launch it with other values in the same memory."""
+    """The first run captures the graph, the next ones launch it with other values in the same
+    memory."""
     x = runtime.OrtValue.ortvalue_from_numpy(made.inputs["x"], "cuda", 0)
     y = runtime.OrtValue.ortvalue_from_shape_and_type(
         made.outputs[name], made.inputs["x"].dtype, "cuda", 0
@@ -329,7 +333,8 @@ def limited_arena():
 
 @check
 def shrinking_arena():
-    """What the arena got for a large batch goes back to the device at the end of the run that says so."""
+    """What the arena got for a large batch goes back to the device at the end of the run that says
+    so."""
     only_on_gpu()
     made, options = graphs.perceptron(open_axis=0), runtime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "gpu:0")
@@ -377,7 +382,8 @@ def wrong_device():
 
 @check
 def shared_arena():
-    """One arena of the process for two sessions, by turns; the last check, since what it registers stays the process's own."""
+    """One arena of the process for two sessions, by turns; the last check, since what it registers
+    stays the process's own."""
     name = "Cpu" if ON_CPU else "Cuda"
     memory = runtime.OrtMemoryInfo(
         name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT

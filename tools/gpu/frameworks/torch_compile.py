@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile: functions and a training step through Inductor and Triton. With the word autotune: mode max-autotune, reduced."""
+"""torch.compile: functions and a training step through Inductor and Triton. With the word autotune:
+mode max-autotune, reduced."""
 
 import sys
 
@@ -75,7 +76,8 @@ def compiled():
 def autotuned():
     @check
     def autotune():
-        """Which of its kernels is fastest may change from run to run, so only closeness is shown."""
+        """Which of its kernels is fastest may change from run to run, so only closeness is
+        shown."""
         from torch._inductor import config
 
         config.max_autotune_gemm_backends = "ATEN,TRITON"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: a C++/CUDA extension, built here with nvcc through torch.utils.cpp_extension, or by its own commands without ninja."""
+"""PyTorch: a C++/CUDA extension, built here with nvcc through torch.utils.cpp_extension, or by its
+own commands without ninja."""
 
 import os
 import pathlib

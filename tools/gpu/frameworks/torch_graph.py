@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: CUDA graphs: replay with new input, a whole training step, make_graphed_callables, shared pools, what capture refuses."""
+"""PyTorch: CUDA graphs: replay with new input, a whole training step, make_graphed_callables,
+shared pools, what capture refuses."""
 
 import checks
 from checks import check

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: data loaders with worker processes, forked and spawned after CUDA is in use, and a pinning thread."""
+"""PyTorch: data loaders with worker processes, forked and spawned after CUDA is in use, and a
+pinning thread."""
 
 import checks
 from checks import check_each

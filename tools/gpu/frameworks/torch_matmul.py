@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: matrix products in every type that cuBLAS has, in shapes that choose different kernels."""
+"""PyTorch: matrix products in every type that cuBLAS has, in shapes that choose different
+kernels."""
 
 import checks
 from checks import DEVICE, check, check_each
@@ -28,7 +29,8 @@ def square(kind):
 
 @check_each(**FLOATS)
 def odd_shapes(kind):
-    """Sides that are no multiple of a tile, transposed operands, a long inner side (split-K), a vector."""
+    """Sides that are no multiple of a tile, transposed operands, a long inner side (split-K), a
+    vector."""
     a, b = rand(333, 77, kind=kind), rand(77, 1025, kind=kind)
     long = rand(64, 40000, kind=kind)
     return a @ b, a.T @ rand(333, 5, kind=kind), long @ long.T, b.T @ rand(77, kind=kind)
@@ -73,7 +75,8 @@ def reduced_precision_sums():
 
 @check_each(e4m3=torch.float8_e4m3fn, e5m2=torch.float8_e5m2)
 def fp8(kind):
-    """Scales for the whole matrix, and one for each row; the second operand is column-major, as cuBLASLt wants it."""
+    """Scales for the whole matrix, and one for each row; the second operand is column-major, as
+    cuBLASLt wants it."""
     a = rand(512, 1024).to(kind)
     b = rand(768, 1024).to(torch.float8_e4m3fn).T
     one = torch.tensor(0.5, device=DEVICE)

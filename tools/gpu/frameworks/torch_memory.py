@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's caching allocator: its statistics, out of memory and recovery, limits, other back ends of it in children of their own.
+"""PyTorch's caching allocator: its statistics, out of memory and recovery, limits, other back ends
+of it in children of their own.
 
-Runs with the GPU for itself. What depends on how much memory is free is shown as a relation, never as a number.
+Runs with the GPU for itself. What depends on how much memory is free is shown as a relation, never
+as a number.
 """
 
 import checks

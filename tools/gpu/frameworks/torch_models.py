@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: small models of the usual kinds, trained some steps and then asked: ViT, BERT-size encoder, LSTM and GRU, U-Net, GPT."""
+"""PyTorch: small models of the usual kinds, trained some steps and then asked: ViT, BERT-size
+encoder, LSTM and GRU, U-Net, GPT."""
 
 import checks
 from checks import DEVICE, check

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: what is neither a network nor a product: FFT, sparse, linear algebra, sorting, scans, random numbers, indexing."""
+"""PyTorch: what is neither a network nor a product: FFT, sparse, linear algebra, sorting, scans,
+random numbers, indexing."""
 
 import checks
 from checks import DEVICE, check, check_each

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.multiprocessing: CUDA tensors and events handed between processes, which share the memory through IPC handles."""
+"""torch.multiprocessing: CUDA tensors and events handed between processes, which share the memory
+through IPC handles."""
 
 import checks
 from checks import check
@@ -11,7 +12,8 @@ LIMIT_S = 60
 
 
 def double_in_place(inbox, outbox):
-    """The child: doubles what it is given, in the sender's memory, and answers with a tensor of its own."""
+    """The child: doubles what it is given, in the sender's memory, and answers with a tensor of its
+    own."""
     try:
         while (item := inbox.get(timeout=LIMIT_S)) is not None:
             item.mul_(2)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchvision: ResNet-50 with random weights, training steps in bf16 with channels_last, and inference in two types."""
+"""torchvision: ResNet-50 with random weights, training steps in bf16 with channels_last, and
+inference in two types."""
 
 import checks
 from checks import DEVICE, check

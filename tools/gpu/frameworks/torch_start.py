@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch from nothing to a tensor and a product on the GPU: when each was there, what code was uploaded, what memory it takes. One line
-of JSON; times are of time.time(), since whoever started this knows when that was. Called by tools/gpu/starts.py.
+"""PyTorch from nothing to a tensor and a product on the GPU: when each was there, what code was
+uploaded, what memory it takes. One line of JSON; times are of time.time(), since whoever started
+this knows when that was. Called by tools/gpu/starts.py.
 """
 
 import json

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tenant of a shared GPU, for tools/gpu/share_torch.py: a loop of training or inference steps counted by tenths of a second.
+"""One tenant of a shared GPU, for tools/gpu/share_torch.py: a loop of training or inference steps
+counted by tenths of a second.
 
   torch_tenant.py train|infer|resnet SECONDS
 
-Says `started`, and `imported` when PyTorch is there and nothing has touched the GPU yet. Reads from standard input when to attach
-(nanoseconds of the monotonic clock, or an empty line: at once), says `attached` with how long the first answer of the GPU took, `ready`
-after some steps; reads when to begin; prints the counts as share_meter does. At its end it fills its memory until PyTorch says that
-there is no more, and takes one more step. CHECKS_DEVICE=cpu tries it without a GPU, and without the last part.
+Says `started`, and `imported` when PyTorch is there and nothing has touched the GPU yet. Reads from
+standard input when to attach (nanoseconds of the monotonic clock, or an empty line: at once), says
+`attached` with how long the first answer of the GPU took, `ready` after some steps; reads when to
+begin; prints the counts as share_meter does. At its end it fills its memory until PyTorch says that
+there is no more, and takes one more step. CHECKS_DEVICE=cpu tries it without a GPU, and without the
+last part.
 """
 
 import json
@@ -90,7 +93,8 @@ def steps_of(model, optimizer, images, labels):
 
 
 def run(step, begin_ns, seconds, waits):
-    """Counts of steps that the GPU has done. `waits`: for each one's result, as a server of requests does."""
+    """Counts of steps that the GPU has done. `waits`: for each one's result, as a server of
+    requests does."""
     counts = [0] * round(seconds / BUCKET_S)
     flying = []
     while time.monotonic_ns() < begin_ns + seconds * 1e9:
@@ -104,7 +108,8 @@ def run(step, begin_ns, seconds, waits):
 
 
 def memory_facts(step):
-    """What it was told, what it used, how much it got until there was no more, and whether it goes on after that."""
+    """What it was told, what it used, how much it got until there was no more, and whether it goes
+    on after that."""
     if DEVICE != "cuda":
         return {}
     total = torch.cuda.mem_get_info()[1]

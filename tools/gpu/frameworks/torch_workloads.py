@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's workloads of the groups bench, speed and network: training and inference of models built from their configuration.
+"""PyTorch's workloads of the groups bench, speed and network: training and inference of models
+built from their configuration.
 
-Each function makes a model and returns its step. Training reads the loss of every step. Where a workload's name says `fed`, each step
-brings its images from the host, one byte a channel as loaders keep them, and inference takes the answer back; elsewhere both stay on the
-GPU. Called by bench_torch.py and bench_models.py.
+Each function makes a model and returns its step. Training reads the loss of every step. Where a
+workload's name says `fed`, each step brings its images from the host, one byte a channel as loaders
+keep them, and inference takes the answer back; elsewhere both stay on the GPU. Called by
+bench_torch.py and bench_models.py.
 """
 
 import functools
