@@ -23,8 +23,8 @@
 #include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/table.h"
+#include "config/quantity.h"
 #include "daemon/child_process.h"
-#include "daemon/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -32,7 +32,7 @@ namespace {
 constexpr int kPings = 100;
 // Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more, small
 // enough to be free mostly.
-constexpr uint32_t kTestShare = daemon::kWholeGpu / 10;
+constexpr uint32_t kTestShare = config::kWholeGpu / 10;
 constexpr int kMeasureMaxMs = 60'000;
 
 class Checkup {
@@ -231,7 +231,7 @@ void Checkup::check_bandwidth() {
   }
   setenv("TENDRIL_SERVERS", endpoint_.text.c_str(), 1);
   setenv("TENDRIL_GPUS", "1", 1);
-  setenv("TENDRIL_SLICE", daemon::format_fraction(kTestShare).c_str(), 1);
+  setenv("TENDRIL_SLICE", config::format_fraction(kTestShare).c_str(), 1);
   unsetenv("TENDRIL_MEMORY");
   unsetenv("TENDRIL_LEASES");
   if (!options_.token_file.empty()) {

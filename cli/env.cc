@@ -14,7 +14,7 @@
 #include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -46,7 +46,7 @@ base::Result<Variables> slice_variables(const SliceOptions& slice, const std::st
   Variables variables = {{"TENDRIL_SERVERS", servers},
                          {"TENDRIL_GPUS", std::to_string(slice.count)}};
   if (spec->share_millionths != 0 && !slice.share.empty()) {
-    variables.emplace_back("TENDRIL_SLICE", daemon::format_fraction(spec->share_millionths));
+    variables.emplace_back("TENDRIL_SLICE", config::format_fraction(spec->share_millionths));
   }
   if (spec->memory_bytes != 0)
     variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/table.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -18,7 +18,7 @@ std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-double fraction(uint32_t millionths) { return millionths / static_cast<double>(daemon::kWholeGpu); }
+double fraction(uint32_t millionths) { return millionths / static_cast<double>(config::kWholeGpu); }
 
 Json unknown_or(int32_t value) { return value < 0 ? Json(nullptr) : Json(value); }
 

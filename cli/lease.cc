@@ -4,7 +4,7 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/servers.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -32,7 +32,7 @@ int change_lease(const ChangeOptions& options) {
   wire::ChangeRequest request;
   request.lease_id = options.lease_id;
   if (!options.share.empty()) {
-    auto share = daemon::parse_fraction(options.share);
+    auto share = config::parse_fraction(options.share);
     if (!share.ok()) return complain(kUsage, share.status());
     request.share_millionths = *share;
   }

@@ -8,7 +8,7 @@
 #include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/table.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -28,7 +28,7 @@ std::string slices_text(const wire::LeaseRecord& lease) {
   std::string text;
   for (const wire::SliceGrant& slice : lease.slices) {
     text += base::format("%sGPU %u: ", text.empty() ? "" : ", ", slice.gpu_index) +
-            daemon::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
+            config::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
   }
   return text;
 }
@@ -37,7 +37,7 @@ std::string memory_text(const wire::LeaseRecord& lease) {
   uint64_t used = 0, quota = 0;
   for (const uint64_t bytes : lease.memory_used_bytes) used += bytes;
   for (const wire::SliceGrant& slice : lease.slices) quota += slice.memory_bytes;
-  return daemon::format_size(used) + " / " + daemon::format_size(quota);
+  return config::format_size(used) + " / " + config::format_size(quota);
 }
 
 std::string or_dash(int32_t value, const char* unit, int32_t divisor = 1) {
@@ -110,7 +110,7 @@ std::vector<Row> tenant_rows(const wire::ListReply& list) {
              terms_text(lease.terms),
              percent(grant.share_millionths) + (grant.packed ? " packed" : ""), delivered_text(use),
              waited_text(use),
-             daemon::format_size(used_bytes) + " / " + daemon::format_size(grant.memory_bytes)});
+             config::format_size(used_bytes) + " / " + config::format_size(grant.memory_bytes)});
       }
     }
   }
@@ -164,10 +164,10 @@ int show_gpus(const CommonOptions& options) {
     for (const wire::GpuRecord& gpu : view.list.gpus) {
       rows.push_back({std::to_string(gpu.index), safe(gpu.name), safe(gpu.pci_bus_id),
                       or_dash(gpu.temperature_c, "C"), or_dash(gpu.power_mw, "W", 1000),
-                      daemon::format_size(gpu.memory_used_bytes) + " / " +
-                          daemon::format_size(gpu.memory_total_bytes),
+                      config::format_size(gpu.memory_used_bytes) + " / " +
+                          config::format_size(gpu.memory_total_bytes),
                       or_dash(gpu.utilization_percent, "%"),
-                      daemon::format_fraction(gpu.share_used_millionths),
+                      config::format_fraction(gpu.share_used_millionths),
                       std::to_string(tenants_on(view.list, gpu.index))});
     }
     printf("%s\n", aligned(rows).c_str());

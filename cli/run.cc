@@ -23,7 +23,7 @@
 #include "cli/environment.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -137,8 +137,8 @@ void describe(const std::vector<TakenLease>& leases) {
   for (const TakenLease& lease : leases) {
     for (const wire::SliceGrant& slice : lease.lease.slices) {
       fprintf(stderr, "tendril: GPU %u of %s: %s with %s\n", slice.gpu_index,
-              lease.endpoint.text.c_str(), daemon::format_fraction(slice.share_millionths).c_str(),
-              daemon::format_size(slice.memory_bytes).c_str());
+              lease.endpoint.text.c_str(), config::format_fraction(slice.share_millionths).c_str(),
+              config::format_size(slice.memory_bytes).c_str());
     }
   }
 }

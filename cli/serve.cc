@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
+#include "config/quantity.h"
 #include "daemon/daemon.h"
 #include "daemon/log.h"
-#include "daemon/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -41,7 +41,7 @@ base::Status read_size(const std::string& text, int64_t* bytes) {
     *bytes = 0;
     return base::Status();
   }
-  auto size = daemon::parse_size(text, 1u << 20);
+  auto size = config::parse_size(text, 1u << 20);
   if (size.ok()) *bytes = static_cast<int64_t>(*size);
   return size.status();
 }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 #include "wire/assignment.h"
 
 namespace tendril::cli {
@@ -40,14 +40,14 @@ base::Result<uint32_t> take_most(session::Control* control, uint32_t wanted,
 base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options) {
   wire::SliceSpec spec;
   if (!options.share.empty()) {
-    auto share = daemon::parse_fraction(options.share);
+    auto share = config::parse_fraction(options.share);
     if (!share.ok()) return share.status();
     spec.share_millionths = *share;
   } else if (!options.memory.empty()) {
     spec.share_millionths = 0;
   }
   if (!options.memory.empty()) {
-    auto memory = daemon::parse_size(options.memory, 1u << 20);
+    auto memory = config::parse_size(options.memory, 1u << 20);
     if (!memory.ok()) return memory.status();
     spec.memory_bytes = *memory;
   }

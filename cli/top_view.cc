@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/table.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 namespace tendril::cli {
 namespace {
@@ -37,14 +37,14 @@ const wire::LeaseRecord* lease_of(const wire::ListReply& list, uint64_t id) {
   return nullptr;
 }
 
-std::string bytes_text(double bytes) { return daemon::format_size(static_cast<uint64_t>(bytes)); }
+std::string bytes_text(double bytes) { return config::format_size(static_cast<uint64_t>(bytes)); }
 
 // "0: 1/2, 1: 1/2"
 std::string slices_text(const std::vector<wire::SliceGrant>& slices) {
   std::string text;
   for (const wire::SliceGrant& slice : slices) {
     text += base::format("%s%u: ", text.empty() ? "" : ", ", slice.gpu_index) +
-            daemon::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
+            config::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
   }
   return text;
 }
@@ -67,7 +67,7 @@ Row row_of(const SessionRates& rates) {
           bytes_text(rates.bytes_out_per_s),
           base::format("%.1f%%", rates.waiting * 100),
           base::format("%.1f%%", rates.processors * 100),
-          daemon::format_size(used) + " / " + daemon::format_size(quota),
+          config::format_size(used) + " / " + config::format_size(quota),
           age_text(rates.session.age_s)};
 }
 
@@ -108,9 +108,9 @@ std::string top_text(const ServerRates& rates) {
                        list.leases.size(), rates.sessions.size());
   for (const wire::GpuRecord& gpu : list.gpus) {
     text += base::format("GPU %u: %s, %s lent, %s of %s used", gpu.index, safe(gpu.name).c_str(),
-                         daemon::format_fraction(gpu.share_used_millionths).c_str(),
-                         daemon::format_size(gpu.memory_used_bytes).c_str(),
-                         daemon::format_size(gpu.memory_total_bytes).c_str());
+                         config::format_fraction(gpu.share_used_millionths).c_str(),
+                         config::format_size(gpu.memory_used_bytes).c_str(),
+                         config::format_size(gpu.memory_total_bytes).c_str());
     if (gpu.utilization_percent >= 0) text += base::format(", %d%% busy", gpu.utilization_percent);
     if (gpu.power_mw >= 0) text += base::format(", %d W", gpu.power_mw / 1000);
     text += "\n";

@@ -33,9 +33,9 @@ void wake(wire::TurnPart* page) {
 
 }  // namespace
 
-Arbiter::Arbiter(const SharingOptions& options) : turns_(options, wake) {}
+Arbiter::Arbiter(const lease::SharingOptions& options) : turns_(options, wake) {}
 
-base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const SharingOptions& options) {
+base::Result<std::unique_ptr<Arbiter>> Arbiter::start(const lease::SharingOptions& options) {
   std::unique_ptr<Arbiter> arbiter(new Arbiter(options));
   arbiter->epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   arbiter->timer_.reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -89,7 +89,7 @@ void Arbiter::run() {
         continue;
       }
       uint64_t ignored;
-      if (::read(timer_.get(), &ignored, sizeof ignored) > 0) armed_ns_ = TurnPolicy::kNever;
+      if (::read(timer_.get(), &ignored, sizeof ignored) > 0) armed_ns_ = lease::TurnPolicy::kNever;
     }
     turns_.hear(base::now_ns(), rang);
     follow();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gives the turns on this server's GPUs: the thread, the lock, the bells and the clock around the
-// rules (daemon/lease_turns.h), which are told what workers ask over their pages
+// rules (lease/lease_turns.h), which are told what workers ask over their pages
 // (wire/turn_page.h), and write there what is decided. It sleeps until a worker rings or a turn is
 // overdue; the methods may be called from any thread and do not block. A worker is a stranger: how
 // often it rings may cost time here, and never others their turns. Called by daemon/sessions.h.
@@ -16,8 +16,8 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "daemon/lease_turns.h"
 #include "daemon/shared_page.h"
+#include "lease/lease_turns.h"
 #include "wire/control.h"
 #include "wire/turn_page.h"
 
@@ -25,7 +25,7 @@ namespace tendril::daemon {
 
 class Arbiter {
  public:
-  static base::Result<std::unique_ptr<Arbiter>> start(const SharingOptions& options);
+  static base::Result<std::unique_ptr<Arbiter>> start(const lease::SharingOptions& options);
   ~Arbiter();
 
   // A lease's slices become tenants, and its later terms theirs.
@@ -60,7 +60,7 @@ class Arbiter {
     base::Fd bell;
   };
 
-  explicit Arbiter(const SharingOptions& options);
+  explicit Arbiter(const lease::SharingOptions& options);
   base::Status watch(int fd, uint64_t key, uint32_t events);
   void run();
   void follow();
@@ -68,9 +68,9 @@ class Arbiter {
   base::Fd epoll_, timer_, stop_;
   std::thread thread_;
   std::mutex mutex_;
-  LeaseTurns turns_;                                   // guarded by mutex_
+  lease::LeaseTurns turns_;                            // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Place>> places_;  // guarded by mutex_
-  uint64_t armed_ns_ = TurnPolicy::kNever;             // guarded by mutex_
+  uint64_t armed_ns_ = lease::TurnPolicy::kNever;      // guarded by mutex_
   std::atomic<uint64_t> spin_until_ns_{0};             // a bell is about to ring
 };
 

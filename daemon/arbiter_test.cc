@@ -116,7 +116,7 @@ class Worker {
 };
 
 std::unique_ptr<Arbiter> make(uint64_t grace_ns = 60 * kSecond) {
-  SharingOptions options;
+  lease::SharingOptions options;
   options.rules.grace_ns = grace_ns;
   auto arbiter = Arbiter::start(options);
   EXPECT_TRUE(arbiter.ok());

@@ -17,13 +17,13 @@
 #include <thread>
 
 #include "base/fd.h"
+#include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/image_store.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/metrics_server.h"
 #include "daemon/probe.h"
-#include "daemon/quantity.h"
 #include "daemon/sessions.h"
 #include "daemon/token.h"
 
@@ -100,7 +100,7 @@ class DaemonImpl : public Daemon {
  private:
   Status open_listeners();
   Status open_gpus();
-  LeaseBook make_book() const;
+  lease::LeaseBook make_book() const;
   wire::ListReply list();
   void take_connection(const Listener& listener);
   void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
@@ -178,10 +178,10 @@ Status DaemonImpl::open_gpus() {
   return Status();
 }
 
-LeaseBook DaemonImpl::make_book() const {
-  std::vector<GpuCapacity> capacities;
+lease::LeaseBook DaemonImpl::make_book() const {
+  std::vector<lease::GpuCapacity> capacities;
   for (const gpu::DeviceFacts& device : inventory_.devices) {
-    GpuCapacity capacity;
+    lease::GpuCapacity capacity;
     capacity.context_bytes = options_.context_bytes >= 0
                                  ? static_cast<uint64_t>(options_.context_bytes)
                                  : std::min(device.memory_taken_bytes, kContextBytesMax);
@@ -194,17 +194,18 @@ LeaseBook DaemonImpl::make_book() const {
     log(Level::kInfo,
         "GPU %u: %s, %s, %s of it to lend (%s per process for its context, %s for code)",
         device.index, printable(device.name).c_str(),
-        format_size(device.memory_total_bytes).c_str(),
-        format_size(capacity.memory_usable_bytes).c_str(),
-        format_size(capacity.context_bytes).c_str(), format_size(capacity.code_bytes).c_str());
+        config::format_size(device.memory_total_bytes).c_str(),
+        config::format_size(capacity.memory_usable_bytes).c_str(),
+        config::format_size(capacity.context_bytes).c_str(),
+        config::format_size(capacity.code_bytes).c_str());
     if (options_.context_bytes < 0 && device.memory_taken_bytes > kContextBytesMax) {
       log(Level::kWarning,
           "GPU %u: other programs on this machine hold %s; they are not held to any slice",
-          device.index, format_size(device.memory_taken_bytes - kContextBytesMax).c_str());
+          device.index, config::format_size(device.memory_taken_bytes - kContextBytesMax).c_str());
     }
     capacities.push_back(capacity);
   }
-  return LeaseBook(host_, std::move(capacities));
+  return lease::LeaseBook(host_, std::move(capacities));
 }
 
 Status DaemonImpl::prepare() {

@@ -24,7 +24,7 @@ struct DaemonOptions {
   std::string port_file;               // where the port is written once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
-  SharingOptions sharing;
+  lease::SharingOptions sharing;
   std::string metrics;               // HOST:PORT where metrics are served over HTTP; empty: nowhere
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;

@@ -13,9 +13,9 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "config/quantity.h"
 #include "daemon/listener.h"
 #include "daemon/log.h"
-#include "daemon/quantity.h"
 #include "session/control/adopt.h"
 
 namespace tendril::daemon {
@@ -68,7 +68,7 @@ uint64_t age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'0
 }  // namespace
 
 Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-                   LeaseBook book, size_t descriptors_max)
+                   lease::LeaseBook book, size_t descriptors_max)
     : loop_(loop),
       pool_(pool),
       packed_(packed),
@@ -207,7 +207,7 @@ Status Sessions::change(const wire::ChangeRequest& request) {
   wire::LeaseTerms terms = lease.terms;
   if (request.sets_policy) terms.policy = request.terms.policy;
   if (request.sets_priority) terms.priority = request.terms.priority;
-  const Status valid = LeaseBook::check(terms);
+  const Status valid = lease::LeaseBook::check(terms);
   if (!valid.ok()) return valid;
   if (request.share_millionths != 0) {
     auto slices = book_.change(lease.id, request.share_millionths);
@@ -218,7 +218,7 @@ Status Sessions::change(const wire::ChangeRequest& request) {
   arbiter_->change(lease.id, lease.slices, terms);
   log(Level::kInfo, "lease %llu: %s of each GPU now, %s, priority %d",
       static_cast<unsigned long long>(lease.id),
-      format_fraction(lease.slices[0].share_millionths).c_str(),
+      config::format_fraction(lease.slices[0].share_millionths).c_str(),
       terms.policy == wire::SharePolicy::kCap ? "capped" : "and idle time of others",
       terms.priority);
   return Status();

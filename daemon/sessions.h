@@ -20,11 +20,11 @@
 #include "daemon/arbiter.h"
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
-#include "daemon/lease_book.h"
 #include "daemon/metrics.h"
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
+#include "lease/lease_book.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
 
@@ -45,7 +45,7 @@ class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors what workers export may take.
   Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-           LeaseBook book, size_t descriptors_max);
+           lease::LeaseBook book, size_t descriptors_max);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.
@@ -141,7 +141,7 @@ class Sessions {
   Arbiter* const arbiter_;
   std::mutex mutex_;
   std::condition_variable freed_;                          // slices were given back
-  LeaseBook book_;                                         // guarded by mutex_
+  lease::LeaseBook book_;                                  // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_

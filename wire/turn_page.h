@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a GPU's time is divided: one page per session, shared by tendrild (daemon/lease_turns.h) and
+// How a GPU's time is divided: one page per session, shared by tendrild (lease/lease_turns.h) and
 // that session's worker (worker/cuda/gate.h) and nobody else, so no tenant can touch another's.
 // tendrild says when a worker may submit work, the worker says whether it wants to and when its
 // work is done. docs/decisions/0012-turns.md has the reasons.

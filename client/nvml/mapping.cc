@@ -99,7 +99,7 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
 }
 
 // The GPUs that a server would choose now for `wanted` slices of this share: among those with room
-// the fullest, in order of index (daemon/lease_book.h); when there is no room, its first ones, so
+// the fullest, in order of index (lease/lease_book.h); when there is no room, its first ones, so
 // that a program can at least see what there is.
 std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share,
                                            size_t wanted) {

@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/lease_book.h"
+#include "lease/lease_book.h"
 #include "softgpu/board/board.h"
 #include "softgpu/driver/clock.h"
 #include "softgpu/driver/config.h"
@@ -59,7 +59,7 @@ constexpr char kPtx[] = R"(
 // What the clients share: the book that admits them, and the transcript.
 class Hall {
  public:
-  Hall() : book_("hall", std::vector<daemon::GpuCapacity>(kGpus, {kGpuMib << 20, 0})) {}
+  Hall() : book_("hall", std::vector<lease::GpuCapacity>(kGpus, {kGpuMib << 20, 0})) {}
 
   base::Result<std::vector<wire::SliceGrant>> ask(uint64_t lease,
                                                   const wire::LeaseRequest& request) {
@@ -79,7 +79,7 @@ class Hall {
 
  private:
   std::mutex lock_;
-  daemon::LeaseBook book_;
+  lease::LeaseBook book_;
   const int64_t begun_ns_ = softgpu::Clock::instance().now_ns();
 };
 

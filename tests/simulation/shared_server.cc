@@ -234,7 +234,7 @@ void SharedServer::hear() {
   rang_.clear();
   turns_.hear(time_.now_ns(), rang);
   const uint64_t at_ns = turns_.look_again_ns();
-  if (at_ns == daemon::TurnPolicy::kNever || at_ns >= timer_ns_) return;
+  if (at_ns == lease::TurnPolicy::kNever || at_ns >= timer_ns_) return;
   timer_ns_ = at_ns;
   time_.at(at_ns, [this, at_ns] {
     if (timer_ns_ != at_ns) return;

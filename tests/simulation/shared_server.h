@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server whose GPUs are shared, on simulated time: tendrild's rules (daemon/lease_turns.h) and
+// A server whose GPUs are shared, on simulated time: tendrild's rules (lease/lease_turns.h) and
 // workers' gates (worker/cuda/gate.h) as they are, with pages between them; GPUs that are queues of
 // known length; and an executor's loop and programs that are a few lines each. For tests, which say
 // what programs do and ask what they got.
@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "daemon/lease_turns.h"
+#include "lease/lease_turns.h"
 #include "tests/simulation/simulated_time.h"
 #include "wire/turn_page.h"
 #include "worker/cuda/gate.h"
@@ -131,14 +131,14 @@ class SharedServer {
 
   SimulatedTime& time() { return time_; }
   SimulatedGpu& gpu(uint32_t index) { return *gpus_[index]; }
-  daemon::LeaseTurns& turns() { return turns_; }
+  lease::LeaseTurns& turns() { return turns_; }
   void ring(size_t number);
 
  private:
   void hear();
 
   SimulatedTime time_;
-  daemon::LeaseTurns turns_;
+  lease::LeaseTurns turns_;
   std::vector<std::unique_ptr<SimulatedGpu>> gpus_;
   std::vector<std::unique_ptr<SimulatedWorker>> workers_;
   std::vector<uint64_t> rang_;

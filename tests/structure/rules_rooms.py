@@ -13,22 +13,35 @@ MAY_INCLUDE = {
     "api": {"base"},
     "base": set(),
     "wire": {"base"},
+    "config": {"base", "wire"},
+    "lease": {"base", "wire", "config"},
     "transport": {"base"},
     "session": {"base", "wire", "transport"},
     "gpu": {"base", "api"},
     "softgpu": {"base", "api"},
-    "client": {"base", "wire", "transport", "session", "api"},
+    "client": {"base", "wire", "config", "lease", "transport", "session", "api"},
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
-    "daemon": {"base", "wire", "transport", "session", "gpu"},
-    "pool": {"base", "wire", "transport", "session"},
-    "cli": {"base", "wire", "transport", "session", "daemon", "pool", "gpu", "api"},
+    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu"},
+    "pool": {"base", "wire", "config", "lease", "transport", "session"},
+    "cli": {
+        "base",
+        "wire",
+        "config",
+        "lease",
+        "transport",
+        "session",
+        "daemon",
+        "pool",
+        "gpu",
+        "api",
+    },
     "demo": {"api", "tests"},
 }
 ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
 # Rooms that know no CUDA types: none of their files may reach the driver's ABI, however indirectly.
-NO_CUDA = ("daemon", "pool", "base", "wire", "transport", "session")
+NO_CUDA = ("daemon", "pool", "base", "wire", "config", "lease", "transport", "session")
 CUDA_HEADER = re.compile(r"^api/cuda.*\.h$|^cuda(_runtime)?\.h$|^nvml\.h$")
-IN_CLIENT = ("base", "wire", "transport", "session", "client")
+IN_CLIENT = ("base", "wire", "config", "lease", "transport", "session", "client")
 PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.

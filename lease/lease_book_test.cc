@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The lease book: what it grants, what it says when it refuses, and random sequences against a
 // simple model.
-#include "daemon/lease_book.h"
+#include "lease/lease_book.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kGib = 1ull << 30, kPage = 2ull << 20;
@@ -126,7 +126,7 @@ TEST(LeaseBook, ProcessorsOfAPackedLeaseThatEndsAreGivenAgain) {
 TEST(LeaseBook, PartsOfOneGpuAlwaysFit) {
   for (uint32_t parts = 2; parts <= 20; ++parts) {
     LeaseBook book("box", {{16 * kGib - 12345, 0}});
-    const auto share = parse_fraction("1/" + std::to_string(parts));
+    const auto share = config::parse_fraction("1/" + std::to_string(parts));
     for (uint32_t i = 0; i < parts; ++i) {
       EXPECT_TRUE(book.grant(i, ask(1, share.value(), 0)).ok()) << parts << " parts, number " << i;
     }
@@ -150,7 +150,7 @@ TEST(LeaseBook, TakesTheFullestGpuThatFits) {
   auto second = book.grant(2, ask(1, 300'000, 0));
   ASSERT_TRUE(second.ok());
   EXPECT_EQ((*second)[0].gpu_index, 0u);
-  auto whole = book.grant(3, ask(1, kWholeGpu, 0));
+  auto whole = book.grant(3, ask(1, config::kWholeGpu, 0));
   ASSERT_TRUE(whole.ok());
   EXPECT_EQ((*whole)[0].gpu_index, 1u);
 }
@@ -216,9 +216,9 @@ TEST(LeaseBook, AGpuThatCanNeverHaveTheSliceLeavesItToTheOthers) {
 
 TEST(LeaseBook, RejectsNonsense) {
   LeaseBook book = two_gpus();
-  EXPECT_EQ(book.grant(1, ask(0, kWholeGpu, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.grant(1, ask(0, config::kWholeGpu, 0)).status().code(), base::Code::kInvalid);
   EXPECT_EQ(book.grant(1, ask(1, 0, 0)).status().code(), base::Code::kInvalid);
-  EXPECT_EQ(book.grant(1, ask(1, kWholeGpu + 1, 0)).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.grant(1, ask(1, config::kWholeGpu + 1, 0)).status().code(), base::Code::kInvalid);
   EXPECT_EQ(book.grant(1, ask(UINT32_MAX, 1, 0)).status().code(), base::Code::kInvalid);
   EXPECT_FALSE(book.grant(1, ask(1, 1000, UINT64_MAX)).ok());
   EXPECT_EQ(book.share_used(0), 0u);
@@ -238,9 +238,9 @@ TEST(LeaseBook, AShareChangesWithinWhatIsFree) {
   ASSERT_TRUE(changed.ok());
   EXPECT_EQ((*changed)[1].share_millionths, 500'000u);
   EXPECT_EQ((*changed)[1].memory_bytes, 16 * kGib * 3 / 10 / (2 << 20) * (2 << 20));
-  EXPECT_EQ(book.share_used(0), kWholeGpu);
+  EXPECT_EQ(book.share_used(0), config::kWholeGpu);
   EXPECT_EQ(book.change(1, 0).status().code(), base::Code::kInvalid);
-  EXPECT_EQ(book.change(1, kWholeGpu + 1).status().code(), base::Code::kInvalid);
+  EXPECT_EQ(book.change(1, config::kWholeGpu + 1).status().code(), base::Code::kInvalid);
   ASSERT_TRUE(book.change(2, 1).ok());
   book.release(1);
   book.release(2);
@@ -278,7 +278,7 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
         book.release(victim->first);
         held.erase(victim);
       }
-      const wire::LeaseRequest request = ask(1 + random() % gpus, 1 + random() % kWholeGpu,
+      const wire::LeaseRequest request = ask(1 + random() % gpus, 1 + random() % config::kWholeGpu,
                                              random() % 2 * (1 + random() % 20) * kGib);
       auto granted = book.grant(id, request);
       if (granted.ok()) held[id] = granted.take();
@@ -294,7 +294,7 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
       }
       uint32_t room = 0;
       for (uint32_t gpu = 0; gpu < gpus; ++gpu) {
-        ASSERT_LE(shares[gpu], kWholeGpu);
+        ASSERT_LE(shares[gpu], config::kWholeGpu);
         ASSERT_LE(memory[gpu], capacities[gpu].memory_usable_bytes);
         ASSERT_EQ(book.share_used(gpu), shares[gpu]);
         ASSERT_EQ(book.memory_promised(gpu), memory[gpu]);
@@ -302,8 +302,9 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
                        usable = capacities[gpu].memory_usable_bytes;
         uint64_t wanted = request.slice.memory_bytes;
         if (wanted == 0)
-          wanted = share == kWholeGpu ? usable : usable * share / kWholeGpu / kPage * kPage;
-        room += shares[gpu] + share <= kWholeGpu && memory[gpu] + wanted <= usable &&
+          wanted = share == config::kWholeGpu ? usable
+                                              : usable * share / config::kWholeGpu / kPage * kPage;
+        room += shares[gpu] + share <= config::kWholeGpu && memory[gpu] + wanted <= usable &&
                 wanted >= capacities[gpu].context_bytes + kPage;
       }
       if (!granted.ok()) {
@@ -317,4 +318,4 @@ TEST(LeaseBook, RandomSequencesAgainstAModel) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "wire/control.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 struct GpuCapacity {
   uint64_t memory_usable_bytes = 0;
@@ -81,4 +81,4 @@ class LeaseBook {
   std::map<uint64_t, std::vector<Held>> leases_;
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a tenant has used of a GPU, over the last ten seconds: a few points of a sum that only
-// grows. Pure; for daemon/lease_turns.h, which records a point whenever a turn begins, ends or
+// grows. Pure; for lease/lease_turns.h, which records a point whenever a turn begins, ends or
 // moves.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 inline constexpr uint64_t kRecentNs = 10'000'000'000;
 
@@ -25,4 +25,4 @@ class UseHistory {
   std::deque<Point> points_;  // oldest first, at least kSpacingNs apart but for the last
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

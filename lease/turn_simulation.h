@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/turn_policy.h"
+#include "lease/turn_policy.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 
@@ -100,4 +100,4 @@ class TurnSimulation {
   std::map<uint64_t, std::unique_ptr<Program>> programs_;
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

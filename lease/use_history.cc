@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See use_history.h.
-#include "daemon/use_history.h"
+#include "lease/use_history.h"
 
 #include <algorithm>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kSpacingNs = 100'000'000;
@@ -42,4 +42,4 @@ uint32_t UseHistory::recent_millionths(uint64_t now_ns, uint64_t used_ns) const 
   return static_cast<uint32_t>(std::clamp(part, 0.0, 1.0) * 1e6 + 0.5);
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See lease_turns.h.
-#include "daemon/lease_turns.h"
+#include "lease/lease_turns.h"
 
 #include <algorithm>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 // How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that
@@ -616,4 +616,4 @@ uint64_t LeaseTurns::turns_given(uint32_t gpu_index) const {
   return found == gpus_.end() ? 0 : found->second->turns;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

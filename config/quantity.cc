@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // See quantity.h. Numbers are read digit by digit: the C locale's decimal comma must not change
 // what a slice is.
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 #include <cstdio>
 #include <cstring>
 
-namespace tendril::daemon {
+namespace tendril::config {
 namespace {
 
 using base::Code;
@@ -118,4 +118,4 @@ std::string format_fraction(uint32_t millionths) {
   return out;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::config

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fractions and sizes: what is read, what is refused, what is printed.
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 
 #include <gtest/gtest.h>
 
-namespace tendril::daemon {
+namespace tendril::config {
 namespace {
 
 TEST(Quantity, Fractions) {
@@ -50,4 +50,4 @@ TEST(Quantity, Formats) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::config

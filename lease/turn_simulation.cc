@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See turn_simulation.h.
-#include "daemon/turn_simulation.h"
+#include "lease/turn_simulation.h"
 
 #include <algorithm>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 void TurnSimulation::at(uint64_t time_ns, std::function<void()> action) {
   events_.push({std::max(time_ns, now_ns_), order_++, std::move(action)});
@@ -200,4 +200,4 @@ uint64_t TurnSimulation::first_after(uint64_t tenant, uint64_t time_ns) const {
   return UINT64_MAX;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was used over the last ten seconds, from few points.
-#include "daemon/use_history.h"
+#include "lease/use_history.h"
 
 #include <gtest/gtest.h>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
@@ -51,4 +51,4 @@ TEST(UseHistory, APauseIsNotTakenForUse) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

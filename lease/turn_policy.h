@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may use a GPU next, and until when: the arithmetic behind turns
 // (docs/decisions/0012-turns.md), one object per GPU. Pure: no clock, lock or I/O;
-// daemon/lease_turns.h calls it with the time, which never runs backwards, and tells the workers
+// lease/lease_turns.h calls it with the time, which never runs backwards, and tells the workers
 // what it decided. Every tenant has a virtual time, what it used divided by its share. The tenants
 // that compete have a level, their mean weighted by share. Who is not ahead of the level may go;
 // among these the higher class first, then the one whose next quantum would be due first. So nobody
@@ -13,7 +13,7 @@
 #include <map>
 #include <vector>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 struct TurnRules {
   // About that with four tenants, overruns included. With fewer it is longer, as a switch costs
@@ -166,4 +166,4 @@ class TurnPolicy {
   int32_t lowest_priority_ = 0;  // of those that compete
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // See lease_book.h.
-#include "daemon/lease_book.h"
+#include "lease/lease_book.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "daemon/quantity.h"
+#include "config/quantity.h"
 #include "wire/assignment.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 using base::Code;
@@ -22,9 +22,9 @@ constexpr uint64_t kPackedLessPart =
 
 std::string describe(const wire::SliceSpec& spec) {
   std::string text;
-  if (spec.share_millionths != 0) text = format_fraction(spec.share_millionths) + " GPU";
+  if (spec.share_millionths != 0) text = config::format_fraction(spec.share_millionths) + " GPU";
   if (spec.memory_bytes != 0)
-    text += (text.empty() ? "" : " with ") + format_size(spec.memory_bytes);
+    text += (text.empty() ? "" : " with ") + config::format_size(spec.memory_bytes);
   return text;
 }
 
@@ -55,7 +55,7 @@ Status LeaseBook::check(const wire::LeaseRequest& request) const {
   if (spec.share_millionths == 0 && spec.memory_bytes == 0) {
     return Status(Code::kInvalid, "a slice needs a share or an amount of memory");
   }
-  if (spec.share_millionths > kWholeGpu) {
+  if (spec.share_millionths > config::kWholeGpu) {
     return Status(Code::kInvalid, "a slice is at most one whole GPU");
   }
   const Status terms = check(request.terms);
@@ -79,29 +79,31 @@ base::Result<wire::SliceGrant> LeaseBook::slice_on(uint32_t gpu,
   slice.memory_bytes = spec.memory_bytes;
   slice.packed = spec.packed;
   if (spec.memory_bytes == 0) {
-    const auto part =
-        static_cast<__uint128_t>(capacity.memory_usable_bytes) * spec.share_millionths / kWholeGpu;
+    const auto part = static_cast<__uint128_t>(capacity.memory_usable_bytes) *
+                      spec.share_millionths / config::kWholeGpu;
     slice.memory_bytes = static_cast<uint64_t>(part);
-    if (spec.share_millionths != kWholeGpu) slice.memory_bytes -= slice.memory_bytes % kPageBytes;
+    if (spec.share_millionths != config::kWholeGpu)
+      slice.memory_bytes -= slice.memory_bytes % kPageBytes;
   }
   if (spec.share_millionths == 0 && capacity.memory_usable_bytes != 0) {
-    const auto part =
-        static_cast<__uint128_t>(spec.memory_bytes) * kWholeGpu / capacity.memory_usable_bytes;
-    slice.share_millionths = static_cast<uint32_t>(std::clamp<__uint128_t>(part, 1, kWholeGpu));
+    const auto part = static_cast<__uint128_t>(spec.memory_bytes) * config::kWholeGpu /
+                      capacity.memory_usable_bytes;
+    slice.share_millionths =
+        static_cast<uint32_t>(std::clamp<__uint128_t>(part, 1, config::kWholeGpu));
   }
   if (slice.memory_bytes < capacity.process_bytes() + kPageBytes) {
     return Status(Code::kRefused, "a slice of " + describe(spec) + " has " +
-                                      format_size(slice.memory_bytes) + " on GPU " +
+                                      config::format_size(slice.memory_bytes) + " on GPU " +
                                       std::to_string(gpu) + " of host " + host_ +
                                       ", but a process needs " +
-                                      format_size(capacity.process_bytes() + kPageBytes) +
+                                      config::format_size(capacity.process_bytes() + kPageBytes) +
                                       " there before it allocates anything; ask for more");
   }
   if (slice.memory_bytes > capacity.memory_usable_bytes) {
     return Status(Code::kRefused, "a slice of " + describe(spec) + " does not fit on GPU " +
                                       std::to_string(gpu) + " of host " + host_ +
                                       " even when nobody uses it: it lends " +
-                                      format_size(capacity.memory_usable_bytes) +
+                                      config::format_size(capacity.memory_usable_bytes) +
                                       "; ask for less, or add a server");
   }
   return slice;
@@ -111,7 +113,7 @@ bool LeaseBook::fits(const wire::SliceGrant& slice) const {
   const Used& used = used_[slice.gpu_index];
   const uint64_t usable = gpus_[slice.gpu_index].memory_usable_bytes;
   return (used.share_millionths == 0 || used.packed == slice.packed) &&
-         slice.share_millionths <= kWholeGpu - used.share_millionths &&
+         slice.share_millionths <= config::kWholeGpu - used.share_millionths &&
          slice.memory_bytes <= usable - used.memory_bytes;
 }
 
@@ -122,11 +124,11 @@ uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
   const uint64_t processors = gpus_[slice.gpu_index].processors;
   if (!slice.packed || processors == 0 || processors % 2 != 0) return 0;
   const auto pairs_up = [processors](uint64_t share) {
-    return (processors * share + 2 * kWholeGpu - 1) / (2 * kWholeGpu) * 2;
+    return (processors * share + 2 * config::kWholeGpu - 1) / (2 * config::kWholeGpu) * 2;
   };
   const uint64_t most = pairs_up(slice.share_millionths), less = most > 2 ? most - 2 : most;
   const uint64_t exactly = processors * slice.share_millionths;  // in millionths of one
-  const bool may_be_less = less * kWholeGpu >= exactly - exactly / kPackedLessPart;
+  const bool may_be_less = less * config::kWholeGpu >= exactly - exactly / kPackedLessPart;
   const uint64_t all = pairs_up(uint64_t{used.share_millionths} + slice.share_millionths);
   const bool enough = used.packed_processors + less >= all;
   return static_cast<uint32_t>(may_be_less && enough ? less : most);
@@ -143,9 +145,10 @@ std::string LeaseBook::refusal(const wire::LeaseRequest& request, size_t found) 
   for (uint32_t gpu = 0; gpu < gpus_.size(); ++gpu) {
     if (gpu != 0) text += "; ";
     text += "GPU " + std::to_string(gpu) + " has " +
-            format_fraction(kWholeGpu - used_[gpu].share_millionths) + " of 1.00 and " +
-            format_size(gpus_[gpu].memory_usable_bytes - used_[gpu].memory_bytes) + " of " +
-            format_size(gpus_[gpu].memory_usable_bytes) + " free";
+            config::format_fraction(config::kWholeGpu - used_[gpu].share_millionths) +
+            " of 1.00 and " +
+            config::format_size(gpus_[gpu].memory_usable_bytes - used_[gpu].memory_bytes) + " of " +
+            config::format_size(gpus_[gpu].memory_usable_bytes) + " free";
     if (used_[gpu].share_millionths != 0 && used_[gpu].packed != request.slice.packed)
       text += used_[gpu].packed ? " for packed slices only" : " for slices that are not packed";
   }
@@ -197,7 +200,7 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
                                                               uint32_t share_millionths) {
   const auto found = leases_.find(lease_id);
   TENDRIL_CHECK(found != leases_.end());
-  if (share_millionths == 0 || share_millionths > kWholeGpu)
+  if (share_millionths == 0 || share_millionths > config::kWholeGpu)
     return Status(Code::kInvalid, "a slice is more than nothing and at most one whole GPU");
   for (const auto& [slice, processors] : found->second) {
     const uint32_t others = used_[slice.gpu_index].share_millionths - slice.share_millionths;
@@ -207,15 +210,15 @@ base::Result<std::vector<wire::SliceGrant>> LeaseBook::change(uint64_t lease_id,
                         std::to_string(slice.gpu_index) +
                         "'s processors was fixed when its processes started; take a new lease");
     }
-    if (share_millionths <= kWholeGpu - others) continue;
+    if (share_millionths <= config::kWholeGpu - others) continue;
     return Status(Code::kRefused,
                   "lease " + std::to_string(lease_id) + " cannot have " +
-                      format_fraction(share_millionths) + " of GPU " +
+                      config::format_fraction(share_millionths) + " of GPU " +
                       std::to_string(slice.gpu_index) + " of host " + host_ + ": others hold " +
-                      format_fraction(others) +
+                      config::format_fraction(others) +
                       " of it. 'tendril ls' shows who; lower theirs first, or ask for "
                       "at most " +
-                      format_fraction(kWholeGpu - others));
+                      config::format_fraction(config::kWholeGpu - others));
   }
   std::vector<wire::SliceGrant> changed;
   for (auto& [slice, processors] : found->second) {
@@ -238,4 +241,4 @@ void LeaseBook::release(uint64_t lease_id) {
   leases_.erase(found);
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // See turn_policy.h.
-#include "daemon/turn_policy.h"
+#include "lease/turn_policy.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 // A turn whose holder would be chosen again at the end of each quantum is given in one piece.
@@ -562,4 +562,4 @@ TurnPolicy::Use TurnPolicy::use(uint64_t now_ns, Tenant tenant) {
           state->overdue, state->preempted, state->preempted_ns};
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

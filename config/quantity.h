@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 
-namespace tendril::daemon {
+namespace tendril::config {
 
 inline constexpr uint32_t kWholeGpu = 1'000'000;  // millionths
 
@@ -24,4 +24,4 @@ base::Result<uint64_t> parse_size(const std::string& text, uint64_t bare_unit = 
 std::string format_size(uint64_t bytes);           // "10.0 GiB"
 std::string format_fraction(uint32_t millionths);  // "0.35", "1.00", "0.333333"
 
-}  // namespace tendril::daemon
+}  // namespace tendril::config

@@ -2,7 +2,7 @@
 // The rules between workers' pages and leases, to the microsecond: time passes when the test says
 // so, and workers are what it writes on their pages. With real gates between them, and GPUs:
 // tests/simulation/turns_test.cc. With threads, bells and a timer: arbiter_test.cc.
-#include "daemon/lease_turns.h"
+#include "lease/lease_turns.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
@@ -415,4 +415,4 @@ TEST(LeaseTurns, AHostileWorkerTakesNobodysTurn) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -13,12 +13,12 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/turn_policy.h"
-#include "daemon/use_history.h"
+#include "lease/turn_policy.h"
+#include "lease/use_history.h"
 #include "wire/control.h"
 #include "wire/turn_page.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 
 struct SharingOptions {
   TurnRules rules;
@@ -150,4 +150,4 @@ class LeaseTurns {
   uint64_t listen_until_ns_ = 0;
 };
 
-}  // namespace tendril::daemon
+}  // namespace tendril::lease

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The turn policy on simulated time: what each tenant asked for is what it gets, to the figures
 // that docs/slices.md promises; and random sequences against what must always hold.
-#include "daemon/turn_policy.h"
+#include "lease/turn_policy.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "daemon/turn_simulation.h"
+#include "lease/turn_simulation.h"
 
-namespace tendril::daemon {
+namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kUs = 1000;
@@ -764,4 +764,4 @@ TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::lease
