@@ -111,7 +111,7 @@ def observe_header(spec):
 def observe(spec):
     out = [
         NOTE + '#include "api/cuda_observe.gen.h"\n\n#include "client/cuda/entry.h"\n'
-        '#include "client/cuda/trace.h"\n\nnamespace tendril::client::cuda::observed {\n\n'
+        '#include "client/cuda/observe/trace.h"\n\nnamespace tendril::client::cuda::observed {\n\n'
     ]
     out += [observed(c) + "\n" for _, c in sorted(spec.calls.items()) if c.kind != "refuse"]
     out.append("}  // namespace tendril::client::cuda::observed\n")

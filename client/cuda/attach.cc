@@ -13,7 +13,7 @@
 #include "client/common/servers.h"
 #include "client/common/visible_devices.h"
 #include "client/cuda/bodies.h"
-#include "client/cuda/stats.h"
+#include "client/cuda/observe/stats.h"
 #include "session/control/attach.h"
 
 namespace tendril::client::cuda {

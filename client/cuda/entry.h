@@ -12,8 +12,8 @@
 #include "api/cuda_bodies.gen.h"
 #include "api/cuda_entries.gen.h"
 #include "api/cuda_observe.gen.h"
+#include "client/cuda/observe/stats.h"
 #include "client/cuda/state.h"
-#include "client/cuda/stats.h"
 
 #define TENDRIL_ENTRY __attribute__((visibility("default"), used))
 

@@ -2,7 +2,7 @@
 // See forward.h.
 #include "client/cuda/forward.h"
 
-#include "client/cuda/capture.h"
+#include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
 

@@ -18,7 +18,7 @@
 #include "api/cuda/code_image.h"
 #include "api/cuda_abi.gen.h"
 #include "base/lock.h"
-#include "client/cuda/exec_changes.h"
+#include "client/cuda/graph/exec_changes.h"
 
 namespace tendril::client::cuda {
 

@@ -9,7 +9,7 @@
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/entry.h"
-#include "client/cuda/trace.h"
+#include "client/cuda/observe/trace.h"
 
 namespace tendril::client::cuda {
 namespace {

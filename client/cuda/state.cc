@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "client/common/log.h"
-#include "client/cuda/callback.h"
+#include "client/cuda/stream/callback.h"
 
 namespace tendril::client::cuda {
 namespace {

@@ -15,12 +15,12 @@
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
 #include "base/clock.h"
-#include "client/cuda/freed_blocks.h"
+#include "client/cuda/copy/staging.h"
+#include "client/cuda/copy/uploads.h"
+#include "client/cuda/memory/freed_blocks.h"
+#include "client/cuda/memory/range_map.h"
 #include "client/cuda/object.h"
-#include "client/cuda/range_map.h"
-#include "client/cuda/staging.h"
-#include "client/cuda/stats.h"
-#include "client/cuda/uploads.h"
+#include "client/cuda/observe/stats.h"
 #include "session/lane/lane.h"
 #include "transport/host_window.h"
 
@@ -42,7 +42,7 @@ struct Device {
   Context* primary = nullptr;  // exists from the start; active while retained
   uint64_t default_pool = 0,
            current_pool =
-               0;  // handles; 0: not asked for yet, the default one (client/cuda/pool.cc)
+               0;  // handles; 0: not asked for yet, the default one (client/cuda/memory/pool.cc)
 };
 
 struct Context : Object {
@@ -82,8 +82,9 @@ class Session final : public session::LaneEvents {
   transport::HostWindow window;  // valid when the server is on this host
   std::vector<Device*> devices;
   int driver_version = 0;
-  bool keep_ptx = false;       // the server executes PTX itself (software GPU)
-  uint8_t server_id[16] = {};  // whose handles mean something there (client/cuda/export_handle.cc)
+  bool keep_ptx = false;  // the server executes PTX itself (software GPU)
+  uint8_t server_id[16] =
+      {};  // whose handles mean something there (client/cuda/memory/export_handle.cc)
   std::atomic<bool> server_known{false};
   std::atomic<uint64_t> serial{
       0};  // counts event records and other things whose completion is remembered

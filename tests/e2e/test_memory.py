@@ -241,7 +241,7 @@ back()
 
     def test_what_a_stream_freed_makes_room(self):
         """Blocks that wait in the client for an allocation that can use them again
-        (client/cuda/freed_blocks.h)."""
+        (client/cuda/memory/freed_blocks.h)."""
         self.run_program("""
 stream = c_void_p()
 must(cuda.cuStreamCreate(byref(stream), 1))

@@ -22,7 +22,7 @@ STARTED = time.time()
 
 
 class Counters:
-    """What Tendril's client has sent so far (client/cuda/export_table.cc); a real driver has
+    """What Tendril's client has sent so far (client/cuda/runtime/export_table.cc); a real driver has
     none."""
 
     def __init__(self):

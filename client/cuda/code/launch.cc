@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here
+// from cached attributes. No allocation, no system call, no lock but the lane's own: the parameters
+// are copied straight into the lane. The few launches that only the driver can judge wait for its
+// verdict, and with CUDA_LAUNCH_BLOCKING all wait for their end.
+#include <string.h>
+
+#include "client/cuda/code/function.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/mirror.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+
+bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
+  *buffer = nullptr;
+  const size_t* size = nullptr;
+  for (int i = 0; extra[i] != CU_LAUNCH_PARAM_END; i += 2) {
+    if (extra[i] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      *buffer = extra[i + 1];
+    else if (extra[i] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      size = static_cast<const size_t*>(extra[i + 1]);
+    else
+      return false;
+  }
+  *bytes = size != nullptr ? *size : 0;
+  return *buffer != nullptr && size != nullptr;
+}
+
+namespace {
+
+struct Geometry {
+  uint32_t words[8];  // grid x y z, block x y z, dynamic shared bytes, cooperative
+};
+
+CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometry& g) {
+  const uint32_t* w = g.words;
+  for (int i = 0; i < 3; ++i) {
+    const auto grid_limit =
+        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    const auto block_limit =
+        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+    if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  const uint64_t threads = uint64_t{w[3]} * w[4] * w[5];
+  if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
+    // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an
+    // H200).
+    const uint64_t registers =
+        threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
+    const auto most =
+        static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
+    return registers > most ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
+  }
+  if (w[6] >
+      static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+// Attributes of cuLaunchKernelEx with the events inside turned into wire ids. Bounded by what CUDA
+// defines.
+constexpr unsigned kLaunchAttributesMax = 32;
+
+CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count,
+                              CUlaunchAttribute* to) {
+  for (unsigned i = 0; i < count; ++i) {
+    to[i] = from[i];
+    CUevent* event = nullptr;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+      event = &to[i].value.programmaticEvent.event;
+    if (from[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = &to[i].value.launchCompletionEvent.event;
+    if (event == nullptr) continue;
+    Event* e = process()->events.find(Kind::kEvent, handle_value(*event));
+    if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    e->recorded.store(Event::kUntold);
+    *event = reinterpret_cast<CUevent>(e->wire_id);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Clusters may have this many blocks on every device that has clusters; a function must be allowed
+// more.
+constexpr uint64_t kPortableClusterBlocks = 8;
+
+CUresult check_cluster(const FunctionInfo* info, const Geometry& g, const uint32_t* cluster) {
+  const uint64_t blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
+  if (blocks > kPortableClusterBlocks &&
+      info->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] == 0)
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  for (int i = 0; i < 3; ++i) {
+    if (g.words[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+  }
+  return CUDA_SUCCESS;
+}
+
+struct Size {
+  uint32_t words[3] = {};
+  bool any() const { return words[0] != 0 && words[1] != 0 && words[2] != 0; }
+  bool divides(const Size& larger) const {
+    for (int i = 0; i < 3; ++i) {
+      if (larger.words[i] % words[i] != 0) return false;
+    }
+    return true;
+  }
+  bool operator==(const Size& other) const { return memcmp(words, other.words, sizeof words) == 0; }
+};
+
+// The checks of launch attributes, and of what the function requires of them. *ask: something here
+// is for the driver alone to judge, which no launch that programs make again and again should be.
+CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
+                          const CUlaunchAttribute* attributes, unsigned count, bool* cooperative,
+                          bool* ask) {
+  Size required, preferred;
+  for (int i = 0; i < 3; ++i)
+    required.words[i] =
+        static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH + i]);
+  Size cluster = required;
+  for (unsigned i = 0; i < count; ++i) {
+    const CUlaunchAttributeValue& value = attributes[i].value;
+    switch (attributes[i].id) {
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        cluster = {{value.clusterDim.x, value.clusterDim.y, value.clusterDim.z}};
+        *ask |= !cluster.any() || (required.any() && !(cluster == required));
+        break;
+      case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+        preferred = {{value.preferredClusterDim.x, value.preferredClusterDim.y,
+                      value.preferredClusterDim.z}};
+        *ask |= !preferred.any();
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        *cooperative |= value.cooperative != 0;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        *ask = true;
+        break;
+      default:
+        *ask |= attributes[i].id < 0 || attributes[i].id >= CU_LAUNCH_ATTRIBUTE_MAX;
+    }
+  }
+  if (!cluster.any()) {
+    *ask |= preferred.any() || info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
+    return CUDA_SUCCESS;
+  }
+  *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 ||
+          (preferred.any() && !cluster.divides(preferred));
+  return check_cluster(info, g, cluster.words);
+}
+
+struct Target {
+  Context* context;
+  Stream* stream;
+  Function* function;
+  const FunctionInfo* info;
+  uint64_t function_id;
+  uint64_t stream_id;
+};
+
+CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
+  TENDRIL_TRY(require_context(&t->context));
+  t->function = find_function(f);
+  if (__builtin_expect(t->function == nullptr, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(require_stream(t->context, hStream, &t->stream));
+  const Stream* s = t->stream;
+  if (s != nullptr) {
+    if (s->context != t->context && s->session != t->context->session)
+      return CUDA_ERROR_INVALID_HANDLE;
+    t->context = s->context;
+  }
+  TENDRIL_TRY(check_work(t->context, t->stream));
+  t->stream_id = stream_wire_id(s);
+  CUresult error = CUDA_SUCCESS;
+  t->info = function_info(t->context, t->function, &error);
+  if (__builtin_expect(t->info == nullptr, 0)) return error;
+  t->function_id = function_wire_id(t->function, t->context->session, &error);
+  return t->function_id != 0 ? CUDA_SUCCESS : error;
+}
+
+// The record itself. The params field is laid out by hand so that the values go from the program
+// straight into the lane.
+template <typename Request>
+CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
+  const FunctionInfo* info = t.info;
+  const uint64_t param_bytes = buffer != nullptr ? buffer_bytes : info->param_bytes;
+  m.params = {nullptr, 0};
+  const uint64_t fixed = wire::message_bytes(m);
+  session::Lane* lane = t.context->session->lane.get();
+  if (fixed + param_bytes + 8 > wire::kCallBytesMax - sizeof(wire::CallHeader))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), t.context->index,
+                              static_cast<uint32_t>(fixed + wire::padded(param_bytes)), 0);
+  if (__builtin_expect(body == nullptr, 0)) return Session::lost_result();
+  wire::write_message(m, body);
+  // `params` is the last field of every launch record: its count is the last word written, the
+  // bytes follow.
+  uint8_t* at = body + fixed;
+  memcpy(at - 8, &param_bytes, 8);
+  if (param_bytes % 8 != 0 || buffer == nullptr) memset(at, 0, wire::padded(param_bytes));
+  if (buffer != nullptr) {
+    memcpy(at, buffer, buffer_bytes);
+  } else {
+    const size_t count = info->offsets.size();
+    for (size_t i = 0; i < count; ++i) memcpy(at + info->offsets[i], values[i], info->sizes[i]);
+  }
+  lane->commit();
+  tally_bytes(fixed + wire::padded(param_bytes));
+  return CUDA_SUCCESS;
+}
+
+// All blocks of a cooperative launch must be resident at once.
+CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
+  const uint32_t* w = g.words;
+  int blocks = 0;
+  TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+      &blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
+  const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+  const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
+  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room
+             ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+             : CUDA_SUCCESS;
+}
+
+// The values of a launch come by pointers or in one buffer.
+CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extra,
+                      const void** buffer, size_t* buffer_bytes) {
+  if (extra != nullptr) {
+    if (kernelParams != nullptr || !extra_buffer(extra, buffer, buffer_bytes))
+      return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+  }
+  if (kernelParams == nullptr)
+    return info->offsets.empty() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < info->offsets.size(); ++i) {
+    if (kernelParams[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+// What CUDA_LAUNCH_BLOCKING asks for: the kernel is over, and its fault is the launch's. Captured
+// launches do not run.
+CUresult wait_for_kernel(const Target& t) {
+  if (is_capturing(t.stream)) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(t.context, t.stream));
+  mirror_after_wait(t.context->session, t.context);
+  return CUDA_SUCCESS;
+}
+
+CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const void* buffer,
+                 size_t buffer_bytes, const CUlaunchAttribute* attributes,
+                 unsigned attribute_count) {
+  if (attribute_count == 0 && buffer == nullptr) {
+    wire::cuda::launch_kernel_request m;
+    m.function = t.function_id;
+    m.stream = t.stream_id;
+    m.geometry = {g.words, 8};
+    return send(t, m, kernelParams, nullptr, 0);
+  }
+  CUlaunchAttribute translated[kLaunchAttributesMax];
+  TENDRIL_TRY(translate_attributes(attributes, attribute_count, translated));
+  const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated),
+                            attribute_count * sizeof(CUlaunchAttribute)};
+  if (buffer != nullptr) {
+    wire::cuda::launch_kernel_buffer_request m;
+    m.function = t.function_id;
+    m.stream = t.stream_id;
+    m.geometry = {g.words, 8};
+    m.attributes = encoded;
+    return send(t, m, nullptr, buffer, buffer_bytes);
+  }
+  wire::cuda::launch_kernel_ex_request m;
+  m.function = t.function_id;
+  m.stream = t.stream_id;
+  m.geometry = {g.words, 8};
+  m.attributes = encoded;
+  return send(t, m, kernelParams, nullptr, 0);
+}
+
+CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams,
+                void** extra, const CUlaunchAttribute* attributes, unsigned attribute_count) {
+  if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
+  Target t;
+  TENDRIL_TRY(resolve(f, hStream, &t));
+  TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
+  const void* buffer = nullptr;
+  size_t buffer_bytes = 0;
+  TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
+  bool cooperative = g.words[7] != 0,
+       ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
+  TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count,
+                               &cooperative, &ask));
+  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
+  if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
+  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
+    map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
+  mirror_before_work(t.context->session, t.context);
+  TENDRIL_TRY(enqueue(t, g, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
+  if (__builtin_expect(ask, 0)) TENDRIL_TRY(outcome_so_far(t.context));
+  return __builtin_expect(process()->launch_blocking, 0) ? wait_for_kernel(t) : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  const Geometry g{
+      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
+  return launch(f, g, hStream, kernelParams, extra, nullptr, 0);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
+  const Geometry g{
+      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
+  return launch(f, g, hStream, kernelParams, nullptr, nullptr, 0);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+                    config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0}};
+  return launch(f, g, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Occupancy: pure functions of a kernel's attributes. The driver answers each question once per
+// kernel; later ones are answered here.
+#include <map>
+#include <tuple>
+
+#include "client/cuda/code/function.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+using Key = std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t,
+                       uint32_t>;  // last: which question
+
+struct Cache {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  std::map<Key, int64_t> answers;
+};
+
+Cache* cache() {
+  static Cache* only = new Cache;
+  return only;
+}
+
+bool cached(const Key& key, int64_t* value) {
+  pthread_mutex_lock(&cache()->mutex);
+  auto it = cache()->answers.find(key);
+  const bool found = it != cache()->answers.end();
+  if (found) *value = it->second;
+  pthread_mutex_unlock(&cache()->mutex);
+  return found;
+}
+
+void keep(const Key& key, int64_t value) {
+  pthread_mutex_lock(&cache()->mutex);
+  if (cache()->answers.size() > 65536)
+    cache()->answers.clear();  // a program that asks for ever-new sizes
+  cache()->answers[key] = value;
+  pthread_mutex_unlock(&cache()->mutex);
+}
+
+CUresult need(CUfunction func, Context** c, Function** f, uint64_t* id) {
+  TENDRIL_TRY(require_context(c));
+  *f = find_function(func);
+  if (*f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult error = CUDA_SUCCESS;
+  *id = function_wire_id(*f, (*c)->session, &error);
+  return *id != 0 ? CUDA_SUCCESS : error;
+}
+
+CUresult active_blocks(CUfunction func, int blockSize, size_t shared, unsigned flags, int* blocks) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  uint64_t id = 0;
+  TENDRIL_TRY(need(func, &c, &f, &id));
+  if (blockSize <= 0 || (flags & ~1u) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Key key{f, c->device, static_cast<uint64_t>(blockSize), shared, flags, 0};
+  int64_t value = 0;
+  if (!cached(key, &value)) {
+    wire::cuda::occupancy_blocks_request m;
+    wire::cuda::occupancy_blocks_reply r;
+    m.function = id;
+    m.block_size = static_cast<uint32_t>(blockSize);
+    m.shared = shared;
+    m.flags = flags;
+    TENDRIL_TRY(c->session->call(c, m, r));
+    value = r.blocks;
+    keep(key, value);
+  }
+  *blocks = static_cast<int>(value);
+  return CUDA_SUCCESS;
+}
+
+CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uint32_t what) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  uint64_t id = 0;
+  TENDRIL_TRY(need(func, &c, &f, &id));
+  if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t geometry[8] = {
+      config->gridDimX,  config->gridDimY,  config->gridDimZ,       config->blockDimX,
+      config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0};
+  wire::cuda::occupancy_clusters_request m;
+  wire::cuda::occupancy_clusters_reply r;
+  m.function = id;
+  m.what = what;
+  m.geometry = {geometry, 8};
+  m.attributes = {reinterpret_cast<const uint8_t*>(config->attrs),
+                  config->numAttrs * sizeof(CUlaunchAttribute)};
+  TENDRIL_TRY(c->session->call(c, m, r));
+  *value = r.value;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+void forget_occupancy(Function* function) {
+  pthread_mutex_lock(&cache()->mutex);
+  auto& answers = cache()->answers;
+  for (auto it = answers.begin(); it != answers.end();)
+    it = std::get<0>(it->first) == function ? answers.erase(it) : std::next(it);
+  pthread_mutex_unlock(&cache()->mutex);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
+  if (numBlocks == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return active_blocks(func, blockSize, dynamicSMemSize, flags, numBlocks);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                              dynamicSMemSize, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize) {
+  Context* c = nullptr;
+  Function* f = nullptr;
+  uint64_t id = 0;
+  TENDRIL_TRY(need(func, &c, &f, &id));
+  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const Key key{f, c->device, static_cast<uint64_t>(blockSize), static_cast<uint64_t>(numBlocks),
+                0, 1};
+  int64_t value = 0;
+  if (!cached(key, &value)) {
+    wire::cuda::occupancy_shared_request m;
+    wire::cuda::occupancy_shared_reply r;
+    m.function = id;
+    m.blocks = static_cast<uint32_t>(numBlocks);
+    m.block_size = static_cast<uint32_t>(blockSize);
+    TENDRIL_TRY(c->session->call(c, m, r));
+    value = static_cast<int64_t>(r.bytes);
+    keep(key, value);
+  }
+  *dynamicSmemSize = static_cast<size_t>(value);
+  return CUDA_SUCCESS;
+}
+
+// The block size with the most resident threads. Searched here, because the shared memory may
+// depend on it through a callback.
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Function* f = find_function(func);
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, f, &error);
+  if (info == nullptr) return error;
+  const int warp = c->device->attributes[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
+  const int resident = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
+  int limit = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  if (blockSizeLimit != 0 && blockSizeLimit < limit) limit = blockSizeLimit;
+  if (info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] < limit)
+    limit = info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  int best_threads = 0, best_block = 0, best_count = 0;
+  for (int rounded = (limit + warp - 1) / warp * warp; rounded > 0; rounded -= warp) {
+    const int candidate = rounded < limit ? rounded : limit;
+    const size_t shared = blockSizeToDynamicSMemSize != nullptr
+                              ? blockSizeToDynamicSMemSize(candidate)
+                              : dynamicSMemSize;
+    int blocks = 0;
+    TENDRIL_TRY(active_blocks(func, candidate, shared, flags, &blocks));
+    if (blocks * candidate > best_threads) {
+      best_threads = blocks * candidate;
+      best_block = candidate;
+      best_count = blocks;
+    }
+    if (best_threads == resident) break;
+  }
+  *blockSize = best_block;
+  *minGridSize = best_count * c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}
+
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
+  return clusters(numClusters, func, config, 0);
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                            const CUlaunchConfig* config) {
+  return clusters(clusterSize, func, config, 1);
+}
+
+}  // namespace tendril::client::cuda

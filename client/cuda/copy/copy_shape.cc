@@ -1,0 +1,534 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here:
+// only the bytes of its rows travel, in pieces of a bounded size. Shapes without gaps become linear
+// copies. An asynchronous copy into host memory waits for its data, even into pinned memory: that
+// is allowed, and such copies are rare.
+#include <string.h>
+
+#include <vector>
+
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/mirror.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kPieceBytes =
+    8u << 20;  // at most this in one message; the worker (copy_shape.cc) takes no more
+constexpr uint64_t kExtentMax =
+    uint64_t{1} << 46;  // no sane copy reaches this; keeps products from overflowing
+
+// One end of a copy, after the map of ranges has said what a unified address is.
+struct End {
+  CUmemorytype type = CU_MEMORYTYPE_HOST;
+  uint64_t address = 0;
+  Object* array = nullptr;
+  uint64_t x = 0, y = 0, z = 0, lod = 0, pitch = 0, height = 0;
+  Context* home = nullptr;  // null for host memory
+
+  bool host() const { return type == CU_MEMORYTYPE_HOST; }
+  bool linear() const { return type != CU_MEMORYTYPE_ARRAY; }
+  uint64_t at(uint64_t row, uint64_t slice) const {
+    return address + ((z + slice) * height + y + row) * pitch + x;
+  }
+};
+
+struct Extent {
+  uint64_t width = 0, height = 0, depth = 0;
+  uint64_t bytes() const { return width * height * depth; }
+};
+
+// A box inside the copied extent.
+struct Piece {
+  uint64_t x = 0, y = 0, z = 0;
+  Extent extent;
+};
+
+CUresult resolve(Context* c, const Extent& extent, End* end) {
+  if (end->type == CU_MEMORYTYPE_UNIFIED) {
+    Range range;
+    const bool device = process()->ranges.find(end->address, &range) && !range.host();
+    end->type = device ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+  }
+  if (end->x > kExtentMax || end->y > kExtentMax || end->z > kExtentMax)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (end->type == CU_MEMORYTYPE_ARRAY) {
+    if (end->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    end->home = end->array->session != c->session && end->array->context != nullptr
+                    ? end->array->context
+                    : c;
+    return end->array->session == end->home->session ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (end->type != CU_MEMORYTYPE_DEVICE && end->type != CU_MEMORYTYPE_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (end->address == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (end->pitch == 0) end->pitch = extent.width + end->x;
+  if (end->height == 0) end->height = extent.height + end->y;
+  if (end->pitch > kExtentMax || end->height > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  const unsigned __int128 reach =
+      static_cast<unsigned __int128>(end->z + extent.depth) * end->height * end->pitch;
+  if (reach > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  const bool rows = extent.height > 1 || extent.depth > 1;
+  if (rows && end->x + extent.width > end->pitch) return CUDA_ERROR_INVALID_VALUE;
+  if (extent.depth > 1 && end->y + extent.height > end->height) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  if (process()->ranges.find(end->address, &range) && range.kind == RangeKind::kReserved)
+    return CUDA_ERROR_INVALID_VALUE;  // nothing is mapped there
+  if (!end->host()) end->home = context_for(c, end->address);
+  return CUDA_SUCCESS;
+}
+
+// No bytes between the rows or the slices that are copied.
+bool gapless(const End& end, const Extent& extent) {
+  if (!end.linear()) return false;
+  if (extent.height > 1 && end.pitch != extent.width) return false;
+  return extent.depth == 1 || (end.pitch == extent.width && end.height == extent.height);
+}
+
+// Calls visit(Piece) for boxes of at most kPieceBytes that make up the extent; stops at the first
+// error.
+template <typename Visit>
+CUresult for_pieces(const Extent& e, Visit&& visit) {
+  const uint64_t width = e.width < kPieceBytes ? e.width : kPieceBytes;
+  uint64_t rows = width < e.width ? 1 : kPieceBytes / width;
+  if (rows > e.height) rows = e.height;
+  uint64_t slices = rows < e.height || width < e.width ? 1 : kPieceBytes / (width * rows);
+  if (slices > e.depth) slices = e.depth;
+  for (uint64_t z = 0; z < e.depth; z += slices) {
+    for (uint64_t y = 0; y < e.height; y += rows) {
+      for (uint64_t x = 0; x < e.width; x += width) {
+        const Extent extent = {e.width - x < width ? e.width - x : width,
+                               e.height - y < rows ? e.height - y : rows,
+                               e.depth - z < slices ? e.depth - z : slices};
+        TENDRIL_TRY(visit(Piece{x, y, z, extent}));
+      }
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+void pack(const End& from, const Piece& p, uint8_t* into) {
+  for (uint64_t z = 0; z < p.extent.depth; ++z) {
+    for (uint64_t y = 0; y < p.extent.height; ++y, into += p.extent.width) {
+      memcpy(into, reinterpret_cast<const void*>(from.at(p.y + y, p.z + z) + p.x), p.extent.width);
+    }
+  }
+}
+
+void unpack(const End& to, const Piece& p, const uint8_t* from) {
+  for (uint64_t z = 0; z < p.extent.depth; ++z) {
+    for (uint64_t y = 0; y < p.extent.height; ++y, from += p.extent.width) {
+      memcpy(reinterpret_cast<void*>(to.at(p.y + y, p.z + z) + p.x), from, p.extent.width);
+    }
+  }
+}
+
+// What the worker is told; host ends stay empty.
+CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& p) {
+  CUDA_MEMCPY3D s;
+  memset(&s, 0, sizeof s);
+  if (!from.host()) {
+    s.srcMemoryType = from.type;
+    s.srcDevice = from.address;
+    if (from.array != nullptr) s.srcArray = reinterpret_cast<CUarray>(from.array->wire_id);
+    s.srcXInBytes = from.x + p.x;
+    s.srcY = from.y + p.y;
+    s.srcZ = from.z + p.z;
+    s.srcLOD = from.lod;
+    s.srcPitch = from.pitch;
+    s.srcHeight = from.height;
+  }
+  if (!to.host()) {
+    s.dstMemoryType = to.type;
+    s.dstDevice = to.address;
+    if (to.array != nullptr) s.dstArray = reinterpret_cast<CUarray>(to.array->wire_id);
+    s.dstXInBytes = to.x + p.x;
+    s.dstY = to.y + p.y;
+    s.dstZ = to.z + p.z;
+    s.dstLOD = to.lod;
+    s.dstPitch = to.pitch;
+    s.dstHeight = to.height;
+  }
+  s.WidthInBytes = p.extent.width;
+  s.Height = p.extent.height;
+  s.Depth = p.extent.depth;
+  return s;
+}
+
+wire::Bytes image_of(const CUDA_MEMCPY3D& shape) {
+  return {reinterpret_cast<const uint8_t*>(&shape), sizeof shape};
+}
+
+CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopyStream on) {
+  Context* c = to.home;
+  const CUDA_MEMCPY3D shape = shape_of(to, End{}, p);
+  wire::cuda::copy_shape_to_device_request m;
+  m.shape = image_of(shape);
+  m.stream = wire_stream(on);
+  if (p.extent.bytes() <= wire::kInlineBytesMax) {
+    m.data = {packed, p.extent.bytes()};
+    return c->session->enqueue(c, m);
+  }
+  m.transfer = c->session->lane->new_transfer_id();
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return c->session->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS
+                                                                     : Session::lost_result();
+}
+
+CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStream on) {
+  Context* c = from.home;
+  const uint64_t bytes = p.extent.bytes();
+  const CUDA_MEMCPY3D shape = shape_of(End{}, from, p);
+  wire::cuda::copy_shape_from_device_request m;
+  wire::cuda::copy_shape_from_device_reply r;
+  m.shape = image_of(shape);
+  m.stream = wire_stream(on);
+  return fetch(c, m, r, packed, bytes);
+}
+
+uint64_t span(const End& end, const Extent& e) {
+  return ((e.depth - 1) * end.height + e.height - 1) * end.pitch + e.width;
+}
+
+CUresult linear(Context* c, const End& to, const End& from, uint64_t bytes, CopyStream on) {
+  const uint64_t into = to.at(0, 0), out = from.at(0, 0);
+  if (from.host()) return copy_to_device(c, into, reinterpret_cast<const void*>(out), bytes, on);
+  if (to.host()) return copy_from_device(c, reinterpret_cast<void*>(into), out, bytes, on);
+  return copy_device(c, into, out, bytes, on);
+}
+
+CUresult within_host(Context* c, const End& to, const End& from, const Extent& e, CopyStream on) {
+  TENDRIL_TRY(synchronize_stream(c, on.stream));  // it still takes its turn in the stream
+  mirror_after_wait(c->session, c);
+  for (uint64_t z = 0; z < e.depth; ++z) {
+    for (uint64_t y = 0; y < e.height; ++y) {
+      memmove(reinterpret_cast<void*>(to.at(y, z)), reinterpret_cast<const void*>(from.at(y, z)),
+              e.width);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult on_device(Context* at, const End& to, const End& from, const Extent& e, CopyStream on) {
+  const CUDA_MEMCPY3D shape = shape_of(to, from, Piece{0, 0, 0, e});
+  wire::cuda::copy_shape_device_request m;
+  m.shape = image_of(shape);
+  m.stream = wire_stream(on);
+  return at->session->enqueue(at, m);
+}
+
+// Host memory as a node names it: by the address of its first byte, where every launch finds it.
+CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
+  const uint64_t first = end->at(0, 0);
+  TENDRIL_TRY(mirror_for_node(c->session, c, first, span(*end, e), use));
+  end->type = CU_MEMORYTYPE_UNIFIED;
+  end->address = first;
+  end->x = end->y = end->z = 0;
+  return CUDA_SUCCESS;
+}
+
+// Host memory that the GPU of `at` reaches itself is an end like any other.
+End reached(Context* at, End end, const Extent& e) {
+  Range range;
+  if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) ||
+      !range.shared_with(at->session))
+    return end;
+  if (span(end, e) > range.bytes - (end.at(0, 0) - range.base)) return end;
+  end.type = CU_MEMORYTYPE_UNIFIED;
+  end.home = at;
+  return end;
+}
+
+// A copy into a graph under construction.
+CUresult capture(Context* c, End to, End from, const Extent& e, CopyStream on) {
+  if (from.host()) TENDRIL_TRY(host_end_of_node(c, &from, e, kMirrorGraphReads));
+  if (to.host()) TENDRIL_TRY(host_end_of_node(c, &to, e, kMirrorGraphWrites));
+  return on_device(c, to, from, e, on);
+}
+
+CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopyStream on) {
+  if (is_capturing(on.stream)) return capture(c, to, from, e, on);
+  if (to.host() && from.host()) return within_host(c, to, from, e, on);
+  if (gapless(to, e) && gapless(from, e)) return linear(c, to, from, e.bytes(), on);
+  if (!to.host() && !from.host() && to.home->session == from.home->session)
+    return on_device(to.home, to, from, e, on);
+  if (to.host() != from.host()) {
+    Context* at = to.host() ? from.home : to.home;
+    const End there = reached(at, to, e), here = reached(at, from, e);
+    if (!there.host() && !here.host()) {
+      TENDRIL_TRY(on_device(at, there, here, e, on));
+      return on.async ? CUDA_SUCCESS : synchronize_stream(at, on.stream);
+    }
+  }
+  std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
+  if (from.host()) {
+    TENDRIL_TRY(
+        settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
+    TENDRIL_TRY(for_pieces(e, [&](const Piece& p) {
+      pack(from, p, packed.data());
+      return send_piece(to, p, packed.data(), on);
+    }));
+    return on.async ? CUDA_SUCCESS : finish_copy(to.home, on);
+  }
+  if (to.host()) {
+    TENDRIL_TRY(settle_for_writing(c, reinterpret_cast<const void*>(to.at(0, 0)), span(to, e), on));
+    return for_pieces(e, [&](const Piece& p) {
+      TENDRIL_TRY(fetch_piece(from, p, packed.data(), on));
+      unpack(to, p, packed.data());
+      return CUDA_SUCCESS;
+    });
+  }
+  // Between servers.
+  if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(c, on.stream));
+  return for_pieces(e, [&](const Piece& p) {
+    TENDRIL_TRY(fetch_piece(from, p, packed.data(), {}));
+    return send_piece(to, p, packed.data(), {});
+  });
+}
+
+template <typename Shape>
+void read_2d(const Shape& s, End* to, End* from) {
+  from->type = s.srcMemoryType;
+  from->address =
+      s.srcMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.srcHost) : s.srcDevice;
+  from->x = s.srcXInBytes;
+  from->y = s.srcY;
+  from->pitch = s.srcPitch;
+  if (s.srcMemoryType == CU_MEMORYTYPE_ARRAY)
+    from->array = find_object(Kind::kArray, handle_value(s.srcArray));
+  to->type = s.dstMemoryType;
+  to->address =
+      s.dstMemoryType == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(s.dstHost) : s.dstDevice;
+  to->x = s.dstXInBytes;
+  to->y = s.dstY;
+  to->pitch = s.dstPitch;
+  if (s.dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    to->array = find_object(Kind::kArray, handle_value(s.dstArray));
+}
+
+template <typename Shape>
+void read_3d(const Shape& s, End* to, End* from) {
+  read_2d(s, to, from);
+  from->z = s.srcZ;
+  from->lod = s.srcLOD;
+  from->height = s.srcHeight;
+  to->z = s.dstZ;
+  to->lod = s.dstLOD;
+  to->height = s.dstHeight;
+}
+
+CUresult on_stream(CUstream hStream, bool async, Context** c, CopyStream* on) {
+  TENDRIL_TRY(require_context(c));
+  TENDRIL_TRY(require_stream(*c, hStream, &on->stream));
+  on->async = async;
+  if (async && on->stream != nullptr) *c = on->stream->context;
+  return check_work(*c, on->stream, !async);
+}
+
+CUresult start(Context* c, End to, End from, const Extent& e, CopyStream on) {
+  if (e.width == 0 || e.height == 0 || e.depth == 0) return CUDA_SUCCESS;
+  if (e.width > kExtentMax || e.height > kExtentMax || e.depth > kExtentMax)
+    return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(resolve(c, e, &from));
+  TENDRIL_TRY(resolve(c, e, &to));
+  const unsigned __int128 bytes = static_cast<unsigned __int128>(e.width) * e.height * e.depth;
+  if (bytes > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
+  return run(c, to, from, e, on);
+}
+
+CUresult copy_2d(const CUDA_MEMCPY2D* p, bool async, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  End to, from;
+  read_2d(*p, &to, &from);
+  return start(c, to, from, {p->WidthInBytes, p->Height, 1}, on);
+}
+
+template <typename Shape>
+CUresult copy_3d(const Shape* p, bool async, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  End to, from;
+  read_3d(*p, &to, &from);
+  return start(c, to, from, {p->WidthInBytes, p->Height, p->Depth}, on);
+}
+
+End array_end(CUarray array, uint64_t offset) {
+  End end;
+  end.type = CU_MEMORYTYPE_ARRAY;
+  end.array = find_object(Kind::kArray, handle_value(array));
+  end.x = offset;
+  return end;
+}
+
+End linear_end(CUmemorytype type, uint64_t address) {
+  End end;
+  end.type = type;
+  end.address = address;
+  return end;
+}
+
+template <typename To, typename From>
+CUresult copy_row(size_t bytes, bool async, CUstream hStream, To&& to, From&& from) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
+  return start(c, to(), from(), {bytes, 1, 1}, on);
+}
+
+CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* p) {
+  if (process() == nullptr || p == nullptr)
+    return CUDA_SUCCESS;  // the copy itself says what is wrong
+  const bool found = find_object(Kind::kContext, handle_value(p->srcContext)) != nullptr &&
+                     find_object(Kind::kContext, handle_value(p->dstContext)) != nullptr;
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+uint64_t format_bytes(CUarray_format format) {
+  switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+      return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+      return 2;
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_FLOAT:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+// Batches count in elements: those of the array that takes part, or else bytes.
+CUresult element_bytes(const CUmemcpy3DOperand& operand, uint64_t* bytes) {
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor;
+  TENDRIL_TRY(cuArray3DGetDescriptor_v2(&descriptor, operand.op.array.array));
+  *bytes = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  return *bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;  // compressed and planar formats
+}
+
+CUresult end_of_batch(const CUmemcpy3DOperand& operand, uint64_t element, End* end) {
+  if (operand.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+    *end = linear_end(CU_MEMORYTYPE_UNIFIED, operand.op.ptr.ptr);
+    end->pitch = operand.op.ptr.rowLength * element;
+    end->height = operand.op.ptr.layerHeight;
+    return CUDA_SUCCESS;
+  }
+  if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  *end = array_end(operand.op.array.array, operand.op.array.offset.x * element);
+  end->y = operand.op.array.offset.y;
+  end->z = operand.op.array.offset.z;
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_of_batch(Context* c, const CUDA_MEMCPY3D_BATCH_OP& op, CopyStream on) {
+  uint64_t element = 1;
+  End to, from;
+  TENDRIL_TRY(element_bytes(op.src, &element));
+  TENDRIL_TRY(element_bytes(op.dst, &element));
+  TENDRIL_TRY(end_of_batch(op.src, element, &from));
+  TENDRIL_TRY(end_of_batch(op.dst, element, &to));
+  return start(c, to, from, {op.extent.width * element, op.extent.height, op.extent.depth}, on);
+}
+
+}  // namespace
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) { return copy_2d(pCopy, false, nullptr); }
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  return copy_2d(pCopy, false, nullptr);
+}
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  return copy_2d(pCopy, true, hStream);
+}
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) { return copy_3d(pCopy, false, nullptr); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  return copy_3d(pCopy, true, hStream);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  TENDRIL_TRY(contexts_exist(pCopy));
+  return copy_3d(pCopy, false, nullptr);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  TENDRIL_TRY(contexts_exist(pCopy));
+  return copy_3d(pCopy, true, hStream);
+}
+
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(on_stream(hStream, true, &c, &on));
+  if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  // Copies of a batch have no order among themselves; the order of the list is as good as any.
+  for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(c, opList[i], on));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
+}
+
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                         size_t ByteCount) {
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
+}
+
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                              size_t ByteCount, CUstream hStream) {
+  return copy_row(
+      ByteCount, true, hStream, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(srcHost)); });
+}
+
+CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return copy_row(
+      ByteCount, false, nullptr,
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      [&] { return array_end(srcArray, srcOffset); });
+}
+
+CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream) {
+  return copy_row(
+      ByteCount, true, hStream,
+      [&] { return linear_end(CU_MEMORYTYPE_HOST, reinterpret_cast<uint64_t>(dstHost)); },
+      [&] { return array_end(srcArray, srcOffset); });
+}
+
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount) {
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return linear_end(CU_MEMORYTYPE_DEVICE, srcDevice); });
+}
+
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return linear_end(CU_MEMORYTYPE_DEVICE, dstDevice); },
+      [&] { return array_end(srcArray, srcOffset); });
+}
+
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return copy_row(
+      ByteCount, false, nullptr, [&] { return array_end(dstArray, dstOffset); },
+      [&] { return array_end(srcArray, srcOffset); });
+}
+
+}  // namespace tendril::client::cuda

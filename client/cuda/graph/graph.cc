@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes,
+// instantiation variants, updates.
+#include <string.h>
+
+#include "client/common/log.h"
+#include "client/cuda/code/function.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/mirror.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+CUresult need(Kind kind, uint64_t handle, Object** out) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = find_object(kind, handle);
+  return *out != nullptr ? CUDA_SUCCESS : no_object(kind);
+}
+
+CUgraphNode node_handle(Session* session, uint64_t wire_id) {
+  Object* node = wire_id != 0 ? known_object(Kind::kNode, session, nullptr, wire_id) : nullptr;
+  return node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr;
+}
+
+enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
+
+// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count
+// entries are written, the rest nulled.
+CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
+              CUgraphEdgeData* edges, size_t* count) {
+  Object* object = nullptr;
+  TENDRIL_TRY(need(kind, handle, &object));
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_list_request m;
+  wire::cuda::graph_list_reply r;
+  m.what = static_cast<uint32_t>(what);
+  m.object = object->wire_id;
+  TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), m, r));
+  if (from == nullptr && to == nullptr) {
+    *count = r.from.count;
+    return CUDA_SUCCESS;
+  }
+  const size_t room = *count, have = r.from.count;
+  for (size_t i = 0; edges == nullptr && i < r.edges.count; ++i)
+    if (r.edges.data[i] != 0)
+      return CUDA_ERROR_LOSSY_QUERY;  // edges say more than the caller asks for
+  for (size_t i = 0; i < room; ++i) {
+    if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
+    if (to != nullptr)
+      to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
+    if (edges != nullptr) memset(&edges[i], 0, sizeof edges[i]);
+    if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count)
+      memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
+  }
+  *count = room < have ? room : have;
+  return room < have && what == List::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+// Kernel node parameters of all ABI versions, as one.
+struct KernelNode {
+  CUfunction function;
+  CUcontext context;  // null: the current one
+  uint32_t geometry[8];
+  void** params;
+  void** extra;
+};
+
+template <typename Params>
+KernelNode kernel_node(CUfunction function, CUcontext context, const Params& p) {
+  return {function,
+          context,
+          {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
+           p.sharedMemBytes, 0},
+          p.kernelParams,
+          p.extra};
+}
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
+  return kernel_node(p.func, nullptr, p);
+}
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
+  if (p.func != nullptr) return kernel_node(p.func, nullptr, p);
+  return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx,
+                     p);  // a context is named for kernels only
+}
+
+// Where a node runs: a function has a context of its own, which need not be the current one; a
+// kernel gets the one that is named, or the current one.
+CUresult context_of_node(const Function* function, CUcontext named, Context** out) {
+  TENDRIL_TRY(require_context(out));
+  if (function->context == nullptr && named == nullptr) return CUDA_SUCCESS;
+  Context* other = function->context != nullptr
+                       ? function->context
+                       : process()->contexts.find(Kind::kContext, handle_value(named));
+  return other != nullptr ? use_context(other, out) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult pack(Context* c, const KernelNode& k, Function* function, std::vector<uint8_t>* packed) {
+  if (k.extra != nullptr && k.params != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info = function_info(c, function, &error);
+  if (info == nullptr) return error;
+  packed->assign(info->param_bytes, 0);
+  if (k.extra != nullptr) {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    // Neither less nor more, not even what the alignment of the whole buffer would add: measured on
+    // an H200.
+    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes != packed->size())
+      return CUDA_ERROR_INVALID_VALUE;
+    memcpy(packed->data(), buffer, packed->size());
+    return CUDA_SUCCESS;
+  }
+  if (!info->offsets.empty() && k.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < info->offsets.size(); ++i) {
+    if (k.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(packed->data() + info->offsets[i], k.params[i], info->sizes[i]);
+  }
+  map_pinned(c, packed->data(), packed->size());
+  return CUDA_SUCCESS;
+}
+
+// A node's kernel as the worker knows it.
+struct ResolvedKernel {
+  Context* context = nullptr;
+  uint64_t function = 0;
+  std::vector<uint8_t> values;
+};
+
+CUresult resolve_kernel(const Session* session, const KernelNode& k, ResolvedKernel* out) {
+  Function* function = process() != nullptr ? find_function(k.function) : nullptr;
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(context_of_node(function, k.context, &out->context));
+  if (out->context->session != session)
+    return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
+  TENDRIL_TRY(pack(out->context, k, function, &out->values));
+  CUresult error = CUDA_SUCCESS;
+  out->function = function_wire_id(function, out->context->session, &error);
+  return out->function != 0 ? CUDA_SUCCESS : error;
+}
+
+CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k,
+                          const ResolvedKernel& kernel) {
+  m.function = kernel.function;
+  m.geometry = {k.geometry, 8};
+  m.params = {kernel.values.data(), kernel.values.size()};
+  wire::cuda::graph_kernel_node_reply r;
+  return kernel.context->session->call(kernel.context, m, r);
+}
+
+CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
+                         size_t count, const KernelNode& k) {
+  Object* graph = nullptr;
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < count; ++i) {
+    Object* node = nullptr;
+    TENDRIL_TRY(need(Kind::kNode, handle_value(dependencies[i]), &node));
+    ids.push_back(node->wire_id);
+  }
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(graph->session, k, &kernel));
+  Object* node = create_object(Kind::kNode, graph->session, nullptr);
+  if (node == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 0;
+  m.graph = graph->wire_id;
+  m.node = node->wire_id;
+  m.dependencies = {ids.data(), ids.size()};
+  const CUresult result = send_kernel_node(m, k, kernel);
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kNode, node);
+    return result;
+  }
+  *out = handle_cast<CUgraphNode>(node);
+  return CUDA_SUCCESS;
+}
+
+CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
+  Object* node = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 1;
+  m.node = node->wire_id;
+  return send_kernel_node(m, k, kernel);
+}
+
+CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
+  Object *node = nullptr, *found = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  TENDRIL_TRY(need(Kind::kExec, handle_value(hExec), &found));
+  auto* exec = static_cast<Exec*>(found);
+  ResolvedKernel kernel;
+  TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
+  ChangeShape shape;  // everything but the values of its parameters
+  shape.add(kernel.function);
+  shape.add(kernel.context->index);
+  for (uint32_t word : k.geometry) shape.add(word);
+  if (exec->session == node->session && exec->changes.taken(node->wire_id, shape)) {
+    wire::cuda::graph_kernel_change_request m;
+    m.exec = exec->wire_id;
+    m.node = node->wire_id;
+    m.function = kernel.function;
+    m.geometry = {k.geometry, 8};
+    m.params = {kernel.values.data(), kernel.values.size()};
+    return exec->session->enqueue(kernel.context, m);
+  }
+  wire::cuda::graph_kernel_node_request m;
+  m.what = 2;
+  m.node = node->wire_id;
+  m.exec = exec->wire_id;
+  const CUresult result = send_kernel_node(m, k, kernel);
+  exec->changes.note(node->wire_id, shape, result == CUDA_SUCCESS);
+  return result;
+}
+
+// What cuGraphKernelNodeGetParams points at: kept per node until asked again.
+struct NodeParams {
+  std::vector<uint8_t> values;
+  std::vector<void*> pointers;
+};
+pthread_mutex_t g_params_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+NodeParams* params_of(CUgraphNode node) {
+  static std::unordered_map<CUgraphNode, NodeParams>* all =
+      new std::unordered_map<CUgraphNode, NodeParams>;
+  return &(*all)[node];
+}
+
+// The runtime finds its own function by the handles it is told, whichever of them it gave: a
+// function that belongs to a kernel is told as both.
+void tell_function(CUfunction function, CUkernel, CUcontext, CUDA_KERNEL_NODE_PARAMS_v1* out) {
+  out->func = function;
+}
+void tell_function(CUfunction function, CUkernel kernel, CUcontext context,
+                   CUDA_KERNEL_NODE_PARAMS* out) {
+  out->func = function;
+  out->kern = kernel;
+  out->ctx = context;
+}
+
+template <typename Params>
+CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
+  Object* node = nullptr;
+  TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_kernel_node_get_request m;
+  wire::cuda::graph_kernel_node_get_reply r;
+  m.node = node->wire_id;
+  TENDRIL_TRY(node->session->call(c, m, r));
+  if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
+  auto* function = static_cast<Function*>(
+      known_object(api::id_kind(r.function), node->session, nullptr, r.function));
+  auto* at =
+      static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
+  if (function == nullptr) return CUDA_ERROR_UNKNOWN;
+  memset(out, 0, sizeof *out);
+  out->gridDimX = r.geometry[0];
+  out->gridDimY = r.geometry[1];
+  out->gridDimZ = r.geometry[2];
+  out->blockDimX = r.geometry[3];
+  out->blockDimY = r.geometry[4];
+  out->blockDimZ = r.geometry[5];
+  out->sharedMemBytes = r.geometry[6];
+  const std::vector<uint8_t> values(r.params.begin(),
+                                    r.params.end());  // `r` dies with the next call
+  Function* kernel = function->kernel;
+  if (api::id_kind(function->wire_id) == Kind::kKernel) {
+    kernel = function;
+    TENDRIL_TRY(
+        kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));
+  }
+  tell_function(handle_cast<CUfunction>(function),
+                kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
+                at != nullptr ? handle_cast<CUcontext>(at) : nullptr, out);
+  CUresult error = CUDA_SUCCESS;
+  const FunctionInfo* info =
+      function_info(function->context != nullptr ? function->context : c, function, &error);
+  if (info == nullptr) return error;
+  if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
+  pthread_mutex_lock(&g_params_mutex);
+  NodeParams* kept = params_of(hNode);
+  kept->values = values;
+  kept->pointers.clear();
+  for (uint32_t offset : info->offsets) kept->pointers.push_back(kept->values.data() + offset);
+  out->kernelParams = kept->pointers.empty() ? nullptr : kept->pointers.data();
+  pthread_mutex_unlock(&g_params_mutex);
+  return CUDA_SUCCESS;
+}
+
+// The graph may be launched from kernels: the program must know it by the driver's handle. Should a
+// graph of another server have the same one, there is no telling which of the two a later call
+// means.
+CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
+  if (process()->execs.rename(exec, handle)) return CUDA_SUCCESS;
+  log(LogLevel::kWarning,
+      "%s: a graph that kernels may launch got the handle of one on another server; use such "
+      "graphs on one server only",
+      exec->session->endpoint.c_str());
+  wire::cuda::cuGraphExecDestroy_request m;
+  wire::cuda::cuGraphExecDestroy_reply r;
+  m.hGraphExec = exec->wire_id;
+  exec->session->call(exec->context, m, r);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// `params` null: only flags were given.
+CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
+                     CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  Context* c = nullptr;
+  Stream* upload = nullptr;
+  Object* graph = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (params != nullptr) TENDRIL_TRY(require_stream(c, params->hUploadStream, &upload));
+  if (graph->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* exec = static_cast<Exec*>(create_object(Kind::kExec, graph->session, c));
+  if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::graph_instantiate_request m;
+  wire::cuda::graph_instantiate_reply r;
+  m.graph = graph->wire_id;
+  m.exec = exec->wire_id;
+  m.flags = flags;
+  m.with_params = params != nullptr;
+  m.upload = stream_wire_id(upload);
+  CUresult result = c->session->call(c, m, r);
+  if (params != nullptr) {
+    params->result_out = static_cast<CUgraphInstantiateResult>(r.outcome);
+    params->hErrNode_out = node_handle(graph->session, r.node);
+  }
+  exec->has_memory = r.has_memory != 0;
+  exec->changes.clear();
+  if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    result = adopt_device_handle(exec, r.device_handle);
+  if (result == CUDA_SUCCESS)
+    *out = handle_cast<CUgraphExec>(exec);
+  else
+    destroy_object(Kind::kExec, exec);
+  return result;
+}
+
+CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* error_node, char* log,
+                              size_t bytes) {
+  if (log != nullptr && bytes != 0) log[0] = 0;
+  CUDA_GRAPH_INSTANTIATE_PARAMS params;
+  memset(&params, 0, sizeof params);
+  const CUresult result = instantiate(exec, graph, 0, &params);
+  if (error_node != nullptr) *error_node = params.hErrNode_out;
+  return result;
+}
+
+}  // namespace
+
+CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  const Exec* exec = process()->execs.find(Kind::kExec, handle_value(hGraph));
+  if (exec == nullptr) return no_object(Kind::kExec);
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s != nullptr) c = s->context;
+  if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
+  TENDRIL_TRY(check_work(c, s));
+  mirror_before_graph(c->session, c);
+  remember_graph_writes(c, s);
+  wire::cuda::graph_launch_request m;
+  m.exec = exec->wire_id;
+  m.stream = stream_wire_id(s);
+  if (exec->has_memory) c->session->send_frees();
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return exec->has_memory ? outcome_so_far(c) : CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                            char* logBuffer, size_t bufferSize) {
+  return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                               char* logBuffer, size_t bufferSize) {
+  return instantiate_with_log(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return instantiate(phGraphExec, hGraph, params->flags, params);
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags) {
+  return instantiate(phGraphExec, hGraph, flags, nullptr);
+}
+
+CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
+  return list(List::kNodes, Kind::kGraph, handle_value(hGraph), nodes, nullptr, nullptr, numNodes);
+}
+CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
+  return list(List::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr, nullptr,
+              numRootNodes);
+}
+CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
+  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr, numEdges);
+}
+CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
+                            CUgraphEdgeData* edgeData, size_t* numEdges) {
+  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData, numEdges);
+}
+CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
+                                    size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr,
+              numDependencies);
+}
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
+                                       CUgraphEdgeData* edgeData, size_t* numDependencies) {
+  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr,
+              edgeData, numDependencies);
+}
+CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                      size_t* numDependentNodes) {
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr,
+              numDependentNodes);
+}
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                         CUgraphEdgeData* edgeData, size_t* numDependentNodes) {
+  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr,
+              edgeData, numDependentNodes);
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                 const CUgraphNode* dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies,
+                         kernel_node(*nodeParams));
+}
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph,
+                              const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add_kernel_node(phGraphNode, hGraph, dependencies, numDependencies,
+                         kernel_node(*nodeParams));
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return get_kernel_node(hNode, nodeParams);
+}
+CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  return get_kernel_node(hNode, nodeParams);
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                       const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                    const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return set_kernel_node(hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                           const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return change_kernel(hGraphExec, hNode, kernel_node(*nodeParams));
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr || hGraphExec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return change_kernel(hGraphExec, hNode, kernel_node(*nodeParams));
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo* resultInfo) {
+  Object *exec = nullptr, *graph = nullptr;
+  TENDRIL_TRY(need(Kind::kExec, handle_value(hGraphExec), &exec));
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
+  if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_update_request m;
+  wire::cuda::graph_update_reply r;
+  m.exec = exec->wire_id;
+  m.graph = graph->wire_id;
+  const CUresult result = exec->session->call(static_cast<const Context*>(nullptr), m, r);
+  static_cast<Exec*>(exec)->changes.clear();
+  resultInfo->result = static_cast<CUgraphExecUpdateResult>(r.outcome);
+  resultInfo->errorNode = node_handle(exec->session, r.node);
+  resultInfo->errorFromNode = node_handle(exec->session, r.from);
+  return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                           CUgraphExecUpdateResult* updateResult_out) {
+  CUgraphExecUpdateResultInfo info;
+  memset(&info, 0, sizeof info);
+  const CUresult result = cuGraphExecUpdate_v2(hGraphExec, hGraph, &info);
+  if (hErrorNode_out != nullptr) *hErrorNode_out = info.errorNode;
+  if (updateResult_out != nullptr) *updateResult_out = info.result;
+  return result;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// See export_handle.h.
+#include "client/cuda/memory/export_handle.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "client/common/log.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kMagic = 0x786c'6972'646e'6574ull;  // "tendrilx"
+
+// A descriptor that was given out: our end, and what the other one names.
+struct GivenOut {
+  int fd;
+  Session* session;
+  uint8_t token[kExportTokenBytes];
+};
+
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<uint32_t> g_given_out_count{0};
+
+std::vector<GivenOut>& given_out() {
+  static auto* all = new std::vector<GivenOut>;
+  return *all;
+}
+
+// Null: the server cannot be asked.
+const uint8_t* server_of(Session* session) {
+  if (session->server_known.load(std::memory_order_acquire)) return session->server_id;
+  wire::cuda::ipc_server_request m;
+  wire::cuda::ipc_server_reply r;
+  if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
+      r.id.count != kServerIdBytes)
+    return nullptr;
+  pthread_mutex_lock(&g_mutex);
+  memcpy(session->server_id, r.id.data, kServerIdBytes);
+  pthread_mutex_unlock(&g_mutex);
+  session->server_known.store(true, std::memory_order_release);
+  return session->server_id;
+}
+
+bool is_on(const ExportHandle& handle, Session* session) {
+  const uint8_t* server = server_of(session);
+  return server != nullptr && memcmp(server, handle.server, kServerIdBytes) == 0;
+}
+
+bool is_closed(int fd) {
+  pollfd end = {fd, 0, 0};
+  return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+}  // namespace
+
+CUresult make_export(Session* session, ExportKind kind, const wire::Bytes& token, uint64_t bytes,
+                     ExportHandle* out) {
+  if (token.count != kExportTokenBytes) return CUDA_ERROR_UNKNOWN;
+  *out = {};
+  out->magic = kMagic;
+  out->kind = kind;
+  out->bytes = bytes;
+  memcpy(out->token, token.data,
+         kExportTokenBytes);  // before another call uses the buffer it lies in
+  const uint8_t* server = server_of(session);
+  if (server == nullptr) return Session::lost_result();
+  memcpy(out->server, server, kServerIdBytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult read_export(const void* handle, ExportKind kind, const char* call, Session* preferred,
+                     Session** session, ExportHandle* out) {
+  memcpy(out, handle, sizeof *out);
+  if (out->magic != kMagic || out->kind != kind) return CUDA_ERROR_INVALID_VALUE;
+  if (preferred != nullptr && is_on(*out, preferred)) {
+    *session = preferred;
+    return CUDA_SUCCESS;
+  }
+  for (Session* other : process()->sessions) {
+    if (!is_on(*out, other)) continue;
+    *session = other;
+    return CUDA_SUCCESS;
+  }
+  log_once(LogLevel::kError,
+           "%s: the handle is of a GPU server that this process has no GPU of; processes share "
+           "memory and events on "
+           "one server only (start them under one 'tendril run')",
+           call);
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+int make_export_descriptor(Session* session, const ExportHandle& handle) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return -1;
+  GivenOut given = {ends[0], session, {}};
+  memcpy(given.token, handle.token, sizeof given.token);
+  if (send(ends[0], &handle, sizeof handle, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof handle)) {
+    const int error = errno;
+    close(ends[0]);
+    close(ends[1]);
+    errno = error;
+    return -1;
+  }
+  pthread_mutex_lock(&g_mutex);
+  given_out().push_back(given);
+  g_given_out_count.store(static_cast<uint32_t>(given_out().size()), std::memory_order_relaxed);
+  pthread_mutex_unlock(&g_mutex);
+  return ends[1];
+}
+
+bool read_export_descriptor(int fd, ExportHandle* out) {
+  uint8_t message[sizeof *out + 1];  // a longer one is none of ours
+  const ssize_t got = recv(fd, message, sizeof message, MSG_PEEK | MSG_DONTWAIT);
+  if (got != static_cast<ssize_t>(sizeof *out)) return false;
+  memcpy(out, message, sizeof *out);
+  return true;
+}
+
+void drop_closed_exports() {
+  if (g_given_out_count.load(std::memory_order_relaxed) == 0) return;
+  std::vector<GivenOut> closed;
+  pthread_mutex_lock(&g_mutex);
+  std::vector<GivenOut>& all = given_out();
+  for (size_t i = 0; i < all.size();) {
+    if (!is_closed(all[i].fd)) {
+      ++i;
+      continue;
+    }
+    closed.push_back(all[i]);
+    all[i] = all.back();
+    all.pop_back();
+  }
+  g_given_out_count.store(static_cast<uint32_t>(all.size()), std::memory_order_relaxed);
+  pthread_mutex_unlock(&g_mutex);
+  for (const GivenOut& gone : closed) {
+    close(gone.fd);
+    wire::cuda::ipc_drop_request m;
+    m.token = {gone.token, sizeof gone.token};
+    gone.session->enqueue(nullptr, m);
+  }
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pinned, registered and managed host memory. With a server on this host, pinned and managed memory
+// are pages that the worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is
+// ordinary memory of this process: "pinned" means that asynchronous copies with it are
+// asynchronous, and it gets a mirror in the worker only when the program asks for its device
+// address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <set>
+
+#include "client/common/log.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/mirror.h"
+
+namespace tendril::client::cuda {
+
+std::atomic<uint32_t> g_pinned_ranges{0};
+
+namespace {
+
+using transport::kHostWindowBase;
+using transport::kHostWindowBytes;
+std::atomic<uint64_t> g_window_next{0};
+// What all registered memory lay between: tells most other values from its addresses.
+std::atomic<uint64_t> g_registered_low{UINT64_MAX}, g_registered_high{0};
+
+void widen_registered(uint64_t base, uint64_t end) {
+  uint64_t low = g_registered_low.load(), high = g_registered_high.load();
+  while (base < low && !g_registered_low.compare_exchange_weak(low, base)) {
+  }
+  while (end > high && !g_registered_high.compare_exchange_weak(high, end)) {
+  }
+}
+
+uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
+
+// The next free addresses for `map(address)` to fill; null when it cannot, with errno. Addresses
+// are used once: 16 TiB last. What the program has there itself is passed over in strides that
+// grow.
+template <typename Map>
+void* place(uint64_t bytes, Map&& map) {
+  const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
+  constexpr uint64_t kStrideMax = uint64_t{64} << 30;
+  uint64_t stride = room;
+  for (int tries = 0; tries < 64; ++tries) {
+    const uint64_t offset = g_window_next.fetch_add(stride);
+    if (offset > kHostWindowBytes || room > kHostWindowBytes - offset) break;
+    if (map(kHostWindowBase + offset)) return reinterpret_cast<void*>(kHostWindowBase + offset);
+    if (errno != EEXIST) break;
+    stride = std::max(room, std::min(2 * stride, kStrideMax));
+  }
+  return nullptr;
+}
+
+void* place_private(uint64_t bytes) {
+  return place(bytes, [bytes](uint64_t at) {
+    void* wanted = reinterpret_cast<void*>(at);
+    void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got != MAP_FAILED && got != wanted) {  // an old kernel takes the flag for a hint
+      munmap(got, bytes);
+      errno = EEXIST;
+    }
+    return got == wanted;
+  });
+}
+
+}  // namespace
+
+void* share_pages(Context* c, uint64_t bytes) {
+  const transport::HostWindow& window = c->session->window;
+  if (!window.valid()) return nullptr;
+  bytes = whole_pages(bytes);
+  void* memory = place(bytes, [&](uint64_t at) { return window.map(at, bytes); });
+  if (memory == nullptr) return nullptr;
+  wire::cuda::mirror_share_request m;
+  wire::cuda::mirror_share_reply r;
+  m.address = reinterpret_cast<uint64_t>(memory);
+  m.bytes = bytes;
+  if (c->session->call(static_cast<const Context*>(c), m, r) == CUDA_SUCCESS) return memory;
+  window.unmap(m.address, bytes, true);
+  return nullptr;
+}
+
+void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes) {
+  wire::cuda::mirror_destroy_request m;
+  m.address = reinterpret_cast<uint64_t>(memory);
+  session->enqueue(c, m);
+  session->window.unmap(m.address, whole_pages(bytes), true);
+}
+
+namespace {
+
+// Gives up what `allocate` made, after the last use of it.
+void unmap_host(const Range& range) {
+  if (!range.shared) {
+    munmap(reinterpret_cast<void*>(range.base), range.bytes);
+    return;
+  }
+  unshare_pages(range.session, range.context, reinterpret_cast<void*>(range.base), range.bytes);
+}
+
+CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* c) {
+  if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range;
+  void* memory = share_pages(c, bytes);
+  range.shared = memory != nullptr;
+  if (memory == nullptr) memory = place_private(bytes);
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  range.base = reinterpret_cast<uint64_t>(memory);
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = c;
+  range.session = c->session;
+  range.flags = flags;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  if (!process()->ranges.insert(range)) {
+    unmap_host(range);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (kind == RangeKind::kPinned && !range.shared) g_pinned_ranges.fetch_add(1);
+  *pp = memory;
+  return CUDA_SUCCESS;
+}
+
+Context* owner_of(void* p) {
+  Range range;
+  const bool known =
+      process() != nullptr && process()->ranges.find(reinterpret_cast<uint64_t>(p), &range);
+  return known ? range.context : nullptr;
+}
+
+// Portable memory may be on its way to any server.
+void settle_uploads(const Range& range) {
+  for (Session* session : process()->sessions) session->uploads.settle(range.base, range.bytes);
+}
+
+CUresult host_range(void* p, Range* range) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), range) || !range->host())
+    return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult map_host_range(Context* c, const Range& range) {
+  if (range.mirrored || range.shared_with(c->session)) return CUDA_SUCCESS;
+  TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
+  process()->ranges.mark_mirrored(range.base);
+  return CUDA_SUCCESS;
+}
+
+void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
+  const uint64_t low = g_registered_low.load(std::memory_order_relaxed);
+  const uint64_t high = g_registered_high.load(std::memory_order_relaxed);
+  for (uint64_t at = 0; at + 8 <= bytes; at += 8) {
+    uint64_t value;
+    memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
+    Range range;
+    if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
+    // Where the server cannot have the address the kernel gets a fault, and copies go on working.
+    if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(c, range);
+  }
+}
+
+CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  constexpr unsigned kKnown =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no
+  // kernel ever sees, and a mirror costs at each launch.
+  TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
+
+CUresult cuMemFreeHost(void* p) {
+  Context* c = nullptr;
+  Range range;
+  TENDRIL_TRY(require_context_of(owner_of(p), &c));
+  TENDRIL_TRY(host_range(p, &range));
+  if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p))
+    return CUDA_ERROR_INVALID_VALUE;
+  // Copies into it may still be on their way.
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)range.session->call(range.context, m, r);
+  settle_uploads(range);
+  forget_reads_of(range.context);
+  mirror_forget(range.context, range.base);
+  if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (!range.shared) g_pinned_ranges.fetch_sub(1);
+  unmap_host(range);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+  if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  Range range;
+  range.base = reinterpret_cast<uint64_t>(p);
+  range.bytes = bytesize;
+  range.kind = RangeKind::kRegistered;
+  range.context = c;
+  range.session = c->session;
+  range.flags = Flags;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  widen_registered(range.base, range.base + range.bytes);
+  g_pinned_ranges.fetch_add(1);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void* p) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context_of(owner_of(p), &c));
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) ||
+      range.kind != RangeKind::kRegistered || range.base != reinterpret_cast<uint64_t>(p)) {
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)range.session->call(range.context, m, r);
+  settle_uploads(range);
+  forget_reads_of(range.context);
+  mirror_forget(range.context, range.base);
+  if (process()->ranges.remove(range.base, &range)) g_pinned_ranges.fetch_sub(1);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  TENDRIL_TRY(host_range(p, &range));
+  TENDRIL_TRY(map_host_range(c, range));
+  *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Range range;
+  TENDRIL_TRY(host_range(p, &range));
+  *pFlags = range.flags |
+            CU_MEMHOSTALLOC_DEVICEMAP;  // with unified addressing all pinned memory is mapped
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
+  void* memory = nullptr;
+  TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, c));
+  const uint64_t base = reinterpret_cast<uint64_t>(memory);
+  Range range;
+  process()->ranges.find(base, &range);
+  const CUresult result = map_host_range(c, range);
+  if (result != CUDA_SUCCESS) {
+    process()->ranges.remove(base, &range);
+    unmap_host(range);
+    return result;
+  }
+  *dptr = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult free_managed(const Range& managed) {
+  Range range;
+  wire::cuda::context_synchronize_request m;
+  wire::cuda::context_synchronize_reply r;
+  (void)managed.session->call(managed.context, m, r);
+  mirror_forget(managed.context, managed.base);
+  if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
+  unmap_host(range);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+// Pages of managed variables, which variables share. They stay: a page that has gone may be
+// anybody's next time.
+pthread_mutex_t g_variable_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+bool place_variable(uint64_t base, uint64_t bytes) {
+  static std::set<uint64_t>& pages = *new std::set<uint64_t>;
+  bool placed = true;
+  pthread_mutex_lock(&g_variable_mutex);
+  for (uint64_t page = base & ~uint64_t{4095}; placed && page < base + bytes; page += 4096) {
+    if (pages.count(page) != 0) continue;
+    void* wanted = reinterpret_cast<void*>(page);
+    void* got = mmap(wanted, 4096, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    placed = got == wanted;
+    if (placed) pages.insert(page);
+    if (!placed && got != MAP_FAILED) munmap(got, 4096);
+  }
+  pthread_mutex_unlock(&g_variable_mutex);
+  return placed;
+}
+
+}  // namespace
+
+CUresult adopt_managed(Session* session, Context* home, uint64_t base, uint64_t bytes) {
+  Range range;
+  if (process()->ranges.find(base, &range) && range.base == base && range.variable)
+    return CUDA_SUCCESS;
+  if (!place_variable(base, bytes)) {
+    log_once(LogLevel::kError,
+             "a managed variable of %llu bytes lies at %#llx on server %s, where this program has "
+             "something else; "
+             "start the program again",
+             static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(base),
+             session->endpoint.c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  range = {};
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = RangeKind::kManaged;
+  range.context = home;
+  range.session = session;
+  range.flags = CU_MEM_ATTACH_GLOBAL;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  range.mirrored = range.variable = true;
+  memset(reinterpret_cast<void*>(base), 0, bytes);  // as the mirror begins
+  if (!process()->ranges.insert(range)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Context* usable = home->active.load(std::memory_order_relaxed) != 0 ? home : nullptr;
+  const CUresult result = mirror_create(session, usable, base, bytes, kMirrorKernels);
+  if (result == CUDA_SUCCESS)
+    mirror_fetch_all(session, usable);
+  else
+    process()->ranges.remove(base, &range);
+  return result;
+}
+
+void forget_managed(uint64_t base) {
+  Range range;
+  mirror_forget(nullptr, base);
+  process()->ranges.remove(base, &range);
+}
+
+// Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and
+// accepted.
+CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  if (count == 0 || !process()->ranges.find(devPtr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  return range.kind == RangeKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation) {
+  return cuMemAdvise(devPtr, count, advice, 0);
+}
+CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  return cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
+}
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int flags,
+                               CUstream hStream) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return cuMemPrefetchAsync(devPtr, count, 0, hStream);
+}
+namespace {
+
+// Lists of managed ranges that are prefetched or whose contents are no longer wanted.
+CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
+                    CUstream hStream) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, hStream, &s));
+  if (s == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i)
+    TENDRIL_TRY(cuMemAdvise(dptrs[i], sizes[i], CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                 CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
+                                 size_t numPrefetchLocs, unsigned long long flags,
+                                 CUstream hStream) {
+  if (prefetchLocs == nullptr || prefetchLocIdxs == nullptr || numPrefetchLocs == 0 ||
+      numPrefetchLocs > count)
+    return CUDA_ERROR_INVALID_VALUE;
+  return hint_batch(dptrs, sizes, count, flags, hStream);
+}
+CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                unsigned long long flags, CUstream hStream) {
+  return hint_batch(dptrs, sizes, count, flags, hStream);
+}
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                           CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
+                                           size_t numPrefetchLocs, unsigned long long flags,
+                                           CUstream hStream) {
+  return cuMemPrefetchBatchAsync(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                                 numPrefetchLocs, flags, hStream);
+}
+
+CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute,
+                                CUdeviceptr devPtr, size_t count) {
+  TENDRIL_TRY(cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0));
+  if (data == nullptr || dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i + 4 <= dataSize; i += 4) static_cast<int*>(data)[i / 4] = 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes,
+                                 size_t numAttributes, CUdeviceptr devPtr, size_t count) {
+  if (data == nullptr || dataSizes == nullptr || attributes == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < numAttributes; ++i)
+    TENDRIL_TRY(cuMemRangeGetAttribute(data[i], dataSizes[i], attributes[i], devPtr, count));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and events shared between processes that use one GPU server: handles, descriptors
+// (export_handle.h), and what this process has open of others. The worker opens and closes; what a
+// handle names, and whether it still does, is the server's to say.
+#include <unistd.h>
+
+#include <map>
+
+#include "client/common/log.h"
+#include "client/cuda/memory/export_handle.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr int kTriesMax = 8;
+const Context* const kNoContext = nullptr;
+
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+// How often memory of others is open here, by its base. The driver counts likewise, and hands out
+// one address.
+std::map<uint64_t, uint32_t>& open_counts() {
+  static auto* all = new std::map<uint64_t, uint32_t>;
+  return *all;
+}
+
+class Locked {
+ public:
+  Locked() { pthread_mutex_lock(&g_mutex); }
+  ~Locked() { pthread_mutex_unlock(&g_mutex); }
+};
+
+CUresult explain(const char* call, CUresult result) {
+  if (result != CUDA_ERROR_NOT_PERMITTED) return result;
+  log_once(LogLevel::kError,
+           "%s: the handle is of another lease, and the GPU server keeps leases apart; start both "
+           "processes under one "
+           "'tendril run'",
+           call);
+  return result;
+}
+
+CUresult close_at(Context* c, uint64_t address) {
+  wire::cuda::ipc_close_memory_request m;
+  wire::cuda::ipc_close_memory_reply r;
+  m.address = address;
+  return c->session->call(c, m, r);
+}
+
+// Puts opened memory into the map of ranges. *collides: its addresses are something else here.
+void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* collides) {
+  Locked lock;
+  Range known;
+  const bool again = process()->ranges.find(r.base, &known) && known.base == r.base &&
+                     known.session == c->session && known.kind == RangeKind::kImported;
+  *collides = false;
+  if (!again) register_device_range(c, r.base, r.bytes, RangeKind::kImported, 0, collides);
+  if (!*collides) open_counts()[r.base] = again ? open_counts()[r.base] + 1 : 1;
+}
+
+CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uint64_t* address) {
+  uint64_t refused[kTriesMax], refused_bytes[kTriesMax];
+  int refusals = 0;
+  CUresult result = CUDA_SUCCESS;
+  for (;;) {
+    wire::cuda::ipc_open_memory_request m;
+    wire::cuda::ipc_open_memory_reply r;
+    m.token = {handle.token, sizeof handle.token};
+    m.flags = flags;
+    result = c->session->call(c, m, r);
+    if (result != CUDA_SUCCESS) break;
+    bool collides = false;
+    note_opened(c, r, &collides);
+    *address = r.address;
+    if (!collides) break;
+    // Opening it again would give the same addresses: they are made unavailable in the meantime.
+    close_at(c, r.address);
+    uint64_t got = 0;
+    if (refusals == kTriesMax)
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    else
+      result = reserve_at(c->session, r.bytes, 0, r.base, 0, &got);
+    if (result != CUDA_SUCCESS) break;
+    refused[refusals] = got;
+    refused_bytes[refusals++] = r.bytes;
+  }
+  for (int i = 0; i < refusals; ++i) release_at(c->session, refused[i], refused_bytes[i]);
+  return result;
+}
+
+// Memory and pools are made for descriptors only, so their export as anything else is
+// CUDA_ERROR_INVALID_VALUE; of an import we say why.
+CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type,
+                              unsigned long long flags) {
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_SUCCESS;
+  log_once(LogLevel::kError, "%s: handles of type %d are not supported, file descriptors are", call,
+           static_cast<int>(type));
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult give_descriptor(Session* session, const ExportHandle& handle, void* into) {
+  const int fd = make_export_descriptor(session, handle);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  memcpy(into, &fd, sizeof fd);
+  return CUDA_SUCCESS;
+}
+
+CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session** session,
+                         ExportHandle* out) {
+  ExportHandle raw;
+  const int fd = static_cast<int>(reinterpret_cast<intptr_t>(given));
+  if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_UNKNOWN;  // of something else, or none
+  const Context* c = current_context();
+  return read_export(&raw, kind, call, c != nullptr ? c->session : nullptr, session, out);
+}
+
+}  // namespace
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  if (pHandle == nullptr || !process()->ranges.find(dptr, &range) ||
+      range.kind != RangeKind::kDevice)
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::ipc_get_memory_request m;
+  wire::cuda::ipc_get_memory_reply r;
+  m.address = dptr;
+  ExportHandle handle;
+  TENDRIL_TRY(range.session->call(range.context, m, r));
+  TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, r.token, r.bytes, &handle));
+  memcpy(pHandle, &handle, sizeof handle);
+  memory_is_shared();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+    return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  ExportHandle exported;
+  Session* session = nullptr;
+  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session,
+                          &exported));
+  if (session != c->session)
+    return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
+  uint64_t address = 0;
+  const CUresult opened = explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address));
+  if (opened == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_NOT_PERMITTED;  // the memory is gone
+  if (opened != CUDA_SUCCESS) return opened;
+  *pdptr = address;
+  memory_is_shared();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  {
+    Locked lock;
+    if (!process()->ranges.find(dptr, &range) || range.base != dptr ||
+        range.kind != RangeKind::kImported)
+      return CUDA_ERROR_INVALID_VALUE;
+    auto count = open_counts().find(dptr);
+    if (count == open_counts().end() || --count->second == 0) {
+      if (count != open_counts().end()) open_counts().erase(count);
+      // First here: once it is closed there, its addresses may be given out again.
+      process()->ranges.remove(dptr, &range);
+    }
+  }
+  return close_at(range.context, dptr);
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Event* e = process()->events.find(Kind::kEvent, handle_value(event));
+  if (e == nullptr || (e->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  e->shared.store(true, std::memory_order_relaxed);
+  e->external.store(true, std::memory_order_relaxed);
+  wire::cuda::ipc_get_event_request m;
+  wire::cuda::ipc_get_event_reply r;
+  m.event = e->wire_id;
+  ExportHandle handle;
+  TENDRIL_TRY(e->session->call(e->context, m, r));
+  TENDRIL_TRY(make_export(e->session, ExportKind::kEvent, r.token, 0, &handle));
+  memcpy(pHandle, &handle, sizeof handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ExportHandle exported;
+  Session* session = nullptr;
+  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", c->session, &session,
+                          &exported));
+  if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;
+  Event* e = process()->events.create(Kind::kEvent, session, c, session->index);
+  if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  e->reset(CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  e->shared.store(true, std::memory_order_relaxed);
+  e->external.store(true, std::memory_order_relaxed);
+  wire::cuda::ipc_open_event_request m;
+  wire::cuda::ipc_open_event_reply r;
+  m.event = e->wire_id;
+  m.token = {exported.token, sizeof exported.token};
+  const CUresult result = explain("cuIpcOpenEventHandle", session->call(c, m, r));
+  if (result == CUDA_SUCCESS)
+    *phEvent = handle_cast<CUevent>(e);
+  else
+    process()->events.destroy(e);
+  return result;
+}
+
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Object* object = held_allocation(handle);
+  if (shareableHandle == nullptr || object == nullptr || flags != 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  drop_closed_exports();
+  wire::cuda::ipc_export_allocation_request m;
+  wire::cuda::ipc_export_allocation_reply r;
+  m.handle = object->wire_id;
+  ExportHandle exported;
+  TENDRIL_TRY(object->session->call(kNoContext, m, r));
+  TENDRIL_TRY(make_export(object->session, ExportKind::kAllocation, r.token, r.bytes, &exported));
+  memory_is_shared();
+  return give_descriptor(object->session, exported, shareableHandle);
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr char kCall[] = "cuMemImportFromShareableHandle";
+  TENDRIL_TRY(need_descriptor_type(kCall, shHandleType, 0));
+  ExportHandle exported;
+  Session* session = nullptr;
+  TENDRIL_TRY(take_descriptor(osHandle, ExportKind::kAllocation, kCall, &session, &exported));
+  Object* object = create_object(Kind::kAllocation, session, nullptr);
+  if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::ipc_import_allocation_request m;
+  wire::cuda::ipc_import_allocation_reply r;
+  m.handle = object->wire_id;
+  m.token = {exported.token, sizeof exported.token};
+  CUresult result = session->call(kNoContext, m, r);
+  if (result == CUDA_SUCCESS && r.slot >= session->devices.size()) result = CUDA_ERROR_UNKNOWN;
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kAllocation, object);
+    return result;
+  }
+  adopt_allocation(object, session->devices[r.slot]);
+  *handle = handle_cast<CUmemGenericAllocationHandle>(object);
+  memory_is_shared();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Object* object = find_object(Kind::kPool, handle_value(pool));
+  if (handle_out == nullptr || object == nullptr || flags != 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  drop_closed_exports();
+  wire::cuda::ipc_export_pool_request m;
+  wire::cuda::ipc_export_pool_reply r;
+  m.pool = object->wire_id;
+  ExportHandle exported;
+  TENDRIL_TRY(object->session->call(kNoContext, m, r));
+  TENDRIL_TRY(make_export(object->session, ExportKind::kPool, r.token, 0, &exported));
+  memory_is_shared();
+  return give_descriptor(object->session, exported, handle_out);
+}
+
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
+                                            CUmemAllocationHandleType handleType,
+                                            unsigned long long flags) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  constexpr char kCall[] = "cuMemPoolImportFromShareableHandle";
+  TENDRIL_TRY(need_descriptor_type(kCall, handleType, flags));
+  ExportHandle exported;
+  Session* session = nullptr;
+  TENDRIL_TRY(take_descriptor(handle, ExportKind::kPool, kCall, &session, &exported));
+  Object* object = create_object(Kind::kPool, session, nullptr);
+  if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::ipc_import_pool_request m;
+  wire::cuda::ipc_import_pool_reply r;
+  m.pool = object->wire_id;
+  m.token = {exported.token, sizeof exported.token};
+  const CUresult result = session->call(kNoContext, m, r);
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kPool, object);
+    return result;
+  }
+  *pool_out = handle_cast<CUmemoryPool>(object);
+  memory_is_shared();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Range range;
+  if (shareData_out == nullptr || !process()->ranges.find(ptr, &range) ||
+      range.kind != RangeKind::kPool)
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::ipc_export_pool_pointer_request m;
+  wire::cuda::ipc_export_pool_pointer_reply r;
+  m.address = ptr;
+  ExportHandle exported;
+  TENDRIL_TRY(range.session->call(range.context, m, r));
+  TENDRIL_TRY(make_export(range.session, ExportKind::kPoolPointer, r.token, r.bytes, &exported));
+  memcpy(shareData_out, &exported, sizeof exported);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData* shareData) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Object* object = find_object(Kind::kPool, handle_value(pool));
+  if (ptr_out == nullptr || shareData == nullptr || object == nullptr ||
+      object->session != c->session)
+    return CUDA_ERROR_INVALID_VALUE;
+  ExportHandle exported;
+  Session* session = nullptr;
+  TENDRIL_TRY(read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer", c->session,
+                          &session, &exported));
+  if (session != c->session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::ipc_import_pool_pointer_request m;
+  wire::cuda::ipc_import_pool_pointer_reply r;
+  m.pool = object->wire_id;
+  m.token = {exported.token, sizeof exported.token};
+  TENDRIL_TRY(session->call(c, m, r));
+  bool collides = false;
+  TENDRIL_TRY(register_pool_range(c, r.address, r.bytes, handle_value(pool), &collides));
+  *ptr_out = r.address;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's
+// real ones. An address that collides with memory of this process or of another server is given
+// back and another one asked for, so that a pointer means one thing.
+#include <errno.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <set>
+
+#include "client/cuda/bodies.h"
+#include "client/cuda/memory/export_handle.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/occupied.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
+constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
+constexpr uint64_t kNeighbourhood = 128ull
+                                    << 30;  // either way; a worker keeps away from 1 TiB in all
+constexpr size_t kRefusedMax = 512;         // of one allocation
+
+pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+std::set<uint64_t>& held_blocks() {
+  static std::set<uint64_t>* blocks = new std::set<uint64_t>;
+  return *blocks;
+}
+
+// Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
+// the program lands there. Blocks stay occupied for good: addresses are plentiful and the driver
+// reuses its own.
+bool hold(uint64_t base, uint64_t bytes) {
+  if (base >= kUserTop || bytes > kUserTop - base)
+    return true;  // not an address a process can have
+  const uint64_t first = base & ~(kBlock - 1);
+  const uint64_t end = (base + bytes + kBlock - 1) & ~(kBlock - 1);
+  bool ok = true;
+  pthread_mutex_lock(&g_held_mutex);
+  std::set<uint64_t>& held = held_blocks();
+  for (uint64_t at = first; at < end && ok;) {
+    if (held.count(at) != 0) {
+      at += kBlock;
+      continue;
+    }
+    uint64_t run = at;
+    while (run < end && held.count(run) == 0) run += kBlock;
+    void* got = mmap(reinterpret_cast<void*>(at), run - at, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (got == MAP_FAILED || reinterpret_cast<uint64_t>(got) != at) {
+      if (got != MAP_FAILED) munmap(got, run - at);
+      ok = got == MAP_FAILED && errno != EEXIST;  // out of mappings is no collision
+    } else {
+      for (uint64_t block = at; block < run; block += kBlock) held.insert(held.end(), block);
+    }
+    at = run;
+  }
+  pthread_mutex_unlock(&g_held_mutex);
+  return ok;
+}
+
+void free_block(Context* c, uint64_t address) {
+  wire::cuda::memory_free_request m;
+  m.address = address;
+  c->session->enqueue(c, m);
+}
+
+}  // namespace
+
+bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
+
+CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind,
+                               uint64_t pool, bool* collides) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = kind;
+  range.context = c;
+  range.session = c->session;
+  range.pool = pool;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  process()->ranges.remove_graph(c->session, base, bytes);
+  *collides = !hold(base, bytes) || !process()->ranges.insert(range);
+  return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
+}
+
+// An allocation node cannot be taken back, so its addresses are not given back when something of
+// the program's is there already: kernels and copies of a stated direction do not mind.
+void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes) {
+  Range range;
+  range.base = base;
+  range.bytes = bytes;
+  range.kind = RangeKind::kGraph;
+  range.context = c;
+  range.session = session;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  if (hold(base, bytes)) process()->ranges.insert_graph(range);
+}
+
+bool Refused::add(Block block) {
+  uint64_t first = 0, end = 0;
+  const auto [address, bytes] = block;
+  if (all_.empty() && occupied_around(address & ~(kBlock - 1), bytes + kBlock, &first, &end)) {
+    wire::cuda::memory_avoid_request m;
+    m.address = address > kNeighbourhood ? std::max(first, address - kNeighbourhood) : first;
+    m.bytes = std::min(end, address + bytes + kNeighbourhood) - m.address;
+    session_->enqueue(static_cast<const Context*>(nullptr), m);
+  }
+  if (all_.size() == kRefusedMax) return false;
+  all_.push_back(block);
+  filler_ = std::min(2 * bytes, filler_most_);
+  return true;
+}
+
+CUresult outcome_so_far(Context* c) {
+  wire::cuda::deferred_error_request m;
+  wire::cuda::deferred_error_reply r;
+  return c->session->call(c, m, r);
+}
+
+CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes,
+                         RangeKind kind, uint64_t* address, uint64_t* pitch) {
+  const bool pitched = m.pitch_width != 0;
+  const auto ask = [&](uint64_t so_much, uint64_t* at) {
+    wire::cuda::memory_allocate_request asked = m;
+    wire::cuda::memory_allocate_reply r;
+    if (!pitched) asked.bytes = so_much;
+    TENDRIL_TRY(c->session->call(c, asked, r));
+    *at = r.address;
+    *pitch = r.pitch;
+    return CUDA_SUCCESS;
+  };
+  const auto settle = [&](uint64_t at) {
+    bool collides = false;
+    *address = at;
+    register_device_range(c, at, pitched ? *pitch * m.pitch_height : bytes, kind, 0, &collides);
+    return !collides;
+  };
+  return get_clear(c->session, bytes, pitched ? 0 : kBlock, ask, settle,
+                   [&](const Refused::Block& block) { free_block(c, block.address); });
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  wire::cuda::memory_allocate_request m;
+  m.bytes = bytesize;
+  uint64_t address = 0, pitch = 0;
+  TENDRIL_TRY(allocate_device(c, m, bytesize, RangeKind::kDevice, &address, &pitch));
+  *dptr = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+    return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  wire::cuda::memory_allocate_request m;
+  m.pitch_width = WidthInBytes;
+  m.pitch_height = Height;
+  m.element = ElementSizeBytes;
+  uint64_t address = 0, pitch = 0;
+  TENDRIL_TRY(allocate_device(c, m, WidthInBytes * Height, RangeKind::kDevice, &address, &pitch));
+  *dptr = address;
+  *pPitch = pitch;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  Context* c = nullptr;
+  Range range;
+  const bool known = process() != nullptr && process()->ranges.find(dptr, &range);
+  TENDRIL_TRY(require_context_of(known ? range.context : nullptr, &c));
+  if (dptr == 0) return CUDA_SUCCESS;
+  if (!known || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (range.variable) return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind == RangeKind::kManaged) return free_managed(range);
+  if (range.kind == RangeKind::kGraph) {  // the next launch of its graph allocates it again
+    TENDRIL_TRY(check_unsafe_call());
+    Context* at = range.context != nullptr ? range.context : c;
+    free_block(at, dptr);
+    return outcome_so_far(at);
+  }
+  if (range.kind != RangeKind::kDevice && range.kind != RangeKind::kPool)
+    return CUDA_ERROR_INVALID_VALUE;
+  TENDRIL_TRY(check_unsafe_call());
+  if (!process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  free_block(range.context, dptr);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  drop_closed_exports();
+  wire::cuda::memory_info_request m;
+  wire::cuda::memory_info_reply r;
+  TENDRIL_TRY(c->session->call(c, m, r));
+  if (free != nullptr) *free = r.free;
+  if (total != nullptr) *total = r.total;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  Context* c = nullptr;
+  TENDRIL_TRY(require_context(&c));
+  Range range;
+  if (!process()->ranges.find(dptr, &range) || range.kind == RangeKind::kReserved)
+    return CUDA_ERROR_NOT_FOUND;
+  if (pbase != nullptr) *pbase = range.base;
+  if (psize != nullptr) *psize = range.bytes;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// See mirror.h. Both ends keep a shadow: the contents that both agreed on last. What differs from
+// it is what this side wrote, word by word, so that program and GPU may write neighbouring words of
+// a page. Finding the differences costs a comparison of the whole range; tracking by page faults
+// comes with the frameworks' work (docs/decisions/0004-mirrored-host-memory.md).
+#include "client/cuda/memory/mirror.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "client/common/log.h"
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+
+std::atomic<uint32_t> g_kernel_mirrors{0};
+std::atomic<uint32_t> g_graph_mirrors{0};
+std::atomic<uint32_t> g_written_mirrors{0};
+
+namespace {
+
+constexpr uint64_t kRun = 32u << 10;  // bytes per push
+constexpr uint64_t kWord = 8;         // what a GPU sees whole
+constexpr uint32_t kWritten = kMirrorKernels | kMirrorGraphWrites;
+
+struct Mirror {
+  Session* session = nullptr;
+  uint64_t base = 0, bytes = 0;
+  uint8_t* shadow = nullptr;
+  uint32_t uses = 0;
+  bool pageable = false;  // nobody tells us when it goes away
+};
+
+struct Mirrors {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  std::map<std::pair<uint64_t, Session*>, Mirror> all;
+};
+
+Mirrors* mirrors() {
+  static Mirrors* only = new Mirrors;
+  return only;
+}
+
+// Caller holds the mutex.
+void count(const Mirrors& set) {
+  uint32_t kernels = 0, graphs = 0, written = 0;
+  for (const auto& entry : set.all) {
+    const uint32_t uses = entry.second.uses;
+    ((uses & kMirrorKernels) != 0 ? kernels : graphs) += 1;
+    written += (uses & kWritten) != 0;
+  }
+  g_kernel_mirrors.store(kernels);
+  g_graph_mirrors.store(graphs);
+  g_written_mirrors.store(written);
+}
+
+// Pages of a stack or heap hold what the address sanitizer has put between the program's variables,
+// too.
+#if defined(__SANITIZE_ADDRESS__)
+#define TENDRIL_WHOLE_PAGES __attribute__((no_sanitize("address")))
+TENDRIL_WHOLE_PAGES bool pages_differ(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (a[i] != b[i]) return true;
+  }
+  return false;
+}
+TENDRIL_WHOLE_PAGES void copy_pages(uint8_t* to, const volatile uint8_t* from, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+#else
+#define TENDRIL_WHOLE_PAGES
+bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) {
+  return memcmp(a, b, bytes) != 0;
+}
+void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, from, bytes); }
+#endif
+
+// These three alone touch the program's memory, at calls of any thread, while others may be writing
+// there: what is seen half written now differs again at the call that comes after the writing
+// (tests/tsan_suppressions.txt names them).
+bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
+  return pages_differ(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes);
+}
+
+void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) {
+  copy_pages(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
+}
+
+// A page from the GPU: words that differ from the shadow were written there. True: the program has
+// written one of them too, to another value.
+TENDRIL_WHOLE_PAGES
+bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from,
+                               uint64_t bytes) {
+  uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
+  uint8_t* shadow = m.shadow + offset;
+  bool both = false;
+  for (uint64_t i = 0; i < bytes; ++i) {
+    if (from[i] == shadow[i]) continue;
+    both |= memory[i] != shadow[i] && memory[i] != from[i];
+    memory[i] = from[i];
+    shadow[i] = from[i];
+  }
+  return both;
+}
+
+void push_run(const Mirror& m, Context* c, uint64_t offset, uint64_t bytes) {
+  program_memory_to_shadow(m, offset, bytes);
+  wire::cuda::mirror_push_request request;
+  request.address = m.base + offset;
+  request.data = {m.shadow + offset, bytes};  // the shadow: the program may go on writing
+  m.session->enqueue(c, request);
+}
+
+// The mirror of `session` that holds all of the range, or null. Caller holds the mutex.
+const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uint64_t bytes) {
+  for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)});
+       it != set.all.begin();) {
+    const Mirror& m = (--it)->second;
+    if (m.session != session) continue;
+    const uint64_t offset = address - m.base;
+    return offset < m.bytes && bytes <= m.bytes - offset ? &m : nullptr;
+  }
+  return nullptr;
+}
+
+using Entry = std::map<std::pair<uint64_t, Session*>, Mirror>::iterator;
+
+// Caller holds the mutex, and counts afterwards.
+Entry drop(Mirrors* set, Context* context, Entry it) {
+  wire::cuda::mirror_destroy_request m;
+  m.address = it->second.base;
+  Session* session = it->second.session;
+  session->enqueue(context != nullptr && session == context->session ? context : nullptr, m);
+  munmap(it->second.shadow, it->second.bytes);
+  return set->all.erase(it);
+}
+
+// A program may unmap memory that a graph names, as long as it does not launch the graph any more.
+bool still_mapped(const Mirror& m) {
+  const uint64_t first = m.base & ~uint64_t{4095};
+  return msync(reinterpret_cast<void*>(first), m.base + m.bytes - first, MS_ASYNC) == 0;
+}
+
+bool overlaps(const Mirror& m, uint64_t base, uint64_t bytes) {
+  return m.base < base + bytes && base < m.base + m.bytes;
+}
+
+void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t base,
+                   uint64_t bytes) {
+  bool dropped = false;
+  for (auto it = set->all.begin(); it != set->all.end();) {
+    const Mirror& m = it->second;
+    const bool gone = m.session == session && m.pageable && overlaps(m, base, bytes);
+    it = gone ? drop(set, context, it) : std::next(it);
+    dropped |= gone;
+  }
+  if (dropped) count(*set);
+}
+
+// Pageable memory of a node. Several nodes may name parts of one buffer: ranges that overlap become
+// one, and what both ends had agreed on stays agreed.
+CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint64_t bytes,
+                         uint32_t use) {
+  Mirrors* set = mirrors();
+  if (base > UINT64_MAX - bytes) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t end = base + bytes;
+  Mirror made = {session, 0, 0, nullptr, use, true};
+  pthread_mutex_lock(&set->mutex);
+  for (const auto& entry :
+       set->all) {  // in the order of addresses, and disjoint: one pass finds the union
+    const Mirror& m = entry.second;
+    if (m.session != session || !m.pageable || !overlaps(m, base, end - base)) continue;
+    base = m.base < base ? m.base : base;
+    end = m.base + m.bytes > end ? m.base + m.bytes : end;
+    made.uses |= m.uses;
+  }
+  made.base = base;
+  made.bytes = end - base;
+  const auto known = set->all.find({base, session});
+  if (known != set->all.end() && known->second.bytes == made.bytes &&
+      known->second.uses == made.uses) {
+    pthread_mutex_unlock(&set->mutex);
+    return CUDA_SUCCESS;
+  }
+  void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  wire::cuda::mirror_create_request m;
+  wire::cuda::mirror_create_reply r;
+  m.address = made.base;
+  m.bytes = made.bytes;
+  m.written = (made.uses & kWritten) != 0;
+  m.pageable = 1;
+  CUresult result = shadow == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : session->call(context, m, r);
+  if (result == CUDA_SUCCESS) {
+    made.shadow = static_cast<uint8_t*>(shadow);
+    for (auto it = set->all.begin(); it != set->all.end();) {
+      const Mirror& old = it->second;
+      if (old.session != session || !old.pageable || !overlaps(old, made.base, made.bytes)) {
+        ++it;
+        continue;
+      }
+      memcpy(made.shadow + (old.base - made.base), old.shadow, old.bytes);
+      munmap(old.shadow, old.bytes);
+      it = set->all.erase(it);  // the worker has done the same
+    }
+    set->all[{made.base, session}] = made;
+    count(*set);
+  } else if (shadow != MAP_FAILED) {
+    munmap(shadow, made.bytes);
+  }
+  pthread_mutex_unlock(&set->mutex);
+  return result;
+}
+
+}  // namespace
+
+CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
+                       uint32_t uses) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
+  const auto known = set->all.find({base, session});
+  const bool enough =
+      known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses;
+  if (!enough)
+    drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
+  pthread_mutex_unlock(&set->mutex);
+  if (enough) return CUDA_SUCCESS;
+  wire::cuda::mirror_create_request m;
+  wire::cuda::mirror_create_reply r;
+  m.address = base;
+  m.bytes = bytes;
+  m.written = (uses & kWritten) != 0;
+  TENDRIL_TRY(session->call(context, m, r));
+  CUresult result = CUDA_SUCCESS;
+  pthread_mutex_lock(&set->mutex);
+  Mirror& mirror = set->all[{base, session}];
+  if (mirror.shadow == nullptr) {
+    void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shadow != MAP_FAILED)
+      mirror = {session, base, bytes, static_cast<uint8_t*>(shadow), 0, false};
+    else
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (result == CUDA_SUCCESS)
+    mirror.uses |= uses;
+  else
+    set->all.erase({base, session});
+  count(*set);
+  pthread_mutex_unlock(&set->mutex);
+  return result;
+}
+
+CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
+                         uint32_t use) {
+  Range range;
+  if (!process()->ranges.find(address, &range))
+    return mirror_pageable(session, context, address, bytes, use);
+  if (!range.host()) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > range.bytes - (address - range.base)) return CUDA_ERROR_INVALID_VALUE;
+  if (range.shared_with(session)) return CUDA_SUCCESS;
+  return mirror_create(session, context, range.base, range.bytes, use);
+}
+
+void mirror_forget(Context* context, uint64_t base) {
+  Mirrors* set = mirrors();
+  if (g_kernel_mirrors.load() + g_graph_mirrors.load() == 0) return;
+  pthread_mutex_lock(&set->mutex);
+  for (auto it = set->all.lower_bound({base, nullptr});
+       it != set->all.end() && it->second.base == base;) {
+    it = drop(set, context, it);
+  }
+  count(*set);
+  pthread_mutex_unlock(&set->mutex);
+}
+
+void mirror_push_all(Session* session, Context* context, bool graphs) {
+  Mirrors* set = mirrors();
+  bool dropped = false;
+  pthread_mutex_lock(&set->mutex);
+  for (auto it = set->all.begin(); it != set->all.end();) {
+    const Mirror& m = it->second;
+    if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) {
+      ++it;
+      continue;
+    }
+    if (m.pageable && !still_mapped(m)) {
+      it = drop(set, context, it);
+      dropped = true;
+      continue;
+    }
+    for (uint64_t at = 0; at < m.bytes; at += kRun) {
+      const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
+      if (program_memory_differs(m, at, bytes)) push_run(m, context, at, bytes);
+    }
+    ++it;
+  }
+  if (dropped) count(*set);
+  pthread_mutex_unlock(&set->mutex);
+}
+
+namespace {
+
+// The words from `at` on that differ from the shadow, two at most; `offset` is the last one's.
+unsigned changed_words(const Mirror& m, uint64_t at, uint64_t bytes, uint64_t* offset) {
+  unsigned found = 0;
+  for (const uint64_t end = at + bytes; at < end && found < 2; at += kWord) {
+    const uint64_t size = end - at < kWord ? end - at : kWord;
+    if (!program_memory_differs(m, at, size)) continue;
+    *offset = at;
+    ++found;
+  }
+  return found;
+}
+
+}  // namespace
+
+void mirror_push_word(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  const Mirror* where = nullptr;
+  uint64_t offset = 0;
+  unsigned found = 0;
+  pthread_mutex_lock(&set->mutex);
+  for (const auto& entry : set->all) {
+    const Mirror& m = entry.second;
+    // Words are those of addresses: what begins or ends elsewhere is not looked at.
+    if (m.session != session || (m.uses & kMirrorKernels) == 0 || m.base % kWord != 0) continue;
+    for (uint64_t at = 0; at < m.bytes && found < 2; at += kRun) {
+      const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
+      if (!program_memory_differs(m, at, bytes)) continue;
+      const unsigned changed = changed_words(m, at, bytes, &offset);
+      if (changed != 0) where = &m;  // none if the program has written the old value again by now
+      found += changed;
+    }
+  }
+  if (found == 1)
+    push_run(*where, context, offset,
+             where->bytes - offset < kWord ? where->bytes - offset : kWord);
+  pthread_mutex_unlock(&set->mutex);
+}
+
+namespace {
+
+// Caller holds the mutex. An address that the program has written, too, or 0.
+uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
+  uint64_t both = 0;
+  for (bool more = true; more;) {
+    wire::cuda::mirror_fetch_request request;
+    wire::cuda::mirror_fetch_reply r;
+    if (session->call(static_cast<const Context*>(context), request, r) != CUDA_SUCCESS) break;
+    if (r.both != 0) both = r.both;
+    uint64_t used = 0;
+    for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
+      const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
+      if (bytes > r.data.count - used) break;
+      const Mirror* m = holder(*set, session, address, bytes);
+      if (m != nullptr &&
+          merge_into_program_memory(*m, address - m->base, r.data.data + used, bytes))
+        both = address;
+      used += bytes;
+    }
+    more = r.more != 0;
+  }
+  return both;
+}
+
+void warn_of_both(Session* session, uint64_t both) {
+  static std::atomic<bool> told{false};
+  if (both != 0 && !told.exchange(true)) {
+    log(LogLevel::kWarning,
+        "the program and a GPU of %s have both written the host memory near %p between a launch "
+        "and the wait for it: "
+        "over a network they cannot share it at once (atomics for the whole system included); the "
+        "GPU's values stay",
+        session->endpoint.c_str(), reinterpret_cast<void*>(both));
+  }
+}
+
+}  // namespace
+
+void mirror_fetch_all(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
+  session->gpu_wrote.store(false, std::memory_order_relaxed);
+  const uint64_t both = fetch_written(set, session, context);
+  pthread_mutex_unlock(&set->mutex);
+  warn_of_both(session, both);
+}
+
+void mirror_fetch_told(Session* session, Context* context) {
+  Mirrors* set = mirrors();
+  uint64_t both = 0;
+  pthread_mutex_lock(&set->mutex);
+  if (session->gpu_wrote.exchange(false, std::memory_order_acquire))
+    both = fetch_written(set, session, context);
+  pthread_mutex_unlock(&set->mutex);
+  warn_of_both(session, both);
+}
+
+void mirror_graph_writes(Session* session,
+                         void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state) {
+  Mirrors* set = mirrors();
+  pthread_mutex_lock(&set->mutex);
+  for (const auto& entry : set->all) {
+    const Mirror& m = entry.second;
+    if (m.session == session && (m.uses & kMirrorGraphWrites) != 0) visit(state, m.base, m.bytes);
+  }
+  pthread_mutex_unlock(&set->mutex);
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's map of every address range that CUDA gave out: device memory of any server, pinned,
+// registered and managed host memory, reserved virtual addresses. It answers pointer queries
+// without the network and tells a copy where its ends live. Readers share.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace tendril::client::cuda {
+
+struct Context;
+class Session;
+
+enum class RangeKind : uint8_t {
+  kDevice,  // cuMemAlloc and friends, module globals
+  kPool,    // stream-ordered allocation
+  kGraph,  // of an allocation node: there while a launch has allocated it, and again after the next
+           // launch
+  kMapped,      // virtual memory with physical memory behind it
+  kReserved,    // virtual memory without
+  kPinned,      // cuMemHostAlloc
+  kRegistered,  // cuMemHostRegister
+  kManaged,
+  kImported,  // memory of another process, open here (client/cuda/memory/ipc.cc)
+};
+
+struct Range {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  RangeKind kind = RangeKind::kDevice;
+  Context* context = nullptr;
+  Session* session = nullptr;
+  unsigned flags = 0;       // as given at allocation
+  uint64_t buffer_id = 0;   // unique in this process
+  uint64_t pool = 0;        // handle of its pool, for kPool
+  uint64_t allocation = 0;  // handle of the physical memory, for kMapped
+  uint64_t sessions = 0;  // for kReserved: a bit for each session where the addresses are reserved
+  bool mirrored =
+      false;  // host memory that GPUs read at the same address (client/cuda/memory/mirror.cc)
+  bool shared =
+      false;  // host memory whose very pages the worker of `session` has at the same address
+  bool variable = false;  // managed memory that is a variable of loaded code
+  bool held = false;      // the client holds the addresses with an inaccessible mapping
+
+  // Whether so many bytes from `address`, which is in it, may be used. What is mapped its
+  // neighbours may continue.
+  bool reaches(uint64_t address, uint64_t count) const {
+    if (kind == RangeKind::kReserved) return false;  // nothing is mapped there
+    return kind == RangeKind::kMapped || count <= bytes - (address - base);
+  }
+  bool host() const {
+    return kind == RangeKind::kPinned || kind == RangeKind::kRegistered ||
+           kind == RangeKind::kManaged;
+  }
+  // The GPUs of `to` reach this host memory without our help.
+  bool shared_with(const Session* to) const { return shared && session == to; }
+  bool device() const { return !host() && kind != RangeKind::kReserved; }
+};
+
+// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its
+// own (kMapped), and an address that is in no range may still be in a reservation.
+class RangeMap {
+ public:
+  // False when it would overlap an existing range. A kMapped range may lie in a reservation;
+  // everything else must not.
+  bool insert(const Range& range);
+  // Copies the range that contains `address` to *out, or else the reservation that does.
+  bool find(uint64_t address, Range* out) const;
+  // Removes the range that starts at `base`; false if none does. *out gets it. Never a reservation.
+  bool remove(uint64_t base, Range* out);
+  // Inserts memory of a graph. Addresses that a graph of the same session had before are this
+  // range's now; false when something else is there.
+  bool insert_graph(const Range& range);
+  // The server gives out addresses of graphs again once nothing needs them there: what the map has
+  // of them is stale.
+  void remove_graph(const Session* session, uint64_t base, uint64_t bytes);
+  // The reservation that contains [base, base + bytes).
+  bool find_reserved(uint64_t base, uint64_t bytes, Range* out) const;
+  // Removes the reservation that starts at `base`; false if there is none or something is mapped in
+  // it.
+  bool remove_reserved(uint64_t base);
+  // Notes that `session` has reserved the addresses too.
+  void reserved_in(uint64_t base, uint32_t session);
+  // The mappings that make up [base, base + bytes) exactly; false if they do not.
+  bool mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const;
+  // Addresses of a reservation where nothing is mapped.
+  bool vacant(uint64_t base, uint64_t bytes) const;
+  // Sets `mirrored` of the range that starts at base.
+  void mark_mirrored(uint64_t base);
+  // Everything that goes with a context. Mappings stay: they belong to none, and are reached
+  // through the device's primary context.
+  void remove_context(Context* context, Context* primary);
+  template <typename Visit>
+  void for_each(Visit&& visit) const {
+    pthread_rwlock_rdlock(&lock_);
+    for (const auto& entry : ranges_) visit(entry.second);
+    pthread_rwlock_unlock(&lock_);
+  }
+
+ private:
+  void erase_graph(const Session* session, uint64_t base, uint64_t bytes);
+  mutable pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
+  std::map<uint64_t, Range> ranges_;
+  std::map<uint64_t, Range> reserved_;
+};
+
+}  // namespace tendril::client::cuda

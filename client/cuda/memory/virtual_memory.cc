@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+// Virtual memory management. Reservations and mappings are ranges of the client's map
+// (range_map.h); physical memory has a record with its references here, so a handle that is
+// released while mapped can be had back. A reservation is made on the server of the current context
+// and, when memory of another server is mapped into it, on that one too, at the same addresses.
+#include <string.h>
+
+#include <unordered_map>
+
+#include "client/cuda/memory/export_handle.h"
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/stream/capture.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+constexpr uint64_t kFillerMost = 1u << 30;  // of addresses, which cost nothing
+const Context* const kNoContext = nullptr;
+
+struct Physical {
+  Object* object = nullptr;
+  Device* device = nullptr;
+  uint32_t references = 0;  // the program's
+  uint32_t mappings = 0;
+};
+
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+std::unordered_map<uint64_t, Physical>& physicals() {
+  static auto* all = new std::unordered_map<uint64_t, Physical>;
+  return *all;
+}
+
+class Locked {
+ public:
+  Locked() { pthread_mutex_lock(&g_mutex); }
+  ~Locked() { pthread_mutex_unlock(&g_mutex); }
+};
+
+// The record of a handle that the program still holds.
+Physical* find_physical(uint64_t handle) {
+  auto it = physicals().find(handle);
+  return it != physicals().end() && it->second.references != 0 ? &it->second : nullptr;
+}
+
+void drop_if_unused(uint64_t handle) {
+  auto it = physicals().find(handle);
+  if (it == physicals().end() || it->second.references != 0 || it->second.mappings != 0) return;
+  destroy_object(Kind::kAllocation, it->second.object);
+  physicals().erase(it);
+}
+
+// Counts a mapping of a handle that the program still holds; *out gets a copy of its record.
+bool count_mapping(uint64_t handle, Physical* out) {
+  Locked lock;
+  Physical* physical = find_physical(handle);
+  if (physical == nullptr) return false;
+  ++physical->mappings;
+  *out = *physical;
+  return true;
+}
+
+void uncount_mapping(uint64_t handle) {
+  Locked lock;
+  auto it = physicals().find(handle);
+  if (it != physicals().end() && it->second.mappings != 0) --it->second.mappings;
+  drop_if_unused(handle);
+}
+
+bool has_session(const Range& reserved, const Session* session) {
+  return (reserved.sessions >> (session->index & 63) & 1) != 0;
+}
+
+// Makes the reservation known to the server whose memory is to be mapped into it.
+CUresult reserve_also(const Range& reserved, Session* session) {
+  uint64_t address = 0;
+  TENDRIL_TRY(reserve_at(session, reserved.bytes, 0, reserved.base, 0, &address));
+  if (address == reserved.base) {
+    process()->ranges.reserved_in(reserved.base, session->index);
+    return CUDA_SUCCESS;
+  }
+  release_at(session, address, reserved.bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+// The context through which copies reach memory of this device.
+Context* context_of(Device* d) {
+  Context* current = current_context();
+  return current != nullptr && current->device == d ? current : d->primary;
+}
+
+CUresult need_process() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+
+}  // namespace
+
+CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished,
+                    uint64_t flags, uint64_t* address) {
+  wire::cuda::vm_reserve_request m;
+  wire::cuda::vm_reserve_reply r;
+  m.size = size;
+  m.alignment = alignment;
+  m.wished = wished;
+  m.flags = flags;
+  TENDRIL_TRY(session->call(kNoContext, m, r));
+  *address = r.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult release_at(Session* session, uint64_t address, uint64_t size) {
+  wire::cuda::vm_release_range_request m;
+  wire::cuda::vm_release_range_reply r;
+  m.address = address;
+  m.size = size;
+  return session->call(kNoContext, m, r);
+}
+
+Object* held_allocation(uint64_t handle) {
+  Locked lock;
+  const Physical* physical = find_physical(handle);
+  return physical != nullptr ? physical->object : nullptr;
+}
+
+void adopt_allocation(Object* object, Device* device) {
+  Locked lock;
+  physicals()[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {object, device, 1,
+                                                                                  0};
+}
+
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
+  TENDRIL_TRY(need_process());
+  if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
+  const Context* c = current_context();
+  Session* session = c != nullptr ? c->session : process()->sessions.front();
+  Range range;
+  range.bytes = size;
+  range.kind = RangeKind::kReserved;
+  range.session = session;
+  range.sessions = uint64_t{1} << (session->index & 63);
+  const auto ask = [&](uint64_t so_much, uint64_t* at) {
+    return reserve_at(session, so_much, alignment, so_much == size ? addr : 0, flags, at);
+  };
+  const auto settle = [&](uint64_t at) {
+    range.base = at;
+    const bool clear = hold_addresses(at, size) && process()->ranges.insert(range);
+    if (clear) *ptr = at;
+    return clear;
+  };
+  return get_clear(session, size, kFillerMost, ask, settle, [&](const Refused::Block& block) {
+    release_at(session, block.address, block.bytes);
+  });
+}
+
+CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
+  TENDRIL_TRY(need_process());
+  Range reserved;
+  if (!process()->ranges.find_reserved(ptr, size, &reserved) || reserved.base != ptr ||
+      reserved.bytes != size) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!process()->ranges.remove_reserved(ptr))
+    return CUDA_ERROR_INVALID_VALUE;  // something is mapped there
+  CUresult result = CUDA_SUCCESS;
+  for (Session* session : process()->sessions) {
+    if (!has_session(reserved, session)) continue;
+    const CUresult here = release_at(session, ptr, size);
+    if (result == CUDA_SUCCESS) result = here;
+  }
+  return result;
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
+  TENDRIL_TRY(need_process());
+  if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_NOT_SUPPORTED;  // host memory would be the server's
+  Device* d = device_of(prop->location.id);
+  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  TENDRIL_TRY(check_unsafe_call());
+  drop_closed_exports();
+  Object* object = create_object(Kind::kAllocation, d->session, nullptr);
+  if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUmemAllocationProp there = *prop;
+  there.location.id = static_cast<int>(d->slot);
+  there.win32HandleMetaData = nullptr;
+  wire::cuda::vm_create_request m;
+  wire::cuda::vm_create_reply r;
+  m.handle = object->wire_id;
+  m.size = size;
+  m.properties = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
+  m.flags = flags;
+  const CUresult result = d->session->call(kNoContext, m, r);
+  if (result != CUDA_SUCCESS) {
+    destroy_object(Kind::kAllocation, object);
+    return result;
+  }
+  *handle = handle_cast<CUmemGenericAllocationHandle>(object);
+  Locked lock;
+  physicals()[*handle] = {object, d, 1, 0};
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  TENDRIL_TRY(need_process());
+  drop_closed_exports();
+  Locked lock;
+  Physical* physical = find_physical(handle);
+  if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (--physical->references != 0) return CUDA_SUCCESS;
+  wire::cuda::vm_release_request m;
+  m.handle = physical->object->wire_id;
+  const CUresult result = physical->object->session->enqueue(kNoContext, m);
+  drop_if_unused(handle);
+  return result;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
+  TENDRIL_TRY(need_process());
+  Range reserved;
+  if (size == 0 || !process()->ranges.find_reserved(ptr, size, &reserved))
+    return CUDA_ERROR_INVALID_VALUE;
+  Physical physical;
+  if (!count_mapping(handle, &physical)) return CUDA_ERROR_INVALID_VALUE;
+  Session* session = physical.object->session;
+  CUresult result = has_session(reserved, session) ? CUDA_SUCCESS : reserve_also(reserved, session);
+  Range range;
+  range.base = ptr;
+  range.bytes = size;
+  range.kind = RangeKind::kMapped;
+  range.context = context_of(physical.device);
+  range.session = session;
+  range.allocation = handle;
+  range.buffer_id = process()->next_buffer_id.fetch_add(1);
+  // The map first: two servers do not see each other's mappings, and it does.
+  if (result == CUDA_SUCCESS && !process()->ranges.insert(range)) result = CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) {
+    uncount_mapping(handle);
+    return result;
+  }
+  wire::cuda::vm_map_request m;
+  wire::cuda::vm_map_reply r;
+  m.address = ptr;
+  m.size = size;
+  m.offset = offset;
+  m.handle = physical.object->wire_id;
+  m.flags = flags;
+  result = session->call(kNoContext, m, r);
+  if (result != CUDA_SUCCESS) {
+    process()->ranges.remove(ptr, &range);
+    uncount_mapping(handle);
+  }
+  return result;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  TENDRIL_TRY(need_process());
+  drop_closed_exports();
+  std::vector<Range> pieces;
+  if (size != 0 && process()->ranges.vacant(ptr, size))
+    return CUDA_SUCCESS;  // as the driver has it
+  if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < pieces.size();) {
+    wire::cuda::vm_unmap_request m;
+    wire::cuda::vm_unmap_reply r;
+    m.address = pieces[i].base;
+    size_t end = i;
+    for (; end < pieces.size() && pieces[end].session == pieces[i].session; ++end)
+      m.size += pieces[end].bytes;
+    TENDRIL_TRY(pieces[i].session->call(kNoContext, m, r));
+    for (; i < end; ++i) {
+      Range gone;
+      if (process()->ranges.remove(pieces[i].base, &gone)) uncount_mapping(gone.allocation);
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+  TENDRIL_TRY(need_process());
+  Range range;
+  if (desc == nullptr || count == 0 || !process()->ranges.find(ptr, &range) ||
+      range.kind != RangeKind::kMapped) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  std::vector<CUmemAccessDesc> there(desc, desc + count);
+  for (CUmemAccessDesc& one : there) {
+    if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
+    Device* d = device_of(one.location.id);
+    if (d == nullptr || d->session != range.session)
+      return CUDA_ERROR_INVALID_DEVICE;  // no path between GPUs of two servers
+    one.location.id = static_cast<int>(d->slot);
+  }
+  wire::cuda::vm_set_access_request m;
+  wire::cuda::vm_set_access_reply r;
+  m.address = ptr;
+  m.size = size;
+  m.descriptors = {reinterpret_cast<const uint8_t*>(there.data()),
+                   there.size() * sizeof(CUmemAccessDesc)};
+  return range.session->call(kNoContext, m, r);
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+  TENDRIL_TRY(need_process());
+  Range range;
+  if (flags == nullptr || location == nullptr || !process()->ranges.find(ptr, &range))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (range.kind != RangeKind::kMapped && range.kind != RangeKind::kReserved)
+    return CUDA_ERROR_INVALID_VALUE;
+  CUmemLocation there = *location;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    Device* d = device_of(location->id);
+    if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (d->session != range.session) {
+      *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      return CUDA_SUCCESS;
+    }
+    there.id = static_cast<int>(d->slot);
+  }
+  wire::cuda::vm_get_access_request m;
+  wire::cuda::vm_get_access_reply r;
+  m.location = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
+  m.address = ptr;
+  TENDRIL_TRY(range.session->call(kNoContext, m, r));
+  *flags = r.flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* addr) {
+  TENDRIL_TRY(need_process());
+  Range range;
+  const uint64_t address = reinterpret_cast<uint64_t>(addr);
+  if (handle == nullptr || !process()->ranges.find(address, &range) ||
+      range.kind != RangeKind::kMapped)
+    return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&g_mutex);
+  auto it = physicals().find(range.allocation);
+  Object* object = it != physicals().end() ? it->second.object : nullptr;
+  const bool held = object != nullptr && it->second.references++ != 0;
+  pthread_mutex_unlock(&g_mutex);
+  if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!held) {
+    wire::cuda::vm_retain_request m;
+    wire::cuda::vm_retain_reply r;
+    m.address = address;
+    m.handle = object->wire_id;
+    const CUresult result = range.session->call(kNoContext, m, r);
+    if (result != CUDA_SUCCESS) {
+      Locked lock;
+      auto again = physicals().find(range.allocation);
+      if (again != physicals().end()) --again->second.references;
+      drop_if_unused(range.allocation);
+      return result;
+    }
+  }
+  *handle = range.allocation;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::client::cuda

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// See stats.h.
+#include "client/cuda/observe/stats.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/cuda/bodies.h"
+#include "client/cuda/entry.h"
+#include "client/cuda/observe/trace.h"
+
+namespace tendril::client::cuda {
+
+std::atomic<bool> g_observing{false};
+
+namespace {
+
+struct Line {
+  std::atomic<uint64_t> calls, nanoseconds, waited, sent, round_trips, blocked_ns, bytes;
+  std::atomic<uint64_t> errors, first_error_ns;  // since the statistics began
+  std::atomic<int> first_error;
+};
+Line g_lines[kEntryCount];
+char g_path[512];
+uint64_t g_begun_ns = 0;
+constinit thread_local Tally t_tally{};
+
+unsigned long long number(const std::atomic<uint64_t>& value) {
+  return value.load(std::memory_order_relaxed);
+}
+
+// The functions that took most of the program's time first.
+int by_time(const void* a, const void* b) {
+  const uint64_t left = g_lines[*static_cast<const uint16_t*>(a)].nanoseconds.load();
+  const uint64_t right = g_lines[*static_cast<const uint16_t*>(b)].nanoseconds.load();
+  return left < right ? 1 : left > right ? -1 : 0;
+}
+
+void print_lines(FILE* to) {
+  static uint16_t order[kEntryCount];
+  unsigned used = 0;
+  uint64_t total = 0, sent = 0, waited = 0;
+  for (uint16_t i = 0; i < kEntryCount; ++i) {
+    if (g_lines[i].calls.load() == 0) continue;
+    order[used++] = i;
+    total += g_lines[i].calls.load();
+    sent += g_lines[i].sent.load();
+    waited += g_lines[i].waited.load();
+  }
+  qsort(order, used, sizeof *order, by_time);
+  fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls",
+          "total us", "us/call", "blocked us", "round trips", "bytes", "function");
+  for (unsigned i = 0; i < used; ++i) {
+    const Line& line = g_lines[order[i]];
+    const double us = static_cast<double>(number(line.nanoseconds)) / 1000.0;
+    fprintf(to, "%12llu %12.1f %10.3f %12.1f %11llu %13llu  %s\n", number(line.calls), us,
+            us / static_cast<double>(number(line.calls)),
+            static_cast<double>(number(line.blocked_ns)) / 1000.0, number(line.round_trips),
+            number(line.bytes), kEntries[order[i]].name);
+  }
+  fprintf(to, "%12llu calls in all: %llu answered here, %llu sent without waiting, %llu waited\n",
+          static_cast<unsigned long long>(total),
+          static_cast<unsigned long long>(total - sent - waited),
+          static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
+}
+
+// What the program was answered, by function: the reason why it ended may be among it.
+void print_errors(FILE* to) {
+  for (uint16_t i = 0; i < kEntryCount; ++i) {
+    const Line& line = g_lines[i];
+    if (line.errors.load() == 0) continue;
+    const char* name = nullptr;
+    if (cuGetErrorName(static_cast<CUresult>(line.first_error.load()), &name) != CUDA_SUCCESS)
+      name = "?";
+    fprintf(to,
+            "tendril: %llu of %llu calls of %s were answered with an error, the first after %.3f "
+            "s: %d (%s)\n",
+            number(line.errors), number(line.calls), kEntries[i].name,
+            static_cast<double>(number(line.first_error_ns)) / 1e9, line.first_error.load(), name);
+  }
+}
+
+}  // namespace
+
+Tally& tally() { return t_tally; }
+
+uint64_t stats_now_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t stats_begin() {
+  t_tally = {};
+  return stats_now_ns();
+}
+
+void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
+  if (entry >= kEntryCount) return;
+  Line& line = g_lines[entry];
+  const auto add = [](std::atomic<uint64_t>& to, uint64_t value) {
+    to.fetch_add(value, std::memory_order_relaxed);
+  };
+  add(line.calls, 1);
+  add(line.nanoseconds, stats_now_ns() - begun_ns);
+  add(t_tally.blocked_ns != 0 ? line.waited : line.sent,
+      t_tally.blocked_ns != 0 || t_tally.bytes != 0);
+  add(line.round_trips, t_tally.round_trips);
+  add(line.blocked_ns, t_tally.blocked_ns);
+  add(line.bytes, t_tally.bytes);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return;
+  if (line.errors.fetch_add(1, std::memory_order_relaxed) == 0) {
+    line.first_error.store(result);
+    line.first_error_ns.store(stats_now_ns() - g_begun_ns);
+  }
+}
+
+void stats_report() {
+  if (g_path[0] == 0) return;
+  FILE* to = strcmp(g_path, "1") == 0 ? stderr : fopen(g_path, "ae");
+  if (to == nullptr) to = stderr;
+  print_lines(to);
+  print_errors(to);
+  if (Process* p = process()) {
+    for (Session* session : p->sessions) {
+      const session::LaneStats& s = session->lane->stats();
+      fprintf(to,
+              "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu "
+              "bytes out, %llu bytes "
+              "in, %llu of them bulk, %llu bytes of code\n",
+              session->endpoint.c_str(), session->lane->transport_kind(),
+              static_cast<unsigned long long>(s.calls.load()),
+              static_cast<unsigned long long>(s.round_trips.load()),
+              static_cast<unsigned long long>(s.sends.load()),
+              static_cast<unsigned long long>(s.bytes_sent.load()),
+              static_cast<unsigned long long>(s.bytes_received.load()),
+              static_cast<unsigned long long>(s.bulk_bytes.load()),
+              static_cast<unsigned long long>(session->code_bytes.load()));
+    }
+  }
+  fflush(to);
+  if (to != stderr) fclose(to);
+}
+
+size_t stats_counters(uint64_t* values, size_t count) {
+  uint64_t sums[kSessionCounters] = {};
+  if (Process* p = process()) {
+    for (Session* session : p->sessions) {
+      const session::LaneStats& s = session->lane->stats();
+      const std::atomic<uint64_t>* each[kSessionCounters] = {
+          &s.calls,      &s.round_trips,      &s.sends, &s.bytes_sent, &s.bytes_received,
+          &s.bulk_bytes, &session->code_bytes};
+      for (size_t i = 0; i < kSessionCounters; ++i)
+        sums[i] += each[i]->load(std::memory_order_relaxed);
+    }
+  }
+  for (size_t i = 0; i < count && i < kSessionCounters; ++i) values[i] = sums[i];
+  return kSessionCounters;
+}
+
+void stats_start() {
+  if (trace_start()) g_observing.store(true);
+  const char* where = getenv("TENDRIL_STATS");
+  if (where == nullptr || *where == 0 || strcmp(where, "0") == 0) return;
+  snprintf(g_path, sizeof g_path, "%s", where);
+  g_begun_ns = stats_now_ns();
+  g_observing.store(true);
+  static bool registered = false;
+  if (!registered) registered = atexit(stats_report) == 0;
+}
+
+}  // namespace tendril::client::cuda

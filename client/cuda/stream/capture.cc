@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stream capture. The worker captures in relaxed mode on its executor thread; which thread may end
+// a capture, and which calls are forbidden while one is open, is decided here. See capture.h.
+#include "client/cuda/stream/capture.h"
+
+#include <algorithm>
+
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+
+struct Capture {
+  uint64_t id = 0;
+  Stream* origin = nullptr;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  uint64_t thread = 0;
+  bool into_graph = false;  // cuStreamBeginCaptureToGraph: the graph is the program's
+  CUgraph graph = nullptr;
+  std::atomic<Object*> shown{
+      nullptr};  // the graph under construction, once the program has seen it
+  std::atomic<bool> invalid{false};
+};
+
+namespace {
+
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+std::atomic<uint64_t> g_next_id{1};
+
+std::vector<Capture*>& open_captures() {
+  static std::vector<Capture*>* all = new std::vector<Capture*>;
+  return *all;
+}
+
+// Records of captures that have ended, to be used again: a stream's pointer may be read while its
+// capture ends.
+std::vector<Capture*>& spare_captures() {
+  static std::vector<Capture*>* all = new std::vector<Capture*>;
+  return *all;
+}
+
+CUresult stream_of(CUstream handle, Context** c, Stream** s) {
+  TENDRIL_TRY(require_context(c));
+  TENDRIL_TRY(require_stream(*c, handle, s));
+  if (*s != nullptr) *c = (*s)->context;
+  return CUDA_SUCCESS;
+}
+
+void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
+  pthread_mutex_lock(&g_mutex);
+  std::vector<Capture*>& spare = spare_captures();
+  Capture* capture = spare.empty() ? new Capture : spare.back();
+  if (!spare.empty()) spare.pop_back();
+  capture->id = g_next_id.fetch_add(1);
+  capture->origin = s;
+  capture->mode = mode;
+  capture->thread = thread_serial();
+  capture->graph = graph;
+  capture->into_graph = graph != nullptr;
+  capture->shown.store(nullptr);
+  capture->invalid.store(false);
+  open_captures().push_back(capture);
+  pthread_mutex_unlock(&g_mutex);
+  s->capture.store(capture);
+}
+
+// Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those
+// that do are freed first.
+template <typename Request, typename Answer>
+CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode,
+                  CUgraph graph) {
+  process()->open_captures.fetch_add(1);
+  c->session->send_frees();
+  const CUresult result = c->session->call(c, m, r);
+  if (result == CUDA_SUCCESS)
+    open(s, mode, graph);
+  else
+    process()->open_captures.fetch_sub(1);
+  return result;
+}
+
+// No stream joins it any more, and every one that has leaves.
+void close(Capture* capture) {
+  pthread_mutex_lock(&g_mutex);
+  std::vector<Capture*>& all = open_captures();
+  const auto found = std::find(all.begin(), all.end(), capture);
+  const bool was_open = found != all.end();
+  if (was_open) all.erase(found);
+  pthread_mutex_unlock(&g_mutex);
+  if (!was_open) return;
+  process()->open_captures.fetch_sub(1);
+  process()->streams.for_each([&](Stream* s) {
+    if (s->capture.load() == capture) s->capture.store(nullptr);
+  });
+  pthread_mutex_lock(&g_mutex);
+  spare_captures().push_back(capture);
+  pthread_mutex_unlock(&g_mutex);
+}
+
+// Null: it has ended.
+Capture* open_capture(uint64_t id) {
+  pthread_mutex_lock(&g_mutex);
+  const std::vector<Capture*>& all = open_captures();
+  const auto found = std::find_if(all.begin(), all.end(),
+                                  [id](const Capture* capture) { return capture->id == id; });
+  Capture* const capture = found != all.end() ? *found : nullptr;
+  pthread_mutex_unlock(&g_mutex);
+  return capture;
+}
+
+CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (s == nullptr)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the legacy stream cannot be captured
+  if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  wire::cuda::capture_begin_request m;
+  wire::cuda::capture_begin_reply r;
+  m.stream = s->wire_id;
+  m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  return begin_at(c, s, m, r, mode, nullptr);
+}
+
+// Arrays handed to the program stay valid until its next question on the same thread.
+struct InfoStorage {
+  std::vector<CUgraphNode> nodes;
+  std::vector<CUgraphEdgeData> edges;
+};
+InfoStorage* storage() {
+  static thread_local InfoStorage* mine = nullptr;
+  if (mine == nullptr) mine = new InfoStorage;
+  return mine;
+}
+
+CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
+              const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (s == nullptr && process()->open_captures.load() != 0 && c->active.load() != 0) {
+    // The legacy stream is forbidden ground while a blocking stream of its context is being
+    // captured.
+    bool blocked = false;
+    process()->streams.for_each([&](Stream* other) {
+      blocked |= other->context == c && other->capture.load() != nullptr &&
+                 (other->flags & CU_STREAM_NON_BLOCKING) == 0;
+    });
+    if (blocked) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  Capture* capture = s != nullptr ? s->capture.load() : nullptr;
+  *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
+                               : (capture->invalid.load() ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                                          : CU_STREAM_CAPTURE_STATUS_ACTIVE);
+  if (id != nullptr) *id = capture != nullptr ? capture->id : 0;
+  if (count != nullptr) *count = 0;
+  if (capture == nullptr ||
+      (graph == nullptr && dependencies == nullptr && count == nullptr && edges == nullptr))
+    return CUDA_SUCCESS;
+  wire::cuda::capture_info_request m;
+  wire::cuda::capture_info_reply r;
+  m.stream = s->wire_id;
+  TENDRIL_TRY(c->session->call(c, m, r));
+  *status = static_cast<CUstreamCaptureStatus>(r.status);
+  InfoStorage* mine = storage();
+  mine->nodes.clear();
+  for (uint64_t wire_id : r.dependencies) {
+    Object* node = known_object(Kind::kNode, c->session, nullptr, wire_id);
+    mine->nodes.push_back(node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr);
+  }
+  const auto* data = reinterpret_cast<const CUgraphEdgeData*>(r.edges.data);
+  mine->edges.assign(data, data + r.edges.count / sizeof(CUgraphEdgeData));
+  if (graph != nullptr) {
+    Object* object =
+        r.graph != 0 ? known_object(Kind::kGraph, c->session, nullptr, r.graph) : nullptr;
+    *graph = object != nullptr ? handle_cast<CUgraph>(object) : nullptr;
+    if (object != nullptr) capture->shown.store(object);
+  }
+  if (dependencies != nullptr) *dependencies = mine->nodes.data();
+  if (edges != nullptr) *edges = mine->edges.empty() ? nullptr : mine->edges.data();
+  if (count != nullptr) *count = mine->nodes.size();
+  return CUDA_SUCCESS;
+}
+
+bool node_ids(const CUgraphNode* nodes, size_t count, std::vector<uint64_t>* ids) {
+  for (size_t i = 0; i < count; ++i) {
+    Object* node = find_object(Kind::kNode, handle_value(nodes[i]));
+    if (node == nullptr) return false;
+    ids->push_back(node->wire_id);
+  }
+  return true;
+}
+
+}  // namespace
+
+CUresult join_capture(Stream* stream, Event* event, unsigned flags) {
+  if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1))
+    return CUDA_SUCCESS;
+  const uint64_t recorded_in = event->capture.load(std::memory_order_relaxed);
+  Capture* mine = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
+  if (mine != nullptr && mine->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0)
+    return CUDA_SUCCESS;  // a node that waits, or a plain wait
+  Capture* capture = recorded_in != 0 ? open_capture(recorded_in) : nullptr;
+  if (capture != nullptr) {
+    if (capture->invalid.load()) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream == nullptr) {
+      capture->invalid.store(true);
+      return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+    const bool of_other_server = stream->session != event->session;
+    if ((mine != nullptr && mine != capture) || of_other_server) {
+      if (mine != nullptr) mine->invalid.store(true);
+      capture->invalid.store(true);
+      return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
+    stream->capture.store(capture);
+    return CUDA_SUCCESS;
+  }
+  if (mine == nullptr) return CUDA_SUCCESS;
+  mine->invalid.store(true);  // a graph cannot be ordered after work that is not in it
+  return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
+void event_recorded(Event* event, Stream* stream, unsigned flags) {
+  Capture* capture = stream != nullptr ? stream->capture.load(std::memory_order_relaxed) : nullptr;
+  const bool node = capture != nullptr && (flags & CU_EVENT_RECORD_EXTERNAL) != 0;
+  if (node)
+    event->external.store(true,
+                          std::memory_order_relaxed);  // every launch of the graph will record it
+  event->capture.store(node || capture == nullptr ? 0 : capture->id, std::memory_order_relaxed);
+}
+
+void stream_leaves(Stream* stream) {
+  Capture* capture = stream->capture.load(std::memory_order_relaxed);
+  if (capture == nullptr) return;
+  if (capture->origin == stream) {
+    capture->invalid.store(true);
+    close(capture);
+  }
+  stream->capture.store(nullptr);  // whether its work was joined is told when the capture ends
+}
+
+CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
+  if (stream != nullptr) {
+    Capture* capture = stream->capture.load(std::memory_order_relaxed);
+    if (capture == nullptr) return CUDA_SUCCESS;
+    if (capture->invalid.load() && !synchronous) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!synchronous) return CUDA_SUCCESS;
+    capture->invalid.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  bool implicit = false;
+  process()->streams.for_each([&](Stream* other) {
+    Capture* capture = other->capture.load(std::memory_order_relaxed);
+    if (capture == nullptr || other->context != c || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
+      return;
+    if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
+    capture->invalid.store(true);
+    implicit = true;
+  });
+  return implicit ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
+}
+
+CUresult refuse_captured(const Event* event) {
+  const uint64_t recorded_in = event->capture.load();
+  if (recorded_in == 0) return CUDA_SUCCESS;
+  Capture* capture = open_capture(recorded_in);
+  if (capture == nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  return capture->invalid.exchange(true) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
+}
+
+bool is_capturing(const Stream* stream) {
+  return stream != nullptr && stream->capture.load(std::memory_order_relaxed) != nullptr;
+}
+
+CUresult check_unsafe_call() {
+  Process* p = process();
+  if (__builtin_expect(p->open_captures.load(std::memory_order_relaxed) == 0, 1))
+    return CUDA_SUCCESS;
+  const CUstreamCaptureMode mine = thread_state().capture_mode;
+  if (mine == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  const uint64_t thread = thread_serial();
+  bool forbidden = false;
+  pthread_mutex_lock(&g_mutex);
+  for (Capture* capture : open_captures()) {
+    const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    const bool other =
+        capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mine == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!own && !other) continue;
+    forbidden = true;
+    capture->invalid.store(true);
+  }
+  pthread_mutex_unlock(&g_mutex);
+  return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
+      *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
+  ThreadState& t = thread_state();
+  const CUstreamCaptureMode before = t.capture_mode;
+  t.capture_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  return info(hStream, captureStatus, nullptr, nullptr, nullptr, nullptr, nullptr);
+}
+
+CUresult cuStreamBeginCapture(CUstream hStream) {
+  return begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+  return begin(hStream, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
+                                     size_t numDependencies, CUstreamCaptureMode mode) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Object* graph = find_object(Kind::kGraph, handle_value(hGraph));
+  if (graph == nullptr) return no_object(Kind::kGraph);
+  if (s == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  std::vector<uint64_t> ids;
+  if (numDependencies != 0 &&
+      (dependencies == nullptr || !node_ids(dependencies, numDependencies, &ids)))
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::capture_begin_to_graph_request m;
+  wire::cuda::capture_begin_to_graph_reply r;
+  m.stream = s->wire_id;
+  m.graph = graph->wire_id;
+  m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  m.dependencies = {ids.data(), ids.size()};
+  if (edges != nullptr)
+    m.edges = {reinterpret_cast<const uint8_t*>(edges), numDependencies * sizeof(CUgraphEdgeData)};
+  return begin_at(c, s, m, r, mode, hGraph);
+}
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Capture* capture = s != nullptr ? s->capture.load() : nullptr;
+  if (capture == nullptr)
+    return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
+  // Who captures into a graph of its own need not be told which.
+  if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
+  if (capture->origin != s) {
+    capture->invalid.store(true);
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
+  // The wrong thread ends the capture nevertheless.
+  const bool wrong_thread =
+      capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread_serial();
+  if (wrong_thread) capture->invalid.store(true);
+  if (phGraph != nullptr) *phGraph = nullptr;
+  Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
+                                      : capture->shown.load();
+  if (graph == nullptr) graph = create_object(Kind::kGraph, c->session, nullptr);
+  if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::capture_end_request m;
+  wire::cuda::capture_end_reply r;
+  m.stream = s->wire_id;
+  m.graph = graph->wire_id;
+  CUresult result = c->session->call(c, m, r);
+  const bool invalid = capture->invalid.load();
+  const bool into_graph = capture->into_graph;
+  close(capture);
+  if (result == CUDA_SUCCESS && invalid && !into_graph) {
+    wire::cuda::cuGraphDestroy_request destroy;  // the worker knew nothing of the error
+    wire::cuda::cuGraphDestroy_reply destroyed;
+    destroy.hGraph = graph->wire_id;
+    (void)c->session->call(static_cast<const Context*>(nullptr), destroy, destroyed);
+  }
+  if (invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (wrong_thread) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (result != CUDA_SUCCESS) {
+    if (!into_graph) destroy_object(Kind::kGraph, graph);
+    return result;
+  }
+  if (phGraph != nullptr) *phGraph = handle_cast<CUgraph>(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id) {
+  return info(hStream, status, id, nullptr, nullptr, nullptr, nullptr);
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** dependencies,
+                                   size_t* count) {
+  return info(hStream, status, id, graph, dependencies, nullptr, count);
+}
+
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id,
+                                   CUgraph* graph, const CUgraphNode** dependencies,
+                                   const CUgraphEdgeData** edges, size_t* count) {
+  return info(hStream, status, id, graph, dependencies, edges, count);
+}
+
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
+                                              const CUgraphEdgeData* edges, size_t count,
+                                              unsigned int flags) {
+  Context* c = nullptr;
+  Stream* s = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  if (!is_capturing(s)) return CUDA_ERROR_ILLEGAL_STATE;
+  std::vector<uint64_t> ids;
+  if (count != 0 && (dependencies == nullptr || !node_ids(dependencies, count, &ids)))
+    return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::capture_update_request m;
+  wire::cuda::capture_update_reply r;
+  m.stream = s->wire_id;
+  m.flags = flags;
+  m.dependencies = {ids.data(), ids.size()};
+  if (edges != nullptr)
+    m.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof(CUgraphEdgeData)};
+  return c->session->call(c, m, r);
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,
+                                           size_t count, unsigned int flags) {
+  return cuStreamUpdateCaptureDependencies_v2(hStream, dependencies, nullptr, count, flags);
+}
+
+}  // namespace tendril::client::cuda
