@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 namespace tendril::bench {
 

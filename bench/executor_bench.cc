@@ -13,11 +13,11 @@
 
 #include "api/cuda_messages.gen.h"
 #include "base/clock.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
 #include "transport/shm/shm.h"
-#include "worker/cuda/callbacks.h"
-#include "worker/cuda/executor.h"
+#include "worker/cuda/executor/callbacks.h"
+#include "worker/cuda/executor/executor.h"
 
 namespace {
 

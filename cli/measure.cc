@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 
 namespace tendril::cli {
 namespace {

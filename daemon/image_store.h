@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where workers keep images of device code by their content (worker/cuda/module_store.h), so that
-// no client sends what this server has. The daemon chooses and makes the folder, and hands it to
-// workers in their environment. It never looks into it.
+// Where workers keep images of device code by their content (worker/cuda/code/module_store.h), so
+// that no client sends what this server has. The daemon chooses and makes the folder, and hands it
+// to workers in their environment. It never looks into it.
 #pragma once
 
 #include <string>

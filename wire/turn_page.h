@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a GPU's time is divided: one page per session, shared by tendrild (lease/lease_turns.h) and
-// that session's worker (worker/cuda/gate.h) and nobody else, so no tenant can touch another's.
+// that session's worker (worker/core/gate.h) and nobody else, so no tenant can touch another's.
 // tendrild says when a worker may submit work, the worker says whether it wants to and when its
 // work is done. docs/decisions/0012-turns.md has the reasons.
 //

@@ -134,7 +134,8 @@ def told(field, a):
 def call_text(spec):
     out = [
         NOTE
-        + '#include "worker/cuda/call_text.h"\n\nnamespace tendril::worker::cuda {\nnamespace {\n'
+        + '#include "worker/cuda/executor/call_text.h"\n\n'
+        + 'namespace tendril::worker::cuda {\nnamespace {\n'
     ]
     for op in spec.ops.values():
         arguments = {a.param.name: a for a in op.call.arguments} if op.call else {}

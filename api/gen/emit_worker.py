@@ -116,8 +116,9 @@ def generated_handler(op):
 def dispatch(spec):
     out = [
         NOTE,
-        '#include "worker/cuda/dispatch.h"\n\n#include "api/cuda_handlers.gen.h"\n#include "worker/cuda/executor.h"\n',
-        '#include "worker/cuda/scope.h"\n\nnamespace tendril::worker::cuda {\n\n',
+        '#include "worker/cuda/executor/dispatch.h"\n\n#include "api/cuda_handlers.gen.h"\n',
+        '#include "worker/cuda/executor/executor.h"\n',
+        '#include "worker/cuda/executor/scope.h"\n\nnamespace tendril::worker::cuda {\n\n',
     ]
     out += [generated_handler(op) + "\n" for op in spec.ops.values() if op.call is not None]
     out.append(

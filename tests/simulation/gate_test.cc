@@ -2,7 +2,7 @@
 // The gate alone, on simulated time: a page, a stand-in for tendrild that gives turns on it, and a
 // GPU that is nothing but the times at which work ends. The test is the executor, and its "arbiter"
 // is a fiber.
-#include "worker/cuda/gate.h"
+#include "worker/core/gate.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

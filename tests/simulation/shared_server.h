@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server whose GPUs are shared, on simulated time: tendrild's rules (lease/lease_turns.h) and
-// workers' gates (worker/cuda/gate.h) as they are, with pages between them; GPUs that are queues of
+// workers' gates (worker/core/gate.h) as they are, with pages between them; GPUs that are queues of
 // known length; and an executor's loop and programs that are a few lines each. For tests, which say
 // what programs do and ask what they got.
 #pragma once
@@ -16,7 +16,7 @@
 #include "lease/lease_turns.h"
 #include "tests/simulation/simulated_time.h"
 #include "wire/turn_page.h"
-#include "worker/cuda/gate.h"
+#include "worker/core/gate.h"
 
 namespace tendril::simulation {
 

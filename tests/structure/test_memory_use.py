@@ -44,7 +44,7 @@ class Tree(CheckCase):
         self.assertGreater(len(self.uses), 600)
 
     def test_what_is_said_to_be_charged_is(self):
-        sources = [path.read_text() for path in sorted((tree.ROOT / "worker/cuda").glob("*.cc"))]
+        sources = [path.read_text() for path in sorted((tree.ROOT / "worker/cuda").rglob("*.cc"))]
         self.clean(rules.charged(self.uses, rules.charging(sources)))
 
 

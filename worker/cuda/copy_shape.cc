@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/mirror.h"
-#include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/executor/waits.h"
+#include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
 namespace {

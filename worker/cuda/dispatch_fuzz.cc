@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "api/core/handle.h"
-#include "gpu/driver.h"
+#include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/test_channels.h"
-#include "worker/cuda/callbacks.h"
-#include "worker/cuda/executor.h"
-#include "worker/cuda/mirror.h"
+#include "worker/cuda/executor/callbacks.h"
+#include "worker/cuda/executor/executor.h"
+#include "worker/cuda/memory/mirror.h"
 
 using namespace tendril;  // NOLINT: a program
 using worker::cuda::Executor;

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/scope.h"
+#include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
 namespace {

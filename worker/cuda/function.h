@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/cuda/executor.h"
+#include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
 

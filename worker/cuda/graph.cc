@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/executor/waits.h"
 #include "worker/cuda/function.h"
-#include "worker/cuda/kept_memory.h"
-#include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
+#include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/callbacks.h"
-#include "worker/cuda/kept_memory.h"
-#include "worker/cuda/mirror.h"
-#include "worker/cuda/scope.h"
+#include "worker/cuda/executor/callbacks.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/memory/kept_memory.h"
+#include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/executor/waits.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/scope.h"
+#include "worker/cuda/executor/scope.h"
 #include "worker/cuda/virtual_memory.h"
 
 namespace tendril::worker::cuda {

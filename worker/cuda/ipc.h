@@ -9,8 +9,8 @@
 #include <string>
 #include <unordered_map>
 
-#include "worker/cuda/executor.h"
-#include "worker/exports.h"
+#include "worker/core/exports.h"
+#include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
 

@@ -7,7 +7,7 @@
 #include "api/cuda/code_image.h"
 #include "api/cuda_handlers.gen.h"
 #include "base/content_hash.h"
-#include "worker/cuda/jit_options.h"
+#include "worker/cuda/code/jit_options.h"
 #include "worker/cuda/module.h"
 
 namespace tendril::worker::cuda {

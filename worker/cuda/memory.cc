@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/executor/waits.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/kept_memory.h"
-#include "worker/cuda/mirror.h"
-#include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
+#include "worker/cuda/memory/kept_memory.h"
+#include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "api/cuda/code_image.h"
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/jit_options.h"
-#include "worker/cuda/mirror.h"
+#include "worker/cuda/code/jit_options.h"
+#include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "worker/cuda/module_store.h"
-#include "worker/cuda/scope.h"
+#include "worker/cuda/code/module_store.h"
+#include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
 

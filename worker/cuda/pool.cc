@@ -3,9 +3,9 @@
 // not it is in use: from the moment that a free is enqueued the driver may hand the same bytes to
 // the next allocation of the stream.
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/executor/scope.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/kept_memory.h"
-#include "worker/cuda/scope.h"
+#include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers of api/cuda/stream.spec (without capture) and event.spec.
 #include "api/cuda_handlers.gen.h"
-#include "worker/cuda/callbacks.h"
+#include "worker/cuda/executor/callbacks.h"
+#include "worker/cuda/executor/output.h"
+#include "worker/cuda/executor/scope.h"
+#include "worker/cuda/executor/waits.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/output.h"
-#include "worker/cuda/scope.h"
-#include "worker/cuda/waits.h"
 
 namespace tendril::worker::cuda {
 

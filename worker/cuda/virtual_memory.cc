@@ -4,8 +4,8 @@
 #include "worker/cuda/virtual_memory.h"
 
 #include "api/cuda_handlers.gen.h"
+#include "worker/cuda/executor/scope.h"
 #include "worker/cuda/ipc.h"
-#include "worker/cuda/scope.h"
 
 namespace tendril::worker::cuda {
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "worker/cuda/executor.h"
+#include "worker/cuda/executor/executor.h"
 
 namespace tendril::worker::cuda {
 

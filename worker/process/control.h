@@ -16,8 +16,8 @@
 #include "transport/host_window.h"
 #include "transport/transport.h"
 #include "wire/assignment.h"
-#include "worker/exports.h"
-#include "worker/turns.h"
+#include "worker/core/exports.h"
+#include "worker/core/turns.h"
 
 namespace tendril::worker {
 

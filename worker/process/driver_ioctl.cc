@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "worker/hardware_slices.h"
+#include "worker/core/hardware_slices.h"
 
 extern "C" int ioctl(int fd, unsigned long request, ...) noexcept {
   va_list arguments;

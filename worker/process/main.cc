@@ -17,9 +17,9 @@
 #include "gpu/monitor.h"
 #include "session/lane/service.h"
 #include "transport/testing/recording.h"
+#include "worker/core/api.h"
 #include "worker/process/control.h"
 #include "worker/process/sandbox.h"
-#include "worker/run.h"
 
 namespace tendril::worker {
 namespace {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The account of a slice by itself: quotas, what is remembered, and workers that take at the same
+// time.
+#include "worker/core/charge.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace tendril::worker::cuda {
+namespace {
+
+wire::Assignment of_two_slices(uint32_t tally) {
+  wire::Assignment assignment{};
+  assignment.slice_count = 2;
+  assignment.tally = tally;
+  assignment.slices[0].memory_bytes = 1000;
+  assignment.slices[1].memory_bytes = 10;
+  return assignment;
+}
+
+TEST(Charge, KeepsToTheQuotaOfEachSlice) {
+  Charge charge(of_two_slices(0), nullptr);
+  EXPECT_TRUE(charge.take(0, 600));
+  EXPECT_FALSE(charge.take(0, 401));
+  EXPECT_TRUE(charge.take(0, 400));
+  EXPECT_FALSE(charge.take(1, 11));
+  EXPECT_FALSE(charge.take(0, UINT64_MAX));
+  EXPECT_FALSE(charge.take(2, 1)) << "no such slice";
+  charge.give_back(0, 2000);  // more than was taken: not believed
+  EXPECT_EQ(charge.used(0), 1000u);
+  EXPECT_EQ(charge.used(1), 0u);
+}
+
+TEST(Charge, RemembersWhatToGiveBack) {
+  Charge charge(of_two_slices(0), nullptr);
+  const int context = 0, other = 0;
+  ASSERT_TRUE(charge.take(0, 100) && charge.take(0, 20) && charge.take(0, 3));
+  charge.remember(0x7000, 0, 100, &context);
+  charge.remember(0x8000, 0, 20, &other);
+  charge.remember(0x9000, 0, 3, &context);
+  EXPECT_TRUE(charge.release(0x9000));
+  EXPECT_FALSE(charge.release(0x9000));
+  EXPECT_EQ(charge.used(0), 120u);
+  charge.release_context(&context);
+  EXPECT_EQ(charge.used(0), 20u);
+  const uint64_t first = charge.hold(0, 500, nullptr), second = charge.hold(0, 400, nullptr);
+  EXPECT_NE(first, 0u);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(charge.hold(0, 200, nullptr), 0u);
+  EXPECT_TRUE(charge.release(first));
+  EXPECT_EQ(charge.used(0), 420u);
+}
+
+TEST(Charge, AsksForWhatIsKeptBeforeItRefuses) {
+  Charge charge(of_two_slices(0), nullptr);
+  uint64_t kept = 300;
+  int asked = 0;
+  ASSERT_TRUE(charge.take(0, 900));
+  charge.on_shortage([&](uint32_t slot) {
+    ++asked;
+    EXPECT_FALSE(charge.take(slot, 500)) << "whoever gives up is not asked again";
+    charge.give_back(slot, kept);
+    kept = 0;
+  });
+  EXPECT_FALSE(charge.try_take(0, 200));
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(charge.take(0, 200));
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(charge.take(0, 201));
+  EXPECT_EQ(asked, 2);
+  EXPECT_FALSE(charge.take(0, 1001)) << "which nobody can give up";
+  EXPECT_EQ(asked, 2);
+}
+
+// As eight workers of one lease do it. What each of them holds is counted aside, so that the page
+// is not asked about itself.
+TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
+  const auto page = std::make_unique<wire::AccountingPage>();
+  std::atomic<int64_t> held{0}, most{0};
+  std::vector<std::thread> workers;
+  for (uint32_t tally = 0; tally < 8; ++tally) {
+    workers.emplace_back([&, tally] {
+      Charge charge(of_two_slices(tally), page.get());
+      std::minstd_rand random(tally + 1);
+      std::vector<int64_t> mine;
+      for (int i = 0; i < 20000; ++i) {
+        const int64_t bytes = 1 + static_cast<int64_t>(random() % 200);
+        if (!mine.empty() && random() % 2 == 0) {
+          held -= mine.back();
+          charge.give_back(0, static_cast<uint64_t>(mine.back()));
+          mine.pop_back();
+        } else if (charge.take(0, static_cast<uint64_t>(bytes))) {
+          const int64_t now = held += bytes;
+          mine.push_back(bytes);
+          for (int64_t seen = most; now > seen && !most.compare_exchange_weak(seen, now);) {
+          }
+        }
+      }
+      for (const int64_t bytes : mine) {
+        held -= bytes;
+        charge.give_back(0, static_cast<uint64_t>(bytes));
+      }
+    });
+  }
+  for (std::thread& worker : workers) worker.join();
+  EXPECT_LE(most, 1000);
+  EXPECT_GT(most, 800) << "it was not tight";
+  EXPECT_EQ(Charge(of_two_slices(9), page.get()).used(0), 0u);
+}
+
+}  // namespace
+}  // namespace tendril::worker::cuda

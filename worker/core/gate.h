@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate before a GPU that is divided in time: work for its processors passes only in the
+// session's turns, and no more of it than can be over soon after a turn's end. tendrild gives the
+// turns (wire/turn_page.h says how); docs/decisions/0012-turns.md has the reasons. What is done is
+// learned from markers, events recorded behind about half a millisecond of work at a time, never by
+// a call of the driver for each small launch. Where the whole GPU is the session's there is no
+// gate: one relaxed load tells.
+//
+// Executor thread only, which waits here with no lock held, and goes on serving what must not wait
+// (GateHost::serve).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "gpu/cuda/driver.h"
+#include "worker/core/turns.h"
+#include "worker/core/work_estimates.h"
+
+namespace tendril::worker::cuda {
+
+// What the gate needs of the executor; tests put a GPU of their own here.
+class GateHost {
+ public:
+  virtual ~GateHost() = default;
+  // The context that `stream` is of, where `current` is the one of the call.
+  virtual CUcontext owner(CUcontext current, CUstream stream) = 0;
+  // An event behind all work of `stream` so far. Null: there can be none (the stream captures, the
+  // context is broken).
+  virtual CUevent mark(CUcontext context, CUstream stream) = 0;
+  // True also when the event can never be reached because of an error.
+  virtual bool reached(CUevent event) = 0;
+  virtual void give_back(CUcontext context, CUevent event) = 0;
+  // While the executor waits here: sees to what must go on. False: the session is over.
+  virtual bool serve() = 0;
+  // Others than the gate want to be looked at often.
+  virtual bool busy() = 0;
+  // The length of the turns that the hardware gives the slice's contexts by itself.
+  virtual void set_hardware_slice(uint32_t slot, uint32_t us) = 0;
+};
+
+class Gate {
+ public:
+  Gate(GateHost* host, Turns turns, uint32_t slots);
+
+  // A context has been made on this slot's GPU, or was there before the session: the hardware must
+  // know its share too.
+  void has_context(uint32_t slot);
+  // Is there no gate before this slot's GPU?
+  bool open(uint32_t slot) const {
+    return page_->slices[slot].regime.load(std::memory_order_relaxed) == wire::TurnRegime::kFree;
+  }
+  // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may
+  // be. Those that passed before have been given. False: the session is over.
+  bool pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
+  // The same when no wait and no marker is needed, so that several pieces may pass before the first
+  // is given. False: not at once.
+  bool pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
+
+  // How soon the executor's loop must call `look` again when no call comes.
+  enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };
+  Pace pace() const { return pace_; }
+  // Sees what is done, and gives turns up that are over or not needed. `quiet`: no call has come
+  // for a while.
+  void look(bool quiet);
+  // The driver is about to keep this thread for milliseconds (it compiles, loads code): turns in
+  // which nothing runs are given up before.
+  void before_a_long_call();
+  // After each call; cheap.
+  void look_between_calls() {
+    if (launching_ != nullptr) launched();
+    if (pace_ == Pace::kNever) return;
+    if (++calls_since_look_ >= (pace_ == Pace::kAtOnce ? kCallsUnseen : 8 * kCallsUnseen))
+      look(false);
+  }
+  // A nap between two vain looks of pace kAtOnce, when what runs will take a while. None where the
+  // last turn has just been given up.
+  void rest();
+
+  // Some stream is about to capture: its work cannot be marked any more then.
+  void mark_everything();
+  // Something is about to be given to a stream that is not the legacy one. An event in that one
+  // waits for all that the blocking streams have by then, and what they are given later waits for
+  // it: recorded late, it would tie streams together that the program has not.
+  void leaves_legacy_stream() {
+    if (legacy_unmarked_) mark_legacy_streams();
+  }
+  void stream_ends(CUstream stream);
+  // A host function is about to be given to `stream`. What is there already is marked in front of
+  // it, and its end behind it: how long that takes is the program's doing and tells nothing of the
+  // GPU, and while nothing else of the slice can run its turn is the others'.
+  void host_function(uint32_t slot, CUcontext context, CUstream stream);
+  // The context is gone and its events with it.
+  void forget_context(CUcontext context);
+
+ private:
+  static constexpr uint32_t kCallsUnseen = 8;
+  // A marker and the work before it.
+  struct Marker {
+    CUevent event;
+    WorkEstimates::Batch work;
+    uint64_t begun_ns;      // when the first of it was submitted
+    uint64_t estimated_ns;  // grows when it takes longer
+    uint64_t undone_at_ns;  // when it was last seen not to be over
+    uint64_t preempted_ns;  // of the slice's turns, when it was begun
+    bool timed;             // false: its end tells nothing of how long it took
+    bool of_program;        // behind a host function, and without work
+  };
+  // A stream, and its work that is not known to be over.
+  struct Queue {
+    CUcontext context = nullptr, owner = nullptr;
+    CUstream stream = nullptr;
+    WorkEstimates::Batch work;                                  // not marked yet
+    uint64_t begun_ns = 0, estimated_ns = 0, preempted_ns = 0;  // the last as of its beginning
+    bool mark_next = false;
+    bool behind_program = false;  // the unmarked work is, or will be
+    std::deque<Marker> markers;
+    uint64_t done_after_ns = 0, done_before_ns = 0;  // the last marker was reached between these
+    bool idle() const { return work.pieces() == 0 && markers.empty(); }
+    bool in_program() const { return !markers.empty() && markers.front().of_program; }
+  };
+  struct Slice {
+    wire::TurnPart* part = nullptr;
+    std::vector<Queue> queues;
+    size_t last_queue = 0;
+    uint32_t batches = 0;        // markers, and queues with unmarked work
+    uint64_t unfinished_ns = 0;  // estimated
+    uint64_t pieces = 0, pieces_seen = 0, quiet_since_ns = 0;
+    uint64_t pieces_before = 0;  // this turn
+    uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
+    uint64_t preempted_ns = 0;  // when it began to be busy
+    uint64_t done_ns = 0;       // when all was last seen to be over; 0: since then a piece has come
+    uint64_t usual_gap_ns = 0;  // from then to the next piece
+    bool awake = false;         // in this turn a piece has come after a gap
+    uint64_t progress_ns = 0;   // when something was last seen to begin or end
+    uint32_t turn = 0;          // the last one seen
+    uint32_t given_up = 0;      // the last one given up
+    uint32_t hardware_slice_us = 0;
+    uint64_t asked_ns =
+        0;  // when the arbiter was last told that this slice wants a turn; 0: it need not be
+    bool waiting = false;  // a piece is
+    uint64_t waiting_since_ns = 0, waiting_piece_ns = 0;
+    uint64_t program_since_ns =
+        0;  // when all that is unfinished was first seen to wait for host functions
+    // Of work that ran when no turn was held: in all; and since `outside_since_ns`, as estimated.
+    uint64_t outside_ns = 0, outside_since_ns = 0, outside_estimated_ns = 0;
+  };
+
+  static bool holds(const Slice& slice) {
+    return slice.part->turn.load(std::memory_order_acquire) != slice.given_up;
+  }
+  bool may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const;
+  bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
+  void sleep_until_turn(Slice& slice, uint64_t now_ns);
+  static uint64_t preempted_ns(const Slice& slice) {
+    return slice.part->preempted_ns.load(std::memory_order_relaxed);
+  }
+  static void begin_busy(Slice& slice, uint64_t now_ns);
+  static uint64_t busy_for_ns(const Slice& slice, uint64_t now_ns);
+  static bool in_program(const Slice& slice);
+  static bool stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns);
+  void look_outside(Slice& slice, uint64_t now_ns);
+  size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
+  void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
+  void launched();
+  static void excuse_absence(Slice& slice, uint64_t now_ns);
+  void mark(Slice& slice, Queue& queue);
+  void mark_all(Slice& slice);
+  void mark_legacy_streams();
+  void mark_program(Queue& queue);
+  void reap(Slice& slice, uint64_t now_ns);
+  void reached(Slice& slice, Queue& queue, uint64_t now_ns);
+  void batch_ends(Slice& slice, uint64_t estimated_ns, uint64_t now_ns);
+  void look_at(Slice& slice, bool quiet, uint64_t now_ns);
+  void take_hardware_slice(Slice& slice);
+  static void piece_comes(Slice& slice, uint64_t now_ns);
+  static uint64_t linger_ns(const Slice& slice);
+  uint32_t wants_after(const Slice& slice) const;
+  void give_up(Slice& slice, uint64_t now_ns);
+  void forget_other_wants();
+  void tell(Slice& slice, uint64_t now_ns);
+  void ring();
+  void find_pace();
+
+  GateHost* host_;
+  wire::TurnPage* page_;
+  const int bell_;
+  WorkEstimates estimates_;
+  std::vector<Slice> slices_;
+  Slice* launching_ =
+      nullptr;  // whose first piece, with nothing before it, is being given to the driver
+  // The piece that waits is for a slice without a turn: since when; 0: it is not so. Other slices'
+  // turns may come unasked meanwhile, and a little later (kWantsTurnToo).
+  uint64_t blocked_since_ns_ = 0, may_come_until_ns_ = 0;
+  Pace pace_ = Pace::kNever;
+  uint32_t calls_since_look_ = 0;
+  bool legacy_unmarked_ = false;  // there may be such work
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// JIT options as the driver wants them, built from a peer's message: log buffers of our own, arrays
+// that hold what their counts say. Used by module.cc and link.cc; the driver writes into it while a
+// linker lives, so it must not move.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "api/cuda/jit_option.h"
+#include "worker/cuda/executor/scope.h"
+
+namespace tendril::worker::cuda {
+
+class JitOptions {
+ public:
+  JitOptions() = default;
+  JitOptions(const JitOptions&) = delete;
+  JitOptions& operator=(const JitOptions&) = delete;
+
+  template <typename Request>
+  CUresult take(const Request& m) {
+    return take(m.options, m.values, m.names, m.addresses);
+  }
+  CUresult take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values,
+                const wire::Bytes& names, const wire::Array<uint64_t>& addresses);
+
+  unsigned count() const { return static_cast<unsigned>(options_.size()); }
+  CUjit_option* options() { return options_.data(); }
+  void** values() { return values_.data(); }
+
+  // Puts logs and values into a reply; they live in the executor's scratch memory. Call it when the
+  // driver has answered.
+  template <typename Answer>
+  void report(Executor& w, Answer* r) const {
+    Scope s(w);
+    r->values = values_copy(&s);
+    r->info_log = log_copy(&s, info_log_);
+    r->error_log = log_copy(&s, error_log_);
+    w.reply_with_body_anyway();
+  }
+
+ private:
+  CUresult take_names(uint64_t count, const wire::Bytes& names, uint64_t* at);
+  void bound_counts();
+  static wire::Bytes log_copy(Scope* s, const std::vector<char>& log);
+  wire::Array<uint64_t> values_copy(Scope* s) const;
+
+  std::vector<CUjit_option> options_;
+  std::vector<void*> values_;
+  std::vector<char> info_log_, error_log_;
+  std::vector<char> text_;
+  std::vector<std::vector<const char*>> name_arrays_;
+  std::vector<std::vector<uint64_t>> address_arrays_;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Images of device code by content: what one client uploaded, no client of this server uploads
+// again. A directory shared by the server's workers (TENDRIL_MODULE_STORE, set by tendrild); every
+// image is verified against its hash when it is read, so a bad file is only a miss. Without a
+// directory, or on a full disk, images live in this worker's memory and everything still works.
+// Used by the executor thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/kept_files.h"
+#include "worker/cuda/code/loaded_code.h"
+
+namespace tendril::worker::cuda {
+
+inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;
+
+// Not zeroed: memory is taken as the bytes arrive.
+struct ImageBytes {
+  std::unique_ptr<uint8_t[]> data;
+  uint64_t bytes = 0;
+};
+// Room for `bytes` and a NUL behind them; data is null when there is no memory or too much was
+// asked.
+ImageBytes make_image(uint64_t bytes);
+
+class ModuleStore {
+ public:
+  // `bytes_max`: of the directory, and of what stays in memory for want of one. 0:
+  // TENDRIL_MODULE_STORE_MB, 4096 by default.
+  explicit ModuleStore(std::string directory, uint64_t bytes_max = 0);
+  using Image = std::shared_ptr<const ImageBytes>;
+  // Null: not here. `hash` is base::content_hash of the bytes.
+  Image find(const std::string& hash, uint64_t bytes);
+  // Takes the bytes in; null when they do not match the hash.
+  Image add(const std::string& hash, ImageBytes bytes);
+  // What this session has loaded of it.
+  LoadedCode& code() { return code_; }
+
+ private:
+  struct Held {
+    std::weak_ptr<const ImageBytes> image;
+    Image kept;  // when the directory does not have it
+    uint64_t used = 0;
+  };
+  Image read(const std::string& hash, uint64_t bytes);
+  bool write(const std::string& hash, const ImageBytes& bytes);
+  void trim_memory();
+
+  base::KeptFiles files_;
+  uint64_t bytes_max_;
+  std::unordered_map<std::string, Held> images_;
+  Image latest_;  // so that an image outlives the time from its upload to its load
+  uint64_t clock_ = 0;
+  LoadedCode code_;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+// See waits.h.
+#include "worker/cuda/executor/waits.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "worker/cuda/executor/output.h"
+#include "worker/cuda/memory/mirror.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+constexpr uint64_t kPollInTurnsNs =
+    1'000'000;  // of a shared GPU, whose other tenants need processors
+constexpr uint64_t kCloseLookNs = 200'000;
+constexpr size_t kDeliveriesMax = 4096;
+constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery is there
+
+}  // namespace
+
+Waiters::Waiters(Executor* executor)
+    : executor_(executor),
+      poll_ns_(uint64_t{base::wait_spin_us()} * 1000),
+      staging_(&executor->driver()) {}
+
+Waiters::~Waiters() {
+  pthread_mutex_lock(&mutex_);
+  ending_ = true;
+  pthread_cond_broadcast(&handed_over_);
+  while (threads_ != 0) pthread_cond_wait(&thread_ended_, &mutex_);
+  pthread_mutex_unlock(&mutex_);
+  pthread_mutex_lock(&delivery_mutex_);
+  deliveries_end_ = true;
+  pthread_cond_signal(&soon_);
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (delivery_thread_runs_) pthread_join(delivery_thread_, nullptr);
+}
+
+CUresult Waiters::query(Wait* wait) {
+  gpu::Driver& d = executor_->driver();
+  const bool stream = wait->kind == Executor::WaitKind::kStream,
+             context = wait->kind == Executor::WaitKind::kContext;
+  CUevent event = stream || context ? wait->own_event : static_cast<CUevent>(wait->object);
+  CUresult result = CUDA_SUCCESS;
+  if (event != nullptr)
+    result = d.cuEventQuery(event);
+  else if (stream)
+    result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
+  while (result == CUDA_SUCCESS && wait->stream_count != 0) {
+    result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
+    if (result == CUDA_SUCCESS) --wait->stream_count;
+  }
+  if (context && result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+    wait->context->untold = true;
+  return result;
+}
+
+// When a query says that all is done, synchronise all the same: only then does a driver print what
+// kernels have printed, take what was freed in stream order for free, and trim its pools. Nothing
+// was added in between, so it returns at once, but not for nothing: an H200 takes 1.3 us more than
+// the program's own synchronising would (bench/driver_bench.cc). An event does all that, too.
+CUresult Waiters::synchronise(const Wait& wait) {
+  gpu::Driver& d = executor_->driver();
+  if (wait.own_event != nullptr) return d.cuEventSynchronize(wait.own_event);
+  if (wait.kind == Executor::WaitKind::kEvent)
+    return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+  const bool context = wait.kind == Executor::WaitKind::kContext;
+  return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+}
+
+// A driver lets the room for what kernels print be set until it is given one that prints
+// (docs/decisions/0015-answers-before-synchronising.md).
+bool Waiters::is_quiet() const {
+  gpu::Driver& d = executor_->driver();
+  size_t bytes = 0;
+  return d.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE) == CUDA_SUCCESS &&
+         d.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes) == CUDA_SUCCESS;
+}
+
+void Waiters::end(Wait wait, CUresult result) {
+  if (result == CUDA_SUCCESS && wait.quiet) {
+    synchronise_owed();
+    owed_ = {wait.driver_context, wait.own_event};
+    wait.own_event = nullptr;
+  } else if (result == CUDA_SUCCESS) {
+    result = synchronise(wait);
+  }
+  complete(wait, result, true);
+}
+
+// An error would be one that every later call tells, too: what was waited for had ended well.
+void Waiters::synchronise_owed() {
+  if (owed_.event == nullptr) return;
+  const CUcontext before = executor_->current_in_driver();
+  executor_->use(owed_.context);
+  executor_->driver().cuEventSynchronize(owed_.event);
+  staging_.give_back_event(owed_.context, owed_.event);
+  owed_.event = nullptr;
+  if (before != nullptr) executor_->use(before);
+}
+
+// Other streams would wait for an event on the legacy stream, and it for them: only when they have
+// nothing. Never while there are captures, which would take the event up.
+void Waiters::begin_stream_wait(Wait* wait) {
+  CUstream stream = static_cast<CUstream>(wait->object);
+  const WorkerContext* context = wait->context;
+  if (context == nullptr || executor_->capturing()) return;
+  const bool others = !context->touched.empty() || context->untold || context->waits.load() != 0;
+  if (stream != CU_STREAM_LEGACY || !others)
+    wait->own_event = staging_.record_event(wait->driver_context, stream);
+}
+
+// There is no query for a context. True: its streams can be asked in its place. False: a thread
+// must synchronise, because they do not tell all, or must not be asked.
+bool Waiters::begin_context_wait(Wait* wait) {
+  WorkerContext& context = *wait->context;
+  const bool alone = context.waits.fetch_add(1) == 0;
+  bool green = false;  // waited for with the primary context
+  executor_->objects().for_each(Kind::kGreenContext, [&](uint64_t, void*) { green = true; });
+  const bool ask = alone && !green && !context.untold && !executor_->capturing() &&
+                   context.touched.size() < Wait::kStreamsMax;
+  const size_t touched = context.touched.size();
+  if (ask && touched <= 1) {
+    CUstream stream = touched == 0 ? CU_STREAM_LEGACY : context.touched[0];
+    wait->own_event = staging_.record_event(wait->driver_context, stream);
+  }
+  const bool marked = wait->own_event != nullptr;
+  if (ask && (!marked || touched != 0)) wait->streams[wait->stream_count++] = CU_STREAM_LEGACY;
+  if (ask && !marked)
+    for (CUstream stream : context.touched) wait->streams[wait->stream_count++] = stream;
+  context.touched.clear();
+  context.touched_last = nullptr;
+  context.untold = false;
+  return ask;
+}
+
+void Waiters::add(const Wait& wait) {
+  Wait mine = wait;
+  mine.begun_ns = base::now_ns();
+  // Otherwise a thread sleeps, as the other client threads' calls must go on.
+  if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine))
+    return hand_over(mine);
+  if (mine.kind == Executor::WaitKind::kStream) begin_stream_wait(&mine);
+  // While the GPU works.
+  mine.quiet = mine.own_event != nullptr && !executor_->capturing() && is_quiet();
+  synchronise_owed();
+  const CUresult result = query(&mine);
+  if (result != CUDA_ERROR_NOT_READY) return end(mine, result);
+  polled_.push_back(mine);
+}
+
+void Waiters::forget_stream(CUstream stream) {
+  pthread_mutex_lock(&delivery_mutex_);
+  for (Delivery& delivery : deliveries_)
+    if (delivery.stream == stream)
+      delivery.number = 0;  // another stream may be given its name before it is over
+  pthread_mutex_unlock(&delivery_mutex_);
+  for (size_t i = 0; i < polled_.size();) {
+    const Wait wait = polled_[i];
+    if (wait.kind != Executor::WaitKind::kContext ||
+        std::find(wait.streams, wait.streams + wait.stream_count, stream) ==
+            wait.streams + wait.stream_count) {
+      ++i;
+      continue;
+    }
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    hand_over(wait);
+  }
+}
+
+void Waiters::hand_over(const Wait& wait) {
+  pthread_mutex_lock(&mutex_);
+  sleeping_.push_back(wait);
+  pthread_t thread;
+  if (sleeping_.size() > idle_threads_ &&
+      pthread_create(&thread, nullptr, thread_main, this) == 0) {
+    pthread_detach(thread);
+    ++threads_;
+  }
+  pthread_cond_signal(&handed_over_);
+  pthread_mutex_unlock(&mutex_);
+}
+
+void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&delivery_mutex_);
+  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+    if (it->number == 0 || it->number > last || it->stream != stream) {
+      ++it;
+      continue;
+    }
+    send_delivery(*it);
+    it = deliveries_.erase(it);
+  }
+  const bool others = !deliveries_.empty();
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (!others) return;
+  // Events may have ordered them before the function, too.
+  bool done = false;
+  Wait job;
+  job.delivered = &done;
+  hand_over(job);
+  pthread_mutex_lock(&mutex_);
+  while (!done) pthread_cond_wait(&delivered_, &mutex_);
+  pthread_mutex_unlock(&mutex_);
+}
+
+void Waiters::poll() {
+  const uint64_t now = base::now_ns();
+  const bool alone = executor_->gate().pace() == Gate::Pace::kNever;
+  const uint64_t most_ns =
+      alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
+  for (size_t i = 0; i < polled_.size();) {
+    // Once others have given the context more to do, synchronising it would wait for that too.
+    const bool joined =
+        polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
+    executor_->use(polled_[i].driver_context);
+    const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
+    const bool late =
+        joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
+    if (result == CUDA_ERROR_NOT_READY && !late) {
+      ++i;
+      continue;
+    }
+    const Wait wait = polled_[i];
+    polled_[i] = polled_.back();
+    polled_.pop_back();
+    if (!late) {
+      end(wait, result);
+      ended_ = true;
+      continue;
+    }
+    hand_over(wait);
+  }
+}
+
+void* Waiters::thread_main(void* self) {
+  Waiters* w = static_cast<Waiters*>(self);
+  for (;;) {
+    pthread_mutex_lock(&w->mutex_);
+    ++w->idle_threads_;
+    while (w->sleeping_.empty() && !w->ending_) pthread_cond_wait(&w->handed_over_, &w->mutex_);
+    --w->idle_threads_;
+    if (w->sleeping_.empty()) break;
+    const Wait wait = w->sleeping_.front();
+    w->sleeping_.pop_front();
+    pthread_mutex_unlock(&w->mutex_);
+    w->sleep_until_done(wait);
+  }
+  --w->threads_;
+  pthread_cond_signal(&w->thread_ended_);
+  pthread_mutex_unlock(&w->mutex_);
+  return nullptr;
+}
+
+void Waiters::sleep_until_done(const Wait& wait) {
+  if (wait.delivered != nullptr) {
+    pthread_mutex_lock(&delivery_mutex_);
+    deliver_in_own_context();
+    pthread_mutex_unlock(&delivery_mutex_);
+    pthread_mutex_lock(&mutex_);
+    *wait.delivered = true;
+    pthread_cond_broadcast(&delivered_);
+    pthread_mutex_unlock(&mutex_);
+    return;
+  }
+  gpu::Driver& d = executor_->driver();
+  d.cuCtxSetCurrent(wait.driver_context);
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  switch (wait.kind) {
+    case Executor::WaitKind::kStream:
+      result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+      break;
+    case Executor::WaitKind::kEvent:
+      result = d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+      break;
+    case Executor::WaitKind::kContext:
+      result = d.cuCtxSynchronize();
+      break;
+  }
+  complete(wait, result, false);
+  executor_->service().flush();
+}
+
+void Waiters::send_news(bool on_executor) {
+  session::Service& service = executor_->service();
+  deliver();
+  executor_->output().send(&service);
+  if (executor_->mirrors().any_written(on_executor))
+    service.push(wire::FrameKind::kMemoryWritten, 0, nullptr, 0);
+}
+
+void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
+  session::Service& service = executor_->service();
+  if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
+  // Before the reply: the client may end the context then, and what comes back later would outlive
+  // it.
+  staging_.give_back_event(wait.driver_context, wait.own_event);
+  send_news(on_executor);
+  if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
+  if (wait.block.data == nullptr || result != CUDA_SUCCESS) {
+    service.reply(wait.reply_id, result, nullptr, 0);
+  } else {
+    // The reply is {count, bytes}: written in two parts so that the data is not copied again.
+    const uint64_t count = wait.bytes;
+    service.reply2(wait.reply_id, result, &count, sizeof count, wait.block.data,
+                   static_cast<uint32_t>(wire::padded(wait.bytes)));
+  }
+  staging_.give_back(wait.block);
+}
+
+CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& block,
+                            CUevent* event) {
+  CUresult result = CUDA_SUCCESS;
+  *event = staging_.record_event(context, stream, &result);
+  if (*event != nullptr) return result;
+  const CUresult ended =
+      executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+  staging_.give_back(block);
+  const bool none = result == CUDA_ERROR_OUT_OF_MEMORY;
+  return none && ended != CUDA_SUCCESS ? ended
+                                       : result;  // a fault on the GPU is why there is no event
+}
+
+CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
+  const CUresult result = mark_copy(delivery.context, stream, delivery.block, &delivery.event);
+  if (result != CUDA_SUCCESS) return result;
+  delivery.stream = stream;
+  delivery.number = ++last_delivery_;
+  pthread_mutex_lock(&delivery_mutex_);
+  give_back_spent();
+  deliveries_.push_back(delivery);
+  delivery_bytes_ += delivery.block.bytes;
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  const bool many = deliveries_.size() > kDeliveriesMax;
+  if (delivery.soon) send_soon();
+  pthread_mutex_unlock(&delivery_mutex_);
+  if (many) deliver_all();
+  return CUDA_SUCCESS;
+}
+
+// delivery_mutex_ held. Without a thread the next wait sends it.
+void Waiters::send_soon() {
+  if (!delivery_thread_runs_)
+    delivery_thread_runs_ = pthread_create(&delivery_thread_, nullptr, delivery_main, this) == 0;
+  if (soon_count_++ == 0) pthread_cond_signal(&soon_);
+}
+
+// It never waits in the driver: a context that ends takes its deliveries along under the lock, and
+// its events are not asked after that.
+void* Waiters::delivery_main(void* self) {
+  Waiters* w = static_cast<Waiters*>(self);
+  pthread_mutex_lock(&w->delivery_mutex_);
+  while (!w->deliveries_end_) {
+    if (w->soon_count_ == 0) {
+      pthread_cond_wait(&w->soon_, &w->delivery_mutex_);
+      continue;
+    }
+    pthread_mutex_unlock(&w->delivery_mutex_);
+    usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
+    pthread_mutex_lock(&w->delivery_mutex_);
+    w->deliver_in_own_context();
+  }
+  pthread_mutex_unlock(&w->delivery_mutex_);
+  return nullptr;
+}
+
+void Waiters::make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns) {
+  uint64_t before = UINT64_MAX, begun_ns = 0;
+  for (;;) {
+    deliver();
+    pthread_mutex_lock(&delivery_mutex_);
+    const uint64_t held = delivery_bytes_;
+    pthread_mutex_unlock(&delivery_mutex_);
+    if (held == 0 || held + bytes <= most) return;
+    const uint64_t now = base::now_ns();
+    if (held != before) begun_ns = now;
+    before = held;
+    if (now - begun_ns >= *patience_ns) break;
+    if (now - begun_ns > kCloseLookNs) usleep(kSoonUs);
+  }
+  *patience_ns = 0;
+}
+
+void Waiters::deliver() {
+  if (delivery_count_.load(std::memory_order_acquire) == 0) return;
+  pthread_mutex_lock(&delivery_mutex_);
+  deliver_locked();
+  pthread_mutex_unlock(&delivery_mutex_);
+}
+
+// delivery_mutex_ held, on a thread of ours that has no context yet. (NVIDIA's driver answers about
+// events without one.)
+void Waiters::deliver_in_own_context() {
+  if (deliveries_.empty()) return;
+  executor_->driver().cuCtxSetCurrent(deliveries_.front().context);
+  deliver_locked();
+}
+
+// delivery_mutex_ held; no call of the driver, which giving a block back may be. Whoever calls
+// takes it out of the list.
+void Waiters::send_delivery(const Delivery& delivery) {
+  session::Service& service = executor_->service();
+  if (delivery.transfer != 0) {
+    service.send_bulk(delivery.transfer, delivery.offset, delivery.block.data, delivery.bytes);
+    if (delivery.last) service.transfer_sent(delivery.transfer);
+  } else {
+    service.deliver(delivery.host, delivery.block.data, static_cast<uint32_t>(delivery.bytes));
+  }
+  spent_.push_back(delivery.block);
+  staging_.give_back_event(delivery.context, delivery.event);
+  delivery_bytes_ -= delivery.block.bytes;
+  soon_count_ -= delivery.soon;
+}
+
+// delivery_mutex_ held, not on a driver's callback thread.
+void Waiters::give_back_spent() {
+  for (const Block& block : spent_) staging_.give_back(block);
+  spent_.clear();
+}
+
+void Waiters::deliver_locked() {
+  gpu::Driver& d = executor_->driver();
+  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+    if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
+      ++it;
+      continue;
+    }
+    send_delivery(*it);
+    it = deliveries_.erase(it);
+  }
+  delivery_count_.store(deliveries_.size(), std::memory_order_release);
+  give_back_spent();
+}
+
+void Waiters::deliver_all() {
+  gpu::Driver& d = executor_->driver();
+  pthread_mutex_lock(&delivery_mutex_);
+  std::vector<CUevent> events;
+  for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
+  pthread_mutex_unlock(&delivery_mutex_);
+  for (CUevent event : events) {
+    if (event != nullptr) d.cuEventSynchronize(event);
+  }
+  deliver();
+}
+
+void Waiters::in_flight(CUstream stream, InFlight item) {
+  item.event = staging_.record_event(item.context, stream);
+  // Without one the context is broken; nothing reads the memory any more once the stream is idle.
+  if (item.event == nullptr) executor_->driver().cuStreamSynchronize(stream);
+  if (item.is_piece) ++pieces_in_flight_;
+  flights_.push_back(item);
+}
+
+void Waiters::reclaim(size_t pieces_at_most) {
+  gpu::Driver& d = executor_->driver();
+  while (!flights_.empty()) {
+    InFlight& oldest = flights_.front();
+    if (oldest.event != nullptr) {
+      if (pieces_in_flight_ > pieces_at_most)
+        d.cuEventSynchronize(oldest.event);
+      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY)
+        break;
+    }
+    if (oldest.is_piece) {
+      executor_->service().release(oldest.piece);
+      --pieces_in_flight_;
+    }
+    staging_.give_back(oldest.block);
+    staging_.give_back_event(oldest.context, oldest.event);
+    flights_.pop_front();
+  }
+}
+
+void Waiters::forget_context(CUcontext context) {
+  for (auto it = flights_.begin(); it != flights_.end();) {
+    if (it->context != context) {
+      ++it;
+      continue;
+    }
+    if (it->is_piece) {
+      executor_->service().release(it->piece);
+      --pieces_in_flight_;
+    }
+    staging_.give_back(it->block);
+    it = flights_.erase(it);
+  }
+  staging_.forget_events(context);
+}
+
+}  // namespace tendril::worker::cuda

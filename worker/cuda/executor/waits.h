@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls whose answer must wait for the GPU, and copies to the client that are under way. A wait is
+// polled by the executor for a short while (so a quick kernel costs no thread switch), then given
+// to a thread that sleeps in the driver. When it is over, everything the client may now look at is
+// sent first: finished copies, device printf; then the reply. What the driver does for itself when
+// it is synchronised with comes after the reply where no kernel prints.
+#pragma once
+
+#include <pthread.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "worker/cuda/executor/executor.h"
+#include "worker/cuda/memory/staging.h"
+
+namespace tendril::worker::cuda {
+
+struct Wait {
+  static constexpr unsigned kStreamsMax = 8;
+  Executor::WaitKind kind = Executor::WaitKind::kStream;
+  void* object = nullptr;  // CUstream, CUevent, or null for a context
+  WorkerContext* context = nullptr;
+  CUcontext driver_context = nullptr;
+  uint32_t reply_id = 0;
+  uint64_t begun_ns = 0;
+  // For a context that is polled: the streams that were not idle when last asked.
+  CUstream streams[kStreamsMax];
+  unsigned stream_count = 0;
+  // For a small copy to the client: what to send with the reply.
+  Block block;
+  uint64_t bytes = 0;
+  // An event of ours to give back. For a stream or a context it is behind all that is waited for
+  // but what `streams` have.
+  CUevent own_event = nullptr;
+  // No kernel of the context has printed: the reply need not wait until the driver has been
+  // synchronised with.
+  bool quiet = false;
+  // Only deliver, then set this: for callers on a driver's callback thread, where the driver may
+  // not be called.
+  bool* delivered = nullptr;
+};
+
+// A copy to the client, or a piece of one, which is sent before any reply that could tell it is
+// done.
+struct Delivery {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  Block block;
+  uint64_t host = 0, bytes = 0;
+  uint64_t transfer = 0, offset = 0;  // for bulk data
+  bool last = true;                   // no piece of the transfer comes after it
+  bool soon = false;  // a thread sends it as soon as it is there, whether or not somebody waits
+  CUstream stream = nullptr;  // where it is enqueued, while that stream lives
+  uint64_t number = 0;        // of deliveries, in their order; 0: its stream is no more
+};
+
+// Something the GPU still reads: given back when its event is over.
+struct InFlight {
+  CUcontext context = nullptr;
+  CUevent event = nullptr;
+  Block block;
+  session::Piece piece;
+  bool is_piece = false;
+};
+
+class Waiters {
+ public:
+  explicit Waiters(Executor* executor);
+  // Ends the threads once everything handed over is over. Not for a worker that leaves: work of a
+  // client that died may never end.
+  ~Waiters();
+
+  void add(const Wait& wait);
+  bool polling() const { return !polled_.empty(); }
+  // Has a polled wait ended, which nobody has taken note of since? Who waited calls again soon.
+  bool some_ended() const { return ended_; }
+  void note_ended() { ended_ = false; }
+  // A wait has been replied to before the driver was synchronised with. That is still to be done,
+  // before any call that could tell. Executor thread.
+  bool owes_synchronising() const { return owed_.event != nullptr; }
+  void synchronise_owed();
+  // One look at every polled wait. Executor thread.
+  void poll();
+  // `stream` is about to be destroyed. Executor thread.
+  void forget_stream(CUstream stream);
+
+  // An event behind a copy into `block`, which is enqueued on `stream` last. When this fails, both
+  // have been given back.
+  CUresult mark_copy(CUcontext context, CUstream stream, const Block& block, CUevent* event);
+  // Once what is enqueued on `stream` now has run, `delivery` may be sent. When this fails, its
+  // block has been given back.
+  CUresult add_delivery(CUstream stream, Delivery delivery);
+  // Sends deliveries until the rest holds no more than `most` bytes with these new ones, or none
+  // has become ready for *patience_ns; then that is 0.
+  void make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns);
+  // Sends every delivery that is complete. Any thread; the context must be current.
+  void deliver();
+  // The same from a driver's callback thread, where no question may be asked of the driver. What
+  // was enqueued on `stream` up to number `last` is complete.
+  void deliver_from_callback(CUstream stream, uint64_t last);
+  // The number of the delivery that was added last. Executor thread.
+  uint64_t last_delivery() const { return last_delivery_; }
+  // What the client may look at once it has the answer that comes next: finished copies, what
+  // kernels have printed, and the news that they have written its memory.
+  void send_news(bool on_executor);
+  // Waits for and sends all of them (a context ends).
+  void deliver_all();
+
+  // The GPU reads `block` or `piece` until what is enqueued on `stream` now has run.
+  void in_flight(CUstream stream, InFlight item);
+  // Gives back what is over; with `at_most` also waits until no more than that many pieces are in
+  // flight.
+  void reclaim(size_t pieces_at_most);
+  // `context` has ended: its events are no more, and nothing that is in flight for it is read any
+  // more. Executor thread.
+  void forget_context(CUcontext context);
+
+  Staging& staging() { return staging_; }
+
+ private:
+  static void* thread_main(void* self);
+  void sleep_until_done(const Wait& wait);
+  void complete(const Wait& wait, CUresult result, bool on_executor);
+  void hand_over(const Wait& wait);
+  CUresult query(Wait* wait);
+  CUresult synchronise(const Wait& wait);
+  bool is_quiet() const;
+  void end(Wait wait, CUresult result);
+  bool begin_context_wait(Wait* wait);
+  void begin_stream_wait(Wait* wait);
+  static void* delivery_main(void* self);
+  void send_soon();
+  void deliver_locked();
+  void deliver_in_own_context();
+  void send_delivery(const Delivery& delivery);
+  void give_back_spent();
+
+  Executor* executor_;
+  const uint64_t poll_ns_;
+  bool ended_ = false;
+  struct {
+    CUcontext context = nullptr;
+    CUevent event = nullptr;
+  } owed_;
+  Staging staging_;
+  std::vector<Wait> polled_;
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
+  pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
+  pthread_cond_t thread_ended_ = PTHREAD_COND_INITIALIZER;
+  std::deque<Wait> sleeping_;
+  unsigned threads_ = 0, idle_threads_ = 0;
+  bool ending_ = false;
+  pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::deque<Delivery> deliveries_;
+  std::vector<Block> spent_;  // of deliveries that have been sent, before they are given back
+  std::atomic<size_t> delivery_count_{0};
+  uint64_t delivery_bytes_ = 0;
+  uint64_t last_delivery_ = 0;
+  size_t soon_count_ = 0;
+  pthread_cond_t soon_ = PTHREAD_COND_INITIALIZER;
+  pthread_t delivery_thread_{};
+  bool delivery_thread_runs_ = false, deliveries_end_ = false;
+  std::deque<InFlight> flights_;
+  size_t pieces_in_flight_ = 0;
+};
+
+}  // namespace tendril::worker::cuda

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: Apache-2.0
+// See mirror.h, and handlers of the mirror lines of api/cuda/memory.spec.
+#include "worker/cuda/memory/mirror.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "api/cuda_handlers.gen.h"
+#include "base/text.h"
+#include "worker/cuda/executor/scope.h"
+
+namespace tendril::worker::cuda {
+namespace {
+
+// Of one session, copy and shadow each.
+uint64_t total_max() {
+  static const uint64_t bytes = uint64_t{base::env_u32("TENDRIL_HOST_COPIES_MB", 16384)} << 20;
+  return bytes;
+}
+constexpr uint64_t kLeftMax = uint64_t{1} << 30;  // of destroyed mirrors that graphs may name
+constexpr uint64_t kReplyMax = 512u << 10;
+
+template <typename Word>
+void store(uint8_t* to, const uint8_t* from) {
+  Word value;
+  std::memcpy(&value, from, sizeof value);
+  __atomic_store_n(reinterpret_cast<Word*>(to), value, __ATOMIC_RELEASE);
+}
+
+// Bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range), with as few
+// around them as an aligned store holds: a kernel that polls them sees no half, and what the GPU
+// writes beside them meanwhile stays.
+void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t first,
+                   uint64_t last) {
+  uint64_t width = 1;
+  const auto begin = reinterpret_cast<uint64_t>(memory);
+  while (((begin + first) & ~(width - 1)) + width < begin + last) width *= 2;
+  const uint64_t at = ((begin + first) & ~(width - 1)) - begin;
+  if (at >= size || width > size - at)
+    std::memcpy(memory + first, word + first, last - first);
+  else if (width == 8)
+    store<uint64_t>(memory + at, word + at);
+  else if (width == 4)
+    store<uint32_t>(memory + at, word + at);
+  else if (width == 2)
+    store<uint16_t>(memory + at, word + at);
+  else
+    store<uint8_t>(memory + at, word + at);
+}
+
+// Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in
+// this process and cannot be read.
+bool is_reserved(uint64_t address) {
+  static const int file = memfd_create("tendril-probe", MFD_CLOEXEC);
+  unsigned char resident = 0;
+  if (file < 0 || mincore(reinterpret_cast<void*>(address & ~uint64_t{4095}), 1, &resident) != 0)
+    return false;
+  // Asked of the kernel alone: a sanitizer would take pwrite's word for it that this process means
+  // to read there.
+  return syscall(SYS_pwrite64, file, address, 1, 0) < 0;
+}
+
+// Whole pages are given back instead of written: a client may name gigabytes that it never touches.
+void clear(uint8_t* at, uint64_t bytes) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t head = (0 - reinterpret_cast<uint64_t>(at)) & (kPage - 1);
+  const uint64_t whole = bytes > head ? (bytes - head) & ~(kPage - 1) : 0;
+  if (whole == 0 || madvise(at + head, whole, MADV_DONTNEED) != 0) {
+    std::memset(at, 0, bytes);
+    return;
+  }
+  std::memset(at, 0, head);
+  std::memset(at + head + whole, 0, bytes - head - whole);
+}
+
+}  // namespace
+
+CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written) {
+  Mirror* known = find(base);
+  if (known != nullptr && known->shadow != nullptr && known->base == base &&
+      known->bytes == bytes) {
+    std::lock_guard<std::mutex> hold(mutex_);
+    known->written |= written;
+    return CUDA_SUCCESS;
+  }
+  if (known != nullptr) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
+  if (bytes == 0 || end <= first || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  make_way(first, end);
+  // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
+  void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) != first) {
+    if (at != MAP_FAILED) munmap(at, end - first);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  const CUresult result = driver->cuMemHostRegister_v2(
+      at, end - first, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  void* shadow = result == CUDA_SUCCESS ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                                        : MAP_FAILED;
+  if (shadow == MAP_FAILED) {
+    if (result == CUDA_SUCCESS) driver->cuMemHostUnregister(at);
+    munmap(at, end - first);
+    return result != CUDA_SUCCESS ? result : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  total_ += bytes;
+  put(base, {base, bytes, first, end - first, reinterpret_cast<uint8_t*>(base),
+             static_cast<uint8_t*>(shadow), written, false, false, false});
+  return CUDA_SUCCESS;
+}
+
+// The place of part `base / kPart`, or null: too many parts, or a range over the edge of one.
+uint8_t* Mirrors::part_of(uint64_t base, uint64_t bytes) {
+  const uint64_t number = base / kPart;
+  if ((base + bytes - 1) / kPart != number) return nullptr;
+  auto it = parts_.find(number);
+  if (it != parts_.end()) return it->second;
+  if (parts_.size() == kPartsMax) return nullptr;
+  void* part = mmap(nullptr, kPart, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (part == MAP_FAILED) return nullptr;
+  parts_[number] = static_cast<uint8_t*>(part);
+  return static_cast<uint8_t*>(part);
+}
+
+CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
+  if (bytes == 0 || base + bytes < base || bytes > total_max()) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t taken_in = 0;
+  for (auto& [at, old] : all_) {
+    if (at >= base + bytes || at + old.bytes <= base) continue;
+    if (!old.pageable || at < base || at + old.bytes > base + bytes)
+      return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    taken_in += old.bytes;
+  }
+  if (bytes - taken_in > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  uint8_t* part = part_of(base, bytes);
+  if (part == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  uint8_t* memory = part + base % kPart;
+  const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (mprotect(part + first % kPart, end - first, PROT_READ | PROT_WRITE) != 0) {
+    munmap(shadow, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  Mirror made = {base,    bytes, first, end - first, memory, static_cast<uint8_t*>(shadow),
+                 written, true,  false, false};
+  std::lock_guard<std::mutex> hold(mutex_);
+  uint64_t done = base;  // what was not mirrored before is zero on both sides
+  for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes;
+       it = all_.erase(it)) {
+    const Mirror& old = it->second;
+    clear(memory + (done - base), old.base - done);
+    std::memcpy(made.shadow + (old.base - base), old.shadow, old.bytes);
+    munmap(old.shadow, old.bytes);
+    made.written |= old.written;
+    done = old.base + old.bytes;
+  }
+  clear(memory + (done - base), base + bytes - done);
+  total_ += bytes - taken_in;
+  all_[base] = made;
+  return CUDA_SUCCESS;
+}
+
+uint64_t Mirrors::place_of(uint64_t address) const {
+  auto after = all_.upper_bound(address);
+  if (after == all_.begin()) return address;
+  const Mirror& mirror = std::prev(after)->second;
+  const uint64_t offset = address - mirror.base;
+  return offset < mirror.bytes ? reinterpret_cast<uint64_t>(mirror.memory) + offset : address;
+}
+
+uint64_t Mirrors::address_of(uint64_t place) const {
+  for (const auto& [number, part] : parts_) {
+    const uint64_t offset = place - reinterpret_cast<uint64_t>(part);
+    if (offset < kPart) return number * kPart + offset;
+  }
+  return place;
+}
+
+CUresult Mirrors::share(gpu::Driver* driver, uint64_t base, uint64_t bytes) {
+  if (base % kPage != 0 || bytes % kPage != 0 || find(base) != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  make_way(base, base + bytes);
+  if (!window_.map(base, bytes))
+    return errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result =
+      driver->cuMemHostRegister_v2(reinterpret_cast<void*>(base), bytes,
+                                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result == CUDA_SUCCESS)
+    put(base, {base, bytes, base, bytes, reinterpret_cast<uint8_t*>(base), nullptr, false, false,
+               false, false});
+  else
+    window_.unmap(base, bytes, false);
+  return result;
+}
+
+CUresult Mirrors::adopt(uint64_t base, uint64_t bytes) {
+  const Mirror* known = find(base);
+  if (known != nullptr)
+    return known->drivers && known->bytes == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0 || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (shadow == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  total_ += bytes;
+  Mirror made;
+  made.base = base;
+  made.bytes = bytes;
+  made.memory = reinterpret_cast<uint8_t*>(base);
+  made.shadow = static_cast<uint8_t*>(shadow);
+  made.written = made.drivers = true;
+  put(base, made);
+  return CUDA_SUCCESS;
+}
+
+bool is_managed(gpu::Driver* driver, uint64_t address) {
+  uint32_t managed = 0;
+  return driver->cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) ==
+             CUDA_SUCCESS &&
+         managed != 0;
+}
+
+void Mirrors::drop_lost(gpu::Driver* driver) {
+  for (auto it = all_.begin(); it != all_.end();) {
+    const Mirror& mirror = (it++)->second;
+    if (mirror.drivers && !is_managed(driver, mirror.base)) destroy(driver, mirror.base);
+  }
+}
+
+void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
+  auto it = all_.find(base);
+  if (it == all_.end()) return;
+  const Mirror mirror = it->second;
+  {
+    std::lock_guard<std::mutex> hold(mutex_);
+    all_.erase(it);
+  }
+  if (mirror.shadow != nullptr) {
+    munmap(mirror.shadow, mirror.bytes);
+    total_ -= mirror.bytes;
+  }
+  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and
+  // last page.
+  if (!mirror.pageable && !mirror.drivers) {
+    driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
+    left_[mirror.mapped] = mirror.mapped_bytes;
+    uint64_t left_bytes = 0;
+    for (const auto& [begin, bytes] : left_) left_bytes += bytes;
+    if (!mirror.in_graph || left_bytes > kLeftMax)
+      unmap(&left_, mirror.mapped, mirror.mapped + mirror.mapped_bytes);
+  }
+}
+
+void Mirrors::unmap(Places* places, uint64_t first, uint64_t end) {
+  auto it = places->upper_bound(first);
+  if (it != places->begin()) --it;
+  while (it != places->end() && it->first < end) {
+    const auto [begin, bytes] = *it;
+    const uint64_t from = std::max(first, begin), to = std::min(end, begin + bytes);
+    if (from >= to) {
+      ++it;
+      continue;
+    }
+    munmap(reinterpret_cast<void*>(from), to - from);
+    it = places->erase(it);
+    if (begin < from) (*places)[begin] = from - begin;
+    if (to < begin + bytes) (*places)[to] = begin + bytes - to;
+  }
+}
+
+bool Mirrors::occupy(uint64_t first, uint64_t bytes) {
+  void* const wanted = reinterpret_cast<void*>(first);
+  void* const got = mmap(wanted, bytes, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got != MAP_FAILED && got != wanted) munmap(got, bytes);
+  if (got == wanted) occupied_[first] = bytes;
+  return got == wanted;
+}
+
+void Mirrors::destroy_all(gpu::Driver* driver) {
+  while (!all_.empty()) destroy(driver, all_.begin()->first);
+  make_way(0, UINT64_MAX);
+  for (const auto& [number, part] : parts_) munmap(part, kPart);
+  parts_.clear();
+}
+
+bool Mirrors::name_in_graph(uint64_t address, uint64_t bytes) {
+  Mirror* mirror = find(address);
+  if (mirror == nullptr || bytes > mirror->bytes - (address - mirror->base)) return false;
+  mirror->in_graph = true;
+  return true;
+}
+
+Mirrors::Mirror* Mirrors::find(uint64_t address) {
+  auto after = all_.upper_bound(address);
+  if (after == all_.begin()) return nullptr;
+  Mirror& mirror = std::prev(after)->second;
+  return address - mirror.base < mirror.bytes ? &mirror : nullptr;
+}
+
+CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  Mirror* mirror = find(address);
+  if (mirror == nullptr || mirror->shadow == nullptr ||
+      data.count > mirror->bytes - (address - mirror->base))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint8_t* memory = mirror->memory + (address - mirror->base);
+  uint8_t* shadow = mirror->shadow + (address - mirror->base);
+  for (uint64_t i = 0, size = 0; i < data.count; i += size) {
+    size = std::min(data.count - i, sizeof(uint64_t) - (address + i) % sizeof(uint64_t));
+    if (std::memcmp(&data[i], shadow + i, size) == 0) continue;
+    alignas(8) uint8_t word[sizeof(uint64_t)];
+    std::memcpy(word, memory + i, size);
+    uint64_t first = size, last = 0;
+    for (uint64_t b = 0; b < size; ++b) {
+      if (data[i + b] == shadow[i + b]) continue;
+      if (word[b] != shadow[i + b] && word[b] != data[i + b]) {
+        both_ = address + i + b;  // the GPU has written it since the last fetch: its value stays
+        continue;
+      }
+      word[b] = shadow[i + b] = data[i + b];
+      first = std::min(first, b);
+      last = b + 1;
+    }
+    if (first < last) store_at_once(memory + i, word, size, first, last);
+  }
+  return CUDA_SUCCESS;
+}
+
+// Calls `changed(mirror, offset, bytes)` for each page that differs until it returns false. True:
+// the next call goes on from there.
+template <typename Changed>
+bool Mirrors::scan(Changed&& changed) {
+  for (auto& [base, mirror] : all_) {
+    if (!mirror.written || base + mirror.bytes <= resume_) continue;
+    for (uint64_t at = resume_ > base ? resume_ - base : 0; at < mirror.bytes; at += kPage) {
+      const uint64_t bytes = mirror.bytes - at < kPage ? mirror.bytes - at : kPage;
+      if (std::memcmp(mirror.memory + at, mirror.shadow + at, bytes) == 0 ||
+          changed(mirror, at, bytes))
+        continue;
+      resume_ = base + at;
+      return true;
+    }
+  }
+  resume_ = 0;
+  return false;
+}
+
+void Mirrors::fetch(Written* written) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  written->both = std::exchange(both_, 0);
+  written->more = scan([&](Mirror& mirror, uint64_t at, uint64_t bytes) {
+    if (bytes > kReplyMax - written->data.size()) return false;
+    // First the shadow, then the reply from it: the GPU may go on writing.
+    std::memcpy(mirror.shadow + at, mirror.memory + at, bytes);
+    written->data.insert(written->data.end(), mirror.shadow + at, mirror.shadow + at + bytes);
+    written->offsets.insert(written->offsets.end(), {mirror.base + at, bytes});
+    return true;
+  });
+}
+
+bool Mirrors::any_written(bool on_executor) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (const auto& [base, mirror] : all_) {
+    if (!mirror.written) continue;
+    if (mirror.drivers && !on_executor) return true;
+    if (std::memcmp(mirror.memory, mirror.shadow, mirror.bytes) != 0) return true;
+  }
+  return false;
+}
+
+uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
+                       const CUDA_MEMCPY3D& s) {
+  if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
+  using Wide = unsigned __int128;
+  const Wide row = Wide{x} + s.WidthInBytes, rows = Wide{y} + s.Height, slices = Wide{z} + s.Depth;
+  const Wide pitch_used = pitch != 0 ? Wide{pitch} : row,
+             height_used = height != 0 ? Wide{height} : rows;
+  constexpr Wide kSane = Wide{1} << 48;  // beyond any address; products of three need 144 bits
+  if (row > kSane || rows > kSane || slices > kSane || pitch_used > kSane || height_used > kSane)
+    return UINT64_MAX;
+  const Wide rows_spanned = (slices - 1) * height_used + rows - 1;
+  if (rows_spanned > kSane) return UINT64_MAX;
+  const Wide bytes = rows_spanned * pitch_used + row;
+  return bytes > kSane ? UINT64_MAX : static_cast<uint64_t>(bytes);
+}
+
+bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
+  if (const Mirrors::Mirror* mirror = w.mirrors().find(address))
+    return bytes > mirror->bytes - (address - mirror->base);
+  uint32_t type = 0;
+  gpu::Driver& d = w.driver();
+  const CUresult known = d.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  if (known != CUDA_SUCCESS) return !is_reserved(address);
+  if (type == CU_MEMORYTYPE_DEVICE) return false;
+  return !is_managed(&d, address);
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
+                wire::cuda::mirror_create_reply&) {
+  if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
+  return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m,
+                wire::cuda::mirror_share_reply&) {
+  return w.mirrors().share(&w.driver(), m.address, m.bytes);
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
+  // The client has waited for the work that used it; waiting here would keep its host functions
+  // from being answered.
+  w.mirrors().destroy(&w.driver(), m.address);
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
+  return w.mirrors().push(m.address, m.data);
+}
+
+CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
+                wire::cuda::mirror_fetch_reply& r) {
+  Scope s(w);
+  Mirrors::Written written;
+  w.mirrors().fetch(&written);
+  uint64_t* offsets = s.scratch<uint64_t>(written.offsets.size());
+  uint8_t* data = s.scratch<uint8_t>(written.data.size());
+  if (!s.ok()) return s.error();
+  std::copy(written.offsets.begin(), written.offsets.end(), offsets);
+  std::copy(written.data.begin(), written.data.end(), data);
+  r.offsets = {offsets, written.offsets.size()};
+  r.data = {data, written.data.size()};
+  r.more = written.more;
+  r.both = written.both;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tendril::worker::cuda
