@@ -4,11 +4,11 @@
 
 #include <cstring>
 
-#include "softgpu/driver/context.h"
-#include "softgpu/driver/device.h"
+#include "softgpu/driver/device/context.h"
+#include "softgpu/driver/device/device.h"
 #include "softgpu/driver/entry.h"
-#include "softgpu/driver/memory_map.h"
-#include "softgpu/driver/stream.h"
+#include "softgpu/driver/memory/memory_map.h"
+#include "softgpu/driver/stream/stream.h"
 
 namespace tendril::softgpu {
 namespace {

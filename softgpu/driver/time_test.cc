@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "softgpu/board/board.h"
-#include "softgpu/driver/clock.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/prototypes.h"
+#include "softgpu/driver/stream/clock.h"
 
 namespace tendril::softgpu {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "softgpu/engine.h"
-#include "softgpu/ptx/ast.h"
+#include "softgpu/ptx/text/ast.h"
 
 namespace tendril::softgpu {
 

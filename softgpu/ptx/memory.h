@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "softgpu/ptx/exec.h"
-#include "softgpu/ptx/handlers_isa.h"
+#include "softgpu/ptx/handlers/handlers_isa.h"
 
 namespace tendril::softgpu {
 

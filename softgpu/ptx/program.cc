@@ -8,8 +8,8 @@
 #include <cstring>
 #include <unordered_set>
 
-#include "softgpu/ptx/decoder.h"
-#include "softgpu/ptx/parser.h"
+#include "softgpu/ptx/decode/decoder.h"
+#include "softgpu/ptx/text/parser.h"
 
 namespace tendril::softgpu {
 namespace {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "softgpu/engine.h"
-#include "softgpu/ptx/ast.h"
 #include "softgpu/ptx/exec.h"
+#include "softgpu/ptx/text/ast.h"
 
 namespace tendril::softgpu {
 

@@ -12,7 +12,7 @@
 #include <numeric>
 #include <thread>
 
-#include "softgpu/ptx/decoder.h"
+#include "softgpu/ptx/decode/decoder.h"
 #include "softgpu/ptx/memory.h"
 #include "softgpu/ptx/program.h"
 

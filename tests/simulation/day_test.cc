@@ -27,9 +27,9 @@
 
 #include "lease/lease_book.h"
 #include "softgpu/board/board.h"
-#include "softgpu/driver/clock.h"
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/prototypes.h"
+#include "softgpu/driver/stream/clock.h"
 
 namespace tendril {
 namespace {

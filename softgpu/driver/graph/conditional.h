@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conditional nodes: a handle stands for a value that kernels of the graph set
+// (cudaGraphSetConditional), the node runs one of its bodies by it when the graph gets there. Any
+// thread.
+#pragma once
+
+#include <atomic>
+
+#include "softgpu/driver/graph/graph.h"
+
+namespace tendril::softgpu {
+
+struct Condition {
+  CUgraphConditionalHandle handle = 0;
+  unsigned initial = 0;
+  bool assign_initial = false;  // at each launch
+  std::atomic<bool> has_node{false};
+  std::atomic<unsigned> value{0};
+};
+
+// The device function of the same name; a handle that does not exist changes nothing.
+void set_condition(uint64_t handle, unsigned value);
+
+struct ConditionalWork : Work {
+  std::shared_ptr<Condition> condition;
+  CUgraphConditionalNodeType kind = CU_GRAPH_COND_TYPE_IF;
+  std::vector<GraphPtr> bodies;  // its own copies, which the table of handles also knows
+  std::vector<CUgraph> handles;  // of the bodies, lent to the program
+  ~ConditionalWork() override;
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
+  CUresult run(Context& context) override;
+  WorkPtr clone() const override;
+};
+
+// Every condition of a graph and of the bodies in it gets the value that a launch starts with.
+void start_conditions(const std::vector<std::shared_ptr<Condition>>& conditions);
+// Those of a graph with what it contains; `unused` is set when one has no node.
+std::vector<std::shared_ptr<Condition>> conditions_of(const Graph& graph, bool* unused);
+
+}  // namespace tendril::softgpu

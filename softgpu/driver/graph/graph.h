@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Graphs: work as nodes with dependencies, recorded by capture or built by hand, instantiated into
+// a list in topological order and replayed on a stream. One lock (capture_lock) guards the
+// structure of all graphs; instantiated works are immutable.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "softgpu/driver/stream/work.h"
+
+namespace tendril::softgpu {
+
+class Graph;
+struct Condition;
+
+struct GraphNode {
+  CUgraphNode handle = nullptr;
+  CUgraphNode original = nullptr;  // in a clone: the node this one was made from
+  WorkPtr work;
+  std::weak_ptr<Graph> graph;
+  struct Edge {
+    std::shared_ptr<GraphNode> from;
+    CUgraphEdgeData data = {};
+  };
+  std::vector<Edge> dependencies;
+  std::map<int, CUlaunchAttributeValue> attributes;
+  std::vector<void*> lent;  // arrays that a GetParams call pointed the program at
+};
+using NodePtr = std::shared_ptr<GraphNode>;
+
+class UserObject {
+ public:
+  CUhostFn destroy = nullptr;
+  void* data = nullptr;
+  std::atomic<int64_t> references{0};
+  ~UserObject() {
+    if (destroy != nullptr) destroy(data);
+  }
+};
+
+// What a graph, or one that was instantiated from it, holds of the program's objects. A copy holds
+// as much again.
+class UserReferences {
+ public:
+  UserReferences() = default;
+  UserReferences(const UserReferences& other);
+  UserReferences& operator=(UserReferences other);
+  ~UserReferences();
+
+  void take(CUuserObject handle, std::shared_ptr<UserObject> object,
+            unsigned count);                       // they were the caller's
+  bool drop(CUuserObject handle, unsigned count);  // false: it holds fewer
+
+ private:
+  struct Held {
+    std::shared_ptr<UserObject> object;
+    unsigned count = 0;
+  };
+  std::map<CUuserObject, Held> held_;
+};
+
+class Graph : public std::enable_shared_from_this<Graph> {
+ public:
+  CUgraph handle = nullptr;
+  bool owned = false;          // a child graph or the body of a node: not the program's to destroy
+  std::vector<NodePtr> nodes;  // in the order of adding
+  UserReferences user_objects;
+  std::vector<std::shared_ptr<Condition>> conditions;  // handles made for it
+  ~Graph();
+
+  NodePtr add(WorkPtr work, const std::vector<NodePtr>& dependencies);
+  // Dependencies first; null when there is a circle.
+  bool sorted(std::vector<NodePtr>* out) const;
+  std::shared_ptr<Graph> clone(std::map<CUgraphNode, CUgraphNode>* mapping = nullptr) const;
+};
+using GraphPtr = std::shared_ptr<Graph>;
+using GraphTable = HandleTable<CUgraph, Graph, HandleKind::kGraph>;
+using NodeTable = HandleTable<CUgraphNode, GraphNode, HandleKind::kGraphNode>;
+GraphTable& graphs();
+NodeTable& graph_nodes();
+GraphPtr make_graph();
+
+struct ChildWork : Work {
+  GraphPtr graph;  // its own copy, which the table of handles also knows
+  ~ChildWork() override {
+    if (graph) graphs().remove(graph->handle);
+  }
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
+  CUresult run(Context& context) override;
+  WorkPtr clone() const override;
+  // A copy in which the node that was made from `original` works differently; null: there is none,
+  // also deeper.
+  WorkPtr with(CUgraphNode original, CUgraphNodeType type, const WorkPtr& other) const;
+};
+
+struct GraphExec {
+  struct Item {
+    CUgraphNode original = nullptr;
+    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    WorkPtr work;
+    bool enabled = true;
+    std::vector<CUgraphNode> dependencies;
+  };
+  CUgraphExec handle = nullptr;
+  uint64_t flags = 0;
+  std::atomic<bool> uploaded{false};  // on the device, so that kernels may launch it
+  std::vector<Item> items;
+  std::vector<std::shared_ptr<Condition>> conditions;
+  UserReferences user_objects;
+  Item* find(CUgraphNode node);
+};
+using ExecTable = HandleTable<CUgraphExec, GraphExec, HandleKind::kGraphExec>;
+ExecTable& graph_execs();
+
+// Looks up `count` nodes, which must belong to `graph` when that is not null.
+CUresult find_nodes(const CUgraphNode* handles, size_t count, const Graph* graph,
+                    std::vector<NodePtr>* out);
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of allocation nodes. Each node has addresses of its own for as long as a graph or an
+// instance has the node; a launch allocates them (for the program's eyes: they are backed all the
+// time), a free node or any other free gives them back, and what a launch leaves allocated outlives
+// graph and instance. Any thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "softgpu/driver/stream/work.h"
+
+namespace tendril::softgpu {
+
+struct GraphExec;
+
+struct GraphMemory {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+  int device = 0;
+  ~GraphMemory();
+};
+
+struct AllocWork : Work {
+  CUDA_MEM_ALLOC_NODE_PARAMS params = {};
+  std::shared_ptr<GraphMemory> memory;
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
+  CUresult run(Context&) override { return CUDA_SUCCESS; }
+  WorkPtr clone() const override { return std::make_shared<AllocWork>(*this); }
+};
+
+struct FreeWork : Work {
+  CUdeviceptr address = 0;
+  CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
+  CUresult run(Context&) override { return CUDA_SUCCESS; }
+  WorkPtr clone() const override { return std::make_shared<FreeWork>(*this); }
+};
+
+CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out);
+CUresult free_work(CUdeviceptr address, WorkPtr* out);
+
+// What launching `exec` does to the memory of graphs, decided when the launch is called.
+// CUDA_ERROR_INVALID_VALUE, and nothing done, when memory that it allocates is allocated still, or
+// memory that it frees is not.
+CUresult launch_graph_memory(const GraphExec& exec);
+// A free outside of graphs: nothing when the address is none of theirs.
+std::optional<CUresult> free_graph_memory(CUdeviceptr address);
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// One launch of an instantiated graph while it runs: its works one after the other on a pool
+// thread, and the graphs that its kernels launch (cudaGraphLaunch of the device runtime). Those
+// beside it run as soon as the kernel is over, those at its tail after everything else.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "softgpu/driver/stream/work.h"
+
+namespace tendril::softgpu {
+
+struct Condition;
+struct GraphExec;
+
+// What a launch does: the instance as it was when the launch was called.
+struct GraphLaunch {
+  std::vector<WorkPtr> works;
+  std::vector<std::shared_ptr<Condition>> conditions;
+  std::shared_ptr<const void> objects;  // the program's, until the launch is through
+};
+GraphLaunch snapshot_of(const GraphExec& exec);
+
+class GraphRun {
+ public:
+  // The launch and all that its kernels launch.
+  static void run(Context& context, const GraphLaunch& launch, unsigned depth = 0);
+  // The run that the calling thread is in; null outside of graphs.
+  static GraphRun* current();
+
+  // The device function: a cudaError_t for the kernel, or kNoSuchGraph. Engine threads.
+  int launch(uint64_t exec, uint64_t stream);
+  static constexpr int kNoSuchGraph = -1;
+
+ private:
+  explicit GraphRun(unsigned depth) : depth_(depth) {}
+  void run_works(Context& context, const GraphLaunch& launch);
+  std::deque<GraphLaunch> take(std::deque<GraphLaunch>& list);
+
+  std::mutex lock_;
+  std::deque<GraphLaunch> beside_, tail_;
+  const unsigned depth_;
+};
+
+}  // namespace tendril::softgpu

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every address the program may hand to a call or to a kernel: device memory, pinned, registered
+// and managed host memory, mapped virtual ranges. One instance per process (unified addressing: an
+// address means one thing). Thread-safe. Knows devices by index and contexts by handle only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+#include <vector>
+
+#include "api/cuda_abi.gen.h"
+#include "softgpu/driver/memory/arena.h"
+
+namespace tendril::softgpu {
+
+// Where device addresses lie.
+struct AddressPlan {
+  uint64_t devices;       // the first of device 0
+  uint64_t stride;        // from one device to the next
+  uint64_t virtual_base;  // where cuMemAddressReserve places ranges without a wished address
+  uint64_t end;
+  bool in_process;  // what is in use is taken in this process, too, and what is taken is not used
+  bool contains(uint64_t address) const { return address >= devices && address < end; }
+};
+// Beyond the 47 bits of a host process, so a device address that is touched by mistake faults at
+// once.
+inline constexpr AddressPlan kBeyondProcesses = {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000,
+                                                 UINT64_MAX, false};
+// As NVIDIA's are: ones that something else may have, in this process or in a client's.
+inline constexpr AddressPlan kWithinProcesses = {0x6f00'0000'0000, 1ull << 36, 0x7300'0000'0000,
+                                                 0x7400'0000'0000, true};
+const AddressPlan& address_plan();
+
+enum class MemoryKind : uint8_t {
+  kDevice,
+  kPool,
+  kModule,
+  kHost,
+  kManaged,
+  kRegistered,
+  kMapped,
+  kImported
+};
+
+struct Allocation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;     // as asked for
+  uint64_t reserved = 0;  // as taken from the arena
+  MemoryKind kind = MemoryKind::kDevice;
+  int device = 0;
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  uint64_t id = 0;  // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  CUmemoryPool pool = nullptr;
+  uint64_t handle = 0;  // kMapped: the generic allocation handle
+  uint64_t host = 0;    // kRegistered on a page boundary, kImported: where the bytes are
+  bool sync_memops = false;
+
+  bool on_device() const {
+    return kind == MemoryKind::kDevice || kind == MemoryKind::kPool ||
+           kind == MemoryKind::kModule || kind == MemoryKind::kMapped ||
+           kind == MemoryKind::kImported;
+  }
+  bool pinned_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
+};
+
+// An address range reserved by the program. `valid[d]` is what device d may touch.
+struct Reservation {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  uint8_t* host = nullptr;
+  bool held = false;  // base is an address of this process, and taken there
+  std::map<int, std::vector<uint8_t>> valid;
+  ~Reservation();
+};
+
+class MemoryMap {
+ public:
+  static MemoryMap& instance();
+
+  // Device memory. 0 when the device is full.
+  uint64_t allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
+                           CUmemoryPool pool = nullptr);
+  // Pinned or managed host memory: equal addresses on both sides.
+  uint64_t allocate_host(uint64_t bytes, MemoryKind kind, int device, CUcontext context,
+                         unsigned flags);
+  CUresult register_host(uint64_t address, uint64_t bytes, int device, CUcontext context,
+                         unsigned flags);
+  // Adds a range whose memory the caller manages (mapped virtual memory, imported memory).
+  void add(const Allocation& allocation);
+  // Removes the allocation that starts at `address` if it is one of `kinds`.
+  std::optional<Allocation> remove(uint64_t address, std::initializer_list<MemoryKind> kinds);
+  void free(const Allocation& allocation);
+  void free_context(CUcontext context);
+
+  std::optional<Allocation> find(uint64_t address) const;
+  template <typename F>
+  bool update(uint64_t address, F change) {
+    std::unique_lock guard(lock_);
+    auto found = locate(address);
+    if (found == allocations_.end()) return false;
+    change(const_cast<Allocation&>(found->second));
+    return true;
+  }
+  // Host bytes behind [address, address + bytes), or null when some of it is not there.
+  uint8_t* resolve(uint64_t address, uint64_t bytes) const;
+  // Whether the address is one that this library gave out or knows of.
+  bool known(uint64_t address) const { return find(address).has_value(); }
+
+  // Memory of a device, whoever uses it: charge fails when the sum over all processes would pass
+  // the total.
+  bool charge(int device, uint64_t bytes);
+  void discharge(int device, uint64_t bytes);
+  uint64_t used(int device) const;
+
+  // Virtual ranges.
+  uint64_t reserve(uint64_t bytes, uint64_t align, uint64_t wished);
+  CUresult unreserve(uint64_t address, uint64_t bytes);
+  CUresult map(uint64_t address, uint64_t bytes, int file, uint64_t offset, uint64_t handle,
+               int device);
+  // `files_done` receives the handles whose mapping ended.
+  CUresult unmap(uint64_t address, uint64_t bytes, std::vector<uint64_t>* handles_done);
+  CUresult set_access(uint64_t address, uint64_t bytes, int device, bool allowed);
+  int access(uint64_t address, int device) const;
+  std::optional<std::pair<uint64_t, uint64_t>> reservation_of(uint64_t address) const;
+  // Imported memory, visible to all devices: `bytes` that begin `lead` bytes into what is mapped at
+  // `host`, less than a page. 0: no addresses left.
+  uint64_t add_import(uint8_t* host, uint64_t lead, uint64_t bytes, const Allocation& like);
+
+  // Lets kernels of `device` reach the memory of `peer`; calls are counted, since several contexts
+  // may ask.
+  void set_peer(int device, int peer, bool allowed);
+
+  // What a kernel on `device` sees. The pointers in it stay good while the caller holds
+  // `execution()` shared.
+  std::shared_ptr<const MemoryView> view(int device);
+  // Held shared by whoever touches device-visible memory asynchronously, exclusively while a
+  // mapping goes away.
+  std::shared_mutex& execution() { return execution_; }
+  Arena& arena(int device);
+
+ private:
+  MemoryMap();
+  using Table = std::map<uint64_t, Allocation>;
+  Table::const_iterator locate(uint64_t address) const;
+  Arena& arena_locked(int device);
+  Reservation* reservation_locked(uint64_t address, uint64_t bytes) const;
+  void changed() { views_.clear(); }
+
+  mutable std::shared_mutex lock_;
+  std::shared_mutex execution_;
+  Table allocations_;
+  std::map<int, std::unique_ptr<Arena>> arenas_;
+  std::unique_ptr<Arena> host_arena_;
+  std::map<uint64_t, std::shared_ptr<Reservation>> reservations_;
+  std::map<std::pair<int, int>, int> peers_;
+  std::map<int, std::shared_ptr<const MemoryView>> views_;
+  std::vector<MemoryBlock> freed_;  // lately, for the text of a fault; only with exact checking
+  uint64_t next_id_ = 1;
+};
+
+}  // namespace tendril::softgpu
