@@ -67,7 +67,7 @@ CUresult tell_parameter(CUfunction, size_t index, size_t* offset, size_t* size) 
   return CUDA_SUCCESS;
 }
 
-uint64_t id(api::Kind kind, uint64_t index) {
+uint64_t id(api::cuda::Kind kind, uint64_t index) {
   return api::make_id(kind, 0, 0, static_cast<uint32_t>(index));
 }
 
@@ -77,8 +77,8 @@ void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
   const uint8_t parameters[kParameters * 8] = {};
   for (uint64_t i = 0; i < launches; ++i) {
     wire::cuda::launch_kernel_request m;
-    m.function = id(api::Kind::kFunction, 1 + i % kFunctions);
-    m.stream = id(api::Kind::kStream, 1);
+    m.function = id(api::cuda::Kind::kFunction, 1 + i % kFunctions);
+    m.stream = id(api::cuda::Kind::kStream, 1);
     m.geometry = {geometry, 8};
     m.params = {parameters, sizeof parameters};
     const auto body = static_cast<uint32_t>(wire::message_bytes(m));
@@ -122,11 +122,13 @@ double round_ns(gpu::Driver* driver, uint64_t launches, worker::Turns turns) {
   executor.callbacks().end();
   CUcontext context = nullptr;
   if (driver->cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS) abort();
-  executor.add_context(id(api::Kind::kContext, 1))->context = context;
+  executor.add_context(id(api::cuda::Kind::kContext, 1))->context = context;
   int objects[kFunctions + 1];
-  executor.objects().bind(api::Kind::kStream, id(api::Kind::kStream, 1), &objects[kFunctions]);
+  executor.objects().bind(api::cuda::Kind::kStream, id(api::cuda::Kind::kStream, 1),
+                          &objects[kFunctions]);
   for (uint64_t i = 0; i < kFunctions; ++i) {
-    executor.objects().bind(api::Kind::kFunction, id(api::Kind::kFunction, 1 + i), &objects[i]);
+    executor.objects().bind(api::cuda::Kind::kFunction, id(api::cuda::Kind::kFunction, 1 + i),
+                            &objects[i]);
   }
   enqueue(client_end->ring(), launches);
   const uint64_t begin_ns = base::now_ns();

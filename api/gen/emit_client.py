@@ -4,7 +4,7 @@ cuda_entry.gen.cc (the exported symbols), cuda_entries.gen.h (table of names and
 
 import re
 
-from spec import HANDLE_KINDS, strip_per_thread
+from spec import strip_per_thread
 
 NOTE = "// Generated from api/cuda/*.spec by api/gen; do not edit.\n"
 
@@ -23,9 +23,7 @@ def bodies(spec):
 
 def encode_argument(a, lines):
     """Lines that put one argument into `m`. Failures are collected in `f` and answered before anything is sent."""
-    name, ctype = a.param.name, a.param.ctype
-    pointee = ctype.replace("const ", "").replace("*", "", 1).strip()
-    kind = HANDLE_KINDS.get(pointee if "*" in ctype else ctype)
+    name, pointee, kind = a.param.name, a.pointee, a.kind
     if a.direction == "stream":
         lines.append(f"  m.{name} = f.stream({name});")
     elif a.direction in ("use", "destroy"):
@@ -57,23 +55,20 @@ def encode_argument(a, lines):
 
 
 def decode_argument(a, lines):
-    name, ctype = a.param.name, a.param.ctype
-    pointee = ctype.replace("const ", "").replace("*", "", 1).strip()
+    name, pointee, kind = a.param.name, a.pointee, a.kind
     guard = f"if ({name} != nullptr) " if a.direction.endswith("?") else ""
     if a.direction in ("out", "out?") and a.count:
         lines.append(f"    {guard}f.copy_out({name}, {a.count}, r.{name});")
     elif a.direction in ("out", "out?", "inout"):
         lines.append(f"    {guard}*{name} = f.globalize(r.{name}.value);")
     elif a.direction == "known" and a.count:
-        lines.append(
-            f"    f.known_array(Kind::{HANDLE_KINDS[pointee]}, {name}, {a.count}, r.{name});"
-        )
+        lines.append(f"    f.known_array(Kind::{kind}, {name}, {a.count}, r.{name});")
     elif a.direction == "known":
-        lines.append(f"    *{name} = f.known<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, r.{name});")
+        lines.append(f"    *{name} = f.known<{pointee}>(Kind::{kind}, r.{name});")
     elif a.direction == "new":
-        lines.append(f"    *{name} = f.adopt<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, m.{name});")
+        lines.append(f"    *{name} = f.adopt<{pointee}>(Kind::{kind}, m.{name});")
     elif a.direction == "destroy":
-        lines.append(f"    f.drop(Kind::{HANDLE_KINDS[ctype]}, {name});")
+        lines.append(f"    f.drop(Kind::{kind}, {name});")
 
 
 def forward_body(call):

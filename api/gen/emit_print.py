@@ -5,8 +5,6 @@ call as the client's trace prints it and TENDRIL_STATS counts it. cuda_call_text
 
 import re
 
-from spec import HANDLE_KINDS
-
 NOTE = "// Generated from api/cuda by api/gen; do not edit.\n"
 FIELD = re.compile(r"^  (?:alignas\(\d+\) )?[\w ]+?\**\s*\**(\w+)(?:\[\d+\])?;$", re.M)
 NESTED = re.compile(r"^  (?:struct|union) \{\n.*?^  \}(?: (\w+))?;", re.M | re.S)
@@ -123,8 +121,7 @@ def told(field, a):
     name = field.name
     if a is None:
         return f'  tell(t, "{name}", m.{name});\n'
-    pointee = a.param.ctype.replace("const ", "").replace("*", "", 1).strip()
-    if a.direction in ("use", "destroy", "stream", "new") or a.count and pointee in HANDLE_KINDS:
+    if a.direction in ("use", "destroy", "stream", "new") or a.count and a.kind:
         return f'  tell_id(t, "{name}", m.{name});\n'
     if a.direction == "in" and not a.count:
         return f'  tell(t, "{name}", static_cast<{a.param.ctype}>(m.{name}));\n'

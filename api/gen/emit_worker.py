@@ -4,8 +4,6 @@ handler, `op` lines call a hand-written one, `handle(Executor&, const Request&, 
 
 import re
 
-from spec import HANDLE_KINDS
-
 NOTE = "// Generated from api/cuda/*.spec by api/gen; do not edit.\n"
 
 
@@ -27,18 +25,17 @@ def declarations(spec):
 
 def argument_lines(a, before, after):
     """Returns the expression to pass to the driver; adds declarations to `before` and result handling to `after`."""
-    name, ctype = a.param.name, a.param.ctype
-    pointee = ctype.replace("const ", "").replace("*", "", 1).strip()
+    name, ctype, pointee, kind = a.param.name, a.param.ctype, a.pointee, a.kind
     if a.direction == "stream":
         return f"s.stream(m.{name})"
     if a.direction == "use":
-        return f"s.get<{ctype}>(Kind::{HANDLE_KINDS[ctype]}, m.{name})"
+        return f"s.get<{ctype}>(Kind::{kind}, m.{name})"
     if a.direction == "destroy":
-        after.append(f"    s.unbind(Kind::{HANDLE_KINDS[ctype]}, m.{name});")
-        return f"s.get<{ctype}>(Kind::{HANDLE_KINDS[ctype]}, m.{name})"
+        after.append(f"    s.unbind(Kind::{kind}, m.{name});")
+        return f"s.get<{ctype}>(Kind::{kind}, m.{name})"
     if a.direction == "new":
         before.append(f"  {pointee} {name}{{}};")
-        after.append(f"    s.bind(Kind::{HANDLE_KINDS[pointee]}, m.{name}, {name});")
+        after.append(f"    s.bind(Kind::{kind}, m.{name}, {name});")
         return f"&{name}"
     if a.direction == "device":
         return f"s.device(m.{name})"
@@ -51,8 +48,8 @@ def argument_lines(a, before, after):
             before.append(
                 f"  s.length(m.{name}.count, m.{a.count}, {'true' if a.direction == 'in?' else 'false'});"
             )
-        if pointee in HANDLE_KINDS:
-            return f"s.handles<{pointee}>(Kind::{HANDLE_KINDS[pointee]}, m.{name})"
+        if kind:
+            return f"s.handles<{pointee}>(Kind::{kind}, m.{name})"
         cast = f"const_cast<{ctype}>" if not ctype.startswith("const") else f"static_cast<{ctype}>"
         if pointee == "void":
             return f"static_cast<const void*>(m.{name}.data)"
@@ -79,11 +76,11 @@ def argument_lines(a, before, after):
         return f"&{name}"
     if a.direction == "known" and a.count:
         before.append(f"  {pointee}* {name} = s.scratch<{pointee}>(m.{a.count});")
-        after.append(f"    r.{name} = s.ids(Kind::{HANDLE_KINDS[pointee]}, {name}, m.{a.count});")
+        after.append(f"    r.{name} = s.ids(Kind::{kind}, {name}, m.{a.count});")
         return name
     if a.direction == "known":
         before.append(f"  {pointee} {name}{{}};")
-        after.append(f"    r.{name} = s.id(Kind::{HANDLE_KINDS[pointee]}, {name});")
+        after.append(f"    r.{name} = s.id(Kind::{kind}, {name});")
         return f"&{name}"
     raise SystemExit(f"worker: direction {a.direction}")
 

@@ -8,9 +8,11 @@ import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import description  # noqa: E402
 import emit_abi  # noqa: E402
 import emit_client  # noqa: E402
 import emit_coverage  # noqa: E402
+import emit_kinds  # noqa: E402
 import emit_nvml  # noqa: E402
 import emit_print  # noqa: E402
 import emit_resolve  # noqa: E402
@@ -37,7 +39,8 @@ def record_digests(room):
 def outputs_of(room, update):
     signatures = load.load_signatures(room)
     constants = load.load_constants(room)
-    spec = spec_reader.Spec(room, signatures)
+    api = description.Api(room)
+    spec = spec_reader.Spec(api, signatures)
     emit_client.arguments_match(spec)
     graphics = (room / "graphics_names.txt").read_text().split()
     types = (room / "types.txt").read_text()
@@ -48,6 +51,7 @@ def outputs_of(room, update):
         "api/nvml_entry.gen.cc": lambda: emit_nvml.entry(nvml),
         "api/cuda_abi.gen.h": lambda: emit_abi.emit(room, signatures, constants),
         "api/cuda_results.gen.inc": lambda: emit_abi.results(room),
+        "api/cuda_kinds.gen.h": lambda: emit_kinds.emit(api),
         "api/cuda_messages.gen.h": lambda: emit_wire.emit(spec.ops, digest),
         "api/cuda_bodies.gen.h": lambda: emit_client.bodies(spec),
         "api/cuda_entries.gen.h": lambda: emit_client.entry_numbers(spec),

@@ -6,28 +6,6 @@ import re
 
 from load import Param, Signature
 
-HANDLE_KINDS = {  # C type -> Kind enumerator (client/worker object tables)
-    "CUcontext": "kContext",
-    "CUstream": "kStream",
-    "CUevent": "kEvent",
-    "CUmodule": "kModule",
-    "CUfunction": "kFunction",
-    "CUkernel": "kKernel",
-    "CUlibrary": "kLibrary",
-    "CUgraph": "kGraph",
-    "CUgraphNode": "kNode",
-    "CUgraphExec": "kExec",
-    "CUmemoryPool": "kPool",
-    "CUarray": "kArray",
-    "CUmipmappedArray": "kMipmap",
-    "CUlinkState": "kLink",
-    "CUmemGenericAllocationHandle": "kAllocation",
-    "CUuserObject": "kUserObject",
-    "CUtexref": "kTexref",
-    "CUsurfref": "kSurfref",
-    "CUgreenCtx": "kGreenContext",
-    "CUdevResourceDesc": "kResourceDesc",
-}
 FIELD_TYPES = {
     "u32": "uint32_t",
     "u64": "uint64_t",
@@ -58,6 +36,16 @@ class Argument:
     # buffer that the call fills with a string), address (nothing is said about what it points to)
     direction: str
     count: str = ""  # expression over other arguments, for arrays
+    kind: str = None  # enumerator of api.ini's kinds, if it is a handle or points to handles
+
+    @property
+    def pointee(self):
+        return pointee_of(self.param.ctype)
+
+
+def pointee_of(ctype):
+    """`const CUevent *` is about a CUevent, as `CUevent` is."""
+    return ctype.replace("const ", "").replace("*", "", 1).strip()
 
 
 @dataclasses.dataclass
@@ -88,10 +76,11 @@ class Op:
 
 
 class Spec:
-    def __init__(self, room, signatures):
+    def __init__(self, api, signatures):
+        self.kind_of = api.kind_of
         self.signatures = signatures
         self.calls, self.ops, self.aliases, self.refused_types = {}, {}, {}, {}
-        for path in sorted(room.glob("*.spec")):
+        for path in sorted(api.room.glob("*.spec")):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 text = line.split("#", 1)[0].strip()
                 if text:
@@ -152,8 +141,12 @@ class Spec:
             raise SpecError(f"{signature.name} has no argument {', '.join(stated)}")
         self.calls[signature.name] = call
 
-    @staticmethod
-    def argument(param, stated):
+    def argument(self, param, stated):
+        argument = self.directed(param, stated)
+        argument.kind = self.kind_of.get(argument.pointee)
+        return argument
+
+    def directed(self, param, stated):
         match = re.fullmatch(r"([a-z]+\??)(?:\[(.*)\])?", stated or "")
         if match:
             return Argument(param, match.group(1), match.group(2) or "")
@@ -161,7 +154,7 @@ class Spec:
             raise SpecError(f"bad direction '{stated}'")
         if param.ctype == "CUstream":
             return Argument(param, "stream")
-        if param.ctype in HANDLE_KINDS:
+        if param.ctype in self.kind_of:
             return Argument(param, "use")
         if param.ctype == "CUdevice":
             return Argument(param, "device")
@@ -171,12 +164,11 @@ class Spec:
             return Argument(param, "string")
         raise SpecError(f"state a direction for {param.ctype}{param.name}")
 
-    @classmethod
-    def printed_argument(cls, param, stated):
+    def printed_argument(self, param, stated):
         """An argument of a `local` line: directions say what may be printed; a pointer without one is printed as a number."""
         if stated is None and "*" in param.ctype and param.ctype != "const char *":
             return Argument(param, "address")
-        return cls.argument(param, stated)
+        return self.argument(param, stated)
 
     @staticmethod
     def scalar(ctype):
@@ -201,7 +193,7 @@ class Spec:
         request, reply = [], []
         for a in call.arguments:
             ctype = a.param.ctype.replace("const ", "")
-            pointee = ctype.replace("*", "", 1).strip()
+            pointee = a.pointee
             if a.direction in ("use", "destroy", "stream", "new"):
                 request.append(Field(a.param.name, "uint64_t"))
             elif a.direction == "known":
@@ -213,7 +205,7 @@ class Spec:
             elif a.direction in ("in", "in?") and a.count:
                 element = (
                     "uint64_t"
-                    if pointee in HANDLE_KINDS
+                    if a.kind
                     else ("uint8_t" if pointee == "void" else pointee)
                 )
                 request.append(Field(a.param.name, f"Array<{element}>"))

@@ -14,15 +14,15 @@
 #include <string>
 #include <vector>
 
-#include "api/core/handle.h"
 #include "api/cuda/code_image.h"
 #include "api/cuda_abi.gen.h"
+#include "api/cuda_kinds.gen.h"
 #include "base/lock.h"
 #include "client/cuda/graph/exec_changes.h"
 
 namespace tendril::client::cuda {
 
-using api::Kind;
+using api::cuda::Kind;
 
 class Session;
 struct Context;
@@ -206,7 +206,7 @@ class Table {
   }
 
   T* find(Kind kind, uint64_t handle) const {
-    if (api::id_kind(handle) != kind) return nullptr;
+    if (api::cuda::id_kind(handle) != kind) return nullptr;
     const uint32_t index = api::id_index(handle);
     if (index >= api::kIndexMax) return nullptr;
     Chunk* chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
@@ -248,7 +248,7 @@ class Table {
 class ExecTable : public Table<Exec> {
  public:
   Exec* find(Kind kind, uint64_t handle) const {
-    if (api::id_kind(handle) == kind) return Table::find(kind, handle);
+    if (api::cuda::id_kind(handle) == kind) return Table::find(kind, handle);
     if (renamed_count_.load(std::memory_order_acquire) == 0) return nullptr;
     const base::Locked held(lock_);
     const auto it = renamed_.find(handle);
@@ -258,7 +258,7 @@ class ExecTable : public Table<Exec> {
   // From now on the program knows `record` by `handle`. False: that cannot be, or another graph (of
   // another server) has it.
   bool rename(Exec* record, uint64_t handle) {
-    if (handle == 0 || api::id_kind(handle) != Kind::kNone) return false;
+    if (handle == 0 || api::cuda::id_kind(handle) != Kind::kNone) return false;
     const base::Locked held(lock_);
     if (!renamed_.emplace(handle, record).second) return false;
     record->handle.store(handle, std::memory_order_release);

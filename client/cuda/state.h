@@ -278,7 +278,7 @@ CUresult require_stream(Context* context, CUstream stream, Stream** out);
 // context, or the current one.
 CUresult require_stream_context(CUstream stream, Context** context, Stream** out);
 inline uint64_t stream_wire_id(const Stream* stream) {
-  return stream != nullptr ? stream->wire_id : api::kLegacyStream;
+  return stream != nullptr ? stream->wire_id : api::cuda::kLegacyStream;
 }
 
 Device* device_of(CUdevice ordinal);  // null: no such device

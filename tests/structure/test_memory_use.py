@@ -10,6 +10,7 @@ import tree
 from check_case import CheckCase
 
 sys.path.insert(0, str(tree.ROOT / "api/gen"))
+import description  # noqa: E402
 import load  # noqa: E402
 import spec  # noqa: E402
 
@@ -39,7 +40,7 @@ class Tree(CheckCase):
     def test_every_entry_point(self):
         room = tree.ROOT / "api/cuda"
         entry_points = load.load_signatures(room)
-        described = spec.Spec(room, entry_points)
+        described = spec.Spec(description.Api(room), entry_points)
         self.clean(rules.complete(self.uses, entry_points, refused(described, entry_points)))
         self.assertGreater(len(self.uses), 600)
 

@@ -4,46 +4,25 @@
 
 namespace tendril::worker::cuda {
 
-using api::Kind;
+using api::cuda::Kind;
 
-bool Objects::has_reverse(Kind kind) {
-  switch (kind) {  // kinds that the driver hands back: keep the map only where it is asked for
-    case Kind::kEvent:
-    case Kind::kModule:
-    case Kind::kFunction:
-    case Kind::kKernel:
-    case Kind::kLibrary:
-    case Kind::kGraph:
-    case Kind::kNode:
-    case Kind::kPool:
-    case Kind::kArray:
-    case Kind::kMipmap:
-    case Kind::kAllocation:
-    case Kind::kContext:
-      return true;
-    default:
-      return false;
-  }
-}
-
-// What ends with its context, for which nobody names it.
-static bool ends_unnamed(Kind kind) {
-  return kind == Kind::kStream || kind == Kind::kEvent || kind == Kind::kArray ||
-         kind == Kind::kMipmap;
+const api::KindTraits& Objects::traits(Kind kind) {
+  return api::cuda::kKinds[static_cast<uint8_t>(kind)];
 }
 
 bool Objects::bind(Kind kind, uint64_t id, void* object) {
-  if (api::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount || object == nullptr)
+  if (api::cuda::id_kind(id) != kind || kind == Kind::kNone || kind >= Kind::kCount ||
+      object == nullptr)
     return false;
   Table& table = tables_[static_cast<int>(kind)];
   const uint32_t index = api::id_index(id);
   if (index == 0 || index >= api::kIndexMax) return false;  // ids with kWorkerBit are ours to give
   if (index >= table.slots.size()) table.slots.resize(index + 1 + index / 2);
   Slot& slot = table.slots[index];
-  if (slot.id != 0 && ends_unnamed(kind) && slot.id != id) unbind(kind, slot.id);
+  if (slot.id != 0 && traits(kind).ends_unnamed && slot.id != id) unbind(kind, slot.id);
   if (slot.id != 0) return false;
   slot = {id, object};
-  if (has_reverse(kind)) table.reverse[object] = id;
+  if (traits(kind).returned) table.reverse[object] = id;
   return true;
 }
 
@@ -61,7 +40,7 @@ void* Objects::unbind(Kind kind, uint64_t id) {
   } else {
     table.slots[api::id_index(id)] = {};
   }
-  if (has_reverse(kind)) {
+  if (traits(kind).returned) {
     auto it = table.reverse.find(object);
     if (it != table.reverse.end() && it->second == id) table.reverse.erase(it);
   }

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "api/core/handle.h"
+#include "api/cuda_kinds.gen.h"
 
 namespace tendril::worker::cuda {
 
@@ -16,24 +16,24 @@ class Objects {
  public:
   // False: the id is malformed or taken. The index of a stream, event or array comes again, in
   // another generation, when the client's context that had it is gone.
-  bool bind(api::Kind kind, uint64_t id, void* object);
-  void* find(api::Kind kind, uint64_t id) const {  // null: none
-    if (kind >= api::Kind::kCount || api::id_kind(id) != kind) return nullptr;
+  bool bind(api::cuda::Kind kind, uint64_t id, void* object);
+  void* find(api::cuda::Kind kind, uint64_t id) const {  // null: none
+    if (kind >= api::cuda::Kind::kCount || api::cuda::id_kind(id) != kind) return nullptr;
     const Table& table = tables_[static_cast<int>(kind)];
     const uint32_t index = api::id_index(id);
     if (index < table.slots.size())
       return table.slots[index].id == id ? table.slots[index].object : nullptr;
     return (index & api::kWorkerBit) != 0 ? find_ours(table, id) : nullptr;
   }
-  void* unbind(api::Kind kind, uint64_t id);  // null: none
+  void* unbind(api::cuda::Kind kind, uint64_t id);  // null: none
   // The id of a driver object; one of ours when the client has not named it.
-  uint64_t id_of(api::Kind kind, void* object);
+  uint64_t id_of(api::cuda::Kind kind, void* object);
   // Has a driver object an id? Of kinds that the driver hands back.
-  bool knows(api::Kind kind, void* object) const {
+  bool knows(api::cuda::Kind kind, void* object) const {
     return tables_[static_cast<int>(kind)].reverse.count(object) != 0;
   }
   template <typename Visit>
-  void for_each(api::Kind kind, Visit&& visit) {
+  void for_each(api::cuda::Kind kind, Visit&& visit) {
     for (const Slot& slot : tables_[static_cast<int>(kind)].slots) {
       if (slot.id != 0) visit(slot.id, slot.object);
     }
@@ -51,9 +51,9 @@ class Objects {
     std::unordered_map<void*, uint64_t> reverse;
     uint32_t next = 1;
   };
-  static bool has_reverse(api::Kind kind);
+  static const api::KindTraits& traits(api::cuda::Kind kind);
   static void* find_ours(const Table& table, uint64_t id);
-  Table tables_[static_cast<int>(api::Kind::kCount)];
+  Table tables_[static_cast<int>(api::cuda::Kind::kCount)];
 };
 
 }  // namespace tendril::worker::cuda

@@ -15,7 +15,7 @@
 #include <random>
 #include <vector>
 
-#include "api/core/handle.h"
+#include "api/cuda_kinds.gen.h"
 #include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
 #include "transport/testing/test_channels.h"
@@ -45,7 +45,7 @@ cuUserObjectCreate_t* g_create_object;
 int g_output, g_error, g_nowhere, g_memory_file;
 
 template <typename Object, typename Destroy>
-void destroy_each(Executor& executor, api::Kind kind, Destroy* destroy) {
+void destroy_each(Executor& executor, api::cuda::Kind kind, Destroy* destroy) {
   executor.objects().for_each(kind, [&](uint64_t, void* object) {
     if (destroy != nullptr) destroy(static_cast<Object>(object));
   });
@@ -57,18 +57,18 @@ void clear(Executor& executor) {
   gpu::Driver& d = *g_driver;
   for (uint32_t i = 1; i < 4096; ++i) {
     worker::cuda::WorkerContext* context =
-        executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+        executor.find_context(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
     if (context == nullptr) continue;
     d.cuCtxSetCurrent(context->context);
     d.cuCtxSynchronize();
   }
-  destroy_each<CUgraphExec>(executor, api::Kind::kExec, d.cuGraphExecDestroy);
-  destroy_each<CUgraph>(executor, api::Kind::kGraph, d.cuGraphDestroy);
-  destroy_each<CUlinkState>(executor, api::Kind::kLink, d.cuLinkDestroy);
-  destroy_each<CUlibrary>(executor, api::Kind::kLibrary, d.cuLibraryUnload);
+  destroy_each<CUgraphExec>(executor, api::cuda::Kind::kExec, d.cuGraphExecDestroy);
+  destroy_each<CUgraph>(executor, api::cuda::Kind::kGraph, d.cuGraphDestroy);
+  destroy_each<CUlinkState>(executor, api::cuda::Kind::kLink, d.cuLinkDestroy);
+  destroy_each<CUlibrary>(executor, api::cuda::Kind::kLibrary, d.cuLibraryUnload);
   for (uint32_t i = 1; i < 4096; ++i) {
     worker::cuda::WorkerContext* context =
-        executor.find_context(api::make_id(api::Kind::kContext, 0, 0, i));
+        executor.find_context(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
     if (context != nullptr && !context->primary) d.cuCtxDestroy_v2(context->context);
   }
   for (int device = 0; device < static_cast<int>(kSlots); ++device)

@@ -67,7 +67,7 @@ CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* 
 }  // namespace
 
 CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
-  *kernel = api::id_kind(id) == Kind::kKernel;
+  *kernel = api::cuda::id_kind(id) == Kind::kKernel;
   return static_cast<CUfunction>(w.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
 }
 

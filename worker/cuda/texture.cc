@@ -82,7 +82,7 @@ CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m,
                 wire::cuda::array_destroy_reply&) {
   Scope s(w);
   gpu::Driver& d = w.driver();
-  const bool mipmap = api::id_kind(m.array) == Kind::kMipmap;
+  const bool mipmap = api::cuda::id_kind(m.array) == Kind::kMipmap;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (mipmap) {
     CUmipmappedArray levels = s.get<CUmipmappedArray>(Kind::kMipmap, m.array);

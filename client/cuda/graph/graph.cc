@@ -255,7 +255,7 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   TENDRIL_TRY(node->session->call(c, m, r));
   if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
   auto* function = static_cast<Function*>(
-      known_object(api::id_kind(r.function), node->session, nullptr, r.function));
+      known_object(api::cuda::id_kind(r.function), node->session, nullptr, r.function));
   auto* at =
       static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
@@ -270,7 +270,7 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   const std::vector<uint8_t> values(r.params.begin(),
                                     r.params.end());  // `r` dies with the next call
   Function* kernel = function->kernel;
-  if (api::id_kind(function->wire_id) == Kind::kKernel) {
+  if (api::cuda::id_kind(function->wire_id) == Kind::kKernel) {
     kernel = function;
     TENDRIL_TRY(
         kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));

@@ -151,7 +151,7 @@ TEST_F(ModuleStoreTest, UnusableDirectoryMeansMemory) {
 }
 
 TEST(LoadedCode, MembersGoWithTheirOwnerAndTheirContext) {
-  using api::Kind;
+  using api::cuda::Kind;
   Objects objects;
   LoadedCode code;
   int things[6], contexts[2];

@@ -7,21 +7,16 @@ namespace {
 
 constexpr uint64_t kSizeMax = uint64_t{1} << 40;  // what is more is an address or flags
 
-const char* kind_name(api::Kind kind) {
-  static constexpr const char* kNames[] = {
-      // in the order of api::Kind
-      nullptr,   "context",       "stream",       "event",      "module",      "function",
-      "kernel",  "library",       "graph",        "node",       "exec",        "pool",
-      "array",   "mipmap",        "link",         "allocation", "user_object", "texref",
-      "surfref", "green_context", "resource_desc"};
-  static_assert(sizeof kNames / sizeof kNames[0] == static_cast<size_t>(api::Kind::kCount));
-  return kind < api::Kind::kCount ? kNames[static_cast<size_t>(kind)] : nullptr;
+using api::cuda::Kind;
+
+const char* kind_name(Kind kind) {
+  return kind < Kind::kCount ? api::cuda::kKinds[static_cast<uint8_t>(kind)].name : nullptr;
 }
 
 }  // namespace
 
 void tell_object(api::Text& t, uint64_t id) {
-  const char* kind = kind_name(api::id_kind(id));
+  const char* kind = kind_name(api::cuda::id_kind(id));
   if (kind == nullptr) return t.hex(id);
   t.raw(kind);
   t.raw((api::id_index(id) & api::kWorkerBit) != 0 ? "#w" : "#");

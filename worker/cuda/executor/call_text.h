@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "api/core/handle.h"
 #include "api/core/print.h"
+#include "api/cuda_kinds.gen.h"
 #include "api/cuda_messages.gen.h"
 #include "worker/cuda/executor/dispatch.h"
 

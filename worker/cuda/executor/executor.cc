@@ -309,14 +309,15 @@ uint32_t Executor::slot_of(CUdevice device) const {
 
 WorkerContext* Executor::find_context(uint64_t id) {
   const uint32_t index = api::id_index(id);
-  if (api::id_kind(id) != Kind::kContext || index >= contexts_.size()) return nullptr;
+  if (api::cuda::id_kind(id) != Kind::kContext || index >= contexts_.size()) return nullptr;
   return contexts_[index].get();
 }
 
 WorkerContext* Executor::add_context(uint64_t id) {
   constexpr uint32_t kContextsMax = 4096;
   const uint32_t index = api::id_index(id);
-  if (api::id_kind(id) != Kind::kContext || index == 0 || index >= kContextsMax) return nullptr;
+  if (api::cuda::id_kind(id) != Kind::kContext || index == 0 || index >= kContextsMax)
+    return nullptr;
   if (index >= contexts_.size()) contexts_.resize(index + 1);
   if (contexts_[index] != nullptr)
     retired_.push_back(std::move(contexts_[index]));  // calls may still be using it

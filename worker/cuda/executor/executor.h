@@ -29,7 +29,7 @@ class Exports;
 
 namespace tendril::worker::cuda {
 
-using api::Kind;
+using api::cuda::Kind;
 
 class ModuleStore;
 

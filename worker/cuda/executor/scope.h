@@ -20,9 +20,10 @@ class Scope {
     if (ok()) error_ = error;
   }
 
-  // 0 and api::kLegacyStream are the legacy stream.
+  // 0 and api::cuda::kLegacyStream are the legacy stream.
   CUstream stream(uint64_t id) {
-    if (id <= api::kLegacyStream) return CU_STREAM_LEGACY;  // which every wait for a context asks
+    if (id <= api::cuda::kLegacyStream)
+      return CU_STREAM_LEGACY;  // which every wait for a context asks
     CUstream stream = get<CUstream>(Kind::kStream, id);
     if (stream != nullptr) w_.touch(stream);
     return stream;
