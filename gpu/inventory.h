@@ -25,10 +25,17 @@ struct DeviceFacts {
   uint32_t processors = 0;  // streaming multiprocessors; 0: the driver does not say
 };
 
+// An API that the worker executable serves, and the digest of its messages.
+struct ApiRecord {
+  std::string name;
+  uint64_t digest = 0;
+};
+
 struct Inventory {
   std::string driver_path;
   uint32_t driver_version = 0;  // 13000 = 13.0
   std::vector<DeviceFacts> devices;
+  std::vector<ApiRecord> apis;  // filled in by the worker process, which knows them
 };
 
 // Loads the driver into this process. An empty path means the system's.

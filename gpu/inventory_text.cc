@@ -12,6 +12,8 @@ namespace {
 constexpr size_t kDevicesMax = 1024;
 constexpr const char* kDriverLine = "tendril-driver";
 constexpr const char* kDeviceLine = "tendril-gpu";
+constexpr const char* kApiLine = "tendril-api";
+constexpr size_t kApisMax = 64, kApiNameBytesMax = 32;
 
 std::string cleaned(const std::string& text) {
   std::string out = text;
@@ -83,6 +85,21 @@ bool device_from(const std::vector<std::string>& fields, DeviceFacts* device) {
          number(fields[4], UINT64_MAX, &device->memory_taken_bytes);
 }
 
+bool api_from(const std::vector<std::string>& fields, ApiRecord* api) {
+  std::string digest;
+  if (fields.size() < 3 || fields[1].empty() || fields[1].size() > kApiNameBytesMax) return false;
+  if (!from_hex(fields[2], &digest) || digest.size() != sizeof api->digest) return false;
+  api->name = fields[1];
+  for (const char byte : digest) api->digest = api->digest << 8 | static_cast<uint8_t>(byte);
+  return true;
+}
+
+std::string digest_to_hex(uint64_t digest) {
+  std::string bytes;
+  for (int shift = 56; shift >= 0; shift -= 8) bytes += static_cast<char>(digest >> shift);
+  return to_hex(bytes);
+}
+
 }  // namespace
 
 std::string inventory_to_text(const Inventory& inventory) {
@@ -93,6 +110,10 @@ std::string inventory_to_text(const Inventory& inventory) {
             to_hex(device.uuid) + '\t' + std::to_string(device.memory_total_bytes) + '\t' +
             std::to_string(device.memory_taken_bytes) + '\t' + std::to_string(device.processors) +
             '\t' + cleaned(device.pci_bus_id) + '\t' + cleaned(device.name) + '\n';
+  }
+  for (const ApiRecord& api : inventory.apis) {
+    text +=
+        std::string(kApiLine) + '\t' + cleaned(api.name) + '\t' + digest_to_hex(api.digest) + '\n';
   }
   return text;
 }
@@ -120,6 +141,12 @@ base::Result<Inventory> inventory_from_text(const std::string& text) {
         return base::Status(base::Code::kInvalid, "the probe's GPU line is malformed");
       }
       inventory.devices.push_back(std::move(device));
+    } else if (fields[0] == kApiLine) {
+      ApiRecord api;
+      if (!api_from(fields, &api) || inventory.apis.size() >= kApisMax) {
+        return base::Status(base::Code::kInvalid, "the probe's line about an API is malformed");
+      }
+      inventory.apis.push_back(std::move(api));
     }
   }
   if (!driver_seen) {

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Worker behind core/api.h: opens the driver, warms contexts, and runs one session with an
-// Executor.
-#include "worker/core/api.h"
+// CUDA's Worker: opens the driver, warms contexts, and runs one session with an Executor.
+#include "worker/cuda/worker.h"
 
-#include <sys/mman.h>
-
+#include "api/cuda_messages.gen.h"
 #include "gpu/cuda/driver.h"
 #include "worker/core/hardware_slices.h"
+#include "worker/core/slot_memory.h"
 #include "worker/cuda/executor/executor.h"
 
-namespace tendril::worker {
+namespace tendril::worker::cuda {
 namespace {
-
-constexpr uint32_t kSlots = 16;
 
 class CudaWorker final : public Worker {
  public:
@@ -31,52 +28,44 @@ class CudaWorker final : public Worker {
                               "); look at the driver's log");
     }
     hardware_slices.claim(gpu_index);
-    slot_pool();  // pinned now: it takes milliseconds, and a program that attaches waits for it
-                  // otherwise
+    slot_pool();  // Pinning takes milliseconds. Later, a program that attaches would wait for it.
     return {};
   }
 
   session::SlotPool slot_pool() override {
-    if (slots_ == nullptr) {
-      void* memory = mmap(nullptr, uint64_t{kSlots} * wire::kChunkBytesMax, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (memory == MAP_FAILED) return {};
-      slots_ = static_cast<uint8_t*>(memory);
-      pin();
-    }
-    return {slots_, kSlots};
+    const session::SlotPool pool = slots_.pool();
+    pin();
+    return pool;
   }
 
   int run(session::Service* service, const wire::Assignment& assignment,
           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
           Turns turns) override {
     // Kept: the driver's threads and those that wait may use it until the process is gone.
-    executor_ = std::make_unique<cuda::Executor>(driver_.get(), service, assignment, accounting,
-                                                 std::move(window), exports, turns);
+    executor_ = std::make_unique<Executor>(driver_.get(), service, assignment, accounting,
+                                           std::move(window), exports, turns);
     return executor_->run();
   }
 
  private:
-  // Pinned slots let the GPU fetch pieces while the next ones arrive; unpinned ones only cost
-  // speed.
+  // The GPU fetches pieces from pinned slots while the next ones arrive. Without pinning copies are
+  // slower, and nothing else changes.
   void pin() {
     CUcontext current = nullptr;
-    if (pinned_ || slots_ == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+    if (pinned_ || slots_.data() == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
         current == nullptr)
       return;
-    pinned_ = driver_->cuMemHostRegister_v2(slots_, uint64_t{kSlots} * wire::kChunkBytesMax,
+    pinned_ = driver_->cuMemHostRegister_v2(slots_.data(), SlotMemory::kBytes,
                                             CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
   }
 
   std::unique_ptr<gpu::Driver> driver_;
-  std::unique_ptr<cuda::Executor> executor_;
-  uint8_t* slots_ = nullptr;
+  std::unique_ptr<Executor> executor_;
+  SlotMemory slots_;
   bool pinned_ = false;
 };
 
-}  // namespace
-
-base::Result<std::unique_ptr<Worker>> Worker::create(const std::string& driver_path) {
+base::Result<std::unique_ptr<Worker>> create(const std::string& driver_path) {
   base::Result<std::unique_ptr<gpu::Driver>> driver = gpu::Driver::open(driver_path);
   if (!driver.ok()) return driver.status();
   const CUresult result = (*driver)->cuInit(0);
@@ -89,4 +78,8 @@ base::Result<std::unique_ptr<Worker>> Worker::create(const std::string& driver_p
   return std::unique_ptr<Worker>(new CudaWorker(driver.take()));
 }
 
-}  // namespace tendril::worker
+}  // namespace
+
+Api api() { return {"cuda", wire::cuda::kSchemaDigest, &create}; }
+
+}  // namespace tendril::worker::cuda

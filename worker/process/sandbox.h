@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a worker process gives up before it serves a stranger: its parent's absence kills it, no
 // core files, another user, no capabilities, no new privileges, and system calls that no GPU driver
-// needs. Called once each by worker/process/main.cc, on the main thread: `enter` before any driver
-// is loaded, `lock_down` when the driver's threads and contexts exist.
+// needs. Called once each by worker/process/process.cc, on the main thread: `enter` before any
+// driver is loaded, `lock_down` when the driver's threads and contexts exist.
 #pragma once
 
 #include <sys/types.h>

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// See apis.h.
+#include "worker/process/apis.h"
+
+#include "worker/cuda/worker.h"
+
+namespace tendril::worker {
+
+std::vector<Api> served_apis() { return {cuda::api()}; }
+
+}  // namespace tendril::worker

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// See process.h.
+#include "worker/process/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "gpu/inventory.h"
+#include "gpu/monitor.h"
+#include "session/lane/service.h"
+#include "transport/testing/recording.h"
+#include "worker/process/control.h"
+#include "worker/process/sandbox.h"
+
+namespace tendril::worker {
+namespace {
+
+constexpr int kControlDescriptor = 3;
+constexpr unsigned kSampleSeconds = 2;
+
+struct Arguments {
+  bool probe = false, monitor = false;
+  std::string api = "cuda", driver, monitor_library;
+  std::string packed_folder, packed_percent;
+  pid_t parent = 0;
+  uint32_t user = 0, gpu = 0;
+};
+
+bool parse(int argc, char** argv, Arguments* out) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--probe") {
+      out->probe = true;
+    } else if (name == "--monitor") {
+      out->monitor = true;
+    } else if (i + 1 == argc) {
+      return false;
+    } else if (name == "--api") {
+      out->api = argv[++i];
+    } else if (name == "--driver") {
+      out->driver = argv[++i];
+    } else if (name == "--monitor-library") {
+      out->monitor_library = argv[++i];
+    } else if (name == "--parent") {
+      out->parent = static_cast<pid_t>(strtol(argv[++i], nullptr, 10));
+    } else if (name == "--user") {
+      out->user = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
+    } else if (name == "--packed-folder") {
+      out->packed_folder = argv[++i];
+    } else if (name == "--packed-percent") {
+      out->packed_percent = argv[++i];
+    } else if (name == "--gpu") {
+      out->gpu = static_cast<uint32_t>(strtoul(argv[++i], nullptr, 10));
+    } else {
+      return false;
+    }
+  }
+  return out->parent > 0;
+}
+
+int fail(const base::Status& status) {
+  fprintf(stderr, "%s\n", status.message().c_str());
+  return 1;
+}
+
+int run_probe(const Arguments& arguments, const std::vector<Api>& apis) {
+  auto inventory = gpu::take_inventory(arguments.driver);
+  if (!inventory.ok()) return fail(inventory.status());
+  for (const Api& api : apis) inventory->apis.push_back({api.name, api.digest});
+  fputs(gpu::inventory_to_text(*inventory).c_str(), stdout);
+  return fflush(stdout) == 0 ? 0 : 1;
+}
+
+int run_monitor(const Arguments& arguments) {
+  auto monitor = gpu::Monitor::open(arguments.monitor_library);
+  if (!monitor.ok()) return 0;
+  for (;;) {
+    for (const gpu::Sample& sample : (*monitor)->sample())
+      fputs(gpu::sample_to_line(sample).c_str(), stdout);
+    if (fflush(stdout) != 0) return 0;
+    sleep(kSampleSeconds);
+  }
+}
+
+// With TENDRIL_RECORD=FOLDER the bytes of the command lane go to files there, as docs/operating.md
+// says. Opened before the sandbox closes.
+struct Recording {
+  base::Fd calls, frames;
+};
+
+base::Fd open_recording(const std::string& folder, const char* suffix) {
+  const std::string path = folder + "/" + std::to_string(getpid()) + suffix;
+  base::Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) fprintf(stderr, "cannot record to %s: %s\n", path.c_str(), strerror(errno));
+  return file;
+}
+
+Recording open_recordings() {
+  const char* folder = getenv("TENDRIL_RECORD");
+  if (folder == nullptr || *folder == 0) return {};
+  return {open_recording(folder, ".calls"), open_recording(folder, ".frames")};
+}
+
+base::Result<const Api*> find_api(const std::vector<Api>& apis, const std::string& name) {
+  std::string served;
+  for (const Api& api : apis) {
+    if (name == api.name) return &api;
+    served += (served.empty() ? "" : ", ") + std::string(api.name);
+  }
+  return base::Status(base::Code::kNotFound,
+                      "this worker does not serve the API '" + name + "' (it serves: " + served +
+                          "); are tendrild and tendril-worker of one build?");
+}
+
+int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
+  auto api = find_api(apis, arguments.api);
+  if (!api.ok()) return fail(api.status());
+  if (!arguments.packed_folder.empty()) {  // the driver reads these when it starts
+    setenv("CUDA_MPS_PIPE_DIRECTORY", arguments.packed_folder.c_str(), 1);
+    setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", arguments.packed_percent.c_str(), 1);
+  }
+  auto worker = (*api)->create(arguments.driver);
+  if (!worker.ok()) return fail(worker.status());
+  base::Status status = (*worker)->warm(arguments.gpu);
+  if (!status.ok()) return fail(status);
+  Recording recording = open_recordings();
+  status = lock_down();
+  if (!status.ok()) return fail(status);
+  DaemonLink link(kControlDescriptor);
+  status = link.say_ready();
+  if (!status.ok()) return fail(status);
+  auto parts = link.receive_session();
+  if (!parts.ok()) return parts.status().code() == base::Code::kClosed ? 0 : fail(parts.status());
+  if (recording.calls.valid() && recording.frames.valid()) {
+    parts->command = transport::recording(std::move(parts->command), std::move(recording.calls),
+                                          std::move(recording.frames));
+  }
+  const auto service =
+      session::Service::open(std::move(parts->command), parts->bulk.data(), parts->bulk.size(),
+                             (*worker)->slot_pool(), &parts->turns.page->counts);
+  link.listen(service.get());
+  const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
+                                         std::move(parts->window), &link, parts->turns);
+  fflush(stdout);
+  // No destructors: the stop watcher and the driver's threads still use what they would take down.
+  _exit(exit_status);
+}
+
+int run(int argc, char** argv, const std::vector<Api>& apis) {
+  Arguments arguments;
+  if (!parse(argc, argv, &arguments)) {
+    fprintf(stderr, "tendril-worker is started by 'tendril serve'; see 'tendril help serve'\n");
+    return 2;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  const base::Status entered = enter_sandbox(arguments.parent, arguments.user);
+  if (!entered.ok()) return fail(entered);
+  if (arguments.probe) return run_probe(arguments, apis);
+  if (arguments.monitor) return run_monitor(arguments);
+  return run_worker(arguments, apis);
+}
+
+}  // namespace
+
+void process_main(int argc, char** argv, const std::vector<Api>& apis) {
+  const int status = run(argc, argv, apis);
+  fflush(stdout);
+  _exit(status);
+}
+
+}  // namespace tendril::worker
