@@ -87,8 +87,9 @@ int change_lease(const ChangeOptions& options);
 int print_version(bool json);
 int print_coverage();
 
-const char* version_text();   // "0.1.0"
-uint64_t schema_digest();     // of the calls this build speaks
+const char* version_text();  // "0.1.0"
+inline constexpr char kApiName[] = "cuda";
+uint64_t schema_digest();     // of that API's calls, as this build describes them
 const char* coverage_text();  // the generated report, or a placeholder
 
 }  // namespace tendril::cli

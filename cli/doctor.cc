@@ -156,14 +156,15 @@ bool Checkup::check_hello() {
   }
   control_ = control.take();
   const wire::Hello& hello = control_->server_hello();
-  const bool same = hello.schema_digest == schema_digest();
   const std::string versions = "server " + safe(hello.product_version) + ", here " + version_text();
-  if (!step("version", same,
-            same ? versions
-                 : versions + ": the two describe the GPU's calls differently; install "
-                              "the same version on both sides")) {
-    return false;
-  }
+  auto list = control_->list();
+  if (!list.ok()) return step("version", false, list.status().message());
+  wire::AttachRequest request;
+  request.api = kApiName;
+  request.api_digest = schema_digest();
+  const base::Status served =
+      session::check_api(request, version_text(), list->apis, safe(hello.product_version));
+  if (!step("version", served.ok(), served.ok() ? versions : served.message())) return false;
   return step("authentication", true,
               connect_.token.empty() ? "none demanded" : "the token is accepted");
 }
@@ -206,10 +207,10 @@ bool Checkup::check_transport() {
   request.client = request.lease.client = client_info("tendril doctor");
   request.bulk_channels = 1;
   request.shared_memory = true;
-  session::ConnectOptions connect = connect_;
-  connect.schema_digest = schema_digest();
+  request.api = kApiName;
+  request.api_digest = schema_digest();
   const uint64_t begin_us = base::now_us();
-  auto attached = session::attach(endpoint_, connect, request);
+  auto attached = session::attach(endpoint_, connect_, request);
   const double took_ms = static_cast<double>(base::now_us() - begin_us) / 1000;
   if (!attached.ok() && attached.status().code() == base::Code::kRefused) {
     warn("transport", "not tried, no slice is free for it: " + attached.status().message());

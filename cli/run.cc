@@ -158,7 +158,6 @@ int run(const RunOptions& options) {
   auto asked = reach(options);
   if (!asked.ok()) return complain(kNoLease, asked.status());
   const ServerList& servers = asked->servers;
-  asked->connect.schema_digest = schema_digest();
   wire::LeaseRequest request;
   request.slice = *spec;
   request.terms = lease_terms(options.slice);

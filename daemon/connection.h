@@ -16,6 +16,7 @@ namespace tendril::daemon {
 struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
+  std::vector<wire::ApiRecord> apis;
   std::string token;                 // empty: none demanded
   std::string shared_memory_socket;  // offered to clients of this host
   std::function<wire::ListReply()> list;
@@ -31,6 +32,7 @@ class ConnectionHandler : public session::ControlHandler {
   ~ConnectionHandler() override;
 
   wire::Hello hello() override;
+  std::vector<wire::ApiRecord> apis() override { return context_->apis; }
   bool token_matches(const std::string& token, bool* required) override;
   base::Result<wire::ListReply> list() override;
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;

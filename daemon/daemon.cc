@@ -236,7 +236,7 @@ Status DaemonImpl::prepare() {
                                          make_book(), exported_descriptors_max());
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
-  context_.hello.schema_digest = options_.schema_digest;
+  context_.apis = options_.apis;
   context_.hello.product_version = options_.product_version;
   context_.hello.boot_id = read_line("/proc/sys/kernel/random/boot_id");
   context_.hello.bulk_channels = kBulkMax;
@@ -270,6 +270,7 @@ wire::ListReply DaemonImpl::list() {
   reply.server = host_;
   reply.product_version = options_.product_version;
   reply.driver = inventory_.driver_path;
+  reply.apis = options_.apis;
   reply.driver_version = inventory_.driver_version;
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     wire::GpuRecord gpu;

@@ -117,6 +117,12 @@ void visit(V& v, SessionRecord& m) {
 }
 
 template <typename V>
+void visit(V& v, ApiRecord& m) {
+  v(1, m.name);
+  v(2, m.digest);
+}
+
+template <typename V>
 void visit(V& v, ListReply& m) {
   v(1, m.server);
   v(2, m.product_version);
@@ -126,6 +132,7 @@ void visit(V& v, ListReply& m) {
   v(6, m.leases);
   v(7, m.sessions);
   v(8, m.now_ns);
+  v(9, m.apis);
 }
 
 template <typename V>
@@ -136,6 +143,8 @@ void visit(V& v, AttachRequest& m) {
   v(4, m.client);
   v(5, m.bulk_channels);
   v(6, m.shared_memory);
+  v(7, m.api);
+  v(8, m.api_digest);
 }
 
 template <typename V>
@@ -176,7 +185,6 @@ void visit(V& v, PingBody& m) {
 template <typename V>
 void visit(V& v, Hello& m) {
   v.range(uint16_t(Feature::kProtocol), m.protocol_oldest, m.protocol_newest);
-  v.unless_empty(uint16_t(Feature::kSchemaDigest), m.schema_digest);
   v(uint16_t(Feature::kProductVersion), m.product_version);
   v.unless_empty(uint16_t(Feature::kToken), m.token);
   v.unless_empty(uint16_t(Feature::kSharedMemory), m.boot_id);

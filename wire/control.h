@@ -16,13 +16,13 @@ namespace tendril::wire {
 
 inline constexpr uint16_t kDefaultPort = 7433;
 inline constexpr uint32_t kHelloMagic = 0x44524e54;  // "TNRD"
-inline constexpr uint16_t kProtocolVersion = 1;
+// 2: attach names the API and its digest, which hello did before.
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr uint32_t kControlBytesMax = 1u << 20;
 
 enum class Feature : uint16_t {
   kProtocol = 1,  // u16 oldest, u16 newest understood
-  kSchemaDigest =
-      2,  // u64 digest over api/cuda/registry/schema.lock: both ends must agree to attach
+  // 2 was the digest of the GPU's calls, before protocol 2
   kProductVersion = 3,  // text, for messages only
   kToken = 4,           // client -> daemon: the shared secret; never logged
   kSharedMemory = 5,    // boot id: same host?
@@ -32,7 +32,6 @@ enum class Feature : uint16_t {
 struct Hello {
   uint16_t protocol_oldest = kProtocolVersion;
   uint16_t protocol_newest = kProtocolVersion;
-  uint64_t schema_digest = 0;
   std::string product_version;
   std::string token;
   std::string boot_id;
@@ -148,6 +147,14 @@ struct SessionRecord {
   uint64_t processor_ns = 0;             // of its worker
 };
 
+// One API that a server's workers serve. A client with another digest describes the calls
+// differently.
+struct ApiRecord {
+  std::string name;     // "cuda"; at most kApiNameBytesMax
+  uint64_t digest = 0;  // over the layouts of its messages
+};
+inline constexpr size_t kApiNameBytesMax = 32;
+
 struct ListReply {
   std::string server;  // host name
   std::string product_version;
@@ -157,6 +164,7 @@ struct ListReply {
   std::vector<LeaseRecord> leases;
   std::vector<SessionRecord> sessions;
   uint64_t now_ns = 0;  // the server's clock when this was written: rates are made with it
+  std::vector<ApiRecord> apis;
 };
 
 struct AttachRequest {
@@ -166,6 +174,10 @@ struct AttachRequest {
   ClientInfo client;
   uint16_t bulk_channels = 0;  // wished
   bool shared_memory = false;  // the client can use it (same boot id)
+  // Which of the server's APIs the session is for, and how the client describes it. A process has
+  // one session per API; they may be on one lease.
+  std::string api;
+  uint64_t api_digest = 0;
 };
 
 struct AttachReply {

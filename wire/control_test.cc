@@ -100,7 +100,6 @@ TEST(Control, ALeaseWithoutTermsLends) {
 TEST(Control, HelloRoundTrip) {
   Hello hello;
   hello.protocol_newest = 7;
-  hello.schema_digest = 42;
   hello.product_version = "0.1.0";
   hello.token = "secret";
   hello.boot_id = "b";
@@ -110,7 +109,6 @@ TEST(Control, HelloRoundTrip) {
   ASSERT_TRUE(decode(body.data(), body.size(), &back));
   EXPECT_EQ(back.protocol_oldest, kProtocolVersion);
   EXPECT_EQ(back.protocol_newest, 7);
-  EXPECT_EQ(back.schema_digest, 42u);
   EXPECT_EQ(back.token, "secret");
   EXPECT_EQ(back.boot_id, "b");
   EXPECT_EQ(back.bulk_channels, 4);
@@ -123,10 +121,14 @@ TEST(Control, AttachRoundTrip) {
   request.lease.slice.memory_bytes = 77;
   request.client.pid = 12;
   request.shared_memory = true;
+  request.api = "cuda";
+  request.api_digest = 42;
   std::vector<uint8_t> body = encode(request);
   AttachRequest back;
   ASSERT_TRUE(decode(body.data(), body.size(), &back));
   EXPECT_TRUE(back.shared_memory);
+  EXPECT_EQ(back.api, "cuda");
+  EXPECT_EQ(back.api_digest, 42u);
   EXPECT_EQ(back.lease.slice.memory_bytes, 77u);
   EXPECT_EQ(back.lease.slice.share_millionths, 0u);
 
@@ -144,7 +146,7 @@ TEST(Control, AttachRoundTrip) {
 // Servers and clients of other versions read these bytes: one field list serves both ends, so only
 // this notices when it changes.
 TEST(Control, BytesStayAsTheyAre) {
-  const std::vector<uint8_t> hello = {1, 0, 0, 0, 4, 0, 0, 0, 1, 0, 1, 0,  // protocol 1 to 1
+  const std::vector<uint8_t> hello = {1, 0, 0, 0, 4, 0, 0, 0, 2, 0, 2, 0,  // protocol 2 to 2
                                       3, 0, 0, 0, 0, 0, 0, 0,              // product version, empty
                                       6, 0, 0, 0, 2, 0, 0, 0, 0, 0};       // bulk channels
   EXPECT_EQ(encode(Hello{}), hello);

@@ -121,7 +121,6 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   session::ConnectOptions options;
   options.token = configuration.token;
   options.allow_shared_memory = configuration.transport != Transport::kTcp;
-  options.schema_digest = wire::cuda::kSchemaDigest;
   options.link.delay_us = configuration.link_delay_us;
   options.link.bytes_per_second = uint64_t{configuration.link_megabytes_per_s} * 1'000'000;
   wire::AttachRequest request;
@@ -131,6 +130,8 @@ bool attach_one(Process* p, const Configuration& configuration, const Server& se
   request.lease.slice = configuration.slice;
   request.lease.terms = configuration.terms;
   request.client = request.lease.client = who_we_are();
+  request.api = "cuda";
+  request.api_digest = wire::cuda::kSchemaDigest;
   request.bulk_channels = options.bulk_channels;
   request.shared_memory = options.allow_shared_memory;
   base::Result<session::Attached> attached = session::attach(*endpoint, options, request);

@@ -47,6 +47,7 @@ class FakeServer : public session::ControlHandler {
   std::string token;
 
   wire::Hello hello() override { return {}; }
+  std::vector<wire::ApiRecord> apis() override { return {}; }
   bool token_matches(const std::string& given, bool* required) override {
     *required = !token.empty();
     return given == token;

@@ -146,7 +146,6 @@ Result<Attached> attach_unshaped(const Endpoint& endpoint, const ConnectOptions&
   Result<std::unique_ptr<ControlClient>> client = ControlClient::start(endpoint, options, {});
   if (!client.ok()) return client.status();
   Status checked = (*client)->read_hello();
-  if (checked.ok()) checked = (*client)->check_schema();
   if (!checked.ok()) return checked;
   std::string boot = boot_id();
   bool same_host = !boot.empty() && (*client)->server_hello().boot_id == boot;

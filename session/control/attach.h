@@ -32,7 +32,6 @@ struct ConnectOptions {
   int timeout_ms = 5000;
   bool allow_shared_memory = true;
   uint16_t bulk_channels = 4;
-  uint64_t schema_digest = 0;  // 0: control only, do not check
   transport::Shape
       link;  // as if the line were longer: what an attached session's channels behave like
 };
@@ -73,6 +72,9 @@ class ControlHandler {
  public:
   virtual ~ControlHandler() = default;
   virtual wire::Hello hello() = 0;
+  // The APIs that sessions may be for. A request for another one, or one that describes its calls
+  // differently, is refused before `attach` is called.
+  virtual std::vector<wire::ApiRecord> apis() = 0;
   // Compared in constant time; `required` false: any client may come (loopback).
   virtual bool token_matches(const std::string& token, bool* required) = 0;
   virtual base::Result<wire::ListReply> list() = 0;
@@ -99,6 +101,12 @@ class ControlHandler {
     return base::Status(base::Code::kUnsupported, "this server does not offer shared memory");
   }
 };
+
+// Whether a client of that version may attach for the API that it names. The error says what the
+// server serves, both versions and what to do.
+base::Status check_api(const wire::AttachRequest& request, const std::string& client_version,
+                       const std::vector<wire::ApiRecord>& served,
+                       const std::string& server_version);
 
 // Serves one accepted connection until it ends or is handed over; takes the descriptor. `local`:
 // the peer is on a loopback address or unix socket. A peer that does not finish a message within 5

@@ -39,12 +39,11 @@ std::string this_boot() {
 // One session at a time; its worker is a thread that echoes.
 class SmallServer : public ControlHandler {
  public:
-  explicit SmallServer(const std::string& token = "", uint16_t oldest = 1, uint16_t newest = 1,
+  explicit SmallServer(const std::string& token = "", uint16_t oldest = 2, uint16_t newest = 2,
                        bool broken = false)
       : token_(token), break_sharing_(broken) {
     hello_.protocol_oldest = oldest;
     hello_.protocol_newest = newest;
-    hello_.schema_digest = 11;
     hello_.product_version = "9.9";
     hello_.boot_id = this_boot();
     listening_ = listen_on("127.0.0.1:0").take();
@@ -64,6 +63,7 @@ class SmallServer : public ControlHandler {
   std::string address() const { return listening_.text; }
 
   wire::Hello hello() override { return hello_; }
+  std::vector<wire::ApiRecord> apis() override { return {{"echo", 11}, {"other", 12}}; }
   bool token_matches(const std::string& token, bool* required) override {
     *required = !token_.empty();
     return token == token_;
@@ -192,8 +192,13 @@ class AttachTest : public ::testing::Test {
   static ConnectOptions quick() {
     ConnectOptions options;
     options.timeout_ms = 2000;
-    options.schema_digest = 11;
     return options;
+  }
+  static wire::AttachRequest for_echo() {
+    wire::AttachRequest request;
+    request.api = "echo";
+    request.api_digest = 11;
+    return request;
   }
 };
 
@@ -272,12 +277,19 @@ TEST_F(AttachTest, TellsTheRefusalsApart) {
   }
   {
     SmallServer server;
-    ConnectOptions other = quick();
-    other.schema_digest = 12;
-    auto attached = attach(at(server.address()), other, wire::AttachRequest());
+    wire::AttachRequest other = for_echo();
+    other.api_digest = 12;
+    auto attached = attach(at(server.address()), quick(), other);
     ASSERT_FALSE(attached.ok());
     EXPECT_EQ(attached.status().code(), Code::kMismatch);
-    EXPECT_NE(attached.status().message().find("9.9"), std::string::npos);
+    for (const char* said : {"9.9", "echo", wire::product_version(), "same version on both"})
+      EXPECT_NE(attached.status().message().find(said), std::string::npos) << said;
+    other.api = "unheard-of";
+    attached = attach(at(server.address()), quick(), other);
+    ASSERT_FALSE(attached.ok());
+    EXPECT_EQ(attached.status().code(), Code::kUnsupported);
+    for (const char* said : {"'unheard-of'", "echo, other", "9.9", wire::product_version()})
+      EXPECT_NE(attached.status().message().find(said), std::string::npos) << said;
   }
 }
 
@@ -334,7 +346,7 @@ TEST_F(AttachTest, AttachesOverTcp) {
   SmallServer server;
   ConnectOptions options = quick();
   options.allow_shared_memory = false;
-  auto attached = attach(at(server.address()), options, wire::AttachRequest());
+  auto attached = attach(at(server.address()), options, for_echo());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "tcp");
   EXPECT_EQ(attached->bulk.size(), 3u);
@@ -345,15 +357,15 @@ TEST_F(AttachTest, AttachesOverTcp) {
 TEST_F(AttachTest, MovesToSharedMemory) {
   if (this_boot().empty()) GTEST_SKIP();
   SmallServer server;
-  auto attached = attach(at(server.address()), quick(), wire::AttachRequest());
+  auto attached = attach(at(server.address()), quick(), for_echo());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "shm") << attached->reason;
   use_session(*attached);
 }
 
 TEST_F(AttachTest, StaysOnTcpWhenSharingFails) {
-  SmallServer server("", 1, 1, true);
-  auto attached = attach(at(server.address()), quick(), wire::AttachRequest());
+  SmallServer server("", 2, 2, true);
+  auto attached = attach(at(server.address()), quick(), for_echo());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "tcp");
   if (!this_boot().empty()) {

@@ -35,7 +35,6 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
   if (!fd.ok()) return fd.status();
   std::unique_ptr<ControlClient> client(new ControlClient(base::Fd(*fd), endpoint, options));
   wire::Hello hello;
-  hello.schema_digest = options.schema_digest;
   hello.product_version = wire::product_version();
   hello.token = options.token;
   hello.boot_id = options.allow_shared_memory ? boot_id() : std::string();
@@ -85,19 +84,6 @@ Status ControlClient::read_hello() {
                                wire::product_version(), unsigned(wire::kProtocolVersion)));
   }
   return Status();
-}
-
-Status ControlClient::check_schema() const {
-  if (options_.schema_digest == 0 || hello_.schema_digest == 0 ||
-      options_.schema_digest == hello_.schema_digest) {
-    return Status();
-  }
-  return Status(Code::kMismatch,
-                base::format("%s runs Tendril %s with another set of GPU calls than this client, "
-                             "Tendril %s; install the "
-                             "same version on both",
-                             endpoint_.text.c_str(), hello_.product_version.c_str(),
-                             wire::product_version()));
 }
 
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {

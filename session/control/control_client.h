@@ -21,7 +21,6 @@ class ControlClient final : public Control {
                                                             const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more);
   base::Status read_hello();
-  base::Status check_schema() const;
   base::Result<Message> read_reply(wire::Request request, int timeout_ms);
   base::Result<Message> ask(wire::Request request, const std::vector<uint8_t>& body,
                             int timeout_ms);

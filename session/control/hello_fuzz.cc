@@ -11,6 +11,8 @@ using namespace tendril;  // NOLINT: a program
 namespace {
 struct Handler : session::ControlHandler {
   wire::Hello hello() override { return {}; }
+  // What a request that names nothing asks for: most inputs should get past the check.
+  std::vector<wire::ApiRecord> apis() override { return {{"", 0}}; }
   bool token_matches(const std::string&, bool* required) override {
     *required = false;
     return true;

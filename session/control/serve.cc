@@ -152,15 +152,9 @@ bool Connection::handle_lease(const Message& message) {
 bool Connection::handle_attach(const Message& message) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  if (theirs_.schema_digest != 0 && mine_.schema_digest != 0 &&
-      theirs_.schema_digest != mine_.schema_digest) {
-    return refuse(
-        message.kind, Code::kMismatch,
-        base::format("this server is Tendril %s and knows another set of GPU calls than the "
-                     "client, Tendril %s; "
-                     "install the same version on both",
-                     mine_.product_version.c_str(), cleaned(theirs_.product_version).c_str()));
-  }
+  const Status served =
+      check_api(request, theirs_.product_version, handler_->apis(), mine_.product_version);
+  if (!served.ok()) return refuse(message.kind, served);
   request.shared_memory =
       request.shared_memory && !mine_.boot_id.empty() && theirs_.boot_id == mine_.boot_id;
   Result<wire::AttachReply> reply = handler_->attach(request);
@@ -201,6 +195,30 @@ bool Connection::handle_share(const Message& message) {
 }
 
 }  // namespace
+
+Status check_api(const wire::AttachRequest& request, const std::string& client_version,
+                 const std::vector<wire::ApiRecord>& served, const std::string& server_version) {
+  const std::string name = cleaned(request.api.substr(0, wire::kApiNameBytesMax));
+  std::string names;
+  for (const wire::ApiRecord& api : served) {
+    if (api.name == request.api && api.digest == request.api_digest) return Status();
+    if (api.name == request.api) {
+      return Status(
+          Code::kMismatch,
+          base::format("this server is Tendril %s and knows another set of %s calls than "
+                       "the client, Tendril %s; install the same version on both",
+                       server_version.c_str(), name.c_str(), cleaned(client_version).c_str()));
+    }
+    names += (names.empty() ? "" : ", ") + api.name;
+  }
+  return Status(
+      Code::kUnsupported,
+      base::format("this server, Tendril %s, does not serve the API '%s', it serves %s; "
+                   "use a server that does, or install the client's version, Tendril %s, "
+                   "on it",
+                   server_version.c_str(), name.c_str(), names.empty() ? "none" : names.c_str(),
+                   cleaned(client_version).c_str()));
+}
 
 void serve_connection(int fd, bool local, ControlHandler* handler) {
   Connection(fd, local, handler).serve();

@@ -282,7 +282,7 @@ class Views(unittest.TestCase):
         self.assertEqual(status, 0, err)
 
     def test_version_coverage_completion_help(self):
-        self.assertEqual(json.loads(tendril("version", "--json")[1])["protocol"], 1)
+        self.assertEqual(json.loads(tendril("version", "--json")[1])["protocol"], 2)
         self.assertIn("cuLaunchKernel", tendril("coverage")[1])
         for shell in ("bash", "zsh", "fish"):
             self.assertIn("doctor", tendril("completion", shell)[1])
