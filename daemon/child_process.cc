@@ -2,15 +2,19 @@
 // See child_process.h.
 #include "daemon/child_process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <memory>
 
 #include "base/clock.h"
 
@@ -30,6 +34,27 @@ int lifted(int fd, base::Fd* keeper) {
   return keeper->get();
 }
 
+// Makes the child close every descriptor from `first` on that it would inherit: each that is open
+// now and is not close-on-exec. posix_spawn_file_actions_addclosefrom_np would do this in one call;
+// it came with glibc 2.34, and `tendril` runs on older systems. The daemon's own descriptors are
+// all close-on-exec, so no other thread can add one meanwhile.
+base::Status close_inherited(posix_spawn_file_actions_t* actions, int first) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open_files(opendir("/proc/self/fd"), closedir);
+  if (!open_files) {
+    return base::errno_status(base::Code::kUnavailable,
+                              "cannot start a child process: /proc/self/fd cannot be read", errno);
+  }
+  while (const dirent* const entry = readdir(open_files.get())) {
+    char* end = nullptr;
+    const long fd = strtol(entry->d_name, &end, 10);
+    if (end == entry->d_name || fd < first) continue;  // "." and ".."
+    const int flags = fcntl(static_cast<int>(fd), F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) == 0)
+      posix_spawn_file_actions_addclose(actions, static_cast<int>(fd));
+  }
+  return base::Status();
+}
+
 }  // namespace
 
 base::Result<Child> start_child(const std::string& executable,
@@ -44,7 +69,11 @@ base::Result<Child> start_child(const std::string& executable,
   posix_spawn_file_actions_adddup2(&actions, output, 1);
   posix_spawn_file_actions_adddup2(&actions, output, 2);
   if (control >= 0) posix_spawn_file_actions_adddup2(&actions, control, 3);
-  posix_spawn_file_actions_addclosefrom_np(&actions, control >= 0 ? 4 : 3);
+  const base::Status closed = close_inherited(&actions, control >= 0 ? 4 : 3);
+  if (!closed.ok()) {
+    posix_spawn_file_actions_destroy(&actions);
+    return closed;
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   sigset_t none, all;
@@ -95,7 +124,7 @@ int reap_child(Child* child) {
 std::string describe_exit(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
-    const char* name = sigdescr_np(signal);
+    const char* name = strsignal(signal);
     return "was killed by signal " + std::to_string(signal) + " (" +
            (name != nullptr ? name : "unknown") + ")";
   }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about the built client libraries, which other people's programs load: what they export,
-what they need, how old a C library they accept, and that nothing of ours runs when they are loaded.
-They read the output of binutils, so fixtures are plain text.
+"""Rules about what runs on other people's systems. Of the client libraries: what they export, what
+they need, how old a C library they accept, and that nothing of ours runs when they are loaded. Of
+the command line: what it needs, and how old a C library it accepts. The rules read the output of
+binutils, so fixtures are plain text.
 """
 
 import re
@@ -78,7 +79,7 @@ def needed(dynamic):
     """readelf -d names only the C library's files."""
     names = re.findall(r"\(NEEDED\).*\[(.+?)\]", dynamic)
     problems = [
-        f"needs {name}; a client library links the C library only"
+        f"needs {name}; what runs elsewhere links the C library only"
         for name in names
         if name not in NEEDED
     ]
@@ -89,7 +90,7 @@ def needed(dynamic):
     return (
         problems
         if names
-        else problems + ["readelf found no NEEDED entry: is this a shared library?"]
+        else problems + ["readelf found no NEEDED entry: is this a dynamic binary?"]
     )
 
 

@@ -16,6 +16,7 @@ from check_case import CheckCase
 
 BUILD = os.environ.get("TENDRIL_BUILD_DIR")
 SANITIZED = bool(os.environ.get("TENDRIL_SANITIZE"))
+NEW_GLIBC = os.environ.get("TENDRIL_ALLOW_NEW_GLIBC") == "1"
 
 
 def described():
@@ -33,11 +34,16 @@ class Tree(CheckCase):
         folder = pathlib.Path(BUILD) / "lib" / "client"
         return [folder / "libcuda.so.1", folder / "libnvidia-ml.so.1"]
 
-    def each(self, rule):
-        for library in self.libraries():
-            with self.subTest(library=library.name):
-                self.assertTrue(library.exists(), f"{library.name} was not built")
-                self.clean(rule(library))
+    def programs(self):
+        """The command line, which people copy to old systems together with the libraries."""
+        folder = pathlib.Path(BUILD) / "bin"
+        return [folder / "tendril", folder / "tendril-bench"]
+
+    def each(self, rule, binaries):
+        for binary in binaries:
+            with self.subTest(binary=binary.name):
+                self.assertTrue(binary.exists(), f"{binary.name} was not built")
+                self.clean(rule(binary))
 
     def test_cuda_exports(self):
         library, wanted = self.libraries()[0], described()
@@ -67,16 +73,26 @@ class Tree(CheckCase):
 
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
     def test_needed(self):
-        self.each(lambda library: rules.needed(rules.output("readelf", "-dW", str(library))))
+        binaries = self.libraries()
+        if not NEW_GLIBC:  # the main build's programs share this machine's C++ runtime
+            binaries += self.programs()
+        self.each(
+            lambda binary: rules.needed(rules.output("readelf", "-dW", str(binary))), binaries
+        )
 
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
-    @unittest.skipIf(os.environ.get("TENDRIL_ALLOW_NEW_GLIBC") == "1", "TENDRIL_ALLOW_NEW_GLIBC=1")
+    @unittest.skipIf(NEW_GLIBC, "TENDRIL_ALLOW_NEW_GLIBC=1")
     def test_glibc_floor(self):
-        self.each(lambda library: rules.glibc_floor(rules.dynamic_symbols(library)))
+        self.each(
+            lambda binary: rules.glibc_floor(rules.dynamic_symbols(binary)),
+            self.libraries() + self.programs(),
+        )
 
     @unittest.skipIf(SANITIZED, "a sanitizer needs more")
     def test_nothing_runs_on_load(self):
-        self.each(lambda library: rules.initialisers(rules.output("nm", str(library))))
+        self.each(
+            lambda library: rules.initialisers(rules.output("nm", str(library))), self.libraries()
+        )
 
     @unittest.skipIf(SANITIZED, "a sanitizer's code comes first")
     @unittest.skipIf(platform.machine() != "x86_64", "other libraries patch entries on x86-64")

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included before every file of the portable command line (cmake/portable.cmake). The sysroot has
+// glibc 2.31 and the oldest system that we run on has 2.28 (tests/structure/rules_binary.py).
+// libstdc++ asks 2.31 for functions that came with 2.30; without these macros it takes older ones.
+#pragma once
+
+#ifdef __cplusplus
+#include <bits/c++config.h>
+#undef _GLIBCXX_USE_PTHREAD_COND_CLOCKWAIT
+#undef _GLIBCXX_USE_PTHREAD_MUTEX_CLOCKLOCK
+#undef _GLIBCXX_USE_PTHREAD_RWLOCK_CLOCKLOCK
+#endif
