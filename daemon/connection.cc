@@ -3,8 +3,8 @@
 #include "daemon/connection.h"
 
 #include "base/text.h"
-#include "daemon/listener.h"
 #include "daemon/log.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 

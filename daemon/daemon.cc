@@ -20,12 +20,12 @@
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/image_store.h"
-#include "daemon/listener.h"
 #include "daemon/log.h"
 #include "daemon/metrics_server.h"
 #include "daemon/probe.h"
 #include "daemon/sessions.h"
 #include "daemon/token.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 namespace {
@@ -102,14 +102,14 @@ class DaemonImpl : public Daemon {
   Status open_gpus();
   lease::LeaseBook make_book() const;
   wire::ListReply list();
-  void take_connection(const Listener& listener);
+  void take_connection(const transport::Listener& listener);
   void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
                       std::string peer);
   void forget_descriptor(uint64_t id);
   void stop();
 
   DaemonOptions options_;
-  std::vector<Listener> listeners_;
+  std::vector<transport::Listener> listeners_;
   uint16_t port_ = 0;
   std::string host_;
   gpu::Inventory inventory_;
@@ -136,14 +136,14 @@ Status DaemonImpl::open_listeners() {
   if (addresses.empty()) addresses.push_back("127.0.0.1");
   for (const std::string& address : addresses) {
     // With port 0 the first listener's choice holds for the others.
-    auto opened = listen_tcp(address, port_ != 0 ? port_ : options_.port);
+    auto opened = transport::listen_tcp(address, port_ != 0 ? port_ : options_.port);
     if (!opened.ok()) return opened.status();
-    for (Listener& listener : *opened) {
+    for (transport::Listener& listener : *opened) {
       if (port_ == 0) port_ = listener.port;
       listeners_.push_back(std::move(listener));
     }
   }
-  for (const Listener& listener : listeners_) {
+  for (const transport::Listener& listener : listeners_) {
     if (listener.loopback || !context_.token.empty()) continue;
     return Status(
         Code::kInvalid,
@@ -155,7 +155,7 @@ Status DaemonImpl::open_listeners() {
   std::vector<std::string> unix_paths = options_.unix_paths;
   unix_paths.push_back("@tendril-" + std::to_string(port_));
   for (const std::string& path : unix_paths) {
-    auto opened = listen_unix(path);
+    auto opened = transport::listen_unix(path);
     if (!opened.ok()) return opened.status();
     listeners_.push_back(opened.take());
   }
@@ -261,7 +261,7 @@ Status DaemonImpl::prepare() {
 
 std::vector<std::string> DaemonImpl::addresses() const {
   std::vector<std::string> texts;
-  for (const Listener& listener : listeners_) texts.push_back(listener.text);
+  for (const transport::Listener& listener : listeners_) texts.push_back(listener.text);
   return texts;
 }
 
@@ -304,7 +304,7 @@ void DaemonImpl::run_connection(uint64_t id, int fd, bool local, bool trusted, b
   changed_.notify_all();
 }
 
-void DaemonImpl::take_connection(const Listener& listener) {
+void DaemonImpl::take_connection(const transport::Listener& listener) {
   base::Fd fd(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!fd.valid()) {
     if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
@@ -314,7 +314,7 @@ void DaemonImpl::take_connection(const Listener& listener) {
     return;
   }
   bool local = false, trusted = false;
-  std::string peer = describe_peer(fd.get(), &local, &trusted);
+  std::string peer = transport::describe_peer(fd.get(), &local, &trusted);
   uint64_t id;
   bool over_limit;
   {
@@ -338,7 +338,7 @@ void DaemonImpl::take_connection(const Listener& listener) {
 void DaemonImpl::serve(int stop_fd) {
   std::vector<pollfd> waits;
   waits.push_back({stop_fd, POLLIN, 0});
-  for (const Listener& listener : listeners_) {
+  for (const transport::Listener& listener : listeners_) {
     fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
     waits.push_back({listener.fd.get(), POLLIN, 0});
   }
@@ -355,7 +355,7 @@ void DaemonImpl::serve(int stop_fd) {
 void DaemonImpl::stop() {
   if (stopped_) return;
   stopped_ = true;
-  for (Listener& listener : listeners_) {
+  for (transport::Listener& listener : listeners_) {
     if (!listener.unlink_path.empty()) unlink(listener.unlink_path.c_str());
     listener.fd.reset();
   }

@@ -57,13 +57,14 @@ base::Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::str
         Code::kInvalid,
         "metrics need an address with a port, such as 127.0.0.1:9433, not '" + address + "'");
   }
-  auto listeners = listen_tcp(address, 0);
+  auto listeners = transport::listen_tcp(address, 0);
   if (!listeners.ok()) return listeners.status();
   server->listeners_ = listeners.take();
   server->stop_.reset(eventfd(0, EFD_CLOEXEC));
   if (!server->stop_.valid())
     return base::errno_status(Code::kExhausted, "cannot serve metrics", errno);
-  for (const Listener& listener : server->listeners_) fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
+  for (const transport::Listener& listener : server->listeners_)
+    fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
   server->thread_ = std::thread([raw = server.get()] { raw->run(); });
   return server;
 }
@@ -76,7 +77,7 @@ MetricsServer::~MetricsServer() {
 
 std::vector<std::string> MetricsServer::addresses() const {
   std::vector<std::string> texts;
-  for (const Listener& listener : listeners_)
+  for (const transport::Listener& listener : listeners_)
     texts.push_back("http://" + listener.text + "/metrics");
   return texts;
 }
@@ -86,7 +87,8 @@ void MetricsServer::run() {
   std::vector<Connection> connections;
   for (;;) {
     std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0}};
-    for (const Listener& listener : listeners_) waits.push_back({listener.fd.get(), POLLIN, 0});
+    for (const transport::Listener& listener : listeners_)
+      waits.push_back({listener.fd.get(), POLLIN, 0});
     for (const Connection& connection : connections) {
       const short events = connection.answer.empty() ? POLLIN : POLLOUT;
       waits.push_back({connection.fd.get(), events, 0});
@@ -110,7 +112,8 @@ void MetricsServer::run() {
   }
 }
 
-void MetricsServer::take(const Listener& listener, std::vector<Connection>* connections) const {
+void MetricsServer::take(const transport::Listener& listener,
+                         std::vector<Connection>* connections) const {
   Connection connection;
   connection.fd.reset(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection.fd.valid()) {

@@ -14,7 +14,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
-#include "daemon/listener.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 
@@ -37,13 +37,13 @@ class MetricsServer {
   };
   explicit MetricsServer(Text text) : text_(std::move(text)) {}
   void run();
-  void take(const Listener& listener, std::vector<Connection>* connections) const;
+  void take(const transport::Listener& listener, std::vector<Connection>* connections) const;
   bool serve(Connection* connection) const;
   bool read_request(Connection* connection) const;
   static bool send_answer(Connection* connection);
 
   const Text text_;
-  std::vector<Listener> listeners_;
+  std::vector<transport::Listener> listeners_;
   base::Fd stop_;
   std::thread thread_;
 };

@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "config/quantity.h"
-#include "daemon/listener.h"
 #include "daemon/log.h"
 #include "session/control/adopt.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 namespace {
@@ -695,7 +695,7 @@ void Sessions::sweep() {
   {
     std::lock_guard<std::mutex> hold(mutex_);
     for (const auto& [id, session] : sessions_) {
-      if (session->liveness.valid() && is_half_open(session->liveness.get())) {
+      if (session->liveness.valid() && transport::is_half_open(session->liveness.get())) {
         end_session(session, "the client's machine does not answer any more");
       }
     }

@@ -14,16 +14,16 @@
 #include <vector>
 
 #include "session/control/attach.h"
-#include "session/control/listen.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::client::nvml {
 
 class FakeServer : public session::ControlHandler {
  public:
   explicit FakeServer(const std::string& address = "127.0.0.1:0") {
-    auto listening = session::listen_on(address);
+    auto listening = transport::listen_tcp(address, 0);
     EXPECT_TRUE(listening.ok()) << listening.status().message();
-    listening_ = listening.take();
+    listening_ = std::move(listening.take()[0]);
     acceptor_ = std::thread([this] { accept_loop(); });
   }
   ~FakeServer() override {
@@ -71,7 +71,7 @@ class FakeServer : public session::ControlHandler {
   void accept_loop() {
     while (!stop_) {
       bool local = false;
-      auto fd = session::accept_on(listening_, 20, &local);
+      auto fd = transport::accept_on(listening_, 20, &local);
       if (!fd.ok()) continue;
       ++connections_;
       int raw = fd->release();
@@ -85,7 +85,7 @@ class FakeServer : public session::ControlHandler {
     }
   }
 
-  session::Listening listening_;
+  transport::Listener listening_;
   std::thread acceptor_;
   std::vector<std::thread> threads_;
   std::vector<int> fds_;  // left open until the process ends

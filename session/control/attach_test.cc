@@ -16,10 +16,10 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "session/control/adopt.h"
-#include "session/control/listen.h"
 #include "session/lane/lane.h"
 #include "session/lane/service.h"
 #include "session/lane/test_pair.h"
+#include "transport/tcp/listener.h"
 
 namespace tendril::session {
 namespace {
@@ -36,6 +36,10 @@ std::string this_boot() {
   return std::string(text).substr(0, 36);
 }
 
+transport::Listener listen_here() {
+  return std::move(transport::listen_tcp("127.0.0.1:0", 0).take()[0]);
+}
+
 // One session at a time; its worker is a thread that echoes.
 class SmallServer : public ControlHandler {
  public:
@@ -46,11 +50,11 @@ class SmallServer : public ControlHandler {
     hello_.protocol_newest = newest;
     hello_.product_version = "9.9";
     hello_.boot_id = this_boot();
-    listening_ = listen_on("127.0.0.1:0").take();
+    listening_ = listen_here();
     unsigned char salt[8];
     base::random_bytes(salt, sizeof salt);
     share_name_ = "@tendril-test-" + base::hex(salt, sizeof salt);
-    sharing_ = listen_on("unix:" + share_name_).take();
+    sharing_ = transport::listen_unix(share_name_).take();
     acceptors_[0] = std::thread([this] { accept_loop(listening_); });
     acceptors_[1] = std::thread([this] { accept_loop(sharing_); });
   }
@@ -135,10 +139,10 @@ class SmallServer : public ControlHandler {
   std::atomic<uint64_t> closed_lease{0};
 
  private:
-  void accept_loop(const Listening& listening) {
+  void accept_loop(const transport::Listener& listening) {
     while (!stop_) {
       bool local = false;
-      base::Result<base::Fd> fd = accept_on(listening, 50, &local);
+      base::Result<base::Fd> fd = transport::accept_on(listening, 50, &local);
       if (!fd.ok()) continue;
       std::lock_guard<std::mutex> guard(threads_mutex_);
       threads_.emplace_back(
@@ -172,7 +176,7 @@ class SmallServer : public ControlHandler {
   wire::Hello hello_;
   const std::string token_;
   const bool break_sharing_;
-  Listening listening_, sharing_;
+  transport::Listener listening_, sharing_;
   std::string share_name_;
   std::atomic<bool> stop_{false};
   std::mutex mutex_, threads_mutex_;
@@ -255,7 +259,7 @@ TEST_F(AttachTest, TellsTheRefusalsApart) {
   };
   ConnectOptions options = quick();
   EXPECT_NE(message("no-such-host.invalid", options).find("cannot be resolved"), std::string::npos);
-  uint16_t free_port = listen_on("127.0.0.1:0")->port;
+  uint16_t free_port = listen_here().port;
   EXPECT_NE(message("127.0.0.1:" + std::to_string(free_port), options).find("refused"),
             std::string::npos);
   EXPECT_NE(message("unix:/no/such/socket", options).find("there is no socket"), std::string::npos);
@@ -302,10 +306,10 @@ TEST_F(AttachTest, RecognisesStrangers) {
   for (const Stranger& stranger :
        {Stranger{"HTTP/1.1 400 Bad Request\r\n\r\n", false, "not a Tendril server"},
         Stranger{"", false, "not a Tendril server"}, Stranger{"", true, "did not answer"}}) {
-    Listening listening = listen_on("127.0.0.1:0").take();
+    transport::Listener listening = listen_here();
     std::thread thread([&] {
       bool local;
-      base::Fd fd = accept_on(listening, 5000, &local).take();
+      base::Fd fd = transport::accept_on(listening, 5000, &local).take();
       (void)!write(fd.get(), stranger.says, strlen(stranger.says));
       if (stranger.hangs) usleep(600'000);
       char drain[1000];

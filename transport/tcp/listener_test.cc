@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses to listen on: loopback or not, taken ports, stale sockets.
-#include "daemon/listener.h"
+#include "transport/tcp/listener.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace tendril::daemon {
+namespace tendril::transport {
 namespace {
 
 TEST(Listener, KnowsLoopback) {
@@ -46,4 +46,4 @@ TEST(Listener, ReplacesAStaleUnixSocketButNotALiveOne) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::transport

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the daemon listens: TCP addresses and unix sockets. Knows which addresses are loopback and
-// sets the options that notice peers which died without a word. Used by the daemon's main thread.
+// Listening: TCP addresses and unix sockets. Knows which addresses are loopback, and who a peer is.
+// For servers and tests; any thread.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 
-namespace tendril::daemon {
+namespace tendril::transport {
 
 struct Listener {
   base::Fd fd;
@@ -26,6 +26,10 @@ base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t
 // one is not.
 base::Result<Listener> listen_unix(const std::string& path);
 
+// The next connection, close-on-exec; *local: the peer is on this host by its address. kTimeout, or
+// kExhausted where this process has no descriptor or memory for it.
+base::Result<base::Fd> accept_on(const Listener& listener, int timeout_ms, bool* local);
+
 // What the limit on unacknowledged data, which session::allow_stalls takes back, was for: data was
 // sent again and again and nothing came back for ten seconds, not even an acknowledgement.
 bool is_half_open(int fd);
@@ -34,4 +38,4 @@ bool is_half_open(int fd);
 // daemon's user or root.
 std::string describe_peer(int fd, bool* loopback, bool* same_user);
 
-}  // namespace tendril::daemon
+}  // namespace tendril::transport

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // See listener.h.
-#include "daemon/listener.h"
+#include "transport/tcp/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text.h"
 
-namespace tendril::daemon {
+namespace tendril::transport {
 namespace {
 
 using base::Code;
@@ -160,6 +163,26 @@ base::Result<Listener> listen_unix(const std::string& path) {
   return listener;
 }
 
+base::Result<base::Fd> accept_on(const Listener& listener, int timeout_ms, bool* local) {
+  const base::Deadline deadline(timeout_ms);
+  for (;;) {
+    pollfd waiting = {listener.fd.get(), POLLIN, 0};
+    const int ready = poll(&waiting, 1, deadline.left_ms());
+    if (ready == 0) return Status(Code::kTimeout, "nobody connected");
+    if (ready < 0 && errno == EINTR) continue;
+    sockaddr_storage peer = {};
+    socklen_t bytes = sizeof peer;
+    base::Fd fd(
+        accept4(listener.fd.get(), reinterpret_cast<sockaddr*>(&peer), &bytes, SOCK_CLOEXEC));
+    if (fd.valid()) {
+      *local = bytes == 0 || is_loopback(reinterpret_cast<sockaddr*>(&peer));
+      return fd;
+    }
+    if (errno != EINTR && errno != ECONNABORTED)
+      return base::errno_status(Code::kExhausted, "accepting a connection", errno);
+  }
+}
+
 bool is_half_open(int fd) {
   tcp_info info = {};
   socklen_t bytes = sizeof info;
@@ -187,4 +210,4 @@ std::string describe_peer(int fd, bool* loopback, bool* same_user) {
   return base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::transport
