@@ -21,7 +21,8 @@ logged() {
   else
     printf '  %-28s %4d s   FAILED (status %d); ' "$name" $((SECONDS - began)) "$status"
     say "the end of build/logs/$name.log:"
-    grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | cut -c1-200 | sed 's/^/    /' || true
+    grep -nE 'error:|FAILED:|CMake Error' "$logs/$name.log" | head -n 20 | cut -c1-200 |
+      sed 's/^/    /' || true
     tail -n 25 "$logs/$name.log" | cut -c1-200 | sed 's/^/    /'
   fi
   return "$status"
@@ -40,7 +41,8 @@ step() {
 }
 
 configure() { # PRESET
-  step "configure-$1" cmake -S "$root" --preset "$1" -DTENDRIL_QUICK_BUILD="${TENDRIL_QUICK_BUILD:-OFF}"
+  step "configure-$1" cmake -S "$root" --preset "$1" \
+    -DTENDRIL_QUICK_BUILD="${TENDRIL_QUICK_BUILD:-OFF}"
 }
 
 build() { # PRESET [TARGET...]
@@ -57,13 +59,15 @@ run_ctest() {
   shift 2
   mkdir -p "$logs"
   rm -f "$logs/$name.xml"
-  ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j "$jobs" --output-on-failure \
-    --output-junit "$logs/$name.xml" "$@" >"$logs/$name.log" 2>&1 </dev/null || status=$?
+  ctest --test-dir "$folder" --timeout "${TENDRIL_TEST_TIMEOUT:-180}" -j "$jobs" \
+    --output-on-failure --output-junit "$logs/$name.xml" "$@" \
+    >"$logs/$name.log" 2>&1 </dev/null || status=$?
   python3 -B "$root/tools/test_results.py" read "$name" "$logs/$name.xml" "$status" >>"$results"
   printf '  %-28s %4d s   ' "$name" $((SECONDS - began))
   python3 -B "$root/tools/test_results.py" brief "$name" "$results"
   if [ "$status" != 0 ]; then
-    grep -E ': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)' "$logs/$name.log" |
+    local bad=': Failure$|^FAIL: |ERROR: |runtime error: |\*\*\*(Failed|Timeout|Exception|Not Run)'
+    grep -E "$bad" "$logs/$name.log" |
       cut -c1-160 | head -n 40 | sed 's/^/    /' || true
   fi
 }
@@ -114,8 +118,8 @@ run_fuzzer() { # TARGET SECONDS SEED
   mkdir -p "$root/build/fuzz/corpus/$name"
   corpus=("$root/build/fuzz/corpus/$name")
   [ ! -d "$root/tests/corpus/$name" ] || corpus+=("$root/tests/corpus/$name")
-  logged "fuzz-$name" "$root/build/fuzz/$1" -max_total_time="$2" -seed="$3" -timeout=10 -rss_limit_mb=2048 \
-    -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
+  logged "fuzz-$name" "$root/build/fuzz/$1" -max_total_time="$2" -seed="$3" -timeout=10 \
+    -rss_limit_mb=2048 -artifact_prefix="$root/build/fuzz/found/$name-" "${corpus[@]}" || status=$?
   if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
 }
 

@@ -9,14 +9,16 @@
 #   program, package  its name, and the package that its test modules are imported from
 #   wanted            files in tools/PROGRAM that say what is fetched
 #   modules, short_modules, short_shm_modules
-#   fetch             fills $place: `venv`, an environment for Python, and `tests`, where modules run; not 0 without an index
+#   fetch             fills $place: `venv`, an environment for Python, and `tests`, where modules
+#                     run; not 0 without an index
 #   all_modules       prints the modules, where `modules` is empty
 #   environment WAY   exports what the program needs to find the library of a way
 #   before_tests      what else it tries
 # Its options:
 #   --short           the modules that take seconds, fewer over shared memory
 #   --build FOLDER    use the binaries in FOLDER instead of building build/release
-#   --results FILE    a line `passed|failed|skipped NAME` for each test; one that fails directly counts, unless it is known to
+#   --results FILE    a line `passed|failed|skipped NAME` for each test; one that fails directly
+#                     counts, unless it is known to
 #   MODULE...         instead of the lists
 # TENDRIL_FOREIGN_TEST_SECONDS, TENDRIL_FOREIGN_MODULE_SECONDS: how long one test and the tests of a
 # module may take.
@@ -49,7 +51,8 @@ new_venv() {
 pip_quietly() { # COMMAND ARGUMENTS...
   local command=$1
   shift
-  "$place/venv/bin/pip" --quiet --disable-pip-version-check --retries 1 --timeout 20 "$command" --require-hashes "$@"
+  "$place/venv/bin/pip" --quiet --disable-pip-version-check --retries 1 --timeout 20 \
+    "$command" --require-hashes "$@"
 }
 
 install_package() {
@@ -59,9 +62,12 @@ install_package() {
     touch "$place/ready"
     return 0
   fi
-  say "$program: NOT RUN, it cannot be fetched: $(grep -v '^ *$' "$cache/fetch.log" | tail -n 1 | cut -c1-160)" >&2
+  local why
+  why=$(grep -v '^ *$' "$cache/fetch.log" | tail -n 1 | cut -c1-160)
+  say "$program: NOT RUN, it cannot be fetched: $why" >&2
   [ -n "$results" ] || exit 77
-  echo "skipped $program (it cannot be fetched from a package index: .cache/$program/fetch.log)" >>"$results"
+  why="it cannot be fetched from a package index: .cache/$program/fetch.log"
+  echo "skipped $program ($why)" >>"$results"
   exit 0
 }
 
@@ -75,12 +81,13 @@ build_all() {
 start_server() {
   local i
   rm -f "$out/port"
-  "$folder/bin/tendril" serve --driver "$folder/lib/libtendril-softgpu.so" --port 0 --port-file "$out/port" \
-    >"$out/server.log" 2>&1 &
+  "$folder/bin/tendril" serve --driver "$folder/lib/libtendril-softgpu.so" --port 0 \
+    --port-file "$out/port" >"$out/server.log" 2>&1 &
   server_pid=$!
   for ((i = 0; i < 300; ++i)); do
     [ ! -s "$out/port" ] || break
-    kill -0 "$server_pid" 2>/dev/null || fail "the server ended before it was ready: $(tail -n 5 "$out/server.log")"
+    kill -0 "$server_pid" 2>/dev/null ||
+      fail "the server ended before it was ready: $(tail -n 5 "$out/server.log")"
     sleep 0.1
   done
   [ -s "$out/port" ] || fail "the server was not ready after 30 seconds"
@@ -100,7 +107,8 @@ python_by() { # WAY ARGUMENTS...
   (
     environment "$way"
     # What is stuck in the library hears no alarm of a test's.
-    exec timeout -k 10 $((module_seconds + 2 * test_seconds)) "${command[@]}" "$place/venv/bin/python" -B "$@"
+    exec timeout -k 10 $((module_seconds + 2 * test_seconds)) "${command[@]}" \
+      "$place/venv/bin/python" -B "$@"
   )
 }
 
@@ -123,7 +131,8 @@ run_module() { # MODULE WAY
     echo "failed $1: its process ended with status $status" >>"$result"
   fi
   went=$(ways_in "$log")
-  [ "${went:-$2}" = "$2" ] || echo "failed $1: it went over" $went >>"$result" # nowhere: it asks nothing of the library
+  # It goes nowhere when it asks nothing of the library.
+  [ "${went:-$2}" = "$2" ] || echo "failed $1: it went over" $went >>"$result"
 }
 
 # Two at a time: a server of four GPUs has room for two programs with four quarters, and for two
@@ -152,7 +161,8 @@ run_tests() {
     say "  FAILED $way: no module went over it"
     [ -z "$results" ] || echo "failed $program/$way (no module went over it)" >>"$results"
   done
-  python3 -B "$root/tools/foreign/compare.py" "$program" "$out/tests" "${results:--}" direct tcp shm && [ -z "$bad" ]
+  python3 -B "$root/tools/foreign/compare.py" "$program" "$out/tests" "${results:--}" \
+    direct tcp shm && [ -z "$bad" ]
 }
 
 read_options() {
@@ -162,7 +172,10 @@ read_options() {
       --short) short=1 ;;
       --build) folder=$(cd "${2:?a folder}" && pwd); shift ;;
       --results) results=$(realpath -m "${2:?a file}"); shift ;;
-      -*) say "$program: unknown option '$1' (known: --short, --build FOLDER, --results FILE)" >&2; exit 2 ;;
+      -*)
+        say "$program: unknown option '$1' (known: --short, --build FOLDER, --results FILE)" >&2
+        exit 2
+        ;;
       *) chosen+=("$1") ;;
     esac
     shift

@@ -4,7 +4,8 @@
 
   read RUN JUNIT_FILE CTEST_STATUS   prints the results in a JUnit file of ctest
   brief RUN RESULTS                  one phrase about one run
-  total RESULTS                      failures, then the line `N passed, N failed, N skipped`; exit status 1 unless all is well
+  total RESULTS                      failures, then the line `N passed, N failed, N skipped`; exit
+                                     status 1 unless all is well
 
 A skipped test is never a passed one, a test that could not be started is a failed one, and a run
 that says it failed without naming a failed test, or that held no test at all, counts as one

@@ -3,8 +3,10 @@
 """What a real driver answered in the conformance suite, and whether the software GPU answers the
 same.
 
-    native_codes.py keep TRANSCRIPT... > h200.codes      # of a native run on a GPU (tools/gpu/run_all: logs.tar.gz, native/)
-    native_codes.py check h200.codes SUITE LIBRARY       # runs the suite on the software GPU; called by CTest
+    # of a native run on a GPU (tools/gpu/run_all: logs.tar.gz, native/)
+    native_codes.py keep TRANSCRIPT... > h200.codes
+    # runs the suite on the software GPU; called by CTest
+    native_codes.py check h200.codes SUITE LIBRARY
 
 The suite accepts each code that documentation and drivers are known for; this file holds the one
 that was seen. Kept are the names of all tests that passed natively, and of their calls those that
@@ -109,7 +111,10 @@ def differences(native, ours):
             excused = excuses(name, call)
             used |= excused
             if not excused:
-                yield f"{name}: {call} -> {code}: only {'natively' if (call, code) in native[name] else 'here'}"
+                yield (
+                    f"{name}: {call} -> {code}: only"
+                    f" {'natively' if (call, code) in native[name] else 'here'}"
+                )
     for test, beginning, _ in OTHERWISE:
         if test in ours and (test, beginning) not in used:
             yield f"{test}: {beginning} is excused and does not differ any more"
@@ -121,7 +126,8 @@ def check(codes, suite, library):
     problems = list(differences(native, ours))
     both = len(native.keys() & ours.keys())
     print(
-        f"{both} tests compared, {sum(map(len, native.values()))} refusals, {len(problems)} differences"
+        f"{both} tests compared, {sum(map(len, native.values()))} refusals, {len(problems)}"
+        " differences"
     )
     print("\n".join(problems))
     # Skipped tests and renamed ones are few: a suite that does not run at all is not equal.

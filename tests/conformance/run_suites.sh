@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the conformance suite with one process per test suite, so that a crash or hang in one costs only that one.
-# Usage: run_suites.sh BINARY [PREFIX...], e.g. run_suites.sh bin/tendril_conformance tendril run --
-# Environment as for the binary; OUT, if set, is a folder for one log and one transcript per suite.
+# Runs the conformance suite with one process per test suite, so that a crash or hang in one costs
+# only that one. Usage: run_suites.sh BINARY [PREFIX...], e.g. run_suites.sh bin/tendril_conformance
+# tendril run -- Environment as for the binary; OUT, if set, is a folder for one log and one
+# transcript per suite.
 binary=$1
 shift
 out=${OUT:-$(mktemp -d)}

@@ -271,7 +271,8 @@ class Storm:
             )
         except subprocess.TimeoutExpired:
             self.wrong.append(
-                f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s: hangs: {self.about(process)}"
+                f"{number}: {' '.join(work)}, {fate} after {moment:.3f} s: hangs:"
+                f" {self.about(process)}"
             )
         finally:
             harness.end(process)
@@ -323,7 +324,8 @@ class SuddenDeaths(unittest.TestCase):
             count = storm.rage(STORM_SECONDS, meanwhile=strangers.visit)
             strangers.leave()
             tell(
-                f"storm of {STORM_SECONDS:.0f} s, seed {SEED}: {count} programs, {strangers.count} strangers: "
+                f"storm of {STORM_SECONDS:.0f} s, seed {SEED}: {count} programs, {strangers.count}"
+                " strangers: "
                 + "; ".join(f"{kind}: {n}" for kind, n in sorted(storm.outcomes.items()))
             )
             self.assertEqual(storm.wrong, [], f"TENDRIL_SEED={SEED}")

@@ -98,7 +98,8 @@ class Leases(unittest.TestCase):
         text = self.metrics()
         self.assertRegex(
             text,
-            r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\} \d+$',
+            r'(?m)^tendril_gpu_memory_total_bytes\{gpu="0",uuid="GPU-[0-9a-f-]+",model="[^"]+"\}'
+            r" \d+$",
         )
         self.assertRegex(
             text,

@@ -14,7 +14,8 @@ from harness import MIB, Server, eventually, tendril
 # way to take its memory. `take(way, MiB)` gives a result and a function that gives the memory back.
 PROGRAM = """
 import ctypes, json, random, subprocess, sys, threading, time
-from ctypes import CDLL, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p, POINTER, Structure
+from ctypes import CDLL, POINTER, Structure
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
 cuda = CDLL("libcuda.so.1")
 MIB = 1 << 20
 def must(code):
@@ -27,11 +28,12 @@ must(cuda.cuCtxSetCurrent(context))
 class Location(Structure):
     _fields_ = [("type", c_int), ("id", c_int)]
 class PoolProps(Structure):
-    _fields_ = [("allocation", c_int), ("handles", c_int), ("location", Location), ("security", c_void_p),
-                ("max_size", c_size_t), ("usage", ctypes.c_ushort), ("reserved", ctypes.c_ubyte * 54)]
+    _fields_ = [("allocation", c_int), ("handles", c_int), ("location", Location),
+                ("security", c_void_p), ("max_size", c_size_t), ("usage", ctypes.c_ushort),
+                ("reserved", ctypes.c_ubyte * 54)]
 class Prop(Structure):
-    _fields_ = [("allocation", c_int), ("handles", c_int), ("location", Location), ("security", c_void_p),
-                ("flags", ctypes.c_ubyte * 8)]
+    _fields_ = [("allocation", c_int), ("handles", c_int), ("location", Location),
+                ("security", c_void_p), ("flags", ctypes.c_ubyte * 8)]
 class ArrayDescriptor(Structure):
     _fields_ = [("width", c_size_t), ("height", c_size_t), ("format", c_int), ("channels", c_uint)]
 where = Location(1, 0)
@@ -41,11 +43,13 @@ def of_device(mib):
     return cuda.cuMemAlloc_v2(byref(p), c_size_t(mib * MIB)), lambda: cuda.cuMemFree_v2(p)
 def of_rows(mib):
     p, pitch = c_uint64(), c_size_t()
-    return (cuda.cuMemAllocPitch_v2(byref(p), byref(pitch), c_size_t(4096), c_size_t(mib * MIB // 4096), 4),
+    rows = c_size_t(mib * MIB // 4096)
+    return (cuda.cuMemAllocPitch_v2(byref(p), byref(pitch), c_size_t(4096), rows, 4),
             lambda: cuda.cuMemFree_v2(p))
 def of_stream(mib):
     p = c_uint64()
-    return cuda.cuMemAllocAsync(byref(p), c_size_t(mib * MIB), None), lambda: cuda.cuMemFreeAsync(p, None)
+    return (cuda.cuMemAllocAsync(byref(p), c_size_t(mib * MIB), None),
+            lambda: cuda.cuMemFreeAsync(p, None))
 def of_pool(mib):
     pool, p, props = c_void_p(), c_uint64(), PoolProps(1, 0, where)
     must(cuda.cuMemPoolCreate(byref(pool), byref(props)))
@@ -60,13 +64,14 @@ def of_physical(mib):
 def of_array(mib):
     array, shape = c_void_p(), ArrayDescriptor(1024, mib * MIB // 4096, 32, 1)
     return cuda.cuArrayCreate_v2(byref(array), byref(shape)), lambda: cuda.cuArrayDestroy(array)
+HEAD = ".version 7.0 .target sm_50 .address_size 64 .visible .global .align 4 "
 def of_variables(mib):
     module = c_void_p()
-    text = ".version 7.0 .target sm_50 .address_size 64 .visible .global .align 4 .b8 big[%d];" % (mib * MIB)
+    text = HEAD + ".b8 big[%d];" % (mib * MIB)
     return cuda.cuModuleLoadData(byref(module), text.encode()), lambda: cuda.cuModuleUnload(module)
 def of_library(mib):
     library = c_void_p()
-    text = ".version 7.0 .target sm_50 .address_size 64 .visible .global .align 4 .u32 big[%d][1024];" % (mib * 256)
+    text = HEAD + ".u32 big[%d][1024];" % (mib * 256)
     return (cuda.cuLibraryLoadData(byref(library), text.encode(), None, None, 0, None, None, 0),
             lambda: cuda.cuLibraryUnload(library))
 def of_graph(mib):
@@ -95,7 +100,8 @@ def of_heap(mib):
     must(cuda.cuCtxGetLimit(byref(size), 2))
     return (cuda.cuCtxSetLimit(2, c_size_t(size.value + mib * MIB)),
             lambda: cuda.cuCtxSetLimit(2, size))
-ways = [of_device, of_rows, of_stream, of_pool, of_physical, of_array, of_variables, of_library, of_heap, of_graph]
+ways = [of_device, of_rows, of_stream, of_pool, of_physical, of_array, of_variables, of_library,
+        of_heap, of_graph]
 
 def free_mib():
     free, total = c_size_t(), c_size_t()
@@ -111,14 +117,16 @@ MAP_FIXED_NOREPLACE, FIRST, SIZE = 0x100000, 0x6f0000000000, 4 << 30
 libc = CDLL(None)
 libc.mmap.restype = c_void_p
 libc.mmap.argtypes = [c_void_p, c_size_t, c_int, c_int, c_int, c_size_t]
-own = libc.mmap(FIRST, SIZE, 0, 0x4022 | MAP_FIXED_NOREPLACE, -1, 0)  # private, anonymous, no memory for it
+# Private, anonymous, no memory for it.
+own = libc.mmap(FIRST, SIZE, 0, 0x4022 | MAP_FIXED_NOREPLACE, -1, 0)
 assert own == FIRST, own
 for _ in range(3):
     address = c_uint64()
     must(%s)
     assert not FIRST <= address.value < FIRST + SIZE, hex(address.value)
-# What it has there itself can still be shared with the GPU.
-inside = libc.mmap(FIRST + (1 << 30), MIB, 3, 0x4032, -1, 0)  # readable, writable; at that very place
+# What it has there itself can still be shared with the GPU. This is readable, writable, and at that
+# very place.
+inside = libc.mmap(FIRST + (1 << 30), MIB, 3, 0x4032, -1, 0)
 assert inside == FIRST + (1 << 30), inside
 must(cuda.cuMemHostRegister_v2(c_void_p(inside), c_size_t(MIB), 2))
 must(cuda.cuMemHostGetDevicePointer_v2(byref(address), c_void_p(inside), 0))
@@ -266,7 +274,8 @@ assert free_mib() == whole, (free_mib(), whole)
         question, a graph that allocates."""
         self.run_program(
             """
-stream, graph, run, pool, p, reserved = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_uint64(), c_uint64()
+stream, graph, run, pool = c_void_p(), c_void_p(), c_void_p(), c_void_p()
+p, reserved = c_uint64(), c_uint64()
 must(cuda.cuDeviceGetDefaultMemPool(byref(pool), device))
 must(cuda.cuStreamCreate(byref(stream), 1))
 must(cuda.cuStreamBeginCapture_v2(stream, 0))
@@ -300,7 +309,8 @@ def most_mib():
     most = 0
     for status in pathlib.Path("/proc").glob("[0-9]*/status"):
         try:
-            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            lines = status.read_text().splitlines()
+            fields = dict(line.split(":", 1) for line in lines if ":" in line)
         except OSError:
             continue
         if fields["PPid"].strip() == os.environ["SERVER"] and "VmHWM" in fields:
@@ -358,6 +368,9 @@ class NvmlMemory(Structure):
 nvml, handle, memory, total = CDLL("libnvidia-ml.so.1"), c_void_p(), NvmlMemory(), c_size_t()
 must(nvml.nvmlInit_v2())
 must(nvml.nvmlDeviceGetHandleByIndex_v2(0, byref(handle)))
+def shown_by(command):
+    shown = subprocess.check_output([sys.argv[1], command, "--server", sys.argv[2], "--json"])
+    return json.loads(shown)["servers"][0]
 def agree():
     free, all_of_it = c_size_t(), c_size_t()
     must(cuda.cuCtxSynchronize())
@@ -369,12 +382,13 @@ def agree():
         if memory.used == used:
             break
         time.sleep(0.1)
-    assert total.value == all_of_it.value == memory.total == 256 * MIB, (total.value, all_of_it.value, memory.total)
+    totals = total.value, all_of_it.value, memory.total
+    assert totals == (256 * MIB,) * 3, totals
     assert memory.used == used and memory.free == free.value, (memory.used, used)
-    shown = json.loads(subprocess.check_output([sys.argv[1], "ls", "--server", sys.argv[2], "--json"]))["servers"][0]
+    shown = shown_by("ls")
     one = shown["leases"][0]["slices"][0]
     assert one["memory_bytes"] == 256 * MIB and one["memory_used_bytes"] == used, (one, used)
-    shown = json.loads(subprocess.check_output([sys.argv[1], "smi", "--server", sys.argv[2], "--json"]))["servers"][0]
+    shown = shown_by("smi")
     assert shown["gpus"][0]["memory_used_bytes"] == used, (shown, used)
 agree()
 for way in ways:
@@ -387,7 +401,8 @@ for way in ways:
         """Eight threads in each of two processes of one lease take and give back at random."""
         out = self.run_program("""
 if len(sys.argv) == 3:
-    others = [subprocess.Popen([sys.executable, *sys.argv, role], stdout=subprocess.PIPE) for role in "ab"]
+    program = [sys.executable, *sys.argv]
+    others = [subprocess.Popen([*program, role], stdout=subprocess.PIPE) for role in "ab"]
     for other in others:
         print(other.communicate()[0].decode())
         assert other.wait() == 0

@@ -112,7 +112,10 @@ must(cuda.cuLaunchHostFunc(stream, CDLL(ctypes.util.find_library("c")).sleep, c_
 must(cuda.cuEventRecord(event, stream))
 %s
 """
-        beyond = "use(1); must(cuda.cuStreamCreate(byref(second), 1)); must(cuda.cuMemAlloc_v2(byref(other), 64)); "
+        beyond = (
+            "use(1); must(cuda.cuStreamCreate(byref(second), 1));"
+            " must(cuda.cuMemAlloc_v2(byref(other), 64)); "
+        )
         with Server() as far:
             two = [self.server, far]
             waits = {
@@ -495,7 +498,8 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_uint, cast, string_at
 table = POINTER(c_void_p)()
 must(cuda.cuGetExportTable(byref(table), bytes.fromhex("da9151d33ae6cc41a5c04f26d533e328")))
 assert table[0] == 7 * 8
-begin = CFUNCTYPE(c_int, c_void_p, c_uint, c_char_p, c_uint, c_char_p, c_char_p, c_char_p, c_uint, c_uint)(table[1])
+begin = CFUNCTYPE(c_int, c_void_p, c_uint, c_char_p, c_uint, c_char_p, c_char_p, c_char_p, c_uint,
+                  c_uint)(table[1])
 end = CFUNCTYPE(c_int, c_void_p)(table[2])
 find = CFUNCTYPE(c_int, c_void_p, c_uint64, c_void_p, c_void_p)(table[3])
 store = CFUNCTYPE(c_int, c_void_p, c_uint64, c_char_p, c_uint)(table[4])
@@ -569,7 +573,8 @@ print(min(seconds[2::2]), min(seconds[1::2]), time.monotonic() - begun)
 import random
 random.seed(1)  # a module that does not compress
 notes = "".join("// %030x\\n" % random.getrandbits(120) for _ in range(6000))
-head, kernel = ".version 7.0\\n.target sm_52\\n.address_size 64\\n", ".visible .entry nothing()\\n{\\n  ret;\\n}\\n"
+head = ".version 7.0\\n.target sm_52\\n.address_size 64\\n"
+kernel = ".visible .entry nothing()\\n{\\n  ret;\\n}\\n"
 module = c_void_p()
 must(cuda.cuModuleLoadData(byref(module), (head + notes + kernel).encode()))
 must(cuda.cuModuleLoadData(byref(module), (head + kernel).encode()))  # a small one is kept, too
@@ -607,7 +612,8 @@ mallinfo2 = CDLL("libc.so.6").mallinfo2
 mallinfo2.restype = Used
 stream, graph, module, function, size = c_void_p(), c_void_p(), c_void_p(), c_void_p(), c_int()
 must(cuda.cuStreamCreate(byref(stream), 1))
-image = b".version 7.0\\n.target sm_52\\n.address_size 64\\n.visible .entry nothing(.param .u64 p)\\n{\\n  ret;\\n}\\n"
+image = (b".version 7.0\\n.target sm_52\\n.address_size 64\\n"
+         b".visible .entry nothing(.param .u64 p)\\n{\\n  ret;\\n}\\n")
 def capture():
     must(cuda.cuStreamBeginCapture_v2(stream, 0))
     must(cuda.cuStreamEndCapture(stream, byref(graph)))

@@ -233,7 +233,8 @@ class Workers(unittest.TestCase):
         with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False) as script:
             real = harness.BUILD / "bin" / "tendril-worker"
             script.write(
-                f'#!/bin/sh\n[ "$1" = --probe ] && exec {real} "$@"\necho "driver broken" >&2\nexit 3\n'
+                f'#!/bin/sh\n[ "$1" = --probe ] && exec {real} "$@"\necho "driver broken"'
+                " >&2\nexit 3\n"
             )
         os.chmod(script.name, 0o755)
         try:

@@ -24,7 +24,9 @@ SPEED = {
     "TENDRIL_SOFTGPU_MODE": "paced",
     "TENDRIL_SOFTGPU_THREADS": "1",
     "TENDRIL_SOFTGPU_BOARD": BOARD,
-    "TENDRIL_SOFTGPU_KERNEL_US": "share_tiny:500,share_short:4000,share_medium:2000,share_long:30000",
+    "TENDRIL_SOFTGPU_KERNEL_US": (
+        "share_tiny:500,share_short:4000,share_medium:2000,share_long:30000"
+    ),
     "TENDRIL_WAIT_SPIN_US": "20",
 }
 

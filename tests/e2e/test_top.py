@@ -18,7 +18,8 @@ from harness import PROGRAMS, TENDRIL, Server, clean_environment, eventually, te
 # Says what its own library counted, and waits.
 COUNTED = """
 import sys
-from ctypes import CDLL, CFUNCTYPE, POINTER, byref, c_int, c_size_t, c_uint64, c_void_p, create_string_buffer
+from ctypes import CDLL, CFUNCTYPE, POINTER, byref, create_string_buffer
+from ctypes import c_int, c_size_t, c_uint64, c_void_p
 cuda = CDLL("libcuda.so.1")
 def must(code):
     assert code == 0, code

@@ -211,8 +211,10 @@ class Case:
         for name, register in zip("dfgh", ("%o0", "%o1", "%o2", "%o3")):
             body = re.sub(rf"%{name}\b", register, body)
         lines = [
-            f".visible .entry {self.name}"
-            "(.param .u64 out, .param .u64 in, .param .u32 n, .param .u64 image) {",
+            (
+                f".visible .entry {self.name}"
+                "(.param .u64 out, .param .u64 in, .param .u32 n, .param .u64 image) {"
+            ),
             ".reg .pred %p<4>; .reg .b32 %r<4>; .reg .b64 %q<4>;",
         ]
         lines += [f".reg .b{w} %i{k};" for k, w in enumerate(self.ins)]
@@ -220,9 +222,15 @@ class Case:
         lines += [
             self.declare,
             "ld.param.u64 %q0, [out]; ld.param.u64 %q1, [in]; ld.param.u32 %r0, [n];",
-            "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1, %r1, %r2, %r3;",
+            (
+                "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r1,"
+                " %r1, %r2, %r3;"
+            ),
             "setp.ge.u32 %p0, %r1, %r0; @%p0 bra DONE;",
-            f"mad.wide.u32 %q1, %r1, {8 * len(self.ins)}, %q1; mad.wide.u32 %q0, %r1, {8 * len(self.outs)}, %q0;",
+            (
+                f"mad.wide.u32 %q1, %r1, {8 * len(self.ins)}, %q1; mad.wide.u32 %q0, %r1,"
+                f" {8 * len(self.outs)}, %q0;"
+            ),
         ]
         lines += [f"ld.global.b{w} %i{k}, [%q1+{8 * k}];" for k, w in enumerate(self.ins)]
         lines += [f"mov.b{w} %o{k}, 0;" for k, w in enumerate(self.outs)]
@@ -258,8 +266,8 @@ def write(out, families):
             if case.image:
                 out.write(case.image.line())
             out.write(
-                f"case {case.name} {len(case.ins)} {len(case.outs)} {case.block} {case.float_bits} {len(case.rows)}"
-                f" {' '.join(str(w) for w in case.outs)}\n"
+                f"case {case.name} {len(case.ins)} {len(case.outs)} {case.block} {case.float_bits}"
+                f" {len(case.rows)} {' '.join(str(w) for w in case.outs)}\n"
             )
             for i, row in enumerate(case.rows):
                 expected = case.expected[i] if case.expected else ()

@@ -86,7 +86,8 @@ class Program:
         kind = d.randrange(6)
         if kind == 5:
             self.emit(
-                f"bfe.{d.choice(['u32', 's32'])} {to}, {w()}, {d.randrange(40)}, {self.word_register()};"
+                f"bfe.{d.choice(['u32', 's32'])} {to}, {w()}, {d.randrange(40)},"
+                f" {self.word_register()};"
             )
         elif kind == 0:
             self.emit(f"{d.choice(one)} {to}, {w()};")
@@ -113,7 +114,10 @@ class Program:
                     f"cvt.s64.s32 {to}, w{d.randrange(WORDS)};",
                     f"cvt.u32.u64 w{d.randrange(WORDS)}, l{d.randrange(LONGS)};",
                     f"max.s64 {to}, {v()}, {v()};",
-                    f"add.cc.u32 w0, {self.word()}, {self.word()}; addc.u32 w1, {self.word()}, {self.word()};",
+                    (
+                        f"add.cc.u32 w0, {self.word()}, {self.word()}; addc.u32 w1, {self.word()},"
+                        f" {self.word()};"
+                    ),
                 ]
             )
         )
@@ -174,11 +178,13 @@ class Program:
         label = self.labels = self.labels + 1
         counter = f"c{label}"
         self.emit(
-            f"{{ .reg .u32 {counter}; and.b32 {counter}, w{self.dice.randrange(WORDS)}, 7;\nLOOP{label}:"
+            f"{{ .reg .u32 {counter}; and.b32 {counter}, w{self.dice.randrange(WORDS)},"
+            f" 7;\nLOOP{label}:"
         )
         self.region(depth - 1)
         self.emit(
-            f"sub.u32 {counter}, {counter}, 1; setp.ge.s32 %p0, {counter}, 0; @%p0 bra LOOP{label}; }}"
+            f"sub.u32 {counter}, {counter}, 1; setp.ge.s32 %p0, {counter}, 0; @%p0 bra"
+            f" LOOP{label}; }}"
         )
 
     def region(self, depth):
@@ -196,8 +202,8 @@ class Program:
         everybody = "0xffffffff"
         if kind == 0:
             self.emit(
-                f"shfl.sync.{d.choice(['up', 'down', 'bfly', 'idx'])}.b32 {to}, {mine}, {d.randrange(32)},"
-                f" {d.choice([0, 0x1f, 0x101f, 0x1c1f])}, {everybody};"
+                f"shfl.sync.{d.choice(['up', 'down', 'bfly', 'idx'])}.b32 {to}, {mine},"
+                f" {d.randrange(32)}, {d.choice([0, 0x1f, 0x101f, 0x1c1f])}, {everybody};"
             )
         elif kind == 1:
             self.emit(f"vote.sync.ballot.b32 {to}, {self.predicate()}, {everybody};")
@@ -224,7 +230,8 @@ class Program:
 
     def text(self):
         self.emit(
-            "mov.b64 {w0, w1}, %a; mov.b64 {w2, w3}, %b; xor.b32 w4, w0, w3; mov.u32 w5, %tid.x; add.u32 w5, w5, w1;"
+            "mov.b64 {w0, w1}, %a; mov.b64 {w2, w3}, %b; xor.b32 w4, w0, w3; mov.u32 w5, %tid.x;"
+            " add.u32 w5, w5, w1;"
         )
         self.emit("mov.u64 l0, %a; mov.u64 l1, %b; xor.b64 l2, l0, l1; not.b64 l3, l0;")
         self.emit("cvt.rn.f32.s32 f0, w0; mov.b32 f1, w1; mov.b32 f2, w2; mov.f32 f3, 0f3F800000;")
@@ -236,7 +243,8 @@ class Program:
             "xor.b32 w0, w0, w3; xor.b32 w1, w1, w4; add.u32 w2, w2, w5; mov.b64 %d, {w0, w1};"
         )
         self.emit(
-            "add.u64 l0, l0, l1; xor.b64 l2, l2, l3; add.u64 %f, l0, l2; mov.b32 w3, f0; mov.b32 w4, f1;"
+            "add.u64 l0, l0, l1; xor.b64 l2, l2, l3; add.u64 %f, l0, l2; mov.b32 w3, f0; mov.b32"
+            " w4, f1;"
         )
         self.emit("xor.b32 w3, w3, w4; mov.b64 %g, {w2, w3}; mov.b64 %h, {f2, f3};")
         return "\n".join(self.lines)
@@ -252,9 +260,9 @@ def case(seed, number):
         for _ in range(ROWS)
     ]
     declare = (
-        f".reg .b32 w<{WORDS}>; .reg .b64 l<{LONGS}>; .reg .f32 f<{FLOATS}>; .shared .align 4 .b8 cells[64];\n"
-        "mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; mov.u32 %r2, cells; mad.lo.u32 %r2, %r1, 4, %r2;"
-        " @%p1 st.shared.u32 [%r2], %r1; barrier.sync 0;"
+        f".reg .b32 w<{WORDS}>; .reg .b64 l<{LONGS}>; .reg .f32 f<{FLOATS}>; .shared .align 4 .b8"
+        " cells[64];\nmov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; mov.u32 %r2, cells;"
+        " mad.lo.u32 %r2, %r1, 4, %r2; @%p1 st.shared.u32 [%r2], %r1; barrier.sync 0;"
     )
     return Case(
         f"fuzz_{seed}_{number}",

@@ -81,8 +81,8 @@ class Image:
         what = "surface" if self.surface else "texture"
         size = " ".join(map(str, self.size))
         return (
-            f"image {what} {self.shape} {TEXELS[self.texel][0]} {self.channels} {size} {flags} {int(self.linear)}"
-            f" {self.edge} {border} {values.hex()}\n"
+            f"image {what} {self.shape} {TEXELS[self.texel][0]} {self.channels} {size} {flags}"
+            f" {int(self.linear)} {self.edge} {border} {values.hex()}\n"
         )
 
     def is_number(self):

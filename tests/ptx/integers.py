@@ -105,7 +105,9 @@ def twenty_four():
         yield simple(f"mad24.lo.{t}", t, 3, lambda a, b, c, f=f: f(a) * f(b) + c)
         yield simple(f"mad24.hi.{t}", t, 3, lambda a, b, c, f=f: (f(a) * f(b) >> 16) + c)
     f = low24["s32"]
-    yield simple("mad24.hi.sat.s32", "s32", 3, lambda a, b, c: clamp((f(a) * f(b) >> 16) + c, "s32"))
+    yield simple(
+        "mad24.hi.sat.s32", "s32", 3, lambda a, b, c: clamp((f(a) * f(b) >> 16) + c, "s32")
+    )
 
 
 def packed():
@@ -120,7 +122,14 @@ def packed():
 
     for t in ("u16", "s16"):
         for name, f in (("add", lambda a, b: a + b), ("min", min), ("max", max)):
-            yield Case(f"{name}.{t}x2", f"{name}.{t}x2 %d, %a, %b;", [32, 32], [32], cross(pool, pool), halves(f, t))
+            yield Case(
+                f"{name}.{t}x2",
+                f"{name}.{t}x2 %d, %a, %b;",
+                [32, 32],
+                [32],
+                cross(pool, pool),
+                halves(f, t),
+            )
     for name, f in (("min", min), ("max", max)):
         yield Case(
             f"{name}.relu.s16x2",
@@ -163,7 +172,8 @@ def logic():
             [32],
             cross(words, words, words),
             lambda a, b, c, k=table: sum(
-                (k >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32)
+                (k >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i
+                for i in range(32)
             ),
         )
     yield from funnel()
@@ -206,7 +216,19 @@ def select_bytes(a, b, selectors, signs=False):
 
 def permutes():
     a, b = [0x70C507D6, 0x0180FF7F, 0], [0x6FBD4B5C, 0x8F01FE80]
-    selections = [0x3210, 0x7654, 0x0123, 0xFEDC, 0xBA98, 0x8421, 0x7531, 0xFFFF5555, 0x9C3F, 0x0000, 0x12345678]
+    selections = [
+        0x3210,
+        0x7654,
+        0x0123,
+        0xFEDC,
+        0xBA98,
+        0x8421,
+        0x7531,
+        0xFFFF5555,
+        0x9C3F,
+        0x0000,
+        0x12345678,
+    ]
     yield Case(
         "prmt.b32",
         "prmt.b32 %d, %a, %b, %c;",
@@ -245,7 +267,10 @@ def extract(a, position, length, t):
     bits = width(t)
     top, position, length = bits - 1, field(position, bits), field(length, bits)
     sign = 0 if t[0] == "u" or length == 0 else a >> min(position + length - 1, top) & 1
-    return sum((a >> position + i & 1 if i < length and position + i <= top else sign) << i for i in range(bits))
+    return sum(
+        (a >> position + i & 1 if i < length and position + i <= top else sign) << i
+        for i in range(bits)
+    )
 
 
 def insert(a, b, position, length, bits):
@@ -275,37 +300,73 @@ def nth_set(mask, base, offset):
 
 def bits():
     for n in (32, 64):
-        yield Case(f"popc.b{n}", f"popc.b{n} %d, %a;", [n], [32], cross(INTEGERS[n]), lambda a: bin(a).count("1"))
-        yield Case(f"clz.b{n}", f"clz.b{n} %d, %a;", [n], [32], cross(INTEGERS[n]), lambda a, n=n: n - a.bit_length())
+        yield from bits_of(n)
+    yield from masks()
+
+
+def bits_of(n):
+    yield Case(
+        f"popc.b{n}",
+        f"popc.b{n} %d, %a;",
+        [n],
+        [32],
+        cross(INTEGERS[n]),
+        lambda a: bin(a).count("1"),
+    )
+    yield Case(
+        f"clz.b{n}",
+        f"clz.b{n} %d, %a;",
+        [n],
+        [32],
+        cross(INTEGERS[n]),
+        lambda a, n=n: n - a.bit_length(),
+    )
+    yield Case(
+        f"brev.b{n}",
+        f"brev.b{n} %d, %a;",
+        [n],
+        [n],
+        cross(INTEGERS[n]),
+        lambda a, n=n: int(f"{a:0{n}b}"[::-1], 2),
+    )
+    for t in (f"u{n}", f"s{n}"):
         yield Case(
-            f"brev.b{n}", f"brev.b{n} %d, %a;", [n], [n], cross(INTEGERS[n]), lambda a, n=n: int(f"{a:0{n}b}"[::-1], 2)
-        )
-        for t in (f"u{n}", f"s{n}"):
-            yield Case(f"bfind.{t}", f"bfind.{t} %d, %a;", [n], [32], cross(INTEGERS[n]), lambda a, t=t: leading(a, t))
-            yield Case(
-                f"bfind.shiftamt.{t}",
-                f"bfind.shiftamt.{t} %d, %a;",
-                [n],
-                [32],
-                cross(INTEGERS[n]),
-                lambda a, t=t, n=n: cut(n - 1 - leading(a, t), 32) if leading(a, t) < n else 0xFFFFFFFF,
-            )
-            yield Case(
-                f"bfe.{t}",
-                f"bfe.{t} %d, %a, %b, %c;",
-                [n, 32, 32],
-                [n],
-                cross(few(n), COUNTS, COUNTS),
-                lambda a, b, c, t=t: extract(a, b, c, t),
-            )
-        yield Case(
-            f"bfi.b{n}",
-            f"bfi.b{n} %d, %a, %b, %c, %e;",
-            [n, n, 32, 32],
+            f"bfind.{t}",
+            f"bfind.{t} %d, %a;",
             [n],
-            cross(few(n, 4), few(n, 4), COUNTS[::2], COUNTS),
-            lambda a, b, c, d, n=n: insert(a, b, c, d, n),
+            [32],
+            cross(INTEGERS[n]),
+            lambda a, t=t: leading(a, t),
         )
+        yield Case(
+            f"bfind.shiftamt.{t}",
+            f"bfind.shiftamt.{t} %d, %a;",
+            [n],
+            [32],
+            cross(INTEGERS[n]),
+            lambda a, t=t, n=n: (
+                cut(n - 1 - leading(a, t), 32) if leading(a, t) < n else 0xFFFFFFFF
+            ),
+        )
+        yield Case(
+            f"bfe.{t}",
+            f"bfe.{t} %d, %a, %b, %c;",
+            [n, 32, 32],
+            [n],
+            cross(few(n), COUNTS, COUNTS),
+            lambda a, b, c, t=t: extract(a, b, c, t),
+        )
+    yield Case(
+        f"bfi.b{n}",
+        f"bfi.b{n} %d, %a, %b, %c, %e;",
+        [n, n, 32, 32],
+        [n],
+        cross(few(n, 4), few(n, 4), COUNTS[::2], COUNTS),
+        lambda a, b, c, d, n=n: insert(a, b, c, d, n),
+    )
+
+
+def masks():
     yield Case(
         "fns.b32",
         "fns.b32 %d, %a, %b, %c;",
@@ -324,7 +385,14 @@ def bits():
             a, b = (a & 31, b & 31) if mode == "wrap" else (min(a, 32), min(b, 32))
             return cut((1 << b) - 1 << a, 32)
 
-        yield Case(f"bmsk.{mode}.b32", f"bmsk.{mode}.b32 %d, %a, %b;", [32, 32], [32], cross(COUNTS, COUNTS), mask)
+        yield Case(
+            f"bmsk.{mode}.b32",
+            f"bmsk.{mode}.b32 %d, %a, %b;",
+            [32, 32],
+            [32],
+            cross(COUNTS, COUNTS),
+            mask,
+        )
         for t in ("u32", "s32"):
 
             def cut_at(a, b, t=t, mode=mode):
@@ -395,12 +463,15 @@ def extended():
                 [n] * 4,
                 [n] * 2,
                 rows,
-                lambda a, b, c, d, s=s, n=n: (cut(v := value(a, s) * value(b, s) + (d << n | c), n), cut(v >> n, n)),
+                lambda a, b, c, d, s=s, n=n: (
+                    cut(v := value(a, s) * value(b, s) + (d << n | c), n),
+                    cut(v >> n, n),
+                ),
             )
             yield Case(
                 f"madc.lo.{s}",
-                f"add.cc.{s} %f, %a, %b; madc.lo.cc.{s} %d, %a, %b, %c; madc.hi.cc.{s} %f, %a, %b, %e;"
-                f" addc.{s} %g, 0, 0;",
+                f"add.cc.{s} %f, %a, %b; madc.lo.cc.{s} %d, %a, %b, %c; madc.hi.cc.{s} %f, %a, %b,"
+                f" %e; addc.{s} %g, 0, 0;",
                 [n] * 4,
                 [n] * 3,
                 rows,
@@ -433,7 +504,9 @@ def dots():
                 [32] * 3,
                 [32],
                 cross(pool, pool, sums),
-                lambda a, b, c, x=x, y=y: cut(c + sum(p * q for p, q in zip(parts(a, 8, x, 4), parts(b, 8, y, 4))), 32),
+                lambda a, b, c, x=x, y=y: cut(
+                    c + sum(p * q for p, q in zip(parts(a, 8, x, 4), parts(b, 8, y, 4))), 32
+                ),
             )
             for half in (0, 1):
                 name = f"dp2a.{('lo', 'hi')[half]}.{x}32.{y}32"
@@ -444,7 +517,14 @@ def dots():
                     [32],
                     cross(pool, pool, sums),
                     lambda a, b, c, x=x, y=y, h=half: cut(
-                        c + sum(p * q for p, q in zip(parts(a, 16, x, 2), parts(b, 8, y, 4)[2 * h : 2 * h + 2])), 32
+                        c
+                        + sum(
+                            p * q
+                            for p, q in zip(
+                                parts(a, 16, x, 2), parts(b, 8, y, 4)[2 * h : 2 * h + 2]
+                            )
+                        ),
+                        32,
                     ),
                 )
 

@@ -25,7 +25,9 @@ def encode(t, v):
 
 def small(dice, t):
     if t in ("s8", "s32"):
-        return dice.choice([-128, 127, -1, 0, 1, 5, -77]) if t == "s8" else dice.randint(-1000, 1000)
+        return (
+            dice.choice([-128, 127, -1, 0, 1, 5, -77]) if t == "s8" else dice.randint(-1000, 1000)
+        )
     if t == "u8":
         return dice.choice([0, 1, 255, 128, 7])
     return Fraction(dice.randint(-8, 8), dice.choice([1, 2, 4]))
@@ -36,7 +38,10 @@ def matrix(dice, rows, columns, t):
 
 
 def multiply(a, b, c):
-    return [[c[i][j] + sum(a[i][k] * b[k][j] for k in range(len(b))) for j in range(len(b[0]))] for i in range(len(a))]
+    return [
+        [c[i][j] + sum(a[i][k] * b[k][j] for k in range(len(b))) for j in range(len(b[0]))]
+        for i in range(len(a))
+    ]
 
 
 def pack(values, t):
@@ -44,7 +49,8 @@ def pack(values, t):
     bits = bits_of(t)
     per = 1 if bits == 64 else 32 // bits
     return [
-        sum(encode(t, v) << bits * i for i, v in enumerate(values[k : k + per])) for k in range(0, len(values), per)
+        sum(encode(t, v) << bits * i for i, v in enumerate(values[k : k + per]))
+        for k in range(0, len(values), per)
     ]
 
 
@@ -123,11 +129,12 @@ def mma():
         wa, wb, wd = (64 if t == "f64" else 32 for t in (a, b, d))
         na, nb, nd = len(ra), len(rb), len(rc)
         text = (
-            f"mma.sync.aligned.{shape}.row.col.{d}.{a}.{b}.{d} {names('o', 0, nd)}, {names('i', 0, na)},"
-            f" {names('i', na, nb)},"
-            f" {names('i', na + nb, nd)};"
+            f"mma.sync.aligned.{shape}.row.col.{d}.{a}.{b}.{d} {names('o', 0, nd)},"
+            f" {names('i', 0, na)}, {names('i', na, nb)}, {names('i', na + nb, nd)};"
         )
-        case = Case(f"mma.{shape}.{d}.{a}.{b}", text, [wa] * na + [wb] * nb + [wd] * nd, [wd] * nd, rows)
+        case = Case(
+            f"mma.{shape}.{d}.{a}.{b}", text, [wa] * na + [wb] * nb + [wd] * nd, [wd] * nd, rows
+        )
         case.expected = expected
         yield case
 
@@ -161,7 +168,8 @@ def words(values, t):
     bits = bits_of(t)
     per = 64 // bits
     return [
-        sum(encode(t, v) << bits * i for i, v in enumerate(values[k : k + per])) for k in range(0, len(values), per)
+        sum(encode(t, v) << bits * i for i, v in enumerate(values[k : k + per]))
+        for k in range(0, len(values), per)
     ]
 
 
@@ -173,14 +181,17 @@ def flat(m, by_column, stride=None):
 def fill(array, values, first):
     """PTX that spreads 64-bit operands over an array: lane i holds words i, i + 32, ..."""
     return "".join(
-        f"mov.u32 %r2, {array}; mad.lo.u32 %r2, %r3, 8, %r2; st.shared.b64 [%r2+{256 * k}], %i{first + k}; "
+        f"mov.u32 %r2, {array}; mad.lo.u32 %r2, %r3, 8, %r2; st.shared.b64 [%r2+{256 * k}],"
+        f" %i{first + k}; "
         for k in range(values)
     )
 
 
 def wmma():
     for shape, d, a in WMMA:
-        for layout_a, layout_b in ((("row", "col"),) if a in ("tf32", "f64") else (("row", "col"), ("col", "row"))):
+        for layout_a, layout_b in (
+            (("row", "col"),) if a in ("tf32", "f64") else (("row", "col"), ("col", "row"))
+        ):
             yield wmma_case(shape, d, a, layout_a, layout_b)
 
 
@@ -191,8 +202,14 @@ def wmma_text(shape, d, a, layout_a, layout_b, counts):
     na, nb = A_REGISTERS[a][shape]
     nd, wide = D_REGISTERS[d], "b64" if d == "f64" else "b32"
     register = "b64" if a == "f64" else "b32"
-    operands = ", ".join(group(name, size) for name, size in (("d", nd), ("a", na), ("b", nb), ("c", nd)))
-    parts = [fill("ma", counts[0], 0), fill("mb", counts[1], counts[0]), fill("mc", counts[2], counts[0] + counts[1])]
+    operands = ", ".join(
+        group(name, size) for name, size in (("d", nd), ("a", na), ("b", nb), ("c", nd))
+    )
+    parts = [
+        fill("ma", counts[0], 0),
+        fill("mb", counts[1], counts[0]),
+        fill("mc", counts[2], counts[0] + counts[1]),
+    ]
     parts += [
         "bar.warp.sync 0xffffffff; ",
         f"{{ .reg .{register} a<{na}>, b<{nb}>; .reg .{wide} c<{nd}>, d<{nd}>; ",
@@ -200,11 +217,16 @@ def wmma_text(shape, d, a, layout_a, layout_b, counts):
         load("b", layout_b, shape, a, nb, "mb", k if layout_b == "col" else n),
         load("c", "row", shape, d, nd, "mc", n),
         f"wmma.mma.sync.aligned.{layout_a}.{layout_b}.{shape}{kinds(d, a)} {operands}; ",
-        f"mov.u32 %r2, mc; wmma.store.d.sync.aligned.col.{shape}.shared.{d} [%r2], {group('d', nd)}, {m}; }} ",
+        (
+            f"mov.u32 %r2, mc; wmma.store.d.sync.aligned.col.{shape}.shared.{d} [%r2],"
+            f" {group('d', nd)}, {m}; }} "
+        ),
         "bar.warp.sync 0xffffffff; ",
     ]
     for i in range(counts[2]):
-        parts.append(f"mov.u32 %r2, mc; mad.lo.u32 %r2, %r3, 8, %r2; ld.shared.b64 %o{i}, [%r2+{256 * i}]; ")
+        parts.append(
+            f"mov.u32 %r2, mc; mad.lo.u32 %r2, %r3, 8, %r2; ld.shared.b64 %o{i}, [%r2+{256 * i}]; "
+        )
     return "".join(parts)
 
 
@@ -231,10 +253,15 @@ def wmma_case(shape, d, a, layout_a, layout_b):
                 )
             )
             expected.append(
-                tuple(result[lane + 32 * i] if lane + 32 * i < len(result) else 0 for i in range(counts[2]))
+                tuple(
+                    result[lane + 32 * i] if lane + 32 * i < len(result) else 0
+                    for i in range(counts[2])
+                )
             )
     text = wmma_text(shape, d, a, layout_a, layout_b, counts)
-    declare = " ".join(f".shared .align 32 .b8 {name}[{256 * c}];" for name, c in zip(("ma", "mb", "mc"), counts))
+    declare = " ".join(
+        f".shared .align 32 .b8 {name}[{256 * c}];" for name, c in zip(("ma", "mb", "mc"), counts)
+    )
     case = Case(
         f"wmma.{shape}.{d}.{a}.{layout_a}.{layout_b}",
         "mov.u32 %r3, %laneid; " + text,
@@ -317,6 +344,10 @@ def tiles():
             )
             store_case.expected = memory
             yield store_case
+    yield transposed_in_registers()
+
+
+def transposed_in_registers():
     dice = random.Random("move")
     blocks = [[[dice.getrandbits(16) for _ in range(8)] for _ in range(8)] for _ in range(WARPS)]
     case = Case(
@@ -324,10 +355,16 @@ def tiles():
         "movmatrix.sync.aligned.m8n8.trans.b16 %d, %a;",
         [32],
         [32],
-        [(t[i // 4][i % 4 * 2] | t[i // 4][i % 4 * 2 + 1] << 16,) for t in blocks for i in range(32)],
+        [
+            (t[i // 4][i % 4 * 2] | t[i // 4][i % 4 * 2 + 1] << 16,)
+            for t in blocks
+            for i in range(32)
+        ],
     )
-    case.expected = [(t[i % 4 * 2][i // 4] | t[i % 4 * 2 + 1][i // 4] << 16,) for t in blocks for i in range(32)]
-    yield case
+    case.expected = [
+        (t[i % 4 * 2][i // 4] | t[i % 4 * 2 + 1][i // 4] << 16,) for t in blocks for i in range(32)
+    ]
+    return case
 
 
 def families():

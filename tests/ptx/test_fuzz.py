@@ -43,7 +43,8 @@ def main():
             ]
             if different:
                 sys.exit(
-                    f"{way}: {len(different)} of {count} programs of seed {seed} differ, first {different[0]}"
+                    f"{way}: {len(different)} of {count} programs of seed {seed} differ, first"
+                    f" {different[0]}"
                 )
     print(f"seed {seed}: {count} programs agree in {len(WAYS)} ways")
 

@@ -94,7 +94,8 @@ def votes():
     yield Case(
         "vote.ballot.diverged",
         "setp.ne.u32 %p1, %a, 0; and.b32 %r1, %b, 1; setp.eq.u32 %p2, %r1, 1; @%p2 bra ODD;"
-        " vote.sync.ballot.b32 %d, %p1, 0x55555555; bra.uni OUT; ODD: vote.sync.ballot.b32 %d, %p1, 0xaaaaaaaa; OUT:",
+        " vote.sync.ballot.b32 %d, %p1, 0x55555555; bra.uni OUT; ODD: vote.sync.ballot.b32 %d, %p1,"
+        " 0xaaaaaaaa; OUT:",
         [32, 32],
         [32],
         [(r[0], i % 32) for i, r in enumerate(lanes("odd", [0, 1]))],
@@ -212,10 +213,10 @@ def specials():
         )
     declare = ".shared .align 8 .b8 box[8]; .local .align 8 .b8 mine[8];"
     text = (
-        "cvta.shared.u64 %q2, box; isspacep.shared %p1, %q2; isspacep.global %p2, %q2; selp.b32 %d, 1, 0, %p1;"
-        " selp.b32 %f, 1, 0,"
-        " %p2; mov.u64 %q3, mine; cvta.local.u64 %q3, %q3; isspacep.local %p1, %q3; isspacep.global %p2, %q0;"
-        " selp.b32 %g, 1, 0, %p1; selp.b32 %h, 1, 0, %p2; st.local.b32 [mine], %a; st.shared.b32 [box], %a;"
+        "cvta.shared.u64 %q2, box; isspacep.shared %p1, %q2; isspacep.global %p2, %q2; selp.b32 %d,"
+        " 1, 0, %p1; selp.b32 %f, 1, 0, %p2; mov.u64 %q3, mine; cvta.local.u64 %q3, %q3;"
+        " isspacep.local %p1, %q3; isspacep.global %p2, %q0; selp.b32 %g, 1, 0, %p1; selp.b32 %h,"
+        " 1, 0, %p2; st.local.b32 [mine], %a; st.shared.b32 [box], %a;"
     )
     yield Case(
         "isspacep",
@@ -339,7 +340,8 @@ def float_atomics():
         rows = [r for r in rows if not (format_ is F64 and F64.is_nan(model(*r)))]
         return Case(
             f"atom.add.{t}",
-            f"st.global.b{bits} [%q0], %a; atom.global.add{extra}.{t} %f, [%q0], %b; ld.global.b{bits} %d, [%q0];",
+            f"st.global.b{bits} [%q0], %a; atom.global.add{extra}.{t} %f, [%q0], %b;"
+            f" ld.global.b{bits} %d, [%q0];",
             [bits] * 2,
             [bits] * 2,
             rows,
@@ -361,7 +363,8 @@ def memory():
         n = width(t)
         yield Case(
             f"ld.global.{t}",
-            f"st.global.b64 [%q0], %a; ld.global.{t} %d, [%q0]; ld.global.{t} %f, [%q0+{8 - n // 8}];",
+            f"st.global.b64 [%q0], %a; ld.global.{t} %d, [%q0]; ld.global.{t} %f,"
+            f" [%q0+{8 - n // 8}];",
             [64],
             [64, 64],
             cross(pool),
@@ -370,7 +373,8 @@ def memory():
         if n < 64:
             yield Case(
                 f"st.global.{t}",
-                f"st.global.b64 [%q0], %a; st.global.{t} [%q0+{n // 8}], %b; ld.global.b64 %d, [%q0];",
+                f"st.global.b64 [%q0], %a; st.global.{t} [%q0+{n // 8}], %b; ld.global.b64 %d,"
+                " [%q0];",
                 [64, 32],
                 [64],
                 cross(pool, INTEGERS[32]),
@@ -388,7 +392,8 @@ def memory():
         yield Case(
             f"v4.{space}",
             f"{index} {{ .reg .b32 x<4>; mov.b64 {{x0, x1}}, %a; mov.b64 {{x2, x3}}, %b;"
-            f" st.{space}.v4.b32 [%r1], {{x3, x2, x1, x0}}; ld.{space}.v2.b64 {{%d, %f}}, [%r1]; }}",
+            f" st.{space}.v4.b32 [%r1], {{x3, x2, x1, x0}}; ld.{space}.v2.b64 {{%d, %f}},"
+            " [%r1]; }",
             [64, 64],
             [64, 64],
             cross(pool, pool),
@@ -398,8 +403,8 @@ def memory():
     yield Case(
         "cp.async",
         "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, box; add.u32 %r1, %r1, %r2;"
-        " cp.async.ca.shared.global [%r1], [%q1], 16, %c; cp.async.commit_group; cp.async.wait_group 0;"
-        " ld.shared.v2.b64 {%d, %f}, [%r1];",
+        " cp.async.ca.shared.global [%r1], [%q1], 16, %c; cp.async.commit_group;"
+        " cp.async.wait_group 0; ld.shared.v2.b64 {%d, %f}, [%r1];",
         [64, 64, 32, 32],
         [64, 64],
         cross(pool[:5], pool[5:], [0, 4, 8, 16], [0]),
@@ -420,8 +425,8 @@ def mbarriers():
     for name, arrive in (("arrive", "arrive"), ("arrive_release", "arrive.release.cta")):
         yield Case(
             f"mbarrier.{name}",
-            f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.{arrive}.shared.b64 %s0, [%r1], %b;"
-            + ask,
+            f"{own} mbarrier.init.shared.b64 [%r1], %a; mbarrier.{arrive}.shared.b64 %s0,"
+            " [%r1], %b;" + ask,
             [32, 32],
             [32, 32, 32],
             rows,
@@ -441,8 +446,8 @@ def mbarriers():
     )
     yield Case(
         "mbarrier.expect_tx",
-        f"{own} mbarrier.init.shared.b64 [%r1], 1; mbarrier.arrive.expect_tx.shared.b64 %s0, [%r1], 64;"
-        " mbarrier.complete_tx.shared.b64 [%r1], %a;" + ask,
+        f"{own} mbarrier.init.shared.b64 [%r1], 1; mbarrier.arrive.expect_tx.shared.b64 %s0, [%r1],"
+        " 64; mbarrier.complete_tx.shared.b64 [%r1], %a;" + ask,
         [32],
         [32, 32, 32],
         [(0,), (16,), (48,), (64,)],
@@ -451,11 +456,12 @@ def mbarriers():
     )
     yield Case(
         "mbarrier.bulk",
-        "mov.u32 %r1, %tid.x; mul.lo.u32 %r1, %r1, 48; mov.u32 %r2, box; add.u32 %r1, %r1, %r2; add.u32 %r2, %r1, 16;"
-        " mbarrier.init.shared::cta.b64 [%r1], 1; mbarrier.arrive.expect_tx.shared::cta.b64 %s0, [%r1], 32;"
-        " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%q1], 32, [%r1];"
-        " WAIT: mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %s0; @!%p1 bra WAIT; ld.shared.v2.b64 {%d, %f}, [%r2];"
-        " ld.shared.v2.b64 {%g, %h}, [%r2+16];",
+        "mov.u32 %r1, %tid.x; mul.lo.u32 %r1, %r1, 48; mov.u32 %r2, box; add.u32 %r1, %r1, %r2;"
+        " add.u32 %r2, %r1, 16; mbarrier.init.shared::cta.b64 [%r1], 1;"
+        " mbarrier.arrive.expect_tx.shared::cta.b64 %s0, [%r1], 32;"
+        " cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%q1], 32,"
+        " [%r1]; WAIT: mbarrier.try_wait.shared::cta.b64 %p1, [%r1], %s0; @!%p1 bra WAIT;"
+        " ld.shared.v2.b64 {%d, %f}, [%r2]; ld.shared.v2.b64 {%g, %h}, [%r2+16];",
         [64] * 4,
         [64] * 4,
         [tuple(0x0123456789ABCDEF * (i + k) & (1 << 64) - 1 for k in range(4)) for i in range(40)],
@@ -464,10 +470,12 @@ def mbarriers():
     )
     yield Case(
         "mbarrier.warp",
-        "mov.u32 %r1, box; mov.u32 %r2, %laneid; setp.eq.u32 %p1, %r2, 0; @%p1 mbarrier.init.shared.b64 [%r1], 32;"
-        " bar.warp.sync -1; mov.u32 %r3, words; shl.b32 %d, %r2, 2; add.u32 %r3, %r3, %d; st.shared.b32 [%r3], %a;"
-        " mbarrier.arrive.shared.b64 %s0, [%r1]; WAIT: mbarrier.try_wait.shared.b64 %p2, [%r1], %s0; @!%p2 bra WAIT;"
-        " mov.u32 %r3, words; xor.b32 %d, %r2, 31; shl.b32 %d, %d, 2; add.u32 %r3, %r3, %d; ld.shared.b32 %d, [%r3];",
+        "mov.u32 %r1, box; mov.u32 %r2, %laneid; setp.eq.u32 %p1, %r2, 0; @%p1"
+        " mbarrier.init.shared.b64 [%r1], 32; bar.warp.sync -1; mov.u32 %r3, words; shl.b32 %d,"
+        " %r2, 2; add.u32 %r3, %r3, %d; st.shared.b32 [%r3], %a; mbarrier.arrive.shared.b64 %s0,"
+        " [%r1]; WAIT: mbarrier.try_wait.shared.b64 %p2, [%r1], %s0; @!%p2 bra WAIT; mov.u32 %r3,"
+        " words; xor.b32 %d, %r2, 31; shl.b32 %d, %d, 2; add.u32 %r3, %r3, %d; ld.shared.b32 %d,"
+        " [%r3];",
         [32],
         [32],
         [(i * 77 + 5,) for i in range(64)],

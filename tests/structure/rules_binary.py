@@ -70,7 +70,8 @@ def glibc_floor(table, floor=GLIBC_FLOOR):
     for match in re.finditer(r"\(?GLIBC_([0-9.]+)\)?\s+(\S+)$", table, re.M):
         if tuple(int(part) for part in match.group(1).split(".")) > floor:
             problems.append(
-                f"needs {match.group(2)} of glibc {match.group(1)}; the floor is {floor[0]}.{floor[1]}"
+                f"needs {match.group(2)} of glibc {match.group(1)}; the floor is"
+                f" {floor[0]}.{floor[1]}"
             )
     return problems
 
@@ -129,6 +130,7 @@ def movable_prologues(disassembly, names):
         ]
         if stuck:
             problems.append(
-                f"'{name}': '{stuck[0]}' in the first {PATCHED_BYTES} bytes, which patchers must move"
+                f"'{name}': '{stuck[0]}' in the first {PATCHED_BYTES} bytes, which patchers must"
+                " move"
             )
     return problems

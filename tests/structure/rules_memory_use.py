@@ -26,11 +26,13 @@ def parse(source):
             problems.append(f"memory_use.txt:{number}: {name} stands here twice")
         elif (use == "charged") != bool(rest):
             problems.append(
-                f"memory_use.txt:{number}: {name}: operations belong to 'charged', and to nothing else"
+                f"memory_use.txt:{number}: {name}: operations belong to 'charged', and to nothing"
+                " else"
             )
         elif (use == "uncharged") != bool(reason.strip()):
             problems.append(
-                f"memory_use.txt:{number}: {name}: a reason belongs to 'uncharged', and to nothing else"
+                f"memory_use.txt:{number}: {name}: a reason belongs to 'uncharged', and to nothing"
+                " else"
             )
         uses.setdefault(name, (use, rest))
     return uses, problems

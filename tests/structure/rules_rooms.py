@@ -104,8 +104,8 @@ BANNED = [
     ),
     (
         EVERYWHERE,
-        r"(?<![\w.>:])(std::|::)?(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|rand|srand|system|popen|alloca|"
-        r"gethostbyname)\s*\(",
+        r"(?<![\w.>:])(std::|::)?(strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|rand|srand"
+        r"|system|popen|alloca|gethostbyname)\s*\(",
         "its bounded, reentrant or shell-free sibling",
         (),
     ),

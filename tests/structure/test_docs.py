@@ -56,7 +56,10 @@ class Tree(CheckCase):
 
 class Rules(CheckCase):
     def test_commands(self):
-        page = "Text scripts/none\n\n```\n$ scripts/test --quick  # see scripts/more\n./scripts/gone\n```\n\n"
+        page = (
+            "Text scripts/none\n\n```\n$ scripts/test --quick  # see"
+            " scripts/more\n./scripts/gone\n```\n\n"
+        )
         page += "    tools/lost.py x\n"
         self.finds(
             rules.commands("R.md", page, lambda name: name == "scripts/test"),

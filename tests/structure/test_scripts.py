@@ -17,7 +17,9 @@ CASES = """<?xml version="1.0"?>
 <testsuite tests="5">
   <testcase name="good" status="run"/>
   <testcase name="bad" status="fail"><failure message=""/></testcase>
-  <testcase name="left out" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/></testcase>
+  <testcase name="left out" status="notrun">
+    <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+  </testcase>
   <testcase name="off" status="disabled"/>
   <testcase name="missing" status="notrun"><skipped message="Unable to find executable"/></testcase>
 </testsuite>

@@ -3,10 +3,11 @@
 """Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs
 that must not.
 
-compare.py PROGRAM FOLDER RESULTS WAY...   FOLDER/MODULE.WAY of run_module.py, the first way being the direct one: every test that
-                                           passes directly passes in every other way that has a file. RESULTS, unless it is `-`,
-                                           gets a line `passed|failed|skipped NAME` for each test and way; there a test that fails
-                                           directly counts as failed, unless tools/PROGRAM/known_failures.txt has it
+compare.py PROGRAM FOLDER RESULTS WAY...   reads FOLDER/MODULE.WAY, which run_module.py wrote; the
+    first way is the direct one. Every test that passes directly passes in every other way that has
+    a file. RESULTS, unless it is `-`, gets a line `passed|failed|skipped NAME` for each test and
+    way; a test that fails directly counts as failed, unless tools/PROGRAM/known_failures.txt names
+    it.
 """
 
 import pathlib

@@ -11,7 +11,8 @@ import re
 
 from catalog import without_times
 
-SKIP_STATUS = 77  # what a program exits with when this machine lacks what it needs; check.h and frameworks/checks.py
+# What a program exits with when this machine lacks what it needs: check.h and frameworks/checks.py.
+SKIP_STATUS = 77
 NUMBER = re.compile(r"(?<![\w#.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.])")
 FOLLOWED_NULL = re.compile(r"this driver follows the null pointer\n\[  SKIPPED \] (\S+)")
 CHECKSUM = re.compile(r"#[0-9a-f]{8}\b|\b[0-9a-f]{16}\b")

@@ -188,8 +188,8 @@ def entry_points(runs):
         f"`{name}` by {', '.join(sorted(who)[:4])}" for name, who in sorted(refused.items())
     )
     return (
-        f"* programs (the conformance suite aside) called {len(called | refused.keys())} entry points remotely; "
-        f"refused among them: {told or 'none'}"
+        f"* programs (the conformance suite aside) called {len(called | refused.keys())} entry"
+        f" points remotely; refused among them: {told or 'none'}"
     )
 
 

@@ -410,7 +410,8 @@ class Run:
         print("\n==== differences\n" + report.differences(self.results, self.args.sides))
         for server in self.servers:
             print(
-                f"---- end of the log of the {server.name} server ({server.deaths} deaths):\n{tail(server.log, 5)}"
+                f"---- end of the log of the {server.name} server ({server.deaths}"
+                f" deaths):\n{tail(server.log, 5)}"
             )
         if self.bench_text:
             print("\n==== measurements\n" + self.bench_text)

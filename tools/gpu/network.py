@@ -7,6 +7,7 @@ and bytes of a step, and the least time that the bytes need on such a line, whic
 limits the step or latency does. The lines themselves are measured in the same processes
 (frameworks/bench_models.py): claimed and seen stand beside each other.
 """
+
 import json
 import os
 
@@ -16,15 +17,28 @@ import sides
 
 ROUNDS, SECONDS = 3, 0.5
 SETUP_S = 60
-MODELS = ["resnet50-train-b64", "resnet50-train-b64-fed", "resnet50-train-b256", "resnet50-infer-b1",
-          "resnet50-infer-b1-fed", "resnet50-infer-b8", "resnet50-infer-b8-fed", "resnet50-infer-b256",
-          "gpt2-train-8x512", "gpt2-generate-32"]
+MODELS = [
+    "resnet50-train-b64",
+    "resnet50-train-b64-fed",
+    "resnet50-train-b256",
+    "resnet50-infer-b1",
+    "resnet50-infer-b1-fed",
+    "resnet50-infer-b8",
+    "resnet50-infer-b8-fed",
+    "resnet50-infer-b256",
+    "gpt2-train-8x512",
+    "gpt2-generate-32",
+]
 # Of a training step whose loss is read: that wait, and a copy's before it. Traces of native
 # training have one or two calls that must wait.
 TRIPS_MOST = 2.5
 # Name, microseconds one way, MB/s.
-NETWORKS = [("10 Gb/s, 50 us", 25, 1250), ("25 Gb/s, 20 us", 10, 3125), ("100 Gb/s, 5 us", 2, 12500),
-            ("1 Gb/s, 500 us", 250, 125)]
+NETWORKS = [
+    ("10 Gb/s, 50 us", 25, 1250),
+    ("25 Gb/s, 20 us", 10, 3125),
+    ("100 Gb/s, 5 us", 2, 12500),
+    ("1 Gb/s, 500 us", 250, 125),
+]
 
 
 def wire_ms(figures, megabytes):
@@ -34,29 +48,46 @@ def wire_ms(figures, megabytes):
 
 def compared(title, seen, native, microseconds, megabytes):
     line = seen.get("line")
-    lines = [f"{title}: " + ("no line" if line is None else
-             f"an empty wait takes {line['wait_us']:.0f} us (native {native.get('line', {}).get('wait_us', 0):.0f}, "
-             f"the line's part {2 * microseconds}), 64 MB go at {line['mb_per_s_out']:.0f} and come at "
-             f"{line['mb_per_s_back']:.0f} MB/s (claimed {megabytes})")]
-    lines.append(f"  {'':24}{'native ms':>10}{'ms':>10}{'share':>8}{'of single turns':>16}{'trips':>8}{'MB out':>8}"
-                 f"{'MB back':>8}{'wire ms':>9}  limited by")
+    lines = [
+        f"{title}: "
+        + (
+            "no line"
+            if line is None
+            else (
+                f"an empty wait takes {line['wait_us']:.0f} us (native"
+                f" {native.get('line', {}).get('wait_us', 0):.0f}, the line's part"
+                f" {2 * microseconds}), 64 MB go at {line['mb_per_s_out']:.0f} and come at"
+                f" {line['mb_per_s_back']:.0f} MB/s (claimed {megabytes})"
+            )
+        )
+    ]
+    lines.append(
+        f"  {'':24}{'native ms':>10}{'ms':>10}{'share':>8}{'of single turns':>16}{'trips':>8}"
+        f"{'MB out':>8}{'MB back':>8}{'wire ms':>9}"
+        "  limited by"
+    )
     for name, figures in seen.items():
         alone = native.get(name)
         if name == "line" or alone is None:
             continue
         wire, (share, least, most) = wire_ms(figures, megabytes), meters.ratio(alone, figures)
         by = "data" if wire > 0.8 * figures["ms"] else "" if share > 0.97 else "latency"
-        lines.append(f"  {name:24}{alone['ms']:10.2f}{figures['ms']:10.2f}{100 * share:7.1f}%"
-                     f"{f'{100 * least:.1f}-{100 * most:.1f}%':>16}{figures['trips']:8.1f}"
-                     f"{figures['out'] / 1e6:8.2f}{figures['back'] / 1e6:8.2f}{wire:9.2f}  {by}")
+        lines.append(
+            f"  {name:24}{alone['ms']:10.2f}{figures['ms']:10.2f}{100 * share:7.1f}%"
+            f"{f'{100 * least:.1f}-{100 * most:.1f}%':>16}{figures['trips']:8.1f}"
+            f"{figures['out'] / 1e6:8.2f}{figures['back'] / 1e6:8.2f}{wire:9.2f}  {by}"
+        )
     return lines
 
 
 def too_many_trips(whole, title, seen):
     """A call that could be answered in the client must not cross the line in each step of
     training."""
-    found = [f"{title}: {name} takes {figures['trips']:.1f} ROUND TRIPS A STEP, {TRIPS_MOST} at most"
-             for name, figures in seen.items() if "-train-" in name and figures["trips"] > TRIPS_MOST]
+    found = [
+        f"{title}: {name} takes {figures['trips']:.1f} ROUND TRIPS A STEP, {TRIPS_MOST} at most"
+        for name, figures in seen.items()
+        if "-train-" in name and figures["trips"] > TRIPS_MOST
+    ]
     whole.broken += found
     return found
 

@@ -2,8 +2,8 @@
 """A Python package that the GPU machine lacks and that is too large for one journey there: packed
 in parcels, unpacked on arrival.
 
-  tools/gpu/prepare --onnx               # where there is a package index: .gpu-parcels/1, 2, ... (git-ignored)
-  python3 tools/gpu/parcels.py           # on the GPU machine, once for each parcel that has come, in any order
+  tools/gpu/prepare --onnx      # where a package index is: .gpu-parcels/1, 2, ... (git-ignored)
+  python3 tools/gpu/parcels.py  # on the GPU machine, once for each parcel that came, in any order
 
 A parcel is a folder with one piece of an xz tar. Pieces are collected outside the copy of the
 repository, where they stay from one call to the next as long as the machine does; with the last one
@@ -106,7 +106,9 @@ def pack(wheel, parcels, piece_bytes):
         for number in range(1, count + 1):
             folder = parcels / str(number)
             folder.mkdir(parents=True)
-            name = f"{wheel.stem.split('-cp')[0]}.{check:08x}.{number}-of-{count}"  # pieces of two packings do not mix
+            name = (  # pieces of two packings do not mix
+                f"{wheel.stem.split('-cp')[0]}.{check:08x}.{number}-of-{count}"
+            )
             (folder / name).write_bytes(whole.read(piece_bytes))
     return count
 
@@ -183,7 +185,8 @@ def link_cuda_libraries(site):
             link.symlink_to(pathlib.Path(folder).resolve())
             return
     print(
-        "parcels: no CUDA libraries among this Python's packages; the loader's own path has to name them"
+        "parcels: no CUDA libraries among this Python's packages; the loader's own path has to name"
+        " them"
     )
 
 

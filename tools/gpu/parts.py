@@ -10,7 +10,10 @@ import shlex
 
 PARTS = {
     # 355 s: what is not made of frameworks.
-    "programs": "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60 --budget 560",
+    "programs": (
+        "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60"
+        " --budget 560"
+    ),
     # 476 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a
     # minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
@@ -20,12 +23,16 @@ PARTS = {
     # 457 s.
     "speed": "--only bench,speed,network --serial --budget 585",
     # 541 s: cases, whole programs, bad neighbours, and what each mechanism does.
-    "shares": "--only shares --share-seconds 6 --budget 590 "
-    "--match 'whole,1/2 1/2,1/4 3/4,1/10 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10 s,"
-    "kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'",
+    "shares": (
+        "--only shares --share-seconds 6 --budget 590 --match 'whole,1/2 1/2,1/4 3/4,1/10"
+        " 9/10,19/20,1/7 2/7,4 x 1/4,20 x 1/20,capped,backlog,5 us,graph,10"
+        " s,kill,priority,packed,neighbours,torch,resnet,attach,packed-steps,modes'"
+    ),
     # Two GPUs of one host, 42 s; and 33 s.
-    "two": "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "
-    "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU",
+    "two": (
+        "--only two,samples --gpus 2 --sides native,tcp,shm,two --limit 60 --budget 200 "
+        "--match multi_gpu,peer_memory,torch_two,simpleP2P,MultiGPU,simpleIPC,P2P,MultiDevice,MGPU"
+    ),
     "two-shares": "--only shares --gpus 2 --match two-gpus --share-seconds 6 --budget 120",
 }
 

@@ -143,6 +143,7 @@ def measure(m, server, words=()):
             else ""
         )
         m.say(
-            f"  {kind:12} {100 * rate / good:6.1f} %, worst second {100 * worst / good:6.1f} %  {when}  {ended}"
+            f"  {kind:12} {100 * rate / good:6.1f} %, worst second {100 * worst / good:6.1f} % "
+            f" {when}  {ended}"
         )
     return None

@@ -137,7 +137,10 @@ def mode_table(held):
 
 def latency_table(held):
     lines = [
-        "| 300 us, each waited for, 2 ms apart; priority | p50 | p90 | p99 | the neighbour's pieces/s |",
+        (
+            "| 300 us, each waited for, 2 ms apart; priority | p50 | p90 | p99 | the neighbour's"
+            " pieces/s |"
+        ),
         "|---|---|---|---|---|",
     ]
     for name, latency in held.get("priority", {}).items():
@@ -154,7 +157,10 @@ def seconds_text(value):
 
 def neighbours_table(held):
     lines = [
-        "| The neighbour | what it leaves, of what a good one does | worst second | lease gone | memory free |",
+        (
+            "| The neighbour | what it leaves, of what a good one does | worst second | lease gone"
+            " | memory free |"
+        ),
         "|---|---|---|---|---|",
     ]
     for kind, one in held.get("neighbours", {}).items():
@@ -168,8 +174,10 @@ def torch_table(held):
     """Many PyTorch programs at once: attach times, steps of each, memory got before there was no
     more."""
     lines = [
-        "| PyTorch programs | lease granted, program started | GPU's first answer | training steps/s | "
-        "inferences/s | least in a second | memory told, used, got at most |",
+        (
+            "| PyTorch programs | lease granted, program started | GPU's first answer | training"
+            " steps/s | inferences/s | least in a second | memory told, used, got at most |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     for name, facts in held.get("torch", {}).items():
@@ -213,7 +221,8 @@ def attach_table(held):
         at = times["attached"]
         if at:
             lines.append(
-                f"| {name} | {min(at):.2f} s | {statistics.median(at):.2f} s | {max(at):.2f} s ({len(at)}) |"
+                f"| {name} | {min(at):.2f} s | {statistics.median(at):.2f} s | {max(at):.2f} s"
+                f" ({len(at)}) |"
             )
     return lines
 
@@ -223,17 +232,26 @@ def plot(held):
     should be."""
     size, margin = 420, 50
     at = lambda value: margin + value / 100 * (size - 2 * margin)
-    dot = (
-        lambda x, y, colour: f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}" fill-opacity="0.6"/>'
+    dot = lambda x, y, colour: (
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}" fill-opacity="0.6"/>'
     )
     look = 'xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11"'
     out = [
         f'<svg {look} width="{size}" height="{size}">',
         f'<rect width="{size}" height="{size}" fill="white"/>',
-        f'<path d="M{at(0)} {size - at(0)} L{at(100)} {size - at(100)}" stroke="gray" stroke-dasharray="4"/>',
-        f'<path d="M{at(0)} {size - at(100)} V{size - at(0)} H{at(100)}" stroke="black" fill="none"/>',
+        (
+            f'<path d="M{at(0)} {size - at(0)} L{at(100)} {size - at(100)}" stroke="gray"'
+            ' stroke-dasharray="4"/>'
+        ),
+        (
+            f'<path d="M{at(0)} {size - at(100)} V{size - at(0)} H{at(100)}" stroke="black"'
+            ' fill="none"/>'
+        ),
         f'<text x="{size / 2 - 60}" y="{size - 12}">share asked for, %</text>',
-        f'<text x="14" y="{size / 2 + 60}" transform="rotate(-90 14 {size / 2 + 60})">share delivered, %</text>',
+        (
+            f'<text x="14" y="{size / 2 + 60}" transform="rotate(-90 14 {size / 2 + 60})">share'
+            " delivered, %</text>"
+        ),
     ]
     for tick in (0, 25, 50, 75, 100):
         out.append(f'<text x="{at(tick) - 8}" y="{size - at(0) + 16}">{tick}</text>')
@@ -253,7 +271,10 @@ def plot(held):
 def tables(held):
     head = [
         "Measured with `run_all --only shares`: " + ";\n".join(held["source"]) + ".",
-        "Figures are per cent of what the same program does natively and alone; tenants always have work queued,",
+        (
+            "Figures are per cent of what the same program does natively and alone; tenants always"
+            " have work queued,"
+        ),
         "unless it says otherwise.",
     ]
     rest = [

@@ -109,8 +109,9 @@ def measure_many(m, here, server, count, title=""):
         ]
         if rates and seconds:
             m.say(
-                f"  {kind}: steps/s {min(rates):.1f} ... {max(rates):.1f}, mean {statistics.mean(rates):.1f}; "
-                f"in any second {min(seconds):.0f} ... {max(seconds):.0f}"
+                f"  {kind}: steps/s {min(rates):.1f} ... {max(rates):.1f}, mean"
+                f" {statistics.mean(rates):.1f}; in any second {min(seconds):.0f} ..."
+                f" {max(seconds):.0f}"
             )
     memory = memory_of(there)
     if memory:
@@ -118,8 +119,8 @@ def measure_many(m, here, server, count, title=""):
             size >> 20 for size in (memory["total"], memory["peak"], *memory["filled"])
         )
         m.say(
-            f"  memory, MiB: told {told}, steps took up to {peak}, got until there was no more {least} ... {most}; "
-            f"{memory['wrong']} over or without error"
+            f"  memory, MiB: told {told}, steps took up to {peak}, got until there was no more"
+            f" {least} ... {most}; {memory['wrong']} over or without error"
         )
     if len(there) < count:
         m.say("  last words: " + " | ".join(facts["errors"]))
@@ -167,7 +168,8 @@ def measure_resnet(m, here, server):
             else ""
         )
         m.say(
-            f"  ResNet-50 {name}: images/s {' + '.join(f'{rate:.0f}' for rate in rates)} = {sum(rates):.0f}{of}"
+            f"  ResNet-50 {name}: images/s {' + '.join(f'{rate:.0f}' for rate in rates)} ="
+            f" {sum(rates):.0f}{of}"
         )
 
 
@@ -208,8 +210,9 @@ def measure_attach(m, is_wanted):
             max(attached, default=0),
         )
         m.say(
-            f"  {name}: {len(attached)} attached, the first after {first:.2f} s, half after {half:.2f} s, all after "
-            f"{last:.2f} s; {len(ready)} ready after {max(ready, default=0):.2f} s"
+            f"  {name}: {len(attached)} attached, the first after {first:.2f} s, half after"
+            f" {half:.2f} s, all after {last:.2f} s; {len(ready)} ready after"
+            f" {max(ready, default=0):.2f} s"
         )
         if m.whole.left() < 40:
             return

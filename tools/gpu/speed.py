@@ -83,7 +83,10 @@ class Speed:
         for side, figures in sides.items():
             if figures is not native:
                 figures["ratio"] = meters.ratio(native, figures)
-                text += f" | {side} {shown(figures)} = {told(figures['ratio'])}, {figures['trips']:.1f} trips"
+                text += (
+                    f" | {side} {shown(figures)} = {told(figures['ratio'])}, {figures['trips']:.1f}"
+                    " trips"
+                )
         self.say(text)
 
     def idle(self, field):
@@ -98,8 +101,8 @@ class Speed:
             served = watches[side].since() / (IDLE_S + 0.5) if side in watches else 0.0
             self.facts["idle"][side] = {**answer, "served": served}
             self.say(
-                f"idle, {side}: {100 * answer['cpu']:.2f} % of a processor, its server {100 * served:.2f} %; "
-                f"{answer['memory']['VmRSS']:.0f} MB resident"
+                f"idle, {side}: {100 * answer['cpu']:.2f} % of a processor, its server"
+                f" {100 * served:.2f} %; {answer['memory']['VmRSS']:.0f} MB resident"
             )
 
     def program(self, label, script, names, environment, watch=False):
@@ -156,5 +159,8 @@ def measure(whole, here, words=()):
     speed.program("models", "bench_models.py", MODELS, {}, watch=True)
     speed.program("jax", "bench_jax.py", LOOPS, JAX_ENV)
     speed.write()
-    head = "speed: milliseconds of a step: median (quartiles); native's over ours: median of turns (least-most)"
+    head = (
+        "speed: milliseconds of a step: median (quartiles); native's over ours: median of turns"
+        " (least-most)"
+    )
     return "\n".join([head] + speed.lines)

@@ -139,7 +139,8 @@ class Starts:
                 told = first_line(side, f"torch-{turn}", argv, 60, {"PYTHONFAULTHANDLER": "1"})
                 if not told["line"].startswith("{"):
                     self.say(
-                        f"PyTorch's {turn} start, {name}: exit {told['status']}, {told['line'][:100]}"
+                        f"PyTorch's {turn} start, {name}: exit {told['status']},"
+                        f" {told['line'][:100]}"
                     )
                     continue
                 seen = json.loads(told["line"])
@@ -147,9 +148,10 @@ class Starts:
                 self.facts["torch_start"].setdefault(name, {})[turn] = seen
                 memory, code = seen["memory"], seen["code"]
                 self.say(
-                    f"PyTorch's {turn} start, {name}: imported {seen['imported']:.2f} s, "
-                    f"zeros {seen['zeros']:.2f} s, a product {seen['product']:.2f} s; {code} bytes of code sent; "
-                    f"{memory['VmRSS']:.0f} MB resident, {memory['RssAnon']:.0f} its own"
+                    f"PyTorch's {turn} start, {name}: imported {seen['imported']:.2f} s, zeros"
+                    f" {seen['zeros']:.2f} s, a product {seen['product']:.2f} s; {code} bytes of"
+                    f" code sent; {memory['VmRSS']:.0f} MB resident, {memory['RssAnon']:.0f}"
+                    " its own"
                 )
 
     def launches(self):
@@ -173,7 +175,8 @@ class Starts:
             own, served = ((used[1][i] - used[0][i]) / (MANY - FEW) * 1e6 for i in range(2))
             self.facts["launch_cpu_us"][name] = {"program": own, "server": served}
             self.say(
-                f"processor time of a launch, {name}: the program {own:.2f} us, its server {served:.2f} us"
+                f"processor time of a launch, {name}: the program {own:.2f} us, its server"
+                f" {served:.2f} us"
             )
 
 

@@ -96,17 +96,20 @@ class EntryPoints(unittest.TestCase):
           31     982253.9  31685.609     982127.9          31             0  cuCtxSynchronize
            7        174.9     24.986          0.0           0         20400  cuMemcpyHtoDAsync_v2
           38 calls in all: 31 answered here, 7 sent without waiting, 0 waited
-tendril: 3 of 4 calls of cuMemAlloc_v2 were answered with an error, the first after 0.010 s: 1 (CUDA_ERROR_INVALID_VALUE)
-tendril: server 127.0.0.1:1 over tcp: 38 calls sent, 31 round trips, 5 sends, 6 bytes out, 7 bytes in, 0 of them bulk
+tendril: 3 of 4 calls of cuMemAlloc_v2 were answered with an error, the first after \
+0.010 s: 1 (CUDA_ERROR_INVALID_VALUE)
+tendril: server 127.0.0.1:1 over tcp: 38 calls sent, 31 round trips, 5 sends, \
+6 bytes out, 7 bytes in, 0 of them bulk
 """
 
     def test_what_programs_called_and_what_was_refused(self):
         remote = ran("")
         sides.read_stats(self.STATISTICS, remote)
         told = (
-            "tendril: cuImportExternalMemory is not supported: it needs the server; the program gets ...\n"
-            "tendril: cuMemExportToShareableHandle: handles of type 8 are not supported, file descriptors are\n"
-            "tendril: nvmlInternalGetExportTable is not implemented for remote GPUs: the program is told so\n"
+            "tendril: cuImportExternalMemory is not supported: it needs the server; the program"
+            " gets ...\ntendril: cuMemExportToShareableHandle: handles of type 8 are not supported,"
+            " file descriptors are\ntendril: nvmlInternalGetExportTable is not implemented for"
+            " remote GPUs: the program is told so\n"
         )
         remote.refused = frozenset(sides.REFUSED_LINE.findall(told))
         results = {"program": PROGRAM, "label": "x", "native": ran(""), "tcp": remote, "shm": None}

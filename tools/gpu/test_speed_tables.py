@@ -39,8 +39,8 @@ class Tables(unittest.TestCase):
         text = speed_tables.tables([run()])
         self.assertIn("2026-11-21, NVIDIA H200, driver 580.1, commit abc", text)
         self.assertIn(
-            "| GPT-2 generating 32 tokens | 10.00 ms (10.00 to 10.00) | 1.00 to 1.00 | 5.00 ms, 50 % "
-            "| 8.00 ms (8.00 to 8.00) | 1.250 (1.25 to 1.25) | no figure |  | 2.0; - |",
+            "| GPT-2 generating 32 tokens | 10.00 ms (10.00 to 10.00) | 1.00 to 1.00 | 5.00 ms, 50"
+            " % | 8.00 ms (8.00 to 8.00) | 1.250 (1.25 to 1.25) | no figure |  | 2.0; - |",
             text,
         )
 

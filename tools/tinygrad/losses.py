@@ -3,7 +3,8 @@
 """Compares what scripts/tinygrad trained, and says so in a table. Exits 1 when something differs
 that must not.
 
-losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both are close to the CPU
+losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both
+                                 are close to the CPU
 """
 
 import json
@@ -34,7 +35,8 @@ def losses(paths):
             verdict = f"at most {off:.1e} from {cpu}" + ("" if off < TOLERANCE else ", TOO FAR")
             good &= off < TOLERANCE
         print(
-            f"  {name:8} loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f}, {run['seconds']:6.1f} s   {verdict}"
+            f"  {name:8} loss {run['losses'][0]:.4f} -> {run['losses'][-1]:.4f},"
+            f" {run['seconds']:6.1f} s   {verdict}"
         )
     return good
 

@@ -79,7 +79,8 @@ def main():
     losses, right = train(options.steps, (lambda line: None) if options.quiet else print)
     seconds = time.monotonic() - began
     print(
-        f"{Device.DEFAULT}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.0%} right, {seconds:.1f} s",
+        f"{Device.DEFAULT}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {right:.0%} right,"
+        f" {seconds:.1f} s",
         flush=True,
     )
     if options.out:

@@ -22,8 +22,8 @@ STARTED = time.time()
 
 
 class Counters:
-    """What Tendril's client has sent so far (client/cuda/runtime/export_table.cc); a real driver has
-    none."""
+    """What Tendril's client has sent so far (client/cuda/runtime/export_table.cc); a real driver
+    has none."""
 
     def __init__(self):
         self.read = None
@@ -172,7 +172,10 @@ class Meter:
                 answer = self.commands[words[0]](*words[1:])
             except Exception as error:  # whatever a framework raises
                 answer = {
-                    "error": f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+                    "error": (
+                        f"{type(error).__name__}:"
+                        f" {(str(error).strip().splitlines() or [''])[0][:300]}"
+                    )
                 }
             self.say(line.strip(), answer)
 

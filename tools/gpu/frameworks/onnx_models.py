@@ -25,7 +25,8 @@ PROVIDER = "CPUExecutionProvider" if ON_CPU else "CUDAExecutionProvider"
 if PROVIDER not in runtime.get_available_providers():
     checks.skip(f"onnxruntime {runtime.__version__} has no {PROVIDER}")
 if not ON_CPU:
-    runtime.preload_dlls()  # CUDA's libraries out of the packages that pip installs; says which it does not find
+    # CUDA's libraries out of the packages that pip installs; it says which it does not find.
+    runtime.preload_dlls()
 runtime.set_default_logger_severity(4)  # what fails is an exception, and here a result
 # Convolutions as cuDNN's heuristics choose them: by default they are timed, and another choice may
 # be another last digit.
@@ -83,7 +84,7 @@ def only_on_gpu():
 
 def stepped(model, step):
     """Other values for the same shapes."""
-    return {name: (array * array.dtype.type(1 + step / 8)) for name, array in model.inputs.items()}
+    return {name: array * array.dtype.type(1 + step / 8) for name, array in model.inputs.items()}
 
 
 @check

@@ -18,14 +18,21 @@ TRAP = r"""
 extern "C" __global__ void poke(float* where) { __trap(); }
 """
 ENDLESS_STACK = r"""
-extern "C" __global__ void poke(float* where) { volatile char far[256]; int at = 1 << 30; far[at] = 1; where[0] = far[at]; }
+extern "C" __global__ void poke(float* where) {
+  volatile char far[256];
+  int at = 1 << 30;
+  far[at] = 1;
+  where[0] = far[at];
+}
 """
 SHARED_OUTSIDE = r"""
 extern "C" __global__ void poke(float* where) {
   extern __shared__ float tile[]; tile[1 << 24] = 1.0f; __syncthreads(); where[0] = tile[1 << 24]; }
 """
 MISALIGNED = r"""
-extern "C" __global__ void poke(char* where) { *reinterpret_cast<volatile double*>(where + 1) = 1.0; }
+extern "C" __global__ void poke(char* where) {
+  *reinterpret_cast<volatile double*>(where + 1) = 1.0;
+}
 """
 
 
