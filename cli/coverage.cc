@@ -3,13 +3,13 @@
 // of the calls this build speaks.
 #include <stdio.h>
 
-#include "api/coverage.gen.h"
+#include "api/cuda_coverage.gen.h"
 #include "api/cuda_messages.gen.h"
 #include "cli/commands.h"
 
 namespace tendril::cli {
 
-const char* coverage_text() { return api::kCoverageText; }
+const char* coverage_text() { return api::cuda::kCoverageText; }
 
 uint64_t schema_digest() { return wire::cuda::kSchemaDigest; }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the CUDA API as text for people: values by their types, enumerators by name, records
-// field by field. Used by the client's trace and by the worker's; the functions for each enum and
-// record are generated from api/cuda/types.txt (api/gen/emit_print.py). Prints what it is given and
-// follows no pointer. Allocates nothing; what does not fit is cut off, the end of a line never is.
+// Calls as text for people: values by their types, enumerators by name, records field by field.
+// The client's trace and the worker's use it. Each API brings what prints its enums and records:
+// api/<name>_print.gen.h, generated from its types.txt. Prints what it is given and follows no
+// pointer. Allocates nothing. What does not fit is cut off; the end of a line always fits.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-
-#include "api/cuda_abi.gen.h"
 
 namespace tendril::api {
 
@@ -58,7 +56,13 @@ bool all_zero(const void* data, size_t bytes);
 // A structure or union inside a record that has no type of its own: only whether it says anything.
 void print_nested(Text& t, const char* name, const void* data, size_t bytes);
 
-#include "api/cuda_print.gen.h"
+// Specialised for each enum of an API.
+template <typename T>
+struct Enumerators;  // static const char* name_of(uint32_t number): null for one without a name
+
+// Specialised for each structure and union of an API.
+template <typename T>
+struct Record;  // static void print(Text& t, const T& value)
 
 // A number that is an enumerator's, by its name.
 template <typename T>
@@ -67,7 +71,7 @@ void print_enum(Text& t, const T& value) {
   uint32_t
       number;  // a program may pass what is no enumerator: never loaded as the enum that it is not
   std::memcpy(&number, &value, sizeof number);
-  const char* name = name_of(static_cast<const T*>(nullptr), number);
+  const char* name = Enumerators<T>::name_of(number);
   if (name != nullptr) {
     t.raw(name);
   } else {
@@ -111,7 +115,7 @@ void print(Text& t, const T& value) {
   } else if constexpr (std::is_array_v<T>) {
     print_array(t, value, std::extent_v<T>);
   } else {
-    print_record(t, value);
+    Record<T>::print(t, value);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of the ABI as text: by type and by name, bounded, whatever they hold.
-#include "api/core/print.h"
+#include "api/cuda_print.gen.h"
 
 #include <gtest/gtest.h>
 

@@ -23,7 +23,7 @@ struct ResolveRow {
   int first, count;
 };
 
-#include "api/resolve.gen.inc"
+#include "api/cuda_resolve.gen.inc"
 
 // `flags`: 0, 1 or 2. Below the first listed version nothing is found. Logarithmic in the number of
 // names.

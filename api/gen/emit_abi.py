@@ -1,41 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cuda_abi.gen.h: the driver's types, constants and prototypes, from the facts in api/cuda."""
+"""NAME_abi.gen.h: the vendor library's types, constants and prototypes, from the facts in api/NAME.
+NAME_results.gen.inc: each result and its name."""
 
 import re
 
-HEAD = """// Generated from api/cuda by api/gen; do not edit. The CUDA 13.0 driver ABI: names, types and numbers.
-#pragma once
 
-#include <stddef.h>
-#include <stdint.h>
-
-"""
-
-
-def emit(room, signatures, constants):
-    lines = [HEAD, (room / "types.txt").read_text(), "\n"]
-    lines += [f"#define {name} {value}\n" for name, value in constants]
+def emit(api):
+    lines = [
+        f"{api.note('')[:-1]} Here: {api.title}.\n",
+        "#pragma once\n\n#include <stddef.h>\n#include <stdint.h>\n\n",
+        api.types,
+        "\n",
+    ]
+    lines += [f"#define {name} {value}\n" for name, value in api.constants]
     lines.append("\n// Prototypes as a list, so that each room decides what to make of them:\n")
-    lines.append(
-        "// X(symbol, result type, (arguments), (argument names))\n#define TENDRIL_CUDA_FUNCTIONS(X) \\\n"
-    )
-    for s in signatures.values():
+    lines.append("// X(symbol, result type, (arguments), (argument names))\n")
+    lines.append(f"#define TENDRIL_{api.name.upper()}_FUNCTIONS(X) \\\n")
+    for s in api.signatures.values():
         lines.append(f"  X({s.name}, {s.result}, ({s.arguments}), ({s.names})) \\\n")
-    lines.append("\n")
-    lines.append("// Function types: cuFoo_t is the type of symbol cuFoo.\n")
-    for s in signatures.values():
-        lines.append(f"typedef {s.result} {s.name}_t({s.arguments});\n")
+    lines.append("\n// Function types: symbol foo has the type foo_t.\n")
+    for s in api.signatures.values():
+        if f" {s.name}_t;" not in api.types:
+            lines.append(f"typedef {s.result} {s.name}_t({s.arguments});\n")
     return "".join(lines)
 
 
-def results(room):
-    """cuda_results.gen.inc: {code, "name"} of every CUresult, first name of a value wins."""
-    text = (room / "types.txt").read_text()
-    body = re.search(r"enum cudaError_enum \{(.*?)\};", text, re.S).group(1)
-    pairs = re.findall(r"(\w+) = (-?\d+),", body)
-    seen, lines = set(), []
-    for name, value in pairs:
-        if value not in seen:
-            seen.add(value)
-            lines.append(f'    {{{value}, "{name}"}},\n')
-    return "".join(lines)
+def results(api):
+    """{code, "name"} of every result; the first name of a value wins."""
+    enum = api.setting("api", "result_enum")
+    body = re.search(rf"enum {enum} \{{(.*?)\}};", api.types, re.S).group(1)
+    names = {}
+    for name, value in re.findall(r"(\w+) = (-?\d+),", body):
+        names.setdefault(value, name)
+    return "".join(f'    {{{value}, "{name}"}},\n' for value, name in names.items())

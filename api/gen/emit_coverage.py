@@ -1,43 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""coverage.gen.h: what `tendril coverage` prints: each exported symbol, who answers it, and why some are refused."""
+"""NAME_coverage.gen.h: what `tendril coverage` prints. For each exported symbol: who answers it,
+and why, if it has no body."""
 
 from collections import Counter
 
-from spec import strip_per_thread
+HOW = {
+    "local": "implemented (hand-written)",
+    "call": "implemented (generated, round trip)",
+    "enqueue": "implemented (generated, no reply)",
+    "refuse": "refused",
+}
 
 
-def text(spec):
-    rows, tally = [], Counter()
-    for name in sorted(spec.signatures):
-        call = spec.calls[spec.body_of(name)]
-        how = {
-            "local": "implemented (hand-written)",
-            "call": "implemented (generated, round trip)",
-            "enqueue": "implemented (generated, no reply)",
-            "refuse": "refused",
-        }[call.kind]
-        tally[call.kind] += 1
-        if spec.body_of(name) != name:
-            how += f", as {spec.body_of(name)}" + (
-                " per thread" if strip_per_thread(name) != name else ""
-            )
-        if call.kind == "refuse":
-            how += f": {call.reason}"
-        rows.append(f"{name:56} {how}")
-    total = sum(tally.values())
-    done = total - tally["refuse"]
-    rows.append("")
-    rows.append(
-        f"{total} exported names: {done} implemented ({100 * done / total:.1f} %), {tally['refuse']} loudly refused; "
-        f"{tally['local']} hand-written, {tally['call']} round trips and {tally['enqueue']} enqueues generated."
+def row(api, name):
+    call = api.spec.calls[api.spec.body_of(name)]
+    how = HOW.get(call.kind, call.kind)
+    if api.spec.body_of(name) != name:
+        twin = " per thread" if api.without_per_thread(name) != name else ""
+        how += f", as {api.spec.body_of(name)}{twin}"
+    if not api.spec.has_body(call) and call.reason:
+        how += f": {call.reason}"
+    return f"{name:56} {how}", call
+
+
+def text(api):
+    rows = [row(api, name) for name in sorted(api.signatures)]
+    tally = Counter(call.kind for _, call in rows)
+    total = len(rows)
+    done = sum(api.spec.has_body(call) for _, call in rows)
+    last = (
+        f"{total} exported names: {done} implemented ({100 * done / total:.1f} %), "
+        f"{total - done} loudly refused; {tally['local']} hand-written, {tally['call']} round "
+        f"trips and {tally['enqueue']} enqueues generated."
     )
-    return "\n".join(rows) + "\n"
+    return "\n".join([line for line, _ in rows] + ["", last]) + "\n"
 
 
-def emit(spec):
-    lines = text(spec).splitlines()
-    body = "\n".join(f'    "{line}\\n"' for line in lines)
+def emit(api):
+    body = "\n".join(f'    "{line}\\n"' for line in text(api).splitlines())
     return (
-        "// Generated from api/cuda/*.spec by api/gen; do not edit.\n#pragma once\n\nnamespace tendril::api {\n"
-        f"inline constexpr const char kCoverageText[] =\n{body};\n}}  // namespace tendril::api\n"
+        f"{api.note()}#pragma once\n\nnamespace tendril::api::{api.name} {{\n"
+        f"inline constexpr const char kCoverageText[] =\n{body};\n"
+        f"}}  // namespace tendril::api::{api.name}\n"
     )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resolve.gen.inc: what cuGetProcAddress answers for (name, version, flags), from the measured table of a real driver."""
+"""NAME_resolve.gen.inc: what cuGetProcAddress answers for (name, version, flags), from the measured
+table of a real driver."""
 
 
 def rows_of(path):
@@ -9,9 +10,9 @@ def rows_of(path):
             yield base, int(flag), [part.split("=", 1) for part in answers.split()]
 
 
-def emit(room):
+def emit(api):
     rows, steps = [], []
-    for base, flag, answers in sorted(rows_of(room / "procaddress.csv")):
+    for base, flag, answers in sorted(rows_of(api.room / "procaddress.csv")):
         rows.append(f'    {{"{base}", {flag}, {len(steps)}, {len(answers)}}},\n')
         for version, answer in answers:
             if answer.startswith("0:"):
@@ -21,7 +22,7 @@ def emit(room):
             else:
                 steps.append(f'    {{{version}, "{answer}", 0, 0}},\n')
     return (
-        "// Generated from api/cuda/procaddress.csv by api/gen; do not edit.\n"
-        "static constexpr ResolveStep kResolveSteps[] = {\n" + "".join(steps) + "};\n"
-        "static constexpr ResolveRow kResolveRows[] = {\n" + "".join(rows) + "};\n"
+        f"{api.note('procaddress.csv')}"
+        f"static constexpr ResolveStep kResolveSteps[] = {{\n{''.join(steps)}}};\n"
+        f"static constexpr ResolveRow kResolveRows[] = {{\n{''.join(rows)}}};\n"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the facts in api/cuda (signatures, types, constants) into plain Python objects. No knowledge of any output."""
+"""Reads the facts of one API (signatures, constants) into plain Python objects. Knows no output."""
 
 import dataclasses
 import pathlib
@@ -79,7 +79,3 @@ def load_constants(room):
         line.split(" = ", 1) for line in (room / "constants.txt").read_text().splitlines() if line
     )
     return [(name, value) for name, value in pairs]
-
-
-def room_of(script):
-    return pathlib.Path(script).resolve().parents[1] / "cuda"

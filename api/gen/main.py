@@ -1,8 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Turns api/ into sources. Usage: main.py OUTPUT_DIR [--list | --update-registry | --show CALL]. Writes a file only when its text
-changed, so builds stay small. --show prints everything generated for one call."""
+"""Turns the description of one API into sources.
 
+    main.py OUTPUT_DIR --api NAME [--list | --update-registry | --show CALL]
+
+NAME is a folder in api/, or the path of a folder elsewhere. A file is written only when its text
+changed, so builds stay small. --list prints the paths of all outputs, --show everything generated
+for one call."""
+
+import argparse
 import pathlib
 import re
 import sys
@@ -12,15 +18,35 @@ import description  # noqa: E402
 import emit_abi  # noqa: E402
 import emit_client  # noqa: E402
 import emit_coverage  # noqa: E402
+import emit_entries  # noqa: E402
 import emit_kinds  # noqa: E402
-import emit_nvml  # noqa: E402
 import emit_print  # noqa: E402
 import emit_resolve  # noqa: E402
 import emit_wire  # noqa: E402
 import emit_worker  # noqa: E402
-import load  # noqa: E402
-import registry  # noqa: E402
-import spec as spec_reader  # noqa: E402
+import spec  # noqa: E402
+
+# What an api.ini may name in `outputs`: {end of the file's name: function of the Api}.
+OUTPUTS = {
+    "abi": {"_abi.gen.h": emit_abi.emit},
+    "results": {"_results.gen.inc": emit_abi.results},
+    "kinds": {"_kinds.gen.h": emit_kinds.emit},
+    "messages": {"_messages.gen.h": emit_wire.emit},
+    "client": {"_bodies.gen.h": emit_client.bodies, "_forward.gen.cc": emit_client.forward},
+    "entries": {"_entries.gen.h": emit_entries.header, "_entry.gen.cc": emit_entries.entries},
+    "observe": {
+        "_observe.gen.h": emit_print.observe_header,
+        "_observe.gen.cc": emit_print.observe,
+    },
+    "worker": {
+        "_handlers.gen.h": emit_worker.declarations,
+        "_dispatch.gen.cc": emit_worker.dispatch,
+    },
+    "print": {"_print.gen.h": emit_print.value_header, "_print.gen.cc": emit_print.values},
+    "call_text": {"_call_text.gen.cc": emit_print.call_text},
+    "coverage": {"_coverage.gen.h": emit_coverage.emit},
+    "resolve": {"_resolve.gen.inc": emit_resolve.emit},
+}
 
 
 def write(path, text):
@@ -29,63 +55,51 @@ def write(path, text):
         path.write_text(text)
 
 
-def record_digests(room):
-    """A digest of each record's declaration: images of them travel, so their layout is part of the wire."""
-    text = (room / "types.txt").read_text()
-    found = re.findall(r"^((?:struct|union) (\w+) \{.*?^\};)", text, re.M | re.S)
-    return {name: registry.digest(body) for body, name in found}
+def outputs_of(api):
+    """{path below OUTPUT_DIR: function of the Api}."""
+    found = {}
+    for output in api.outputs:
+        if output not in OUTPUTS:
+            raise SystemExit(f"{api.room}/api.ini: [api] outputs: no '{output}'")
+        for end, make in OUTPUTS[output].items():
+            found[f"api/{api.name}{end}"] = make
+    return found
 
 
-def outputs_of(room, update):
-    signatures = load.load_signatures(room)
-    constants = load.load_constants(room)
-    api = description.Api(room)
-    spec = spec_reader.Spec(api, signatures)
-    emit_client.arguments_match(spec)
-    graphics = (room / "graphics_names.txt").read_text().split()
-    types = (room / "types.txt").read_text()
-    digest = registry.assign(room / "registry", spec.ops, record_digests(room), update)
-    nvml = emit_nvml.Room(room.parent / "nvml")
-    return spec, {
-        "api/nvml_abi.gen.h": lambda: emit_nvml.abi(nvml),
-        "api/nvml_entry.gen.cc": lambda: emit_nvml.entry(nvml),
-        "api/cuda_abi.gen.h": lambda: emit_abi.emit(room, signatures, constants),
-        "api/cuda_results.gen.inc": lambda: emit_abi.results(room),
-        "api/cuda_kinds.gen.h": lambda: emit_kinds.emit(api),
-        "api/cuda_messages.gen.h": lambda: emit_wire.emit(spec.ops, digest),
-        "api/cuda_bodies.gen.h": lambda: emit_client.bodies(spec),
-        "api/cuda_entries.gen.h": lambda: emit_client.entry_numbers(spec),
-        "api/cuda_entry.gen.cc": lambda: emit_client.entries(spec, graphics),
-        "api/cuda_forward.gen.cc": lambda: emit_client.forward(spec),
-        "api/cuda_handlers.gen.h": lambda: emit_worker.declarations(spec),
-        "api/cuda_dispatch.gen.cc": lambda: emit_worker.dispatch(spec),
-        "api/cuda_print.gen.h": lambda: emit_print.value_header(types),
-        "api/cuda_print.gen.cc": lambda: emit_print.values(types),
-        "api/cuda_observe.gen.h": lambda: emit_print.observe_header(spec),
-        "api/cuda_observe.gen.cc": lambda: emit_print.observe(spec),
-        "api/cuda_call_text.gen.cc": lambda: emit_print.call_text(spec),
-        "api/coverage.gen.h": lambda: emit_coverage.emit(spec),
-        "api/resolve.gen.inc": lambda: emit_resolve.emit(room),
-    }
-
-
-def show(outputs, name):
-    for path, make in outputs.items():
-        for block in re.findall(rf"^[^\n]*\b{name}\w*\b[^\n]*\n(?:[^\n]+\n)*", make(), re.M):
+def show(api, name):
+    for path, make in outputs_of(api).items():
+        for block in re.findall(rf"^[^\n]*\b{name}\w*\b[^\n]*\n(?:[^\n]+\n)*", make(api), re.M):
             print(f"// {path}\n{block}")
 
 
+def room_of(name):
+    """The folder of an API."""
+    here = pathlib.Path(__file__).resolve().parents[1] / name
+    return here if "/" not in name and here.is_dir() else pathlib.Path(name).resolve()
+
+
 def main():
-    out = pathlib.Path(sys.argv[1])
-    room = load.room_of(__file__)
-    _, outputs = outputs_of(room, "--update-registry" in sys.argv)
-    if "--list" in sys.argv:
-        print("\n".join(str(out / name) for name in outputs))
-    elif "--show" in sys.argv:
-        show(outputs, sys.argv[sys.argv.index("--show") + 1])
-    else:
-        for name, make in outputs.items():
-            write(out / name, make())
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("output_dir", type=pathlib.Path)
+    parser.add_argument("--api", required=True)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--update-registry", action="store_true")
+    parser.add_argument("--show", metavar="CALL")
+    options = parser.parse_args()
+    try:
+        api = description.Api(room_of(options.api))
+    except (description.ApiError, spec.SpecError) as error:
+        raise SystemExit(str(error)) from error
+    outputs = outputs_of(api)
+    if options.list:
+        print("\n".join(str(options.output_dir / path) for path in outputs))
+        return
+    api.number_operations(options.update_registry)
+    if options.show:
+        show(api, options.show)
+        return
+    for path, make in outputs.items():
+        write(options.output_dir / path, make(api))
 
 
 if __name__ == "__main__":

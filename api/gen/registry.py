@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""api/cuda/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of each op's layout). `main.py --update-registry`
-appends what is new; the build fails while the files do not match the spec, so every wire change shows as a small diff.
-"""
+"""api/NAME/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of the layout of
+each operation and record, and the kinds of handles). `main.py --update-registry` appends what is
+new. The build fails while the files do not match the description, so every wire change shows as a
+small diff."""
 
 import hashlib
+
+HEAD = "# number name; append-only: a number is never reused, a name never renumbered"
+HINT = "run api/gen/main.py OUT --api {} --update-registry"
 
 
 def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def read_opcodes(room):
-    path = room / "opcodes.txt"
+def read_opcodes(path):
     if not path.exists():
         return {}
     pairs = (
@@ -20,39 +23,37 @@ def read_opcodes(room):
     return {name: int(number) for number, name in pairs}
 
 
-def lock_text(ops, record_sizes):
+def lock_text(api):
+    """Records travel as images of themselves, so their declarations are part of the wire."""
+    ops = sorted(api.spec.ops.values(), key=lambda op: op.number)
     lines = ["# op layout-digest; a changed line is a wire change"]
-    lines += [
-        f"{op.name} {digest(op.layout)}" for op in sorted(ops.values(), key=lambda o: o.number)
-    ]
-    lines += [f"record {name} {text}" for name, text in sorted(record_sizes.items())]
+    lines += [f"{op.name} {digest(op.layout)}" for op in ops]
+    lines += [f"record {name} {digest(text)}" for name, text in sorted(api.records().items())]
+    lines += [f"kind {number} {kind.name}" for number, kind in enumerate(api.kinds, 1)]
     return "\n".join(lines) + "\n"
 
 
-def assign(room, ops, record_sizes, update):
-    numbers = read_opcodes(room)
+def assign(api, update):
+    """Numbers the operations of an API; returns the digest that both ends compare."""
+    room, ops = api.room / "registry", api.spec.ops
+    opcodes, lock = room / "opcodes.txt", room / "schema.lock"
+    numbers = read_opcodes(opcodes)
     fresh = [name for name in ops if name not in numbers]
     following = max(numbers.values(), default=0) + 1
     if fresh and not update:
-        raise SystemExit(
-            f"api/cuda/registry/opcodes.txt lacks {', '.join(fresh[:5])}: run api/gen/main.py OUT --update-registry"
-        )
-    with_head = ["# number name; append-only: a number is never reused, a name never renumbered"]
+        raise SystemExit(f"{opcodes} lacks {', '.join(fresh[:5])}: {HINT.format(api.name)}")
     for name in fresh:
         numbers[name] = following
         following += 1
     for name, op in ops.items():
         op.number = numbers[name]
-    text = lock_text(ops, record_sizes)
+    text = lock_text(api)
     if update:
         room.mkdir(parents=True, exist_ok=True)
-        lines = with_head + [
-            f"{number} {name}" for name, number in sorted(numbers.items(), key=lambda i: i[1])
-        ]
-        (room / "opcodes.txt").write_text("\n".join(lines) + "\n")
-        (room / "schema.lock").write_text(text)
-    elif not (room / "schema.lock").exists() or (room / "schema.lock").read_text() != text:
-        raise SystemExit(
-            "api/cuda/registry/schema.lock is stale: run api/gen/main.py OUT --update-registry and review the diff"
-        )
+        ordered = sorted(numbers.items(), key=lambda item: item[1])
+        lines = [HEAD] + [f"{number} {name}" for name, number in ordered]
+        opcodes.write_text("\n".join(lines) + "\n")
+        lock.write_text(text)
+    elif not lock.exists() or lock.read_text() != text:
+        raise SystemExit(f"{lock} is stale: {HINT.format(api.name)} and review the diff")
     return int(digest(text), 16)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads api/cuda/*.spec: who answers each call, and what travels. docs: api/README.md. Produces Call and Op objects; checks them."""
+"""Reads the .spec files of one API: who answers each entry point, and what travels. Produces Call
+and Op objects and checks them. docs: api/README.md."""
 
 import dataclasses
 import re
@@ -16,7 +17,15 @@ FIELD_TYPES = {
     "u64[]": "Array<uint64_t>",
     "i32[]": "Array<int32_t>",
 }
-CLASSES = ("local", "call", "enqueue", "refuse")
+# What a C type travels as. Other scalars are enums and 32-bit integers, or stand in api.ini.
+SCALARS = {
+    "size_t": "uint64_t",
+    "unsigned long long": "uint64_t",
+    "long long": "int64_t",
+    "int": "int32_t",
+    "float": "float",
+}
+WITH_MESSAGE = ("call", "enqueue")  # the generator writes body, message and handler
 
 
 class SpecError(Exception):
@@ -32,11 +41,13 @@ class Field:
 @dataclasses.dataclass
 class Argument:
     param: Param
-    # in, out, out?, inout, new, use, destroy, known, image, image?, string, device, stream; only for printing (`local` lines): text (a
-    # buffer that the call fills with a string), address (nothing is said about what it points to)
+    # in, out, out?, inout, new, use, destroy, known, image, image?, string, translated. Only for
+    # printing (`local` lines): text (a buffer that the call fills with a string), address (nothing
+    # is said about what it points to).
     direction: str
     count: str = ""  # expression over other arguments, for arrays
     kind: str = None  # enumerator of api.ini's kinds, if it is a handle or points to handles
+    method: str = None  # of Forward and Scope, for the direction `translated`
 
     @property
     def pointee(self):
@@ -51,7 +62,7 @@ def pointee_of(ctype):
 @dataclasses.dataclass
 class Call:
     signature: Signature
-    kind: str  # one of CLASSES
+    kind: str  # local, call, enqueue, or a word of api.ini's [answers]
     reason: str = ""
     arguments: list = dataclasses.field(default_factory=list)
     needs_context: bool = True
@@ -76,9 +87,9 @@ class Op:
 
 
 class Spec:
-    def __init__(self, api, signatures):
-        self.kind_of = api.kind_of
-        self.signatures = signatures
+    def __init__(self, api):
+        self.api = api
+        self.signatures = api.signatures
         self.calls, self.ops, self.aliases, self.refused_types = {}, {}, {}, {}
         for path in sorted(api.room.glob("*.spec")):
             for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -89,6 +100,7 @@ class Spec:
                     except (SpecError, KeyError, ValueError) as error:
                         raise SpecError(f"{path.name}:{number}: {error}") from error
         self.complete()
+        self.arguments_match()
 
     def read(self, text, source):
         head, _, reason = text.partition(" : ")
@@ -100,7 +112,7 @@ class Spec:
             self.aliases[name] = target
         elif word == "refuse-type":
             self.refused_types[rest.strip()] = reason
-        elif word in CLASSES:
+        elif word == "local" or word in WITH_MESSAGE or word in self.api.answers:
             self.read_call(word, rest.split(), reason, source)
         else:
             raise SpecError(f"unknown word '{word}'")
@@ -130,7 +142,7 @@ class Spec:
             else:
                 name, _, direction = word.partition("=")
                 stated[name] = direction
-        if kind in ("call", "enqueue"):
+        if kind in WITH_MESSAGE:
             call.arguments = [self.argument(p, stated.pop(p.name, None)) for p in signature.params]
             self.ops[signature.name] = self.derive_op(call)
         elif kind == "local":
@@ -143,7 +155,7 @@ class Spec:
 
     def argument(self, param, stated):
         argument = self.directed(param, stated)
-        argument.kind = self.kind_of.get(argument.pointee)
+        argument.kind = self.api.kind_of.get(argument.pointee)
         return argument
 
     def directed(self, param, stated):
@@ -152,12 +164,10 @@ class Spec:
             return Argument(param, match.group(1), match.group(2) or "")
         if stated:
             raise SpecError(f"bad direction '{stated}'")
-        if param.ctype == "CUstream":
-            return Argument(param, "stream")
-        if param.ctype in self.kind_of:
+        if param.ctype in self.api.translated:
+            return Argument(param, "translated", method=self.api.translated[param.ctype][0])
+        if param.ctype in self.api.kind_of:
             return Argument(param, "use")
-        if param.ctype == "CUdevice":
-            return Argument(param, "device")
         if "*" not in param.ctype:
             return Argument(param, "in")
         if param.ctype == "const char *":
@@ -165,49 +175,35 @@ class Spec:
         raise SpecError(f"state a direction for {param.ctype}{param.name}")
 
     def printed_argument(self, param, stated):
-        """An argument of a `local` line: directions say what may be printed; a pointer without one is printed as a number."""
+        """An argument of a `local` line: directions say what may be printed; a pointer without one
+        is printed as a number."""
         if stated is None and "*" in param.ctype and param.ctype != "const char *":
             return Argument(param, "address")
         return self.argument(param, stated)
 
-    @staticmethod
-    def scalar(ctype):
+    def scalar(self, ctype):
         """Message type of a scalar: everything is carried at the width the ABI gives it."""
-        if ctype in (
-            "size_t",
-            "CUdeviceptr",
-            "cuuint64_t",
-            "unsigned long long",
-            "CUtexObject",
-            "CUsurfObject",
-            "CUgraphConditionalHandle",
-        ):
-            return "uint64_t"
-        if ctype == "float":
-            return "float"
-        if ctype == "int":
-            return "int32_t"
-        return "uint32_t"
+        if ctype in self.api.scalars:
+            return FIELD_TYPES[self.api.scalars[ctype]]
+        return SCALARS.get(ctype, "uint32_t")
 
     def derive_op(self, call):
         request, reply = [], []
         for a in call.arguments:
             ctype = a.param.ctype.replace("const ", "")
             pointee = a.pointee
-            if a.direction in ("use", "destroy", "stream", "new"):
+            if a.direction in ("use", "destroy", "new"):
                 request.append(Field(a.param.name, "uint64_t"))
             elif a.direction == "known":
                 reply.append(Field(a.param.name, "Array<uint64_t>" if a.count else "uint64_t"))
-            elif a.direction == "device":
-                request.append(Field(a.param.name, "uint32_t"))
+            elif a.direction == "translated":
+                field_type = self.api.translated[a.param.ctype][1]
+                request.append(Field(a.param.name, FIELD_TYPES[field_type]))
             elif a.direction == "string":
                 request.append(Field(a.param.name, "Bytes"))
             elif a.direction in ("in", "in?") and a.count:
-                element = (
-                    "uint64_t"
-                    if a.kind
-                    else ("uint8_t" if pointee == "void" else pointee)
-                )
+                plain = "uint8_t" if pointee == "void" else pointee
+                element = "uint64_t" if a.kind else plain
                 request.append(Field(a.param.name, f"Array<{element}>"))
             elif a.direction == "in":
                 request.append(Field(a.param.name, self.scalar(ctype)))
@@ -227,12 +223,13 @@ class Spec:
         return Op(call.signature.name, request, reply if call.kind == "call" else None, call)
 
     def complete(self):
-        """Every exported symbol gets a Call: described, alias, per-thread twin, or refused with a reason."""
+        """Every exported symbol gets a Call: described, alias, per-thread twin, or the answer of
+        names that no line describes."""
         for name, target in self.aliases.items():
             if name not in self.signatures or target not in self.calls:
                 raise SpecError(f"alias {name} -> {target}: no such symbol")
         for name, signature in self.signatures.items():
-            base = strip_per_thread(name)
+            base = self.api.without_per_thread(name)
             if base != name or name in self.calls or name in self.aliases:
                 continue
             types = " ".join(p.ctype for p in signature.params)
@@ -240,13 +237,26 @@ class Spec:
                 (r for t, r in self.refused_types.items() if re.search(rf"\b{t}\b", types)),
                 "not described yet",
             )
-            self.calls[name] = Call(signature, "refuse", reason, source="refused")
+            self.calls[name] = Call(signature, self.api.default_answer, reason, source="refused")
+
+    def arguments_match(self):
+        """Aliases must have arguments that convert one by one."""
+        for name, target in self.aliases.items():
+            mine, theirs = self.signatures[name].params, self.signatures[target].params
+            if len(mine) != len(theirs):
+                raise SpecError(f"alias {name} -> {target}: different number of arguments")
+            for a, b in zip(mine, theirs):
+                same = re.sub(r"\W", "", a.ctype) == re.sub(r"\W", "", b.ctype)
+                if not same and ("*" in a.ctype) != ("*" in b.ctype):
+                    raise SpecError(f"alias {name} -> {target}: {a.ctype} against {b.ctype}")
 
     def body_of(self, symbol):
         """The symbol whose body serves `symbol`."""
-        base = strip_per_thread(symbol)
+        base = self.api.without_per_thread(symbol)
         return self.aliases.get(base, base)
 
+    def has_body(self, call):
+        return call.kind == "local" or call.kind in WITH_MESSAGE
 
-def strip_per_thread(name):
-    return re.sub(r"_pts[zd]$|_ptds$|_ptsz$", "", name)
+    def bodies(self):
+        return [call for _, call in sorted(self.calls.items()) if self.has_body(call)]

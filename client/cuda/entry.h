@@ -28,14 +28,6 @@
 
 namespace tendril::client::cuda {
 
-struct EntryInfo {
-  const char* name;
-  void* address;
-};
-extern const EntryInfo kEntries[kEntryCount];
-extern const EntryInfo kGraphicsEntries[];
-extern const size_t kGraphicsEntryCount;
-
 // Answers an entry point that Tendril does not implement: named once on stderr with the reason,
 // counted, fatal under tests.
 CUresult refused(uint16_t entry, const char* reason);

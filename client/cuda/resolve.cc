@@ -27,8 +27,8 @@ void* address_of(const char* symbol) {
     else
       high = middle;
   }
-  for (size_t i = 0; i < kGraphicsEntryCount; ++i) {
-    if (strcmp(kGraphicsEntries[i].name, symbol) == 0) return kGraphicsEntries[i].address;
+  for (size_t i = 0; i < kUnlistedEntryCount; ++i) {
+    if (strcmp(kUnlistedEntries[i].name, symbol) == 0) return kUnlistedEntries[i].address;
   }
   return nullptr;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every entry point of libnvidia-ml shares: how one is declared, the answers of those without
-// a body (generated from api/nvml/answers.txt), and the checks in front of those with one. Any
+// a body (generated from api/nvml/*.spec), and the checks in front of those with one. Any
 // thread.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "api/nvml_abi.gen.h"
+#include "api/nvml_entries.gen.h"
 #include "client/nvml/catalogue.h"
 
 #define TENDRIL_NVML extern "C" __attribute__((visibility("default")))
@@ -18,16 +19,6 @@ TENDRIL_NVML_FUNCTIONS(TENDRIL_NVML_DECLARE)
 #undef TENDRIL_NVML_DECLARE
 
 namespace tendril::client::nvml {
-
-enum class Answer : uint8_t { kManual, kRefused, kAbsent, kLoud };
-
-struct Entry {
-  const char* name;
-  const void* function;
-  Answer answer;
-};
-extern const Entry kEntries[];
-extern const size_t kEntryCount;
 
 // A call that would change the GPU: NO_PERMISSION.
 nvmlReturn_t refused(const char* name);

@@ -11,8 +11,6 @@ from check_case import CheckCase
 
 sys.path.insert(0, str(tree.ROOT / "api/gen"))
 import description  # noqa: E402
-import load  # noqa: E402
-import spec  # noqa: E402
 
 USE = "api/cuda/memory_use.txt"
 
@@ -38,9 +36,8 @@ class Tree(CheckCase):
         self.clean(self.problems)
 
     def test_every_entry_point(self):
-        room = tree.ROOT / "api/cuda"
-        entry_points = load.load_signatures(room)
-        described = spec.Spec(description.Api(room), entry_points)
+        api = description.Api(tree.ROOT / "api/cuda")
+        entry_points, described = api.signatures, api.spec
         self.clean(rules.complete(self.uses, entry_points, refused(described, entry_points)))
         self.assertGreater(len(self.uses), 600)
 

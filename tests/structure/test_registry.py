@@ -48,7 +48,7 @@ class Tree(CheckCase):
         before = tree.text(OPCODES), tree.text(LOCK)
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run(
-                [sys.executable, str(tree.ROOT / "api/gen/main.py"), out],
+                [sys.executable, str(tree.ROOT / "api/gen/main.py"), out, "--api", "cuda"],
                 capture_output=True,
                 text=True,
             )

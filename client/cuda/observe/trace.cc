@@ -28,8 +28,7 @@ void begin(api::Text* text) {
 void finish(api::Text* text, int result) {
   const int kept = errno;
   char tail[96];
-  const char* name =
-      api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result));
+  const char* name = api::Enumerators<CUresult>::name_of(static_cast<uint32_t>(result));
   if (name != nullptr) {
     snprintf(tail, sizeof tail, " -> %s\n", name);
   } else {

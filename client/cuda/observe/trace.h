@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "api/core/print.h"
+#include "api/cuda_print.gen.h"
 
 namespace tendril::client::cuda {
 

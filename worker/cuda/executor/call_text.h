@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "api/core/print.h"
 #include "api/cuda_kinds.gen.h"
 #include "api/cuda_messages.gen.h"
+#include "api/cuda_print.gen.h"
 #include "worker/cuda/executor/dispatch.h"
 
 namespace tendril::worker::cuda {

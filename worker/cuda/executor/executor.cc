@@ -223,8 +223,7 @@ void Executor::trace(const session::Call& call) {
   text.raw("trace: ");
   text.now();
   tell_call(text, call.opcode, call.body, call.bytes);
-  const char* name =
-      api::name_of(static_cast<const CUresult*>(nullptr), static_cast<uint32_t>(result_));
+  const char* name = api::Enumerators<CUresult>::name_of(static_cast<uint32_t>(result_));
   text.end(answered_elsewhere_ ? " -> waits" : " -> ");
   if (!answered_elsewhere_) text.end(name != nullptr ? name : std::to_string(result_).c_str());
   text.end("\n");
