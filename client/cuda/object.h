@@ -5,12 +5,9 @@
 // racing against its own destroy sees a stale handle, not a crash.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <new>
 #include <string>
 #include <vector>
 
@@ -18,6 +15,7 @@
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_kinds.gen.h"
 #include "base/lock.h"
+#include "client/core/record.h"
 #include "client/cuda/graph/exec_changes.h"
 
 namespace tendril::client::cuda {
@@ -28,13 +26,9 @@ class Session;
 struct Context;
 struct Capture;
 
-struct Object {
-  std::atomic<uint64_t> handle{0};  // what the program holds; 0 while the record is free
-  uint64_t wire_id = 0;  // what the worker calls it (the handle, unless the worker chose)
+struct Object : core::Record {
   Session* session = nullptr;
   Context* context = nullptr;  // null for libraries, kernels, graphs and the like
-  uint32_t index = 0;
-  uint32_t generation = 0;
 };
 
 // Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing
@@ -174,72 +168,15 @@ struct Function : Object {
 };
 
 template <typename T>
-class Table {
+class Table : public core::Table<T> {
  public:
-  // A fresh record with a handle of its own, or null when 16 M are alive.
+  // A fresh record with a handle of its own, or null when kIndexMax are alive.
   T* create(Kind kind, Session* session, Context* context, uint32_t server) {
-    pthread_mutex_lock(&mutex_);
-    T* record = nullptr;
-    if (!free_.empty()) {
-      record = free_.back();
-      free_.pop_back();
-    } else if (next_ < api::kIndexMax) {
-      const uint32_t index = next_;
-      Chunk* chunk = chunks_[index / kChunk].load(std::memory_order_relaxed);
-      if (chunk == nullptr) {
-        chunk = new Chunk;
-        chunks_[index / kChunk].store(chunk, std::memory_order_release);
-      }
-      record = &chunk->records[index % kChunk];
-      record->index = index;
-      ++next_;
-    }
-    pthread_mutex_unlock(&mutex_);
-    if (record == nullptr) return nullptr;
-    record->generation = (record->generation + 1) & 0xffff;
-    record->session = session;
-    record->context = context;
-    const uint64_t id = api::make_id(kind, server, record->generation, record->index);
-    record->wire_id = id;
-    record->handle.store(id, std::memory_order_release);
-    return record;
+    return core::Table<T>::create(kind, server, [&](T* record) {
+      record->session = session;
+      record->context = context;
+    });
   }
-
-  T* find(Kind kind, uint64_t handle) const {
-    if (api::cuda::id_kind(handle) != kind) return nullptr;
-    const uint32_t index = api::id_index(handle);
-    if (index >= api::kIndexMax) return nullptr;
-    Chunk* chunk = chunks_[index / kChunk].load(std::memory_order_acquire);
-    if (chunk == nullptr) return nullptr;
-    T* record = &chunk->records[index % kChunk];
-    return record->handle.load(std::memory_order_acquire) == handle ? record : nullptr;
-  }
-
-  void destroy(T* record) {
-    record->handle.store(0, std::memory_order_release);
-    pthread_mutex_lock(&mutex_);
-    free_.push_back(record);
-    pthread_mutex_unlock(&mutex_);
-  }
-
-  // Calls `visit(T*)` for every live record.
-  template <typename Visit>
-  void for_each(Visit&& visit) {
-    for (uint32_t index = 1; index < next_; ++index) {
-      T* record = &chunks_[index / kChunk].load(std::memory_order_acquire)->records[index % kChunk];
-      if (record->handle.load(std::memory_order_acquire) != 0) visit(record);
-    }
-  }
-
- private:
-  static constexpr uint32_t kChunk = 256;
-  struct Chunk {
-    T records[kChunk];
-  };
-  mutable pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  std::atomic<Chunk*> chunks_[api::kIndexMax / kChunk] = {};
-  std::vector<T*> free_;
-  uint32_t next_ = 1;  // index 0 is never given, so no handle looks like a small number
 };
 
 // Instantiated graphs. One that kernels may launch has the driver's own handle: the program passes

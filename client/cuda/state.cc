@@ -3,10 +3,7 @@
 // state.h; attaching is in attach.cc.
 #include "client/cuda/state.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/common/log.h"
 #include "client/cuda/stream/callback.h"
@@ -58,39 +55,6 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
   return bytes <= range.bytes - (address - range.base);
 }
 
-namespace {
-
-// What kernels print takes its turn with what the program prints, in the C library's buffer.
-// Another thread may hold the buffer's lock and wait for us meanwhile: after a while the text goes
-// past it.
-bool put_into_buffer(const char* text, size_t bytes) {
-  constexpr int kTries = 100;
-  for (int tries = 0; ftrylockfile(stdout) != 0; ++tries) {
-    if (tries == kTries) return false;
-    usleep(100);
-  }
-  fwrite_unlocked(text, 1, bytes, stdout);
-  funlockfile(stdout);
-  return true;
-}
-
-}  // namespace
-
-// The first byte says which output of the program it belongs to.
-void Session::output(const char* text, size_t bytes) {
-  if (bytes == 0) return;
-  const int descriptor = text[0] == STDERR_FILENO ? STDERR_FILENO : STDOUT_FILENO;
-  if (descriptor == STDOUT_FILENO && put_into_buffer(text + 1, bytes - 1)) return;
-  for (++text, --bytes; bytes != 0;) {
-    const ssize_t done = ::write(descriptor, text, bytes);
-    if (done < 0 && errno != EINTR) return;
-    if (done > 0) {
-      text += done;
-      bytes -= static_cast<size_t>(done);
-    }
-  }
-}
-
 void Session::callback(const uint8_t* body, size_t bytes) {
   uint64_t words[2] = {};  // token, invocation
   if (bytes < sizeof words) return;
@@ -105,12 +69,7 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
   for (Device* device : devices) note(device->primary, static_cast<CUresult>(result));
 }
 
-void Session::lost(const base::Status& why) {
-  log_once(LogLevel::kError,
-           "the session with GPU server %s has ended (%s); its GPUs answer "
-           "CUDA_ERROR_DEVICE_UNAVAILABLE from now on",
-           endpoint.c_str(), why.message().c_str());
-}
+void Session::lost(const base::Status& why) { tell_lost(why, "CUDA_ERROR_DEVICE_UNAVAILABLE"); }
 
 Device* device_of(CUdevice ordinal) {
   Process* p = process();
@@ -293,7 +252,7 @@ void destroy_object(Kind kind, Object* object) {
 
 Object* known_object(Kind kind, Session* session, Context* context, uint64_t wire_id) {
   if ((api::id_index(wire_id) & api::kWorkerBit) == 0) return find_object(kind, wire_id);
-  if (Object* found = session->remembered(wire_id)) return found;
+  if (core::Record* found = session->remembered(wire_id)) return static_cast<Object*>(found);
   Object* made = create_object(kind, session, context);
   if (made == nullptr) return nullptr;
   made->wire_id = wire_id;
@@ -310,26 +269,6 @@ void Session::send_free(const FreedBlock& block) {
 
 void Session::send_frees(uint64_t stream, uint64_t bytes_min) {
   freed.give_back(stream, bytes_min, [this](const FreedBlock& block) { send_free(block); });
-}
-
-Object* Session::remembered(uint64_t wire_id) {
-  pthread_mutex_lock(&known_mutex_);
-  auto it = known_.find(wire_id);
-  Object* found = it != known_.end() ? it->second : nullptr;
-  pthread_mutex_unlock(&known_mutex_);
-  return found;
-}
-
-void Session::remember(uint64_t wire_id, Object* object) {
-  pthread_mutex_lock(&known_mutex_);
-  known_[wire_id] = object;
-  pthread_mutex_unlock(&known_mutex_);
-}
-
-void Session::forget(uint64_t wire_id) {
-  pthread_mutex_lock(&known_mutex_);
-  known_.erase(wire_id);
-  pthread_mutex_unlock(&known_mutex_);
 }
 
 }  // namespace tendril::client::cuda

@@ -7,22 +7,16 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
-#include "base/clock.h"
-#include "client/cuda/copy/staging.h"
-#include "client/cuda/copy/uploads.h"
+#include "client/core/session.h"
 #include "client/cuda/memory/freed_blocks.h"
 #include "client/cuda/memory/range_map.h"
 #include "client/cuda/object.h"
 #include "client/cuda/observe/stats.h"
-#include "session/lane/lane.h"
-#include "transport/host_window.h"
 
 namespace tendril::client::cuda {
 
@@ -73,64 +67,56 @@ struct Context : Object {
   std::vector<ThreadStream> thread_streams;  // per-thread default streams, by thread serial
 };
 
-// One attached server: the lane, and what arrives on it unasked.
-class Session final : public session::LaneEvents {
+// What replies of this API mean (client/core/session.h).
+struct Results {
+  using Result = CUresult;
+  static constexpr Result kSuccess = CUDA_SUCCESS;
+  static constexpr Result kLost = CUDA_ERROR_DEVICE_UNAVAILABLE;
+  static constexpr Result kGarbled = CUDA_ERROR_UNKNOWN;
+};
+
+// One attached server. Calls name the context that they run in; null: none.
+class Session final : public core::Calls<Results> {
  public:
-  uint32_t index = 0;
-  std::string endpoint;
-  std::unique_ptr<session::Lane> lane;
-  transport::HostWindow window;  // valid when the server is on this host
   std::vector<Device*> devices;
   int driver_version = 0;
   bool keep_ptx = false;  // the server executes PTX itself (software GPU)
-  uint8_t server_id[16] =
-      {};  // whose handles mean something there (client/cuda/memory/export_handle.cc)
+  // Whose handles mean something there (client/cuda/memory/export_handle.cc).
+  uint8_t server_id[16] = {};
   std::atomic<bool> server_known{false};
-  std::atomic<uint64_t> serial{
-      0};  // counts event records and other things whose completion is remembered
-  std::atomic<uint64_t> code_bytes{0};  // of images that went to the server, its store lacking them
+  std::atomic<uint64_t> code_bytes{0};  // of images that the server's store lacked
   FreedBlocks freed;                    // whose frees the worker does not know of yet
-  std::atomic<bool> gpu_wrote{
-      false};       // host memory that is mirrored, since it was last fetched (mirror.h)
-  Staging staging;  // for copies with pageable memory, when the server is on this host
-  Uploads uploads;  // large copies from pinned memory, when it is not
+  // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
+  std::atomic<bool> gpu_wrote{false};
 
   bool accepts_delivery(uint64_t address, uint64_t bytes) override;
   void delivered(uint64_t address, uint64_t bytes) override;
   bool awaits_callbacks() override;
-  void output(const char* text, size_t bytes) override;
   void callback(const uint8_t* body, size_t bytes) override;
   void sticky_error(int32_t result, const char* text, size_t bytes) override;
   void memory_written() override { gpu_wrote.store(true, std::memory_order_release); }
   void lost(const base::Status& why) override;
-
-  // How many calls have been sent; never the same for two sessions.
-  uint64_t calls() const {
-    return lane->stats().calls.load(std::memory_order_relaxed) + (uint64_t{index + 1} << 48);
-  }
+  bool may_share_pages() override;
+  void* share_pages(void* owner, uint64_t bytes) override;
+  void unshare_pages(void* pages, uint64_t bytes) override;
 
   // Sends a message whose answer nobody awaits.
   template <typename Request>
   CUresult enqueue(const Context* context, const Request& m) {
-    static_assert(!Request::kReplies);
-    return append(context, m, 0) ? CUDA_SUCCESS : lost_result();
+    return Calls::enqueue(index_of(context), m);
   }
 
   // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's
-  // next call.
+  // next call. A wait covers what was freed before it, and a look finds it freed.
   template <typename Request, typename Answer>
   CUresult call(const Context* context, const Request& m, Answer& r) {
-    if (!freed.empty())
-      send_frees();  // whoever waits, waits for them too, and whoever looks finds them done
+    if (!freed.empty()) send_frees();
     return call_ahead_of_frees(context, m, r);
   }
   // For a call that does not look at what was freed.
   template <typename Request, typename Answer>
   CUresult call_ahead_of_frees(const Context* context, const Request& m, Answer& r) {
-    static_assert(Request::kReplies);
-    const uint32_t id = lane->new_reply_id();
-    if (!append(context, m, id)) return lost_result();
-    return answer(context, id, r);
+    return Calls::call(index_of(context), m, r);
   }
   template <typename Request, typename Answer>
   CUresult call(Context* context, const Request& m, Answer& r) {
@@ -143,76 +129,29 @@ class Session final : public session::LaneEvents {
   template <typename Request>
   CUresult call_for_bytes(Context* context, const Request& m, void* into, uint64_t bytes) {
     if (!freed.empty()) send_frees();
-    const uint32_t id = lane->new_reply_id();
-    if (!append(context, m, id, into, bytes)) return lost_result();
-    const session::Reply reply = wait(id);
-    if (reply.lost) return lost_result();
-    const auto result = static_cast<CUresult>(reply.result);
-    if (result == CUDA_SUCCESS) tally_bytes(bytes);
+    const CUresult result = Calls::call_for_bytes(index_of(context), m, into, bytes);
     note(context, result);
-    return result == CUDA_SUCCESS && !reply.placed ? CUDA_ERROR_UNKNOWN : result;
+    return result;
   }
 
-  // For callers that put something between the request and the wait (bulk data). `into`: as in
-  // call_for_bytes.
+  // For callers that put something between the request and the wait (bulk data).
   template <typename Request>
-  bool append(const Context* context, const Request& m, uint32_t reply_id, void* into = nullptr,
-              uint64_t into_bytes = 0) {
-    const uint64_t bytes = wire::message_bytes(m);
-    uint8_t* body =
-        lane->begin(static_cast<uint16_t>(Request::kOp), context != nullptr ? context->index : 0,
-                    static_cast<uint32_t>(bytes), reply_id);
-    if (body == nullptr) return false;
-    wire::write_message(m, body);
-    if (into != nullptr) lane->expect_bytes(reply_id, into, static_cast<uint32_t>(into_bytes));
-    lane->commit();
-    tally_bytes(bytes);
-    return true;
-  }
-  // As the lane's, counted.
-  bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes) {
-    const Blocked blocked(bytes);
-    const uint64_t begun_ns = base::now_ns();
-    const bool sent = lane->send_bulk(transfer, data, bytes);
-    uploads.note(bytes, base::now_ns() - begun_ns);
-    return sent;
-  }
-  bool wait_bulk(uint64_t transfer, uint64_t bytes) {
-    const Blocked blocked(bytes);
-    return lane->wait_bulk(transfer);
-  }
-  template <typename Answer>
-  CUresult answer(const Context*, uint32_t reply_id, Answer& r) {
-    const session::Reply reply = wait(reply_id);
-    if (reply.lost) return lost_result();
-    if (reply.bytes != 0 && !wire::read_message(r, reply.body, reply.bytes))
-      return CUDA_ERROR_UNKNOWN;
-    return static_cast<CUresult>(reply.result);
-  }
-
-  session::Reply wait(uint32_t reply_id) {
-    const Blocked blocked(0, 1);
-    const session::Reply reply = lane->wait(reply_id);
-    tally_bytes(reply.bytes);
-    return reply;
+  bool append(const Context* context, const Request& m, uint32_t reply_id) {
+    return Calls::append(index_of(context), m, reply_id);
   }
 
   // Tells the worker of blocks that were freed (in one stream, of a size at least).
   void send_frees(uint64_t stream = FreedBlocks::kAnyStream, uint64_t bytes_min = 0);
   void send_free(const FreedBlock& block);
 
-  // Objects that the worker named (api::kWorkerBit), by their wire id.
-  Object* remembered(uint64_t wire_id);
-  void remember(uint64_t wire_id, Object* object);
-  void forget(uint64_t wire_id);
-
   // Remembers a sticky error of `context`.
   static void note(Context* context, CUresult result);
-  static CUresult lost_result() { return CUDA_ERROR_DEVICE_UNAVAILABLE; }
+  static CUresult lost_result() { return Results::kLost; }
 
  private:
-  pthread_mutex_t known_mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  std::unordered_map<uint64_t, Object*> known_;
+  static uint32_t index_of(const Context* context) {
+    return context != nullptr ? context->index : 0;
+  }
 };
 
 bool is_sticky(CUresult result);
@@ -223,7 +162,6 @@ struct Process {
   std::vector<Device*> devices;
   int driver_version = 0;
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is over
-  std::atomic<bool> lost{false};
   std::atomic<uint64_t> next_buffer_id{1};
   std::atomic<uint64_t> next_context_id{1};
   std::atomic<uint64_t> next_stream_id{10};

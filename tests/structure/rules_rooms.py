@@ -38,8 +38,21 @@ MAY_INCLUDE = {
     "demo": {"api", "tests"},
 }
 ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
-# Rooms that know no CUDA types: none of their files may reach the driver's ABI, however indirectly.
-NO_CUDA = ("daemon", "pool", "base", "wire", "config", "lease", "transport", "session")
+# Rooms, and folders of rooms, that know no CUDA types: none of their files may reach the driver's
+# ABI, however indirectly.
+NO_CUDA = (
+    "daemon",
+    "pool",
+    "base",
+    "wire",
+    "config",
+    "lease",
+    "transport",
+    "session",
+    "client/core",
+    "client/common",
+)
+NO_CUDA_FOLDERS = tuple(room + "/" for room in NO_CUDA)
 CUDA_HEADER = re.compile(r"^api/cuda.*\.h$|^cuda(_runtime)?\.h$|^nvml\.h$")
 IN_CLIENT = ("base", "wire", "config", "lease", "transport", "session", "client")
 PRODUCT = tuple(MAY_INCLUDE)
@@ -161,7 +174,7 @@ def cuda_reach(sources):
 
     problems = []
     for path in sources:
-        if path.split("/", 1)[0] in NO_CUDA and not path.endswith("_test.cc"):
+        if path.startswith(NO_CUDA_FOLDERS) and not path.endswith("_test.cc"):
             found = chain(path, {path})
             if found:
                 problems.append(f"{path}: knows CUDA types, through {' -> '.join(found)}")

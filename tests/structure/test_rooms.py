@@ -70,9 +70,15 @@ class Rules(CheckCase):
             "gpu/inventory.h": '#include "gpu/driver.h"\n',
             "gpu/driver.h": '#include "api/cuda_abi.gen.h"\n',
             "daemon/b.cc": '#include "base/result.h"\n',
+            "client/cuda/state.h": '#include "api/cuda_abi.gen.h"\n',
+            "client/core/a.cc": '#include "client/cuda/state.h"\n',
         }
         self.finds(
-            rules.cuda_reach(sources), ["gpu/inventory.h -> gpu/driver.h -> api/cuda_abi.gen.h"]
+            rules.cuda_reach(sources),
+            [
+                "gpu/inventory.h -> gpu/driver.h -> api/cuda_abi.gen.h",
+                "client/core/a.cc: knows CUDA types",
+            ],
         )
 
     def test_banned(self):

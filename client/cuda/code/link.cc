@@ -53,7 +53,7 @@ CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t byte
   const uint32_t reply = session->lane->new_reply_id();
   if (!session->append(link->object->context, m, reply)) return Session::lost_result();
   session->send_bulk(m.transfer, data, bytes);  // when it fails, so does the wait
-  const CUresult result = session->answer(link->object->context, reply, r);
+  const CUresult result = session->answer(reply, r);
   Session::note(link->object->context, result);
   link->options.give_back(r);
   return result;

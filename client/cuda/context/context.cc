@@ -125,7 +125,7 @@ CUresult reset_primary(Context* c) {
   sweep_context(c);
   c->sticky = 0;
   const CUresult result = c->session->call(static_cast<const Context*>(nullptr), m, r);
-  c->session->staging.context_ended(c);
+  c->session->staging.context_ended(c->session, c);
   return result;
 }
 
@@ -221,7 +221,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   ThreadState& t = thread_state();
   if (t.depth != 0 && t.stack[t.depth - 1] == c) --t.depth;
   const CUresult result = session->call(static_cast<const Context*>(nullptr), m, r);
-  session->staging.context_ended(c);
+  session->staging.context_ended(session, c);
   process()->contexts.destroy(c);
   return result;
 }

@@ -180,9 +180,15 @@ CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64
   return on.async ? judge(c, destination, source) : synchronize_stream(c, on.stream);
 }
 
-Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
+core::Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
   const bool at_home = on.stream == nullptr || on.stream->session == c->session;
-  return at_home ? c->session->staging.take(c, bytes) : Staging::Block();
+  return at_home ? c->session->staging.take(c->session, c, bytes) : core::Staging::Block();
+}
+
+core::Staging::Queue queue_of(Context* c, Stream* stream) {
+  if (stream == nullptr) return {c, &c->synchronised, &c->legacy_synchronised, nullptr};
+  Context* owner = stream->context;
+  return {owner, &owner->synchronised, &stream->synchronised, stream};
 }
 
 // The program leaves pinned memory alone until it has waited for an asynchronous copy from it.
@@ -195,16 +201,17 @@ bool may_be_read_later(const void* source, uint64_t bytes, CopyStream on) {
 // The source is the program's again when this returns, but for pinned memory.
 CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes,
                    CopyStream on) {
-  const Staging::Block block = staging_for(c, bytes, on);
+  const core::Staging::Block block = staging_for(c, bytes, on);
   if (block.data != nullptr) {
     CUresult result = CUDA_SUCCESS;
-    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += Staging::kPiece) {
-      const uint64_t piece = bytes - at < Staging::kPiece ? bytes - at : Staging::kPiece;
-      Staging::fill(block.data + at, static_cast<const uint8_t*>(source) + at, piece);
+    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += core::Staging::kPiece) {
+      const uint64_t piece =
+          bytes - at < core::Staging::kPiece ? bytes - at : core::Staging::kPiece;
+      core::Staging::fill(block.data + at, static_cast<const uint8_t*>(source) + at, piece);
       result =
           enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
     }
-    c->session->staging.give_back_after(block, c, on.stream);
+    c->session->staging.give_back_after(c->session, block, queue_of(c, on.stream));
     return result;
   }
   wire::cuda::copy_to_device_request m;
@@ -242,7 +249,7 @@ CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_
 
 // Waits for the data.
 CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
-  const Staging::Block block = staging_for(c, bytes, on);
+  const core::Staging::Block block = staging_for(c, bytes, on);
   if (block.data == nullptr) return bring_over_lane(c, destination, source, bytes, on);
   CUresult result = enqueue_copy(c, reinterpret_cast<uint64_t>(block.data), source, bytes, on);
   if (result == CUDA_SUCCESS) result = synchronize_stream(c, on.stream);

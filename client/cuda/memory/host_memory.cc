@@ -92,6 +92,19 @@ void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes) {
   session->window.unmap(m.address, whole_pages(bytes), true);
 }
 
+// Pinning is not allowed while a capture is open.
+bool Session::may_share_pages() {
+  return process()->open_captures.load(std::memory_order_relaxed) == 0;
+}
+
+void* Session::share_pages(void* owner, uint64_t bytes) {
+  return cuda::share_pages(static_cast<Context*>(owner), bytes);
+}
+
+void Session::unshare_pages(void* pages, uint64_t bytes) {
+  cuda::unshare_pages(this, nullptr, pages, bytes);
+}
+
 namespace {
 
 // Gives up what `allocate` made, after the last use of it.

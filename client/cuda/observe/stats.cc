@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/entry.h"
 #include "client/cuda/observe/trace.h"
 
 namespace tendril::client::cuda {
-
-std::atomic<bool> g_observing{false};
 
 namespace {
 
@@ -25,7 +24,6 @@ struct Line {
 Line g_lines[kEntryCount];
 char g_path[512];
 uint64_t g_begun_ns = 0;
-constinit thread_local Tally t_tally{};
 
 unsigned long long number(const std::atomic<uint64_t>& value) {
   return value.load(std::memory_order_relaxed);
@@ -84,17 +82,9 @@ void print_errors(FILE* to) {
 
 }  // namespace
 
-Tally& tally() { return t_tally; }
-
-uint64_t stats_now_ns() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 uint64_t stats_begin() {
-  t_tally = {};
-  return stats_now_ns();
+  core::tally() = {};
+  return base::now_ns();
 }
 
 void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
@@ -104,16 +94,16 @@ void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
     to.fetch_add(value, std::memory_order_relaxed);
   };
   add(line.calls, 1);
-  add(line.nanoseconds, stats_now_ns() - begun_ns);
-  add(t_tally.blocked_ns != 0 ? line.waited : line.sent,
-      t_tally.blocked_ns != 0 || t_tally.bytes != 0);
-  add(line.round_trips, t_tally.round_trips);
-  add(line.blocked_ns, t_tally.blocked_ns);
-  add(line.bytes, t_tally.bytes);
+  add(line.nanoseconds, base::now_ns() - begun_ns);
+  const core::Tally& tally = core::tally();
+  add(tally.blocked_ns != 0 ? line.waited : line.sent, tally.blocked_ns != 0 || tally.bytes != 0);
+  add(line.round_trips, tally.round_trips);
+  add(line.blocked_ns, tally.blocked_ns);
+  add(line.bytes, tally.bytes);
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return;
   if (line.errors.fetch_add(1, std::memory_order_relaxed) == 0) {
     line.first_error.store(result);
-    line.first_error_ns.store(stats_now_ns() - g_begun_ns);
+    line.first_error_ns.store(base::now_ns() - g_begun_ns);
   }
 }
 
@@ -161,12 +151,12 @@ size_t stats_counters(uint64_t* values, size_t count) {
 }
 
 void stats_start() {
-  if (trace_start()) g_observing.store(true);
+  if (trace_start()) core::g_observing.store(true);
   const char* where = getenv("TENDRIL_STATS");
   if (where == nullptr || *where == 0 || strcmp(where, "0") == 0) return;
   snprintf(g_path, sizeof g_path, "%s", where);
-  g_begun_ns = stats_now_ns();
-  g_observing.store(true);
+  g_begun_ns = base::now_ns();
+  core::g_observing.store(true);
   static bool registered = false;
   if (!registered) registered = atexit(stats_report) == 0;
 }

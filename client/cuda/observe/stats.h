@@ -7,46 +7,16 @@
 // of them is on.
 #pragma once
 
-#include <time.h>
-
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "client/core/tally.h"
+
 namespace tendril::client::cuda {
 
-extern std::atomic<bool> g_observing;
-
-// Statistics or trace are on.
-inline bool observing() { return __builtin_expect(g_observing.load(std::memory_order_relaxed), 0); }
-
-// What the calling thread's current call has cost so far, beside its own time.
-struct Tally {
-  uint64_t round_trips = 0, blocked_ns = 0, bytes = 0;
-};
-Tally& tally();
-inline void tally_bytes(uint64_t bytes) {
-  if (observing()) tally().bytes += bytes;
-}
-uint64_t stats_now_ns();
-// The time spent waiting for the server, from here to the end of the scope.
-class Blocked {
- public:
-  explicit Blocked(uint64_t bytes = 0, uint64_t round_trips = 0) {
-    if (!observing()) return;
-    tally().bytes += bytes;
-    tally().round_trips += round_trips;
-    begun_ns_ = stats_now_ns();
-  }
-  ~Blocked() {
-    if (begun_ns_ != 0) tally().blocked_ns += stats_now_ns() - begun_ns_;
-  }
-  Blocked(const Blocked&) = delete;
-  Blocked& operator=(const Blocked&) = delete;
-
- private:
-  uint64_t begun_ns_ = 0;
-};
+using core::Blocked;
+using core::observing;
+using core::tally_bytes;
 
 // The beginning and the end of an observed call.
 uint64_t stats_begin();

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asynchronous copies from pinned memory to a server elsewhere, sent by a thread of ours while the
-// program runs on: it leaves that memory alone until it has waited, and every wait that covers the
-// copy ends after the worker has all of it. Used where sending would keep the caller for long, as
-// far as earlier transfers tell. Called by copies and by whoever gives host memory up; any thread.
-// Never for pageable memory, which is the program's again when its copy returns.
+// program runs on. The program leaves that memory alone until it has waited, and every wait that
+// covers the copy ends after the worker has all of it. Used where sending would keep the caller for
+// long, judging by earlier transfers. Called by copies and by whoever gives host memory up; any
+// thread. Never for pageable memory: that is the program's again when its copy returns.
 #pragma once
-
-#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 #include <deque>
 
+#include "base/lock.h"
 #include "base/thread.h"
 
-namespace tendril::client::cuda {
+namespace tendril::client::core {
 
 class Session;
 
@@ -25,8 +24,8 @@ class Uploads {
   bool take(Session* session, uint64_t transfer, const void* data, uint64_t bytes);
   // A transfer of so many bytes has kept the thread that sent it for so long.
   void note(uint64_t bytes, uint64_t ns);
-  // Nothing of [base, base + bytes) is read any more when this returns. The calls before it have
-  // been waited for.
+  // Returns when nothing of [base, base + bytes) is read any more. The caller has waited for the
+  // calls before it.
   void settle(uint64_t base, uint64_t bytes);
 
  private:
@@ -40,14 +39,15 @@ class Uploads {
 
   static void thread_main(void* session);
   void send_all(Session* session);
-  bool holds(uint64_t base, uint64_t bytes) const;
+  Upload next();
+  bool holds(uint64_t base, uint64_t bytes);
 
   std::atomic<uint64_t> ns_per_mib_{0};  // of the last transfers; 0: there was none
   std::atomic<uint32_t> held_{0};        // uploads that are not over
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
-  std::deque<Upload> queue_;  // the first one is being sent
+  base::Lock lock_;
+  base::Event changed_;       // the queue is longer or shorter
+  std::deque<Upload> queue_;  // under lock_; the first one is being sent
   base::Thread thread_;
 };
 
-}  // namespace tendril::client::cuda
+}  // namespace tendril::client::core

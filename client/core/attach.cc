@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// See attach.h.
+#include "client/core/attach.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/common/log.h"
+#include "session/control/attach.h"
+
+namespace tendril::client::core {
+namespace {
+
+wire::ClientInfo who_we_are() {
+  wire::ClientInfo info;
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) == 0) info.host = name;
+  const char* user = getenv("USER");
+  info.user = user != nullptr ? user : std::to_string(getuid());
+  info.pid = static_cast<uint32_t>(getpid());
+  if (FILE* file = fopen("/proc/self/comm", "re")) {
+    char comm[64] = {};
+    if (fgets(comm, sizeof comm, file) != nullptr) info.program = comm;
+    fclose(file);
+    while (!info.program.empty() && info.program.back() == '\n') info.program.pop_back();
+  }
+  return info;
+}
+
+class Attaching {
+ public:
+  Attaching(const ApiIdentity& api, const Configuration& configuration, Newcomers* newcomers)
+      : api_(api), configuration_(configuration), newcomers_(newcomers) {}
+
+  // Leases that `tendril run` took: one session each. Otherwise fills the servers in order until
+  // enough slices are held.
+  base::Status all() {
+    base::Status outcome;
+    if (configuration_.leased()) {
+      for (const Server& server : configuration_.servers) {
+        outcome = one(server, 0);
+        if (!outcome.ok()) return outcome;
+      }
+      return outcome;
+    }
+    uint32_t wanted = configuration_.slice_count;
+    for (const Server& server : configuration_.servers) {
+      for (uint32_t count = wanted; count != 0 && wanted != 0; --count) {
+        outcome = one(server, count);
+        if (outcome.ok()) {
+          wanted -= count;
+          break;
+        }
+        if (outcome.code() != base::Code::kRefused && outcome.code() != base::Code::kUnavailable)
+          break;
+      }
+    }
+    return wanted == 0 ? base::Status() : outcome;
+  }
+
+ private:
+  // `count`: slices to ask for, where there is no lease yet.
+  base::Status one(const Server& server, uint32_t count) {
+    base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
+    if (!endpoint.ok()) return endpoint.status();
+    session::ConnectOptions options;
+    options.token = configuration_.token;
+    options.allow_shared_memory = configuration_.transport != Transport::kTcp;
+    options.link.delay_us = configuration_.link_delay_us;
+    options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;
+    wire::AttachRequest request;
+    request.lease_id = server.lease_id;
+    request.secret = server.lease_secret;
+    request.lease.count = count;
+    request.lease.slice = configuration_.slice;
+    request.lease.terms = configuration_.terms;
+    request.client = request.lease.client = who_we_are();
+    request.api = api_.name;
+    request.api_digest = api_.digest;
+    request.bulk_channels = options.bulk_channels;
+    request.shared_memory = options.allow_shared_memory;
+    base::Result<session::Attached> attached = session::attach(*endpoint, options, request);
+    if (!attached.ok()) return attached.status();
+    return open(server.endpoint, &*attached);
+  }
+
+  base::Status open(const std::string& endpoint, session::Attached* attached) {
+    Session* session = newcomers_->create();
+    session->index = attached_;
+    session->endpoint = endpoint;
+    session->window = std::move(attached->window);
+    session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
+                                        attached->bulk.size(), session);
+    // A session that fails here is leaked on purpose: lanes outlive everything.
+    const int devices = session->lane != nullptr ? newcomers_->greet(session) : -1;
+    if (devices < 0) {
+      return base::Status(
+          base::Code::kClosed,
+          "GPU server " + endpoint + " ended the session while attaching; see its log");
+    }
+    log(LogLevel::kInfo, "attached to %s for %s over %s (%s): %d device(s)", endpoint.c_str(),
+        api_.name, attached->transport.c_str(), attached->reason.c_str(), devices);
+    newcomers_->admit(session);
+    ++attached_;
+    return base::Status();
+  }
+
+  const ApiIdentity api_;
+  const Configuration& configuration_;
+  Newcomers* const newcomers_;
+  uint32_t attached_ = 0;
+};
+
+}  // namespace
+
+base::Status attach_servers(const ApiIdentity& api, const Configuration& configuration,
+                            Newcomers* newcomers) {
+  return Attaching(api, configuration, newcomers).all();
+}
+
+}  // namespace tendril::client::core

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one attachment of an API in this process. The first call that needs a server makes it; a
+// forked child drops it without a word to the servers. Process is what the API knows of itself: its
+// sessions, devices and tables. It is never destroyed: programs call us from their exit handlers.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "base/lock.h"
+
+namespace tendril::client::core {
+
+template <typename Process>
+class Attachment {
+ public:
+  // Null before the first attach, after one that failed, and in a forked child.
+  Process* process() const { return process_.load(std::memory_order_acquire); }
+  // Look-ups while attaching need it too.
+  void set(Process* process) { process_.store(process); }
+
+  // A child of a process that had attached: no call can work here.
+  bool forked() const { return forked_.load(); }
+
+  // Answers what `attach()` does. A success is remembered; a failure is tried again next time.
+  // `in_child` must call dropped_in_child; it runs in every child from now on.
+  template <typename Attach>
+  int once(int success, void (*in_child)(), Attach&& attach) {
+    if (result_.load(std::memory_order_acquire) == success) return success;
+    const base::Locked held(lock_);
+    if (result_.load() == success) return success;
+    if (!registered_) registered_ = pthread_atfork(nullptr, nullptr, in_child) == 0;
+    const int result = attach();
+    result_.store(result, std::memory_order_release);
+    return result;
+  }
+
+  // In a forked child. Returns what the parent had, whose threads and locks do not work here.
+  Process* dropped_in_child() {
+    Process* parents = process_.exchange(nullptr);
+    lock_.reset_after_fork();
+    if (parents == nullptr) {
+      result_ = kNotTried;
+    } else {
+      forked_ = true;
+      left_behind_ = parents;
+    }
+    return parents;
+  }
+
+ private:
+  static constexpr int kNotTried = -1;
+  std::atomic<Process*> process_{nullptr};
+  std::atomic<Process*> left_behind_{nullptr};  // for leak checkers to find
+  std::atomic<int> result_{kNotTried};
+  std::atomic<bool> forked_{false};
+  base::Lock lock_;  // while attaching
+  bool registered_ = false;
+};
+
+}  // namespace tendril::client::core
