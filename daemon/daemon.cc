@@ -128,7 +128,6 @@ class DaemonImpl : public Daemon {
       connections_;  // copies, to wake their threads at the end; invalid after handing over
   uint64_t next_connection_ = 1;
   bool stopped_ = false;
-  uint64_t complained_ns_ = 0;
 };
 
 Status DaemonImpl::open_listeners() {

@@ -42,7 +42,8 @@ step() {
 
 configure() { # PRESET
   step "configure-$1" cmake -S "$root" --preset "$1" \
-    -DTENDRIL_QUICK_BUILD="${TENDRIL_QUICK_BUILD:-OFF}"
+    -DTENDRIL_QUICK_BUILD="${TENDRIL_QUICK_BUILD:-OFF}" \
+    -DTENDRIL_WERROR="${TENDRIL_WERROR:-OFF}"
 }
 
 build() { # PRESET [TARGET...]

@@ -89,6 +89,18 @@ def columns(path, source):
     ]
 
 
+def line_ends(path, source):
+    """As .editorconfig says: no blanks before the end of a line, and an end to the last line."""
+    problems = [
+        f"{path}:{number}: blanks at the end of the line"
+        for number, line in enumerate(source.split("\n"), 1)
+        if line != line.rstrip(" \t\r")
+    ]
+    if source and not source.endswith("\n"):
+        problems.append(f"{path}: the last line has no end")
+    return problems
+
+
 def function_length(path, source):
     if path.endswith(".py"):
         spans = [

@@ -42,6 +42,10 @@ class Tree(CheckCase):
         # api/gen is being rewritten; it joins when that has landed.
         self.each(rules.columns, [name for name in CODE if not name.startswith("api/gen/")])
 
+    def test_line_ends(self):
+        names = [name for name in tree.files() if name.endswith((".cmake", "CMakeLists.txt"))]
+        self.each(rules.line_ends, SOURCES + names)
+
     def test_function_length(self):
         self.each(
             rules.function_length, [name for name in CODE if name.endswith(tree.CPP + (".py",))]
@@ -111,6 +115,10 @@ class Rules(CheckCase):
             rules.columns("a.cc", "x" * 101 + "\n// " + "y" * 98 + "\n"),
             ["a.cc:1: 101 columns", "a.cc:2: 101 columns"],
         )
+
+    def test_line_ends(self):
+        self.clean(rules.line_ends("a.cc", "x\n\ny\n"))
+        self.finds(rules.line_ends("a.cc", "x \ny\t"), ["a.cc:1", "a.cc:2", "last line"])
 
     def test_function_length(self):
         self.finds(rules.function_length("a.cc", LONG_FUNCTION), ["a.cc:3: a function of 82 lines"])
