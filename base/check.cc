@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The failing half of TENDRIL_CHECK. See check.h.
+// TENDRIL_CHECK when its condition is false. See check.h.
 #include "base/check.h"
 
 #include <atomic>

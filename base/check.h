@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// TENDRIL_CHECK: programmer errors. Aborts in daemons and tests; inside the client library the
-// handler installed by client/common turns it into a sticky "device lost" result, because other
-// people's processes must never be killed by us. Never use it on data that came from a peer or from
-// the user's program.
+// TENDRIL_CHECK is for programmer errors. It aborts daemons and tests. In the client library the
+// handler of client/common turns the failure into a sticky "device lost" result, because we must
+// never kill other people's processes. Never use it on data that came from a peer or from the
+// user's program.
 #pragma once
 
 namespace tendril::base {
 
-// Prints the failed condition once and calls the installed handler; aborts when there is none or
-// the handler returns false.
+// Prints the failed condition once and calls the installed handler. Aborts if there is none or it
+// returns false.
 void check_failed(const char* condition, const char* file, int line);
 
 // The client library installs a handler that marks the session lost and returns true (do not

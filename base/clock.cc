@@ -16,7 +16,7 @@ unsigned usable_cpus() {
   if (cpus != 0) return cpus;
   cpu_set_t set;
   CPU_ZERO(&set);
-  // Fails on machines with more than 1024 processors, where the answer "many" is right anyway.
+  // Fails on machines with more than 1024 processors. Then "many" is the right answer anyway.
   cpus = sched_getaffinity(0, sizeof set, &set) == 0 ? unsigned(CPU_COUNT(&set)) : 64;
   if (cpus == 0) cpus = 1;
   known.store(cpus, std::memory_order_relaxed);

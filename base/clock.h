@@ -26,12 +26,13 @@ inline void cpu_pause() {
 #endif
 }
 
-// A busy wait of bounded length. Whoever is waited for may be on this very processor: after a few
-// microseconds others are let in, now and then, as each time costs as much as a look.
+// A busy wait of bounded length. The awaited thread may need this very processor. So after a few
+// microseconds the wait yields now and then; not always, because each yield costs as much as a
+// look.
 class Spin {
  public:
   explicit Spin(uint32_t limit_us) : limit_ns_(uint64_t{limit_us} * 1000) {}
-  // Call after a vain look. False: enough.
+  // Call after a look that found nothing. False: stop waiting.
   bool again() {
     if (limit_ns_ == 0) return false;
     const uint64_t now = now_ns();
@@ -44,7 +45,7 @@ class Spin {
     }
     return true;
   }
-  // Something came: the next wait begins anew.
+  // Something came: the next wait starts from the beginning.
   void reset() {
     begun_ns_ = 0;
     yield_at_ns_ = kYieldAfterNs;
@@ -77,13 +78,14 @@ class Deadline {
   uint64_t at_ns_;
 };
 
-// Processors this process may run on, read once. Nothing spins when there is only one.
+// Number of processors that this process may run on, read once. Nothing spins when there is only
+// one.
 unsigned usable_cpus();
 
-// How long somebody who waits for GPU work looks for its end before he sleeps:
-// TENDRIL_WAIT_SPIN_US. A driver spins as long as there are more processors than contexts; so do
-// we, within a bound, where there are many: each sleep on the way there and back costs a wake-up
-// before the GPU has work again, and 0.4 ms in all were seen on an H200's host. 0 on one processor.
+// How long a thread that waits for GPU work looks for its end before it sleeps:
+// TENDRIL_WAIT_SPIN_US. A driver spins while there are more processors than contexts. Where there
+// are many processors we spin too, up to a bound: each sleep on the way there and back costs a
+// wake-up before the GPU has work again (0.4 ms in all on an H200's host). 0 on one processor.
 uint32_t wait_spin_us();
 
 }  // namespace tendril::base

@@ -47,9 +47,9 @@ void compress(uint64_t h[8], const uint8_t* block, uint64_t bytes_so_far, bool l
     v[i] = h[i];
     v[i + 8] = kIv[i];
   }
-  v[12] ^= bytes_so_far;  // the high word of the count stays 0: nothing has 2^64 bytes
+  v[12] ^= bytes_so_far;  // the high word of the count stays 0: no input has 2^64 bytes
   if (last) v[14] = ~v[14];
-#pragma GCC unroll 12  // makes the schedule a constant: half as fast again
+#pragma GCC unroll 12  // makes the schedule a constant, which is half as fast again
   for (int round = 0; round < 12; ++round) {
     const uint8_t* s = kSigma[round % 10];
     mix(v[0], v[4], v[8], v[12], m[s[0]], m[s[1]]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The name of a piece of device code: 256 bits of BLAKE2b (RFC 7693). Client and worker name images
-// with it, so a server may trust what it has already seen without looking at it again. Any thread;
-// about a gigabyte a second, so not for the hot path.
+// with it, so a server recognises code that it has seen without reading it again. Any thread. It
+// hashes about a gigabyte a second, so keep it off the hot path.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The content hash against values from an independent implementation of BLAKE2b-256, around the
-// block size where mistakes hide.
+// The content hash against values from an independent implementation of BLAKE2b-256, with sizes
+// around the block size, where mistakes hide.
 #include "base/content_hash.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor with one owner. Used wherever a file, socket or memory object is held; closes on
-// destruction and never touches the peer beyond that (no shutdown), so that a forked child may drop
-// its copies without ending its parent's connections.
+// A descriptor with one owner. Holds a file, socket or memory object and closes it on destruction.
+// It does nothing else to the peer (no shutdown), so that a forked child may drop its copies
+// without ending its parent's connections.
 #pragma once
 
 #include <unistd.h>
@@ -29,7 +29,7 @@ class Fd {
     return fd;
   }
   void reset(int fd = -1) {
-    if (fd_ >= 0) ::close(fd_);  // EINTR: Linux has closed it already
+    if (fd_ >= 0) ::close(fd_);  // EINTR: Linux has closed it nevertheless
     fd_ = fd;
   }
 

@@ -20,7 +20,7 @@ namespace tendril::base {
 namespace {
 
 constexpr char kTemporary[] = ".part";
-constexpr time_t kAbandonedSeconds = 600;  // a temporary file this old has no writer any more
+constexpr time_t kAbandonedSeconds = 600;  // a temporary file of this age has no writer any more
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -86,7 +86,7 @@ Fd KeptFiles::open(const std::string& name, uint64_t* bytes) const {
   struct stat info;
   if (!fd.valid() || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return Fd();
   *bytes = static_cast<uint64_t>(info.st_size);
-  futimens(fd.get(), nullptr);  // may fail: then it only looks older than it is
+  futimens(fd.get(), nullptr);  // if it fails, the file only looks older than it is
   return fd;
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder of files that could be made again: what the worker keeps of images, and the client of
+// A folder of files that can be made again. The worker keeps images in one, and the client keeps
 // code that was compiled in its process. A file is written beside its place and renamed, so readers
-// see all of it or nothing. Its time of modification is the time of its last use; the oldest go
-// when the folder is over its limit. Several processes may use one folder. Whether a file is what
-// its name says is for the reader to check. Any thread; every call may wait for a disk.
+// see all of it or nothing. Its time of modification is the time of its last use. When the folder
+// is over its limit, the oldest files go. Several processes may use one folder. The reader must
+// check that a file is what its name says. Any thread; every call may wait for a disk.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace tendril::base {
 
 class KeptFiles {
  public:
-  // Without a folder there are no files and none can be written. `mode`: of the files.
+  // Without a folder there are no files, and none can be written. `mode`: of the files.
   KeptFiles(std::string folder, std::string suffix, uint64_t bytes_max, unsigned mode = 0600);
 
-  // Makes the folder and those above it, for this user only. When that fails (errno says why),
-  // there is no folder any more.
+  // Makes the folder and its parents, for this user only. If that fails (errno says why), there is
+  // no folder any more.
   bool make();
   bool exists() const { return !folder_.empty(); }
   std::string path_of(const std::string& name) const;
 
-  // A regular file, and how long it is; counts as a use. Not valid: there is none.
+  // Opens a regular file and returns its length. Counts as a use. Not valid: there is no such file.
   Fd open(const std::string& name, uint64_t* bytes) const;
   struct Part {
     const void* data;
     uint64_t bytes;
   };
-  // The parts one after the other. False, with errno, when the folder does not take it; nothing is
-  // left of it then.
+  // Writes the parts one after the other. False, with errno, if the folder does not take them; then
+  // no file is left.
   bool write(const std::string& name, std::initializer_list<Part> parts) const;
   void remove(const std::string& name) const;
 
@@ -44,11 +44,11 @@ class KeptFiles {
   unsigned mode_;
 };
 
-// Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME; empty when
-// neither is set.
+// Where this user's programs keep such folders: XDG_CACHE_HOME, or .cache in HOME. Empty if neither
+// is set.
 std::string user_cache_folder();
 
-// All of it or false.
+// Writes all of it, or returns false.
 bool read_all(int fd, void* into, uint64_t bytes);
 
 }  // namespace tendril::base

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folders are made for their owner, writers do not meet in a temporary file, what is cut short is
-// not there, and nothing else in the folder is touched. (The worker's store of images, which is
-// built on this, tests limits, links and full disks.)
+// Folders are made for their owner. Writers do not meet in a temporary file. A file that was cut
+// short is not there. Nothing else in the folder is touched. (The worker's store of images is built
+// on this; its test covers limits, links and full disks.)
 #include "base/kept_files.h"
 
 #include <gtest/gtest.h>

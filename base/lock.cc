@@ -28,7 +28,8 @@ void futex_wake(const std::atomic<uint32_t>* word, int count, bool shared) {
 }
 
 void Lock::lock_slow() {
-  // About 2 us of spinning: longer than encoding one call, shorter than a sleep and wake-up.
+  // About 2 us of spinning. That is longer than encoding one call and shorter than a sleep and
+  // wake-up.
   int spins = usable_cpus() > 1 ? 60 : 0;
   for (int i = 0; i < spins; ++i) {
     cpu_pause();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Futex and a small lock that spins briefly and then sleeps. Used instead of std::mutex because it
+// A futex and a small lock that spins briefly and then sleeps. Used in the place of std::mutex: it
 // is four bytes, costs two atomic operations without contention, never throws, and can be reset in
 // a forked child. Any thread.
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace tendril::base {
 
-// Sleeps while *word == expected, at most timeout_us (< 0: for ever). Wakes spuriously; callers
-// loop. `shared`: the word lies in memory shared between processes.
+// Sleeps while *word == expected, at most timeout_us (< 0: without limit). May wake without cause,
+// so callers loop. `shared`: the word lies in memory that processes share.
 void futex_wait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t timeout_us,
                 bool shared = false);
 void futex_wake(const std::atomic<uint32_t>* word, int count, bool shared = false);
@@ -25,13 +25,13 @@ class Lock {
   void lock() {
     if (!try_lock()) lock_slow();
   }
-  // For a lock that is held a little longer, as for a system call: spins up to so many microseconds
-  // before it sleeps.
+  // For a lock that is held a little longer, such as for a system call: spins up to so many
+  // microseconds before it sleeps.
   void lock(uint32_t spin_us);
   void unlock() {
     if (state_.exchange(0, std::memory_order_release) == 2) futex_wake(&state_, 1);
   }
-  // In a forked child, where the holder may not exist.
+  // For a forked child, where the holder may not exist.
   void reset_after_fork() { state_.store(0, std::memory_order_relaxed); }
 
  private:
@@ -51,7 +51,7 @@ class Locked {
   Lock& lock_;
 };
 
-// A counter to sleep on: read it, look at the state it guards, then wait for it to move on.
+// A counter to sleep on: read it, look at the state it guards, then wait until the counter changes.
 class Event {
  public:
   uint32_t read() const { return count_.load(std::memory_order_seq_cst); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line on stderr, written with a single system call so that lines of several processes do not
-// mix. Level from TENDRIL_LOG (off, error, warning, info, debug; default warning). Servers may
-// redirect lines with set_log_sink. Never logs secrets: callers see to it.
+// mix. TENDRIL_LOG sets the level (off, error, warning, info, debug; default warning). Servers may
+// redirect lines with set_log_sink. Callers must not log secrets.
 #pragma once
 
 namespace tendril::base {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Status and Result<T>: how every room reports an operating error. Never throws. The message is for
-// a person: what happened, to which GPU or server, and what to do next. Callers pass an error on
-// unchanged; only the first function that knows the cause writes the message.
+// a person: what happened, to which GPU or server, and what to do next. The first function that
+// knows the cause writes the message. Its callers pass the error on unchanged.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace tendril::base {
 
-// Causes that callers may want to tell apart. Different causes give different messages too.
+// Causes that callers may want to tell apart. Different causes also have different messages.
 enum class Code : uint16_t {
   kOk = 0,
-  kInvalid = 1,      // the caller or the peer handed over something malformed
+  kInvalid = 1,      // the caller or the peer passed something malformed
   kNotFound = 2,     // no such server, file, device, lease
-  kRefused = 3,      // the peer said no: policy, quota, token
+  kRefused = 3,      // the peer refused: policy, quota, token
   kUnavailable = 4,  // no route, nobody listening, no capacity now
   kClosed = 5,       // the peer went away
   kTimeout = 6,
@@ -43,7 +43,7 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// `Status` with the text of errno appended to what was being done.
+// `Status` with what was being done, followed by the text of errno.
 Status errno_status(Code code, const char* doing, int error);
 
 template <typename T>

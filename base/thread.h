@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread of ours inside somebody else's process: blocks every signal, so that the program's
-// handlers run on the program's threads. Plain pthread: starting one can fail without throwing.
+// A thread of ours inside somebody else's process. It blocks every signal, so that the program's
+// handlers run on the program's threads. Plain pthread, because starting one must be able to fail
+// without throwing.
 #pragma once
 
 #include <pthread.h>
@@ -16,11 +17,11 @@ class Thread {
   Thread& operator=(const Thread&) = delete;
   ~Thread() { join(); }
 
-  // False when the system has no thread to give. `name`: at most 15 characters. The object must
+  // False if the system has no thread to give. `name`: at most 15 characters. The object must
   // outlive the thread.
   bool start(const char* name, Main main, void* argument);
   void join();
-  // In a forked child: the thread does not exist here.
+  // For a forked child, where the thread does not exist.
   void forget() { running_ = false; }
   bool running() const { return running_; }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract between the two halves of the software GPU: `softgpu/ptx` (parses PTX, executes
-// grids) implements what is declared here; `softgpu/driver` (the CUDA driver look-alike) calls it.
-// The engine knows no contexts, streams, handles or CUresult: it sees a program, a launch, and a
-// view of memory. Everything is synchronous; asynchrony belongs to the driver half.
+// The contract between the two halves of the software GPU. `softgpu/ptx` parses PTX, executes grids
+// and implements what is declared here. `softgpu/driver` (the CUDA driver look-alike) calls it. The
+// engine knows no contexts, streams, handles or CUresult. It sees a program, a launch, and a view
+// of memory. Everything is synchronous; asynchrony belongs to the driver.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ struct ParamInfo {
   uint32_t align;
 };
 
-// What the driver half must know of a kernel without executing it.
+// What the driver must know of a kernel without executing it.
 struct KernelInfo {
   std::string name;
   std::vector<ParamInfo> params;
@@ -40,9 +40,9 @@ struct KernelInfo {
   bool uses_images = false;            // reads or writes textures or surfaces
 };
 
-// One module-scope variable. `bytes` is its initial image; it may be shorter than `size` (empty
-// without initialiser) and the rest is zero, so that a huge array costs nothing here. `relocations`
-// are addresses of other symbols to be added into it once the driver half has placed every
+// One module-scope variable. `bytes` is its initial image. It may be shorter than `size` (empty
+// without an initialiser); the rest is zero, so that a huge array costs nothing here. `relocations`
+// are addresses of other symbols. They are added into the image once the driver has placed every
 // variable.
 struct GlobalInfo {
   enum class Space : uint8_t { kGlobal, kConst };
@@ -60,9 +60,9 @@ struct GlobalInfo {
   std::vector<Relocation> relocations;
 };
 
-// One parsed PTX module. Immutable after `parse`, so launches may share it between threads. Bodies
-// are decoded lazily: an unsupported instruction in a kernel nobody launches is no error. Constant
-// variables are placed in device memory like globals.
+// One parsed PTX module. Immutable after `parse_program`, so launches may share it between threads.
+// Bodies are decoded at first use: an unsupported instruction in a kernel that nobody launches is
+// no error. Constant variables are placed in device memory like globals.
 class Program {
  public:
   virtual ~Program() = default;
@@ -70,21 +70,20 @@ class Program {
   virtual const std::vector<GlobalInfo>& globals() const = 0;
   virtual uint32_t ptx_version() const = 0;  // 10 * major + minor
   virtual uint32_t target_sm() const = 0;    // 10 * major + minor of compute capability, e.g. 70
-  // Decodes one kernel now. Empty result: it can run. Otherwise a text naming opcode and line
+  // Decodes one kernel now. An empty result: it can run. Otherwise a text with opcode and line
   // ("line 41: unsupported instruction 'tex.2d.v4.f32.s32' in kernel 'k'").
   virtual std::string decode(size_t kernel_index) const = 0;
 };
 
-// Parses `text` (need not be NUL-terminated). On a syntax error returns null and sets *log to a
-// message with line number. Bounded: hostile text must not crash, hang or allocate without relation
-// to its size.
+// Parses `text` (a NUL at the end is not needed). On a syntax error returns null and sets *log to a
+// message with the line number. Hostile text must not crash, hang or allocate out of proportion to
+// its size.
 std::unique_ptr<Program> parse_program(std::string_view text, std::string* log);
 
-// How the engine reaches device memory: an address is valid when some region contains it. Device
-// addresses are not host addresses: host = region.host + (address - region.base). `valid_pages`,
-// when not null, has one byte per 2 MiB page of the region, non-zero when something lives there;
-// the check is as coarse as that, like hardware. The driver half keeps the view stable during a
-// launch.
+// How the engine reaches device memory. An address is valid when some region contains it. Device
+// addresses are not host addresses: host = region.host + (address - region.base). `valid_pages`, if
+// not null, has one byte per 2 MiB page of the region, non-zero when something lives there. The
+// check is as coarse as that, as on hardware. The driver keeps the view stable during a launch.
 struct MemoryRegion {
   uint64_t base = 0;
   uint64_t bytes = 0;
@@ -93,7 +92,7 @@ struct MemoryRegion {
 };
 inline constexpr uint64_t kPageBytes = 2u << 20;
 
-// Pages come and go while kernels run: the one byte that says so is written and read whole.
+// Pages come and go while kernels run. The byte of a page is written and read whole.
 inline void set_page_valid(uint8_t* page, bool valid) {
   __atomic_store_n(page, static_cast<uint8_t>(valid), __ATOMIC_RELAXED);
 }
@@ -108,19 +107,19 @@ struct MemoryView {
   std::vector<MemoryRegion>
       regions;  // [0] is the device's own big arena; the engine checks it first
   // With `exact` an address is valid only inside a block, and no access may cross its end. `blocks`
-  // is sorted by base; `freed` holds what was given back lately, newest last, so that a fault can
-  // name it.
+  // is sorted by base. `freed` holds the blocks that were given back last, newest last, so that a
+  // fault can name them.
   bool exact = false;
   std::vector<MemoryBlock> blocks, freed;
 };
 
-// Device memory for malloc and free inside kernels. Lives as long as its context; kernels of
+// Device memory for malloc and free inside kernels. It lives as long as its context. Kernels of
 // several streams may use it at once.
 class DeviceHeap {
  public:
   DeviceHeap(uint64_t base, uint64_t bytes);
   uint64_t allocate(uint64_t bytes);  // 16-byte aligned; 0 when nothing fits
-  bool release(uint64_t address);     // false when nothing begins there
+  bool release(uint64_t address);     // false: no allocation begins there
 
  private:
   std::mutex lock_;
@@ -143,7 +142,7 @@ enum class Fault : uint8_t {
   kCancelled,           // `cancel` became true
 };
 
-// One texture or surface object, as kernels use it: what the driver knows of its array or memory,
+// One texture or surface object as kernels use it: what the driver knows of its array or memory,
 // and how to sample it.
 struct Image {
   enum class Texel : uint8_t { kU8, kU16, kU32, kS8, kS16, kS32, kF16, kF32 };
@@ -180,21 +179,21 @@ struct LaunchRequest {
   const ImageTable* images = nullptr;  // null: there are none
   DeviceHeap* heap = nullptr;          // null: device malloc answers null
   bool cooperative = false;            // grid-wide barriers may be used
-  // Not 0: blocks, warps and diverged lanes run in an order that this number decides, to find
-  // programs that rely on one.
+  // Not 0: a seed for the order in which blocks, warps and diverged lanes run. It finds programs
+  // that rely on an order.
   uint64_t shuffle_seed = 0;
   uint32_t sm_count = 1;     // value of %nsmid; blocks are spread over this many virtual SMs
   uint64_t step_budget = 0;  // warp instructions before kTimeout; 0 = unlimited
   const std::atomic<bool>* cancel = nullptr;
-  // What %clock and %globaltimer read when the grid starts; from there on they count a nanosecond
-  // per warp instruction of their block. 0: they read the host's clock.
+  // What %clock and %globaltimer read when the grid starts. From there they count a nanosecond per
+  // warp instruction of their block. 0: they read the host's clock.
   uint64_t clock_ns = 0;
   // Device printf output, already formatted; called from engine threads, serialised by the engine.
   std::function<void(std::string_view)> print;
-  // The kernel set the value of a graph's condition; called from engine threads.
+  // The kernel set the value of a graph's condition. Called from engine threads.
   void (*set_condition)(uint64_t handle, uint32_t value) = nullptr;
-  // The kernel launched a graph into one of the device runtime's streams: the runtime's error code
-  // for it, or less than 0 when there is no such graph. Null: not allowed here. Called from engine
+  // The kernel launched a graph into a stream of the device runtime. Returns the runtime's error
+  // code, or less than 0 if there is no such graph. Null: not allowed here. Called from engine
   // threads.
   std::function<int(uint64_t exec, uint64_t stream)> launch_graph;
 };
@@ -212,8 +211,8 @@ struct LaunchResult {
 // `engine_threads()` threads.
 LaunchResult run_grid(const LaunchRequest& request);
 
-// Worker threads used per launch (default: CPUs, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic:
-// blocks and warps in order.
+// Threads per launch (default: processors, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic: blocks
+// and warps run in order.
 void set_engine_threads(unsigned threads);
 
 }  // namespace tendril::softgpu

@@ -23,14 +23,15 @@
 namespace tendril::softgpu {
 namespace {
 
-// Bytes of the file that are locked rather than stored: one while it is made, then one for each
-// process' life.
+// Bytes of the file that are locked rather than stored: one while the file is made, then one for
+// the life of each process.
 constexpr off_t kMakingByte = off_t{1} << 40;
 constexpr off_t kLifeByte = kMakingByte + 1;
-constexpr int64_t kStartNs = 1'000'000'000;  // of a simulated clock: 0 means "never" in places
+// of a simulated clock; not 0, which means "never" in places
+constexpr int64_t kStartNs = 1'000'000'000;
 
-// An open-file-description lock: it goes with the last descriptor, whatever the cause, and is not
-// inherited by look-ups.
+// An open-file-description lock. It goes with the last descriptor, whatever the cause. Looking the
+// file up does not inherit it.
 bool lock_byte(int file, int command, off_t byte, short type, bool* taken = nullptr) {
   struct flock lock = {};
   lock.l_type = type;
@@ -66,7 +67,7 @@ void initialise(BoardData* data, const Settings& settings) {
   data->magic = kMagic;
 }
 
-// Not O_CREAT on a file that may be another user's: systems that protect sticky folders refuse it.
+// No O_CREAT on a file that may be another user's: systems that protect sticky folders refuse it.
 int open_file(const std::string& path) {
   for (int attempt = 0; attempt < 8; ++attempt) {
     int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -312,7 +313,7 @@ void Board::end_work(int device) {
   DeviceRecord& record = data_->devices[device];
   Usage& mine = data_->processes[slot_].usage[device];
   const int64_t now = host_now_ns(), busy = now - record.running_since_ns;
-  // Works that overlap are charged to whoever ends first; the device's total is exact.
+  // If works overlap, the one that ends first is charged. The device's total is exact.
   mine.busy_ns += busy;
   record.busy_ns += busy;
   add_busy(record.window, record.running_since_ns, now, busy);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The board: what a machine's test devices have in common between processes, as a real GPU has by
-// being one piece of hardware. Memory in use, processes and busy time per device, knobs that change
-// while programs run, and the clock (timeline.h). It is a file that TENDRIL_SOFTGPU_BOARD names,
-// mapped by everybody; without that variable each process has a board of its own. A process that
-// dies in any way is noticed by the lock that it held on a byte of the file, and what it had is
-// given back by whoever looks next. Any thread.
+// The board: what a machine's test devices share between processes. A real GPU is one piece of
+// hardware; the board stands for that. It holds memory in use, processes and busy time per device,
+// knobs that change while programs run, and the clock (timeline.h). TENDRIL_SOFTGPU_BOARD names its
+// file, which every process maps. Without that variable each process has a board of its own. A
+// process that dies is noticed by its lock on a byte of the file. Whoever looks next gives back
+// what it had. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -35,32 +35,32 @@ struct DeviceView {
 
 class Board {
  public:
-  // The one that the environment names. It is made, with the settings of whoever comes first, when
-  // it is not there.
+  // The board that the environment names. If it is not there, it is made with the settings of this
+  // process.
   static Board& instance();
-  // An empty path makes a private one. Null with a complaint when the file cannot be used.
+  // An empty path makes a private one. Null with a complaint if the file cannot be used.
   static std::unique_ptr<Board> open(const std::string& path, const Settings& settings,
                                      std::string* complaint);
   ~Board();
   Board(const Board&) = delete;
 
-  // Those of the board, which may differ from what this process' environment asks for.
+  // The board's settings, which may differ from this process' environment.
   const Settings& settings() const;
-  // Startup knobs of this process and then the live ones of the board.
+  // First the startup knobs of this process, then the live ones of the board.
   Faults faults() const;
   uint64_t live_generation() const;
   std::string live_text() const;
-  // Adds statements, or replaces all of them. False with a complaint when one does not parse or
-  // they are too many.
+  // Adds statements, or replaces all of them. False with a complaint if one does not parse or they
+  // are too many.
   bool change_live(const std::string& text, bool replace, std::string* complaint);
 
-  // Makes this process visible. Called once, by the driver; the look-alike of NVML and the tool
-  // only watch.
+  // Makes this process visible. The driver calls it once. The look-alike of NVML and the tool only
+  // watch.
   void join();
-  // In a forked child: lets go of the file without taking the parent's place away.
+  // In a forked child: lets go of the file and leaves the parent's place alone.
   void abandon_after_fork();
 
-  // False when the device, or what the knobs leave of it, is full.
+  // False if the device is full. Knobs may have made it smaller.
   bool charge(int device, uint64_t bytes, uint64_t limit_bytes);
   void discharge(int device, uint64_t bytes);
   uint64_t memory_used(int device);
@@ -71,7 +71,7 @@ class Board {
   void count_ecc_error(int device);
 
   DeviceView view(int device);
-  // Clears what dead processes have left. Others do that when they need memory or the clock.
+  // Clears what dead processes have left. Others call it when they need memory or the clock.
   void reap();
 
   BoardData& data() { return *data_; }
@@ -92,8 +92,7 @@ class Board {
   std::string startup_text_;
 };
 
-// The board's lock. Whoever gets it from a process that died with it repairs what that one left
-// half done.
+// The board's lock. If its holder died, the next one repairs what was left half done.
 class BoardLock {
  public:
   explicit BoardLock(Board& board);

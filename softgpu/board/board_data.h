@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies in the memory that the processes on one board share: plain data, guarded by one robust
-// lock. Included by the files of this room only. Any change of layout needs a new kLayout, so that
-// an old file is refused rather than misread.
+// The memory that the processes on one board share: plain data, guarded by one robust lock. Only
+// files of this folder include it. A change of layout needs a new kLayout, so that an old file is
+// refused and not misread.
 #pragma once
 
 #include <pthread.h>
@@ -17,13 +17,13 @@ namespace tendril::softgpu {
 inline constexpr uint64_t kMagic = 0x44524f4254465354;
 inline constexpr uint32_t kLayout = 3;
 inline constexpr unsigned kMaxProcesses = 2048, kMaxJobs = 8192;
-inline constexpr unsigned kBuckets = 17;  // sixteen that are over, and the one under way
+inline constexpr unsigned kBuckets = 17;  // sixteen complete ones, and the current one
 inline constexpr int64_t kBucketNs = 62'500'000;
 inline constexpr size_t kLiveTextBytes = 8192;
 
 // Busy time of the last second, for utilisation as NVML means it.
 struct BusyWindow {
-  int64_t bucket[kBuckets];  // number of the bucket; its busy time is in the same place
+  int64_t bucket[kBuckets];  // number of the bucket; its busy time has the same index
   int64_t busy_ns[kBuckets];
 };
 
@@ -40,15 +40,15 @@ struct ProcessRecord {
   int32_t pid;
   uint32_t seat;      // breaks ties between processes at one instant of a simulated clock
   uint32_t on_clock;  // has joined the clock
-  // What holds a simulated clock up: threads of the program that run, work that is being executed,
+  // What holds a simulated clock: threads of the program that run, work that is being executed,
   // ends of work that the process has not seen.
   uint32_t host_holds, task_holds, unseen;
-  uint32_t lapsed;  // of the task holds: work that runs for so long that it must be waiting for
-                    // something
+  // the part of the holds that is work running for so long that it must be waiting for something
+  uint32_t lapsed;
+  // something
   uint32_t
-      polling;  // gave its hold up by asking in vain; gets it back with the next end of its work
-  uint32_t
-      quiet;  // it has asked in vain since work of its began to be executed, or ended on the clock
+      polling;     // asked in vain and gave up its hold; gets it back with the next end of its work
+  uint32_t quiet;  // asked in vain since work of its began to be executed or ended on the clock
   int64_t active_ms;
   std::atomic<uint32_t> doorbell;
   Usage usage[kMaxDevices];
@@ -94,16 +94,16 @@ struct BoardData {
   pthread_mutex_t lock;
   Settings settings;
   int64_t now_ns;     // of a simulated clock
-  int64_t epoch_ns;   // host's clock when a paced one was at its start
+  int64_t epoch_ns;   // the host's clock when a paced clock started
   uint32_t holds;     // sum over all processes
   uint32_t on_clock;  // processes that have ever joined the clock
   uint32_t seats;
-  uint32_t jobs_high, processes_high;  // indices from here on were never used
+  uint32_t jobs_high, processes_high;  // indices from here on have never been used
   uint32_t arrived;
   std::atomic<uint32_t>
-      changing;  // not zero: whoever has the lock has half done with the rings or the jobs on them
+      changing;  // not zero: the holder of the lock is changing the rings or their jobs
   uint64_t done_count;
-  int64_t looked_ns;  // when somebody last looked for dead and silent processes
+  int64_t looked_ns;  // when a process last looked for dead and silent ones
   std::atomic<uint64_t> live_generation;
   char live_text[kLiveTextBytes];
   ProcessRecord processes[kMaxProcesses];

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The board between processes: what is full is full for everybody, and the dead leave nothing
-// behind.
+// The board between processes. Full is full for everybody, and dead processes leave nothing behind.
 
 #include "softgpu/board/board.h"
 
@@ -42,7 +41,7 @@ class SharedBoard : public ::testing::Test {
     EXPECT_EQ("", complaint);
     return opened;
   }
-  // A process of its own on the board, which waits to be killed after `body`.
+  // A process of its own on the board. It waits to be killed after `body`.
   pid_t start(const std::function<void(Board&)>& body) {
     int ready[2];
     EXPECT_EQ(0, pipe(ready));
@@ -109,7 +108,7 @@ TEST_F(SharedBoard, WatchersAreNoProcessesAndHoldNothing) {
   ASSERT_TRUE(board_->charge(0, kMiB, UINT64_MAX));
   EXPECT_EQ(kMiB, watcher->memory_used(0));
   EXPECT_EQ(1u, watcher->view(0).processes.size());
-  watcher.reset();  // closing its descriptor of the same file must not end this process' place
+  watcher.reset();  // closing its descriptor of the same file must not free this process' place
   std::unique_ptr<Board> another = open();
   EXPECT_EQ(1u, another->view(0).processes.size());
 }
@@ -180,7 +179,7 @@ TEST(PrivateBoard, BusyTimeIsTheDevices) {
   std::unique_ptr<Board> board = Board::open("", Settings(), &complaint);
   board->join();
   board->begin_work(0);
-  board->begin_work(0);  // two at once are busy once
+  board->begin_work(0);  // two at once count as busy once
   usleep(20000);
   board->end_work(0);
   board->end_work(0);

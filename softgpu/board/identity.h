@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a test device is called, the same through the driver and through NVML.
+// The name and ids of a test device, the same through the driver and through NVML.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace tendril::softgpu {
 
 inline constexpr char kDeviceName[] = "Tendril Test Device (software)";
 
-// The standard name, and what a knob adds.
+// The standard name, followed by what a knob adds.
 inline std::string device_name(const Settings& settings, unsigned index) {
   const char* more = settings.device[index].name;
   return std::string(kDeviceName) + (*more != '\0' ? " " : "") + more;

@@ -45,7 +45,7 @@ bool clamped(const std::string& text, uint64_t low, uint64_t high, T* out) {
   return true;
 }
 
-// A number in thousands of the unit that is kept: us for ns, ms for us.
+// A number in thousands of the unit that is stored: us for ns, ms for us.
 bool scaled(const std::string& text, double factor, int64_t* out) {
   double value = 0;
   if (!read_number(text, &value) || value * factor > 9e18) return false;
@@ -84,7 +84,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-// "name:n:code" or "name:n+:code", separated by commas; without codes for knobs that need none.
+// "name:n:code" or "name:n+:code", separated by commas. Knobs without codes leave them out.
 bool call_rules(const std::string& text, bool with_code, std::vector<CallRule>* out) {
   out->clear();
   if (text.empty()) return true;
@@ -276,7 +276,7 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, last - first + 1);
 }
 
-// Returns what is wrong with the statement, or nothing.
+// Returns what is wrong with the statement, or an empty text.
 std::string apply(const std::string& statement, bool live, Settings* settings, Faults* faults) {
   size_t equals = statement.find('=');
   if (equals == std::string::npos) return "'" + statement + "' is not key = value";

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The knobs of the software GPU: what a machine of test devices looks like (settings, fixed once it
-// exists) and what goes wrong on it (faults, which may change while programs run). One grammar
-// serves the environment, a file and the running board: `key = value`, with `device.N.` in front
-// where a knob is per device. Used by the driver, by the NVML look-alike and by the tool; knows no
-// CUDA types. Pure functions; any thread.
+// The knobs of the software GPU. Settings say what a machine of test devices looks like and are
+// fixed once it exists. Faults say what goes wrong and may change while programs run. One grammar
+// serves the environment, a file and the running board: `key = value`, with `device.N.` in front of
+// a knob for one device. The driver, the NVML look-alike and the tool use it. It knows no CUDA
+// types. Pure functions; any thread.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace tendril::softgpu {
 inline constexpr unsigned kMaxDevices = 64;  // the device base addresses leave room for this many
 
 enum class TimeMode : uint8_t {
-  kReal,     // as fast as the host is; times are the host's
+  kReal,     // as fast as the host; times are the host's
   kPaced,    // work ends when a device of the given speed would have ended it
   kVirtual,  // the clock is simulated: nothing sleeps, the same calls give the same times
-  kNoExec,   // as kVirtual, and kernels and copies take their time without doing anything
+  kNoExec,   // as kVirtual; kernels and copies take their time without being executed
 };
 const char* name_of(TimeMode mode);
 
-// How fast a device claims to be. The defaults are of the order of an H200; slices and the cost of
+// How fast a device claims to be. The defaults are of the order of an H200. Slices and the cost of
 // changing between contexts are as measured there.
 struct DeviceSettings {
   char name[96] = "";
@@ -40,8 +40,9 @@ struct Settings {
   int32_t major = 9, minor = 0;
   uint32_t sm_count = 4;
   TimeMode mode = TimeMode::kReal;
-  uint32_t quorum = 1;             // processes that must have joined before a simulated clock moves
-  int64_t patience_ms = 1000;      // a process silent for longer does not hold a simulated clock up
+  uint32_t quorum = 1;  // processes that must have joined before a simulated clock moves
+  // a process that is silent for longer does not hold a simulated clock
+  int64_t patience_ms = 1000;
   bool check_exact = false;        // kernels may touch allocations only, not whole pages
   bool process_addresses = false;  // of device memory: such as a process could have for itself
   DeviceSettings device[kMaxDevices];

@@ -55,7 +55,7 @@ bool add_share(SliceRing& ring, const Share& share) {
     begin_turn(ring, ring.last_context != 0 && ring.last_context != share.context);
     return true;
   }
-  // One that was alone has not been counting its slice.
+  // A context that was alone has not been counting its slice.
   if (ring.count == 1 && ring.switch_left_ns == 0) ring.slice_left_ns = ring.shares[0].slice_ns;
   memmove(&ring.shares[ring.current + 1], &ring.shares[ring.current],
           (ring.count - ring.current) * sizeof(Share));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sharing of a device's time, against a walk slice by slice and against what was measured on an
-// H200.
+// Sharing of a device's time, compared with a walk slice by slice and with measurements on an H200.
 
 #include "softgpu/board/slicer.h"
 
@@ -41,7 +40,7 @@ TEST(Slicer, OneContextHasTheDeviceToItself) {
 
 TEST(Slicer, TwoContextsTakeTurns) {
   auto ring = ring_of({share_of(1, 3 * kMs, kMs), share_of(2, kMs, kMs)}, 0);
-  // 1 runs, 2 runs and is done, then 1 for as long as it likes.
+  // Context 1 runs; 2 runs and is done; then 1 runs on.
   EXPECT_EQ(2 * kMs, next_end_ns(*ring));
   uint32_t done = run_until(*ring, kNever - 1);
   ASSERT_LT(done, ring->count);
@@ -60,7 +59,7 @@ TEST(Slicer, LookingAheadChangesNothing) {
   EXPECT_EQ(left, ring->shares[0].left_ns);
 }
 
-// The same rules without skipping rounds: one slice, or less, at a time.
+// The same rules without skipping rounds: at most one slice at a time.
 int64_t walked_end(std::vector<Share> shares, int64_t switch_ns) {
   int64_t at = 0;
   for (size_t turn = 0;; turn = (turn + 1) % shares.size()) {
@@ -82,7 +81,7 @@ TEST(Slicer, SkippedRoundsEndWhereWalkedOnesDo) {
     for (int i = 0; i < count; ++i)
       shares.push_back(share_of(static_cast<uint64_t>(i) + 1, up_to(5000), up_to(40)));
     const int64_t switch_ns = up_to(7) - 1;
-    // Added last is served last; the first one added has the turn.
+    // The first one added has the turn. The last one added is served last.
     auto ring = ring_of(shares, switch_ns);
     ASSERT_EQ(walked_end(shares, switch_ns), next_end_ns(*ring)) << "round " << round;
     // Arbitrary stops on the way change nothing.
@@ -141,7 +140,7 @@ TEST(Slicer, SharesAsMeasuredOnHardware) {
 }
 
 TEST(Slicer, ShallowQueuesGiveTheirTurnUp) {
-  // 1 has work of 100 us at a time and asks again at once; 2 has an endless queue.
+  // Context 1 has work of 100 us at a time and asks again at once. Context 2 has an endless queue.
   auto ring = ring_of({share_of(2, int64_t{1} << 60), share_of(1, 100 * kUs)});
   int64_t ran = 0;
   while (ring->at_ns < 1000 * kMs) {

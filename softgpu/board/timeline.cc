@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See timeline.h. Everything here happens under the board's lock; whichever process takes the last
+// See timeline.h. Everything here happens under the board's lock. The process that takes the last
 // hold away moves the clock for all.
 
 #include "softgpu/board/timeline.h"
@@ -19,11 +19,11 @@
 namespace tendril::softgpu {
 namespace {
 
-// What ends later than this from now never ends.
+// Work that would end later than this from now never ends.
 constexpr int64_t kHorizonNs = kForEverNs / 2;
-// Work that is executed may be silent so many times as long as a program.
+// Work that is executed may be silent for so many times as long as a program.
 constexpr int64_t kTaskPatience = 5;
-// How often somebody who waits looks for the dead and the silent; where nobody holds the clock the
+// How often a waiting process looks for dead and silent ones. If nobody holds the clock, the
 // doorbell is enough.
 constexpr int64_t kStuckNs = 20'000'000;
 constexpr int64_t kIdleNs = 500'000'000;
@@ -46,9 +46,9 @@ int64_t clock_now(const BoardData& data) {
   return is_simulated(data) ? data.now_ns : host_now_ns() - data.epoch_ns;
 }
 
-// While one is alive rings do not agree with jobs. Who dies meanwhile leaves them to repair_jobs;
-// who dies with the lock but without this, as any program may that ends while a thread of it only
-// looks, has changed nobody's times.
+// While one of these exists, rings do not agree with jobs. If the process dies meanwhile,
+// repair_jobs mends them. A process that dies with the lock but without this has changed nobody's
+// times. Any program may die so: one that ends while a thread of it only looks.
 class Change {
  public:
   explicit Change(BoardData& data) : data_(data) { data_.changing.fetch_add(1); }
@@ -63,7 +63,7 @@ uint32_t job_index(const BoardData& data, const Job& job) {
   return static_cast<uint32_t>(&job - data.jobs);
 }
 
-// Puts what the ring has done since the last time into the accounts.
+// Adds what the ring has done since the last call to the accounts.
 void account(BoardData& data, DeviceRecord& device, int index, int64_t from_ns) {
   int64_t sum = 0;
   for (uint32_t i = 0; i < device.ring.count; ++i) {
@@ -76,8 +76,8 @@ void account(BoardData& data, DeviceRecord& device, int index, int64_t from_ns) 
   add_busy(device.window, from_ns, device.ring.at_ns, sum);
 }
 
-// Runs a device's ring up to `to_ns`, which is at most its next end; the share whose job ended, or
-// kMaxShares.
+// Runs a device's ring up to `to_ns`, which is at most its next end. Returns the share whose job
+// ended, or kMaxShares.
 uint32_t run_device(BoardData& data, int index, int64_t to_ns) {
   DeviceRecord& device = data.devices[index];
   const int64_t from = device.ring.at_ns;
@@ -137,8 +137,8 @@ bool earlier(const BoardData& data, const Job& a, const Job& b) {
   return seat_a != seat_b ? seat_a < seat_b : a.order < b.order;
 }
 
-// What was submitted since the clock last moved gets its place in an order that the host's
-// scheduling has no part in.
+// Work that was submitted since the clock last moved gets its place in an order that does not
+// depend on the host's scheduling.
 void place_arrived(BoardData& data) {
   if (data.arrived == 0) return;
   const Change change(data);
@@ -207,7 +207,7 @@ NextEnd find_next(BoardData& data) {
   return next;
 }
 
-// Ends what ends next, if that is at most at `limit_ns`.
+// Ends the work that ends next, if it does so by `limit_ns`.
 bool end_next(BoardData& data, int64_t limit_ns) {
   const NextEnd next = find_next(data);
   if (next.at_ns > limit_ns) return false;
@@ -233,7 +233,7 @@ void advance_locked(BoardData& data) {
   end_next(data, data.now_ns + kHorizonNs);
 }
 
-// A program that computes for itself, or is stopped, must not hold others up for ever; nor a kernel
+// A program that computes or is stopped must not hold others up for ever. Neither must a kernel
 // that spins until another program does something.
 void drop_silent(BoardData& data) {
   const int64_t now_ms = host_now_ns() / 1'000'000;
@@ -250,7 +250,7 @@ void drop_silent(BoardData& data) {
   }
 }
 
-// Takes a context's jobs off a ring, or a whole process' ones.
+// Takes the jobs of a context, or of a whole process, off a ring.
 template <typename Match>
 void clear_shares(BoardData& data, Match match) {
   const Change change(data);
@@ -379,8 +379,8 @@ void Timeline::task_begins() {
   me.quiet = 0;
 }
 
-// What has waited does not make a program that asks begin to count anew: it may look again and
-// again for what only the clock brings.
+// A program that asks in a loop keeps its count: it may look again and again for what only the
+// clock brings.
 void Timeline::tasks_resume(uint32_t threads) {
   BoardLock hold(board_);
   join_clock();
@@ -423,7 +423,7 @@ void Timeline::submit(const JobRequest& request) {
   ++data.arrived;
   if (simulated()) return;
   advance();
-  ring_doorbell(data.processes[board_.slot()]);  // it may end before what was waited for
+  ring_doorbell(data.processes[board_.slot()]);  // it may end before the awaited work
 }
 
 void Timeline::cancel(uint64_t context) {
@@ -448,7 +448,7 @@ int64_t Timeline::wait_ns() {
                         : std::clamp<int64_t>(next - clock_now(board_.data()), 0, kIdleNs);
 }
 
-// Somebody waits and the clock stands still: is whoever holds it dead, or silent?
+// Somebody waits and the clock stands still: is its holder dead, or silent?
 void Timeline::look_for_holders() {
   BoardData& data = board_.data();
   const int64_t now = host_now_ns();

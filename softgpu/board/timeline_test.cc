@@ -35,7 +35,7 @@ class Program {
     timeline_->host_runs();
     timeline_->submit(request);
   }
-  // Waits for the next end; its cookie, 0 when there is none within the host's patience.
+  // Waits for the next end and returns its cookie; 0 if none comes within the host's patience.
   uint64_t wait(int64_t patience_ms = 30'000) {
     uint64_t cookie = 0;
     timeline_->host_blocks();
@@ -112,7 +112,7 @@ TEST(Timeline, PollingIsWaiting) {
   EXPECT_FALSE(program.timeline().next_end(50, &cookie));
 }
 
-// A thread of the pool may be late with what needs no time: then the program goes on at this
+// A thread of the pool may be late with work that needs no time. Then the program goes on at this
 // instant, however often it has asked.
 TEST(Timeline, PollingIsNoWaitingWhileWorkIsExecuted) {
   Program program("", simulated());
@@ -204,7 +204,7 @@ class Together : public ::testing::Test {
   }
   void TearDown() override { rmdir(folder_.c_str()); }
 
-  // Runs `count` programs on one device and returns what each saw, in order of their seats.
+  // Runs `count` programs on one device. Returns what each saw, in the order of their seats.
   std::vector<std::string> run(unsigned count, bool one_dies) {
     Settings settings = simulated();
     settings.quorum = count;
@@ -283,7 +283,7 @@ void die_with_the_lock(const std::string& path, void (*half_done)(BoardData& dat
   waitpid(child, nullptr, 0);
 }
 
-// As a program does whose main thread returns while the one that takes ends looks for one.
+// A program may end like this: its main thread returns while another thread looks for an end.
 TEST_F(Together, WhoDiesLookingChangesNoTimes) {
   const std::string path = folder_ + "/board";
   Program program(path, simulated());
@@ -325,7 +325,7 @@ TEST_F(Together, OneThatIsSilentHoldsNobodyUpForLong) {
   const std::string path = folder_ + "/board";
   Program silent(path, settings), busy(path, settings);
   const int64_t start = host_now_ns();
-  silent.submit(3 * kMs);  // and then it computes for itself
+  silent.submit(3 * kMs);  // and then it is busy with itself
   busy.submit(kMs);
   EXPECT_EQ(1u, busy.wait());
   EXPECT_GE(host_now_ns() - start, 80 * kMs);
@@ -342,7 +342,7 @@ TEST_F(Together, WorkThatSpinsHoldsNobodyUpForLong) {
   busy.submit(kMs);
   EXPECT_EQ(1u, busy.wait());
   EXPECT_GE(host_now_ns() - start,
-            200 * kMs);             // more patience than with a program: it may just be long
+            200 * kMs);             // more patience than with a program: it may just take long
   spinning.timeline().task_ends();  // and the sums are right again
   busy.submit(kMs);
   EXPECT_EQ(2u, busy.wait());

@@ -14,7 +14,7 @@ namespace tendril::softgpu::nvml {
 namespace {
 
 std::atomic<unsigned> g_users{0};
-char g_handles[kMaxDevices];  // a handle is an address in here, never dereferenced
+char g_handles[kMaxDevices];  // a handle is an address in here; nothing dereferences it
 
 nvmlReturn_t loud(const char* name) {
   static std::mutex& lock = *new std::mutex;

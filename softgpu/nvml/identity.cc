@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices there are and what they are. These answer for a lost device too.
+// Which devices there are and what they are. These calls answer for a lost device too.
 
 #include "softgpu/board/identity.h"
 

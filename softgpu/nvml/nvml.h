@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an exported nvml* symbol reaches its body. entry.cc exports every symbol of the ABI; a body
-// is SOFT_NVML(nvmlFoo) in some file of this folder. Bodies are declared weak: one that nobody
-// defines answers NOT_SUPPORTED, named once on stderr. Any thread.
+// How an exported nvml* symbol reaches its body. entry.cc exports every symbol of the ABI. A body
+// is SOFT_NVML(nvmlFoo) in some file of this folder. Bodies are declared weak: a missing one
+// answers NOT_SUPPORTED and is named once on stderr. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ TENDRIL_NVML_FUNCTIONS(TENDRIL_SOFT_NVML_PROTOTYPE)
 // Defines a body. A wrong prototype does not compile.
 #define SOFT_NVML(symbol) extern "C" nvmlReturn_t soft_##symbol
 
-// The board that is watched: this library joins nothing and holds nothing.
+// The board that is watched. This library joins nothing and holds nothing.
 Board& board();
 
 // Counted, as nvmlInit and nvmlShutdown are.
@@ -34,7 +34,7 @@ nvmlReturn_t stop();
 bool is_started();
 
 // The device behind a handle, after the checks that every call makes, in their order. A lost device
-// answers only to those that say who it is (`even_lost`).
+// answers only to calls that ask who it is (`even_lost`).
 nvmlReturn_t find(nvmlDevice_t handle, const void* needed, bool even_lost, unsigned* index);
 nvmlDevice_t handle_of(unsigned index);
 nvmlReturn_t copy_text(const std::string& text, char* into, unsigned capacity);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The look-alike over a board on which this test plays the driver.
+// The look-alike over a board. The test plays the driver.
 
 #include "softgpu/nvml/nvml.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// One board for the whole program, as a library has one: each test leaves it as it was.
+// One board for the whole program, as a library has one. Each test leaves it as it found it.
 class Nvml : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -48,7 +48,7 @@ class Nvml : public ::testing::Test {
     driver_->change_live("", true, &complaint);
     EXPECT_EQ(NVML_SUCCESS, nvmlShutdown());
   }
-  // Device 0 is busy, or nobody is, for so long.
+  // Device 0, or no device, is busy for so long.
   static void pass(int64_t ns, Engine engine) {
     Timeline timeline(*driver_);
     JobRequest request;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What changes while work runs: memory, processes, utilisation, errors, and the quantities that are
-// made from busy time. A model, not physics: temperature and power follow utilisation at once and
-// on a straight line.
+// What changes while work runs: memory, processes, utilisation, errors, and quantities made from
+// busy time. A model, not physics: temperature and power follow utilisation at once, on a straight
+// line.
 
 #include <algorithm>
 #include <map>
@@ -97,7 +97,7 @@ SOFT_NVML(nvmlDeviceGetGraphicsRunningProcesses_v3)
 SOFT_NVML(nvmlDeviceGetUtilizationRates)(nvmlDevice_t device, nvmlUtilization_t* utilization) {
   return with(device, utilization, [&](unsigned i) {
     utilization->gpu = percent_of(i);
-    utilization->memory = utilization->gpu / 2;  // nobody counts the memory's turns
+    utilization->memory = utilization->gpu / 2;  // nobody counts how busy the memory is
     return NVML_SUCCESS;
   });
 }

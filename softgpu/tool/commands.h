@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be asked of a board, by the command line and by the control socket alike. Writes answers
-// and complaints where it is told.
+// The commands on a board, for the command line and the control socket alike. They write answers
+// and complaints to the given streams.
 #pragma once
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendril-softgpu: shows the board of the software GPU, and changes its knobs while programs run.
-// For people and for tests; TENDRIL_SOFTGPU_BOARD names the board. Joins nothing, so it is no
-// process on any device.
+// tendril-softgpu: shows the board of the software GPU and changes its knobs while programs run.
+// For people and for tests. TENDRIL_SOFTGPU_BOARD names the board. The tool is no process on any
+// device.
 
 #include <cstdio>
 #include <string>
