@@ -43,12 +43,12 @@ struct ProcessRecord {
   // What holds a simulated clock: threads of the program that run, work that is being executed,
   // ends of work that the process has not seen.
   uint32_t host_holds, task_holds, unseen;
-  // the part of the holds that is work running for so long that it must be waiting for something
+  // Of the task holds: work that runs for so long that it must be waiting for something.
   uint32_t lapsed;
-  // something
-  uint32_t
-      polling;     // asked in vain and gave up its hold; gets it back with the next end of its work
-  uint32_t quiet;  // asked in vain since work of its began to be executed or ended on the clock
+  // Asked in vain and gave up its hold. Gets it back with the next end of its work.
+  uint32_t polling;
+  // Asked in vain since work of its began to be executed or ended on the clock.
+  uint32_t quiet;
   int64_t active_ms;
   std::atomic<uint32_t> doorbell;
   Usage usage[kMaxDevices];

@@ -19,11 +19,10 @@ struct Loaded {
   Faults faults;
   uint64_t generation = 0;
   std::unordered_map<std::string, uint64_t>
-      calls;        // of the functions that a rule names, since the rule is in force
+      calls;        // of the functions that a rule names, counted since the rule came into force
   std::mutex lock;  // calls
   std::atomic<uint64_t> copies{0};
-  const Loaded* before =
-      nullptr;  // kept: threads may be reading it, and tests change knobs a few times
+  const Loaded* before = nullptr;  // kept: threads may be reading it; only tests change knobs often
 };
 
 Loaded& loaded() {
@@ -82,7 +81,7 @@ CUresult injected_fault(const char* name) {
 
 bool StepBound::again() {
   constexpr uint64_t kTurnSteps =
-      100;  // of a loop that looks, sleeps or launches; only its order matters
+      100;  // of a loop that looks, sleeps or launches; only the order of magnitude matters
   used_ += kTurnSteps;
   const uint64_t budget = faults().step_budget;
   return budget == 0 || used_ <= budget;

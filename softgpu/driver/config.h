@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The knobs as the driver sees them: settings of the board, fixed at the first use, and faults,
+// The knobs as the driver sees them. Settings of the board are fixed at the first use. Faults are
 // read again whenever somebody has changed them. Callable from any thread, before cuInit too.
 #pragma once
 
@@ -13,27 +13,27 @@ namespace tendril::softgpu {
 class Board;
 
 const Settings& config();
-// Those in force now. The reference stays good for ever, though not in force for ever.
+// The knobs in force now. The reference stays valid for ever; later knobs may replace these.
 const Faults& faults();
 // This process' board, joined.
 Board& board();
 
-// Counts a call of `name`; the code to answer with when a knob says that this call fails, else
-// CUDA_SUCCESS. May abort the process, when a knob says that.
+// Counts a call of `name`. Returns the code that a knob orders for this call, else CUDA_SUCCESS.
+// Aborts the process if a knob orders that.
 CUresult injected_fault(const char* name);
 
-// What waits or repeats itself on a device until somebody else ends it: with the knob `steps`, only
-// as often as is worth a launch's.
+// Limits what waits or repeats itself on a device until somebody else ends it. With the knob
+// `steps` it gets as many turns as one launch is worth.
 class StepBound {
  public:
-  // Once more; false when that was once too often.
+  // Counts one more turn; false if that is one too many.
   bool again();
 
  private:
   uint64_t used_ = 0;
 };
 
-// Counts a copy; whether the knob says that it arrives with a wrong bit.
+// Counts a copy. True: the knob orders a wrong bit in it.
 bool flips_this_copy();
 
 }  // namespace tendril::softgpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library through its exported calls: what only its inside can get wrong. The breadth of calls
-// is the matter of tests/conformance.
+// The library through its exported calls. Tests what only its inside can get wrong.
+// tests/conformance tests the breadth of calls.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -140,8 +140,8 @@ TEST_F(Driver, LegacyStreamOrdersBlockingStreamsOnly) {
   EXPECT_EQ(1, step.load());
 }
 
-// cuMemcpyPeer is ordered against pending and later work of every context that takes part, in
-// whatever stream.
+// cuMemcpyPeer is ordered against pending and later work of every context that takes part, in any
+// stream.
 TEST_F(Driver, PeerCopyIsOrderedInBothContexts) {
   static std::atomic<int> gate;
   auto wait_for_gate = [](void*) {
@@ -175,7 +175,7 @@ TEST_F(Driver, PeerCopyIsOrderedInBothContexts) {
   OK(cuCtxSetCurrent(context_));
 }
 
-// The same for a plain copy in the legacy stream: it stays clear of streams that do not block.
+// The same for a plain copy in the legacy stream. It ignores streams that do not block.
 TEST_F(Driver, LegacyCopyBetweenContextsIsOrderedInBoth) {
   static std::atomic<int> gate;
   gate = 0;
@@ -361,7 +361,7 @@ TEST_F(Driver, InventedHandlesAreRefused) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(bad));
   EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(reinterpret_cast<CUfunction>(bad), 1, 1, 1, 1,
                                                       1, 1, 0, nullptr, nullptr, nullptr));
-  // A handle of one kind is not one of another.
+  // A handle of one kind is not found as another kind.
   EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(reinterpret_cast<CUevent>(module_)));
 }
 
@@ -383,7 +383,7 @@ TEST_F(Driver, CutsAndLogs) {
   EXPECT_NE('\0', log[0]);
 }
 
-// Taichi divides one large allocation into pages without looking where it begins.
+// Taichi divides one large allocation into pages without checking where it begins.
 TEST_F(Driver, LargeMemoryBeginsWithAPage) {
   CUdeviceptr small, large;
   OK(cuMemAlloc_v2(&small, 512));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports the 637 cu* symbols. Runs on whatever thread the program calls from. Nothing here knows
-// what a call does; see entry.h.
+// Exports the 637 cu* symbols. Runs on the program's calling thread. Nothing here knows what a call
+// does; see entry.h.
 
 #include "softgpu/driver/entry.h"
 
@@ -77,7 +77,7 @@ CUresult unsupported(const char* name) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// Refuses a call that may not run now; CUDA_SUCCESS lets it through.
+// Refuses a call that may not run now. CUDA_SUCCESS lets it through.
 CUresult admit(const char* name, bool free_of_init) {
   CUresult injected = injected_fault(name);
   if (injected != CUDA_SUCCESS) return injected;

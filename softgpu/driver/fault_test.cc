@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every fault that a knob makes, seen as the code that a real driver gives. Knobs change while the
-// program runs, as the tool changes them.
+// program runs, as with the tool.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -96,7 +96,8 @@ TEST_F(Fault, ALostDeviceFailsEverything) {
   EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuCtxCreate_v2(&another, 0, 0));
   knobs("");
   EXPECT_EQ(CUDA_ERROR_UNKNOWN, cuCtxSynchronize());  // a context does not come back
-  OK(cuCtxCreate_v2(&another, 0, 0));                 // the device does, here: somebody reset it
+  // the device does come back, because somebody reset it
+  OK(cuCtxCreate_v2(&another, 0, 0));
   OK(cuCtxDestroy_v2(another));
 }
 
@@ -178,7 +179,7 @@ TEST_F(Fault, OneBitOfTheNthCopyIsWrong) {
 TEST_F(Fault, TheProcessAbortsAtACall) {
   pid_t child = fork();
   if (child == 0) {
-    // A child of its own: the call need not get further than its entry.
+    // A child of its own. The call need not get further than its entry.
     std::string complaint;
     board().change_live("abort = cuInit:2", true, &complaint);
     cuInit(0);

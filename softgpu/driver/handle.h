@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed handle tables: every handle that leaves the library is a number minted here, never a
-// pointer, and is never used again. A stale, foreign or invented handle is simply not found.
-// Callable from any thread.
+// Typed handle tables. Every handle that leaves the library is a number minted here, never a
+// pointer, and is never used again. A stale, foreign or invented handle is not found. Callable from
+// any thread.
 #pragma once
 
 #include <atomic>

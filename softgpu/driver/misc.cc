@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that have nothing to do here but must answer well: profiler switches, hints for managed
-// memory, flushes.
+// Calls that have nothing to do here and must still answer correctly: profiler switches, hints for
+// managed memory, flushes.
 
 #include <cstring>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The per-thread variants (`_ptsz`, `_ptds`) differ from their base only in what stream handle 0
-// means, so they share its body. Each line renames the body that the entry of the variant calls;
-// `CallScope` in entry.h carries the meaning of handle 0. Included by entry.h before the
-// declarations, never elsewhere.
+// The per-thread variants (`_ptsz`, `_ptds`) differ from their base only in the meaning of stream
+// handle 0, so they share its body. Each line renames the body that the variant's entry calls.
+// `CallScope` in entry.h carries the meaning of handle 0. Only entry.h includes this, before the
+// declarations.
 #pragma once
 
 #define soft_cuEventRecordWithFlags_ptsz soft_cuEventRecordWithFlags

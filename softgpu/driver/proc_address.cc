@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress, answered from the measured table of a real driver, and cuGetExportTable, which
-// has no tables to give.
+// has no tables.
 
 #include <cstring>
 
@@ -23,7 +23,7 @@ SOFT(cuGetProcAddress_v2)
   api::ResolveStep step = api::resolve_symbol(symbol, cudaVersion, flags);
   if (step.error != 0) return static_cast<CUresult>(step.error);
   if (step.symbol != nullptr) *pfn = exported_symbol(step.symbol);
-  // A name that the real driver knows but the ABI here does not (graphics) is as good as unknown.
+  // The real driver knows this name and the ABI here does not (graphics). It counts as unknown.
   int status = step.symbol != nullptr && *pfn == nullptr ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
                                                          : step.status;
   if (symbolStatus != nullptr) *symbolStatus = static_cast<CUdriverProcAddressQueryResult>(status);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulated time through the exported calls. A program of its own: the mode is fixed when a process
-// starts.
+// Simulated time through the exported calls. A program of its own, because the mode is fixed when a
+// process starts.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -152,7 +152,8 @@ TEST_F(Simulated, StreamsOfOneContextShareTheDevice) {
   OK(cuEventElapsedTime_v2(&first, events_[0], ends[0]));
   OK(cuEventElapsedTime_v2(&second, events_[0], ends[1]));
   if (second < first)
-    std::swap(first, second);  // each stream has a thread of the host's, and either may come first
+    // each stream has its own thread of the host, and either may come first
+    std::swap(first, second);
   EXPECT_NEAR(alone, first, alone * 0.01);
   EXPECT_NEAR(2 * alone, second, alone * 0.01);
 }
@@ -168,8 +169,8 @@ TEST_F(Simulated, ContextsAreTimeSliced) {
   OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
   OK(cuCtxSetCurrent(context_));
   const double shared = timed_ms([&] { OK(hour()); });
-  EXPECT_GT(shared, 38);  // 20 ms of work among two
-  EXPECT_LT(shared, 48);  // and what changing costs
+  EXPECT_GT(shared, 38);  // two share 20 ms of work
+  EXPECT_LT(shared, 48);  // plus the cost of changing
   const double alone = timed_ms([&] { OK(hour()); });
   EXPECT_NEAR(20, alone, 0.5);
   OK(cuCtxDestroy_v2(other));

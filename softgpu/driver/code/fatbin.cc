@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Containers: see fatbin.h and docs on the layout in the reference (container header of 16 bytes,
-// then entries).
+// Containers: see fatbin.h. A container has a header of 16 bytes and then entries.
 
 #include "softgpu/driver/code/fatbin.h"
 
@@ -18,7 +17,7 @@ constexpr size_t kContainerHeader = 16;
 constexpr size_t kEntryHeader = 64;             // up to and including the uncompressed size
 constexpr uint64_t kMaxContainer = 4ull << 30;  // no real image is bigger
 constexpr uint64_t kMaxText = 512ull << 20;     // nor any PTX
-constexpr uint64_t kMaxRatio = 1000;            // a smaller input claiming more is an attack
+constexpr uint64_t kMaxRatio = 1000;            // a smaller input that claims more is an attack
 constexpr uint64_t kExactArch = 0x100000;       // "a": runs on exactly this architecture
 
 template <typename T>
@@ -124,7 +123,8 @@ ImageStatus image_ptx(const void* image, unsigned sm, size_t limit, std::string*
            strncmp(static_cast<const char*>(image), static_cast<const char*>(magic), n) == 0;
   };
   uint32_t magic = 0;
-  // Compare byte by byte up to a difference: a text image may be shorter than a magic number.
+  // Compares byte by byte up to a difference, because a text image may be shorter than a magic
+  // number.
   if (starts("\x50\xed\x55\xba", 4)) magic = kFatbinMagic;
   if (starts("\xb1\x43\x62\x46", 4)) magic = kWrapperMagic;
   if (magic == kWrapperMagic) {

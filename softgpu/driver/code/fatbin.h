@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds PTX in what programs hand to the module calls: text, a fat binary container, its wrapper,
-// or a cubin (which has none). The images carry no length, so the outermost pointer is trusted as a
-// driver trusts it; everything inside is bounded.
+// Finds PTX in the images that programs pass to the module calls: text, a fat binary container, its
+// wrapper, or a cubin (which has none). An image carries no length, so the outermost pointer is
+// trusted, as a driver trusts it. Everything inside is bounded.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,17 @@ inline constexpr uint16_t kFatbinPtx = 1, kFatbinCubin = 2;
 inline constexpr uint32_t kFatbinMagic = 0xBA55ED50, kWrapperMagic = 0x466243B1;
 inline constexpr uint64_t kFatbinLz4 = 0x2000, kFatbinZstd = 0x8000;
 
-// Entries of a container of at most `limit` bytes (SIZE_MAX: what its header says). False when
+// Entries of a container of at most `limit` bytes (SIZE_MAX: what its header says). False if it is
 // malformed.
 bool list_fatbin(const uint8_t* container, size_t limit, std::vector<FatbinEntry>* out);
-// Text of a PTX entry, decompressed. False when it cannot be.
+// Text of a PTX entry, decompressed. False if it cannot be decompressed.
 bool fatbin_text(const FatbinEntry& entry, std::string* out);
-// A container that holds `text` as its one stored PTX entry.
+// A container with `text` as its one stored PTX entry.
 std::vector<uint8_t> make_fatbin(const std::string& text, unsigned sm);
 
 enum class ImageStatus { kOk, kInvalid, kNoPtx, kTooNew };
-// The PTX in an image that suits compute capability `sm`, newest first. `limit` bounds images whose
-// size is known.
+// The newest PTX in an image that suits compute capability `sm`. `limit` bounds images whose size
+// is known.
 ImageStatus image_ptx(const void* image, unsigned sm, size_t limit, std::string* out);
 
 }  // namespace tendril::softgpu

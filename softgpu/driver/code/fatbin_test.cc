@@ -50,7 +50,7 @@ TEST(Lz4, RefusesWhatIsMalformed) {
   EXPECT_EQ(-1, lz4_decode(zero, sizeof zero, out, sizeof out));
   EXPECT_EQ(-1, lz4_decode(cut, sizeof cut, out, sizeof out));
   EXPECT_EQ(-1, lz4_decode(cut, 0, out, sizeof out));
-  // Any prefix of any bytes must only ever fail or stay inside.
+  // Any prefix of any bytes must either fail or stay inside.
   uint32_t state = 1;
   for (int round = 0; round < 2000; ++round) {
     uint8_t noise[40];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions: attributes, parameter layout, and the calls from before cuLaunchKernel that prepare a
-// launch.
+// Functions: attributes, parameter layout, and the old calls that prepare a launch before
+// cuLaunchKernel existed.
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxParamBytes = 32764;  // what kernels may take since CUDA 12.1
 
-// What a function is like does not depend on whether its context is the current one.
+// The properties of a function do not depend on whether its context is current.
 CUresult named_function(CUfunction handle, FunctionPtr* out) {
   SOFT_CONTEXT(context);
   *out = functions().get(handle);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See jit_options.h. Options that steer a compiler are accepted and mean nothing here.
+// See jit_options.h. Options that steer a compiler are accepted and ignored.
 
 #include "softgpu/driver/code/jit_options.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launching kernels: the checks a launch makes at once, the packing of parameters, and the run
-// itself on a pool thread.
+// Launching kernels: the checks that a launch makes at once, the packing of parameters, and the run
+// on a pool thread.
 
 #include <cstdio>
 #include <cstdlib>
@@ -64,7 +64,7 @@ CUresult check_shape(const KernelInfo& info, const FunctionState& state, Dim3 gr
   return CUDA_SUCCESS;
 }
 
-// Clusters of more than this need the function's leave. Codes as measured on an H200.
+// Clusters of more than this need the function's permission. Codes as measured on an H200.
 constexpr uint64_t kPortableClusterBlocks = 8;
 
 CUresult check_cluster(CUfunction f, const CUlaunchConfig& config,
@@ -99,7 +99,7 @@ CUresult pack_extra(const KernelInfo& info, void** extra, std::vector<uint8_t>* 
     }
   }
   if (info.param_bytes == 0) return CUDA_SUCCESS;
-  // Programs round the size up to the alignment of the whole buffer, so more is as good as enough.
+  // Programs round the size up to the alignment of the whole buffer, so a larger size is accepted.
   if (buffer == nullptr || bytes < info.param_bytes) return CUDA_ERROR_INVALID_VALUE;
   memcpy(out->data(), buffer, info.param_bytes);
   return CUDA_SUCCESS;
@@ -209,7 +209,7 @@ LaunchResult KernelWork::execute(Context& context) {
   return run_grid(request);
 }
 
-// A node of a graph runs in its function's context, whatever stream the graph is launched into.
+// A graph's node runs in its function's context, whatever stream the graph is launched into.
 CUresult KernelWork::run(Context& launching) {
   const ContextPtr own = contexts().get(function->module->context);
   Context& context = own ? *own : launching;
@@ -275,7 +275,7 @@ SOFT(cuLaunchKernelEx)
       launch(f, {config->gridDimX, config->gridDimY, config->gridDimZ},
              {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
              config->hStream, kernelParams, extra, cooperative);
-  // Later than asked for is always allowed for these events.
+  // For these events later than asked for is always allowed.
   if (result == CUDA_SUCCESS && at_end)
     return soft_cuEventRecordWithFlags(at_end->handle, config->hStream, 0);
   return result;

@@ -42,7 +42,7 @@ CUresult check_options(unsigned count, CUlibraryOption* options) {
   return CUDA_SUCCESS;
 }
 
-// The kernel and its library; both live while the pointers do.
+// The kernel and its library. Both live as long as these pointers.
 CUresult named(CUkernel handle, KernelPtr* kernel, LibraryPtr* library) {
   *kernel = kernels().get(handle);
   *library = *kernel ? (*kernel)->library.lock() : nullptr;

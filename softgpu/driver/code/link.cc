@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuLink*: takes PTX in any container and gives a container with the PTX out. Several inputs are
-// joined into one text; the first one's header counts.
+// cuLink*: takes PTX in any container and gives a container with the PTX. Several inputs are joined
+// into one text; the header of the first one counts.
 
 #include <cstdio>
 #include <cstring>
@@ -28,8 +28,8 @@ LinkerTable& linkers() {
   return table;
 }
 
-// Blanks out the .version, .target and .address_size lines of an input that is not the first, so
-// that line numbers stay.
+// Blanks the .version, .target and .address_size lines of every input after the first, so that line
+// numbers stay.
 void drop_header(std::string* text) {
   for (const char* directive : {".version", ".target", ".address_size"}) {
     size_t at = text->find(directive);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See lz4.h. A block is a list of sequences: token, literals, little-endian distance, match; the
+// See lz4.h. A block is a list of sequences: token, literals, little-endian distance, match. The
 // last one has literals only.
 
 #include "softgpu/driver/code/lz4.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMinMatch = 4;
 
-// Adds the continuation bytes of a length whose four bits were all set.
+// Adds the continuation bytes of a length whose four bits are all set.
 bool read_length(const uint8_t*& in, const uint8_t* end, size_t* length) {
   uint8_t byte;
   do {

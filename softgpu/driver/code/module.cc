@@ -33,7 +33,7 @@ CUresult load_module(CUmodule* out, const void* image, size_t limit, const JitOp
   return result;
 }
 
-// Fills the variables that `mine` says, with addresses of any.
+// Fills the variables that `mine` selects. Their contents may hold addresses of any variable.
 template <typename Mine>
 void fill_globals(const Program& program, const std::vector<uint64_t>& addresses, Mine&& mine) {
   const auto& globals = program.globals();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Code: modules (one context), libraries (any context, instantiated on use), functions and kernels.
-// A launch under way keeps what it needs alive. Any thread.
+// A launch keeps what it needs alive until it is over. Any thread.
 #pragma once
 
 #include <atomic>
@@ -20,13 +20,13 @@ namespace tendril::softgpu {
 class Module;
 class Library;
 
-// What cuFuncSetAttribute changes. Shared by a kernel and its functions on one device.
+// What cuFuncSetAttribute changes. A kernel and its functions on one device share it.
 struct FunctionState {
   std::atomic<int> max_dynamic_shared{-1};  // -1: the default
   std::atomic<int> carveout{-1};
   std::atomic<int> non_portable_cluster{0};
   std::atomic<int> cluster_policy{0};
-  // Launch state of the calls from before cuLaunchKernel.
+  // Launch state of the old calls from before cuLaunchKernel.
   std::mutex lock;
   Dim3 block;
   unsigned dynamic_shared = 0;
@@ -48,10 +48,10 @@ FunctionTable& functions();
 // of a library have the same ones.
 class ManagedVariables {
  public:
-  // Null: no room.
+  // Null: no memory.
   static std::shared_ptr<ManagedVariables> make(const Program& program, int device);
   ~ManagedVariables();
-  uint64_t address(size_t global) const { return addresses_[global]; }  // 0: not a managed one
+  uint64_t address(size_t global) const { return addresses_[global]; }  // 0: not a managed variable
 
  private:
   std::vector<uint64_t> addresses_;
@@ -63,7 +63,7 @@ class Module : public std::enable_shared_from_this<Module> {
   CUcontext context = nullptr;
   int device = 0;
   std::shared_ptr<Program> program;
-  std::weak_ptr<Library> library;  // when this is a library's instance
+  std::weak_ptr<Library> library;  // if this is an instance of a library
   std::vector<uint64_t> global_addresses;
   std::shared_ptr<ManagedVariables> managed;
 
@@ -71,7 +71,7 @@ class Module : public std::enable_shared_from_this<Module> {
   // Index of the kernel, or -1.
   int find_kernel(const char* name) const;
   int find_global(const char* name) const;
-  // Frees globals and forgets handles. The caller has made sure that nothing runs.
+  // Frees globals and removes handles. The caller makes sure that nothing runs.
   void unload();
   ~Module();
 
@@ -103,10 +103,9 @@ class Library : public std::enable_shared_from_this<Library> {
   std::map<CUcontext, ModulePtr> instances;
   std::vector<KernelPtr> kernels;
   std::shared_ptr<ManagedVariables> managed;
-  // Managed variables need no context: they are there from the first question or the first
-  // instance.
+  // Managed variables need no context: they exist from the first query or the first instance.
   CUresult make_managed(int device);
-  // The instance of this library in a context, made on first use.
+  // The instance of this library in a context. Made on first use.
   CUresult instance(const ContextPtr& context, ModulePtr* out);
 };
 using LibraryPtr = std::shared_ptr<Library>;
@@ -116,14 +115,14 @@ LibraryTable& libraries();
 // Reads an image into a program. The logs say what is wrong and where.
 CUresult load_program(const void* image, size_t limit, unsigned sm, std::shared_ptr<Program>* out,
                       std::string* error_log);
-// The newest capability that all devices share; libraries are loaded for it.
+// The newest capability that all devices share. Libraries are loaded for it.
 unsigned device_sm();
 // Instantiates a program in a context: places and fills its variables.
 CUresult make_module(const ContextPtr& context, std::shared_ptr<Program> program,
                      std::shared_ptr<ManagedVariables> managed, ModulePtr* out);
-// Forgets every module of a context that is going away.
+// Removes every module of a context that is being destroyed.
 void drop_modules(CUcontext context);
-// Resolves a CUfunction, or a CUkernel that was cast to one, for a context.
+// Resolves a CUfunction, or a CUkernel cast to one, for a context.
 CUresult find_function(CUfunction handle, const ContextPtr& context, FunctionPtr* out);
 bool read_file(const char* path, std::vector<uint8_t>* out);
 // Attributes, for a function or a kernel on a device.
@@ -131,7 +130,7 @@ CUresult get_attribute(const Program& program, const KernelInfo& info, FunctionS
                        CUfunction_attribute attribute, int* value);
 CUresult set_attribute(const KernelInfo& info, FunctionState& state, CUfunction_attribute attribute,
                        int value);
-// Dynamic shared memory that a launch may ask for.
+// How much dynamic shared memory a launch may ask for.
 int dynamic_shared_limit(const KernelInfo& info, const FunctionState& state);
 
 struct KernelWork : Work {
@@ -145,11 +144,11 @@ struct KernelWork : Work {
   LaunchResult execute(Context& context);
   WorkPtr clone() const override { return std::make_shared<KernelWork>(*this); }
 };
-// Checks everything that a launch checks and packs the parameters.
+// Makes all checks of a launch and packs the parameters.
 CUresult make_launch(const ContextPtr& context, CUfunction f, Dim3 grid, Dim3 block,
                      unsigned shared_bytes, void** params, void** extra, bool cooperative,
                      std::shared_ptr<KernelWork>* out);
-// Blocks of a kernel that one processor holds at a time.
+// How many blocks of a kernel one processor holds at a time.
 int blocks_per_sm(const Function& function, int threads, size_t dynamic_shared);
 
 }  // namespace tendril::softgpu

@@ -12,7 +12,7 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr int kRegisterUnit = 256;  // registers are given to warps in units of this many
+constexpr int kRegisterUnit = 256;  // warps get registers in units of this many
 constexpr int kWarp = 32;
 
 int limit(CUdevice_attribute attribute) { return attribute_of(0, attribute); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects. See texture.h; sampling is the engine's
-// (ptx/handlers/handlers_image.cc). Views that reinterpret a format or pick levels and layers are
-// refused, as are block-compressed formats.
+// Texture and surface objects. See texture.h; the engine samples (ptx/handlers/handlers_image.cc).
+// Views that reinterpret a format or select levels and layers are refused. So are block-compressed
+// formats.
 
 #include "softgpu/driver/code/texture.h"
 
@@ -59,7 +59,7 @@ bool sane_format(CUarray_format format, unsigned channels) {
   return format_bytes(format) != 0 && (channels == 1 || channels == 2 || channels == 4);
 }
 
-// The arrays behind a resource; an error when it is none that can be sampled.
+// The arrays behind a resource; an error if they cannot be sampled.
 CUresult take_resource(const CUDA_RESOURCE_DESC& from, ImageObject* out) {
   out->resource = from;
   switch (from.resType) {
@@ -114,7 +114,7 @@ Image::Level level_of(const Array& array) {
   return level;
 }
 
-// Memory instead of an array; false when it is there no more.
+// Memory instead of an array; false if it does not exist any more.
 bool take_memory(const CUDA_RESOURCE_DESC& from, Image* image) {
   MemoryMap& map = MemoryMap::instance();
   Image::Level level;

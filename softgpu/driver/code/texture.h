@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture and surface objects: what they were made of, kept for whoever asks, and as the images
-// that kernels sample. launch.cc takes a snapshot for each launch of a kernel that uses images. Any
-// thread.
+// Texture and surface objects: their descriptors, and the images that kernels sample. launch.cc
+// takes a snapshot for each launch of a kernel that uses images. Any thread.
 #pragma once
 
 #include <memory>
@@ -12,7 +11,7 @@
 
 namespace tendril::softgpu {
 
-// Every object there is now; keeps their arrays alive as long as it lives.
+// Every object that exists now. Keeps their arrays alive.
 struct ImageSnapshot {
   ImageTable table;
   std::vector<ArrayPtr> arrays;

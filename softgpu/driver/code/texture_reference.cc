@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture references as the state they are for a program: set, asked, never sampled: kernels reach
-// textures by objects (texture.h).
+// Texture references as state: programs can set and query them. Kernels cannot sample them; they
+// use texture objects (texture.h).
 
 #include <cstring>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device attributes. The base is what an H200 answers (api/cuda/h200_attributes.txt); what the
-// software does not have is off, and what the knobs say is put in: processors, compute capability,
-// bus number.
+// The device attributes. The base is what an H200 answers (api/cuda/h200_attributes.txt). Features
+// that the software lacks are off. Knobs set processors, compute capability and bus number.
 
 #include "softgpu/driver/config.h"
 #include "softgpu/driver/device/device.h"
@@ -9,7 +8,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// Attribute n is kValues[n - 1]; ten to a row. Off here against the base: clusters, tensor maps,
+// Attribute n is kValues[n - 1]; ten to a row. Off here, unlike the base: clusters, tensor maps,
 // multicast, fabric handles, DMA-BUF, GPUDirect RDMA, host pools, sparse arrays, compression, ECC,
 // concurrent managed access.
 constexpr int kValues[] = {

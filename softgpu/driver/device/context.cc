@@ -23,9 +23,9 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr int64_t kDestroyGraceMs =
-    2000;  // pending work may finish; a kernel that spins is cancelled after this
+    2000;  // pending work may finish; a kernel that spins is cancelled after this time
 constexpr size_t kPrintBytes =
-    1u << 20;  // like the printf FIFO of a device: shown early when it is full
+    1u << 20;  // like the printf FIFO of a device: text is shown early when it is full
 std::atomic<uint64_t> g_next_id{1};
 
 uint64_t thread_id() {
@@ -87,7 +87,8 @@ CUresult usable_context_of(CUcontext owner, ContextPtr* out) {
 
 void Context::fail(CUresult code) {
   int none = CUDA_SUCCESS;
-  // Before the error shows: from then on calls answer it without coming to where text is shown.
+  // Before the error becomes visible: from then on calls answer it and never reach the place where
+  // text is shown.
   flush_print();
   error_.compare_exchange_strong(none, code, std::memory_order_acq_rel);
 }
@@ -148,7 +149,7 @@ std::vector<StreamPtr> Context::streams() {
 }
 
 TokenPtr Context::submit(const StreamPtr& stream, QueuedOp op, bool inline_ok) {
-  // Running on the caller's thread happens outside the lock; the token alone orders what comes
+  // Running on the caller's thread happens outside of the lock. The token alone orders what comes
   // after.
   std::unique_lock guard(order_);
   auto add = [&](const StreamPtr& other) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts and the stack of them that each thread has. A context owns its streams and the sticky
-// error; work is submitted through it because the legacy stream orders itself against all its
-// blocking streams. Any thread.
+// error. Work is submitted through the context, because the legacy stream orders itself against all
+// its blocking streams. Any thread.
 #pragma once
 
 #include <atomic>
@@ -39,7 +39,7 @@ class Context : public std::enable_shared_from_this<Context> {
   // First error of executed work; it never goes away.
   CUresult error() const { return static_cast<CUresult>(error_.load(std::memory_order_acquire)); }
   void fail(CUresult code);
-  // A device that the knobs call lost fails every context on it, for good.
+  // If the knobs say that a device is lost, every context on it fails for good.
   void notice_loss();
   bool destroyed() const { return destroyed_; }
   const std::atomic<bool>* cancel() const { return &cancel_; }
@@ -51,27 +51,28 @@ class Context : public std::enable_shared_from_this<Context> {
   void drop_stream(const std::shared_ptr<Stream>& stream);
   std::vector<std::shared_ptr<Stream>> streams();
 
-  // Appends work to a stream, ordered after what the rules of the legacy stream say.
+  // Appends work to a stream, ordered by the rules of the legacy stream.
   TokenPtr submit(const std::shared_ptr<Stream>& stream, QueuedOp op, bool inline_ok = false);
-  // What a copy between contexts must be ordered against here: pending work of the streams that the
-  // legacy stream waits for, or of every stream.
+  // What a copy between contexts must wait for here: pending work of the streams that the legacy
+  // stream waits for, or of every stream.
   void add_pending(bool every_stream, std::vector<TokenPtr>* after);
   // Makes later work of the same streams wait for `token`.
   void follow(const TokenPtr& token, bool every_stream);
-  // Waits for all work of all streams; then the sticky error.
+  // Waits for all work of all streams, then returns the sticky error.
   CUresult synchronise();
   bool idle();
-  // Ends the context: pending work gets a moment, then is cancelled; memory and objects go.
+  // Ends the context. Pending work gets a moment and is then cancelled. Memory and objects are
+  // freed.
   void destroy();
 
-  // Where malloc inside kernels takes memory, made at the first launch that may need it; null when
+  // Where malloc inside kernels takes memory. Made at the first launch that may need it. Null if
   // the device is full.
   DeviceHeap* heap();
 
-  // Device printf text, shown at synchronisation.
+  // Device printf text. Synchronisation shows it.
   void print(std::string_view text);
   void flush_print();
-  // A kernel that may print has been launched: the room for that cannot be changed any more.
+  // A kernel that may print has been launched. The size of its buffer cannot be changed any more.
   std::atomic<bool> may_print{false};
 
  private:
@@ -93,10 +94,10 @@ ContextTable& contexts();
 
 ContextPtr make_context(int device, unsigned flags, CUcontext handle);
 // The context on top of this thread's stack and CUDA_SUCCESS, or the code to answer with. `usable`
-// also reports the sticky error, as nearly every call must; `bare` is for the few that work on a
-// failed context.
+// also reports the sticky error, as nearly every call must. `bare` is for the few calls that work
+// on a failed context.
 CUresult usable_context(ContextPtr* out);
-// The same for what ends something of `owner`: without a current context that one is asked.
+// The same for calls that end something of `owner`: without a current context that one counts.
 CUresult usable_context_of(CUcontext owner, ContextPtr* out);
 CUresult bare_context(ContextPtr* out);
 std::vector<CUcontext>& context_stack();
@@ -110,7 +111,7 @@ class CurrentScope {
 
 }  // namespace tendril::softgpu
 
-// Shorthand of nearly every body: the current context, or return what is wrong with it.
+// Used by nearly every body: the current context, or return what is wrong with it.
 #define SOFT_CONTEXT(name)             \
   ::tendril::softgpu::ContextPtr name; \
   if (CUresult bad = usable_context(&name); bad != CUDA_SUCCESS) return bad

@@ -33,7 +33,7 @@ CUresult create(CUcontext* out, unsigned flags, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-// The context a call names, where null means the current one.
+// The context that a call names; null means the current one.
 CUresult named_context(CUcontext handle, ContextPtr* out) {
   if (handle == nullptr) return bare_context(out);
   *out = contexts().get(handle);
@@ -219,7 +219,7 @@ SOFT(cuCtxSetLimit)(CUlimit limit, size_t value) {
   if (static_cast<unsigned>(limit) >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (static_cast<unsigned>(limit) >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   std::lock_guard guard(context->lock);
-  // Local memory of a thread ends at 512 KiB; the stack is part of it.
+  // Local memory of a thread is at most 512 KiB. The stack is part of it.
   if (limit == CU_LIMIT_STACK_SIZE && value > 512u << 10) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && context->may_print) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_STACK_SIZE) value = (value + 15) / 16 * 16;

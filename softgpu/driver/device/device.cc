@@ -32,7 +32,7 @@ std::vector<Device*>& all_devices() {
   return list;
 }
 
-// Copies a string into a caller's buffer of `bytes`, cut and always terminated.
+// Copies a string into a caller's buffer of `bytes`: cut if needed, and always terminated.
 void copy_text(char* out, int bytes, const char* text) {
   snprintf(out, static_cast<size_t>(bytes), "%s", text);
 }
@@ -147,7 +147,7 @@ SOFT(cuDeviceGetByPCIBusId)(CUdevice* dev, const char* pciBusId) {
 }
 
 SOFT(cuDeviceGetLuid)(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
-  // A LUID is a Windows notion; on Linux the driver declines.
+  // A LUID belongs to Windows. On Linux the driver refuses.
   if (device_at(dev) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices: what they claim to be, and the primary context of each. Fixed at the first use; any
+// The devices: what they claim to be, and the primary context of each. Fixed at the first use. Any
 // thread.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Device {
   int index = 0;
   CUuuid uuid = {};
   unsigned bus = 0;
-  // Primary context: same handle each time it comes alive.
+  // Primary context: the same handle each time it comes alive.
   std::mutex primary_lock;
   CUcontext primary_handle = nullptr;
   unsigned primary_uses = 0;
@@ -33,9 +33,9 @@ Device* device_at(CUdevice device);
 bool device_attribute(const Device& device, int attribute, int* value);
 int attribute_of(int device, CUdevice_attribute attribute);
 
-// Somebody has synchronised: what streams have freed is free for pools to give up (pool.cc).
+// Somebody has synchronised. Now pools may give up what streams have freed (pool.cc).
 void settle_pools();
-// Memory of a pool that was freed without a stream; nothing for other memory.
+// Frees memory of a pool without a stream. Does nothing for other memory.
 void freed_at_once(CUmemoryPool pool, uint64_t bytes);
 
 }  // namespace tendril::softgpu

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts. Multiprocessors are only counted here: kernels of a green context run as all
-// others do.
+// Green contexts. Multiprocessors are only counted: kernels of a green context run like all others.
 
 #include <algorithm>
 #include <cstring>

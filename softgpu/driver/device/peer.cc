@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peer access: every pair of devices can, and must still be told to. Copies between devices never
-// need it.
+// Peer access. Every pair of devices can have it, and a program must still enable it. Copies
+// between devices never need it.
 
 #include "softgpu/driver/device/context.h"
 #include "softgpu/driver/device/device.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. State is per stream (which capture, which nodes come next) and per thread (the
-// mode that decides which other calls are refused meanwhile). Guarded by one recursive lock,
-// because recording work takes it as well.
+// Stream capture. There is state per stream (which capture, which nodes come next) and per thread
+// (the mode, which decides which other calls are refused meanwhile). One recursive lock guards it,
+// because recording work takes the lock too.
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ CUstreamCaptureMode& thread_mode() {
   return mode;
 }
 
-// Whether a frontier node of a joined stream is not reachable from where the origin stands now.
+// Whether a frontier node of a joined stream cannot be reached from where the origin stands now.
 bool unjoined(const Capture& capture, const Stream& origin) {
   std::set<const GraphNode*> reached;
   std::vector<const GraphNode*> todo;
@@ -140,7 +140,7 @@ SOFT(cuStreamEndCapture)(CUstream hStream, CUgraph* phGraph) {
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
   std::lock_guard guard(capture_lock());
   std::shared_ptr<Capture> capture = stream->capture;
-  // Who captures into a graph of its own need not be told which.
+  // A caller that captures into its own graph need not learn which graph it is.
   if (phGraph == nullptr && (!capture || capture->own_graph)) return CUDA_ERROR_INVALID_VALUE;
   if (phGraph != nullptr) *phGraph = nullptr;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;

@@ -10,7 +10,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// Not to be taken for an address.
+// A base for handles that cannot be mistaken for addresses.
 constexpr uint64_t kFirstHandle = 0x0cd0'0000'0000'0000;
 
 struct Conditions {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conditional nodes: a handle stands for a value that kernels of the graph set
-// (cudaGraphSetConditional), the node runs one of its bodies by it when the graph gets there. Any
-// thread.
+// Conditional nodes. A handle stands for a value that kernels of the graph set
+// (cudaGraphSetConditional). When the graph reaches the node, the value decides which body runs.
+// Any thread.
 #pragma once
 
 #include <atomic>
@@ -18,23 +18,23 @@ struct Condition {
   std::atomic<unsigned> value{0};
 };
 
-// The device function of the same name; a handle that does not exist changes nothing.
+// The device function of the same name. A handle that does not exist changes nothing.
 void set_condition(uint64_t handle, unsigned value);
 
 struct ConditionalWork : Work {
   std::shared_ptr<Condition> condition;
   CUgraphConditionalNodeType kind = CU_GRAPH_COND_TYPE_IF;
   std::vector<GraphPtr> bodies;  // its own copies, which the table of handles also knows
-  std::vector<CUgraph> handles;  // of the bodies, lent to the program
+  std::vector<CUgraph> handles;  // handles of the bodies, which the program may use
   ~ConditionalWork() override;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   CUresult run(Context& context) override;
   WorkPtr clone() const override;
 };
 
-// Every condition of a graph and of the bodies in it gets the value that a launch starts with.
+// Sets every condition of a graph and of the bodies in it to the value with which a launch starts.
 void start_conditions(const std::vector<std::shared_ptr<Condition>>& conditions);
-// Those of a graph with what it contains; `unused` is set when one has no node.
+// The conditions of a graph and of what it contains. `unused` is set if one has no node.
 std::vector<std::shared_ptr<Condition>> conditions_of(const Graph& graph, bool* unused);
 
 }  // namespace tendril::softgpu

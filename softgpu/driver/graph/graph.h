@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: work as nodes with dependencies, recorded by capture or built by hand, instantiated into
-// a list in topological order and replayed on a stream. One lock (capture_lock) guards the
-// structure of all graphs; instantiated works are immutable.
+// Graphs: work as nodes with dependencies, recorded by capture or built by hand. They are
+// instantiated into a list in topological order and replayed on a stream. One lock (capture_lock)
+// guards the structure of all graphs. Instantiated works are immutable.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct GraphNode {
   };
   std::vector<Edge> dependencies;
   std::map<int, CUlaunchAttributeValue> attributes;
-  std::vector<void*> lent;  // arrays that a GetParams call pointed the program at
+  std::vector<void*> lent;  // arrays to which a GetParams call pointed the program
 };
 using NodePtr = std::shared_ptr<GraphNode>;
 
@@ -42,8 +42,8 @@ class UserObject {
   }
 };
 
-// What a graph, or one that was instantiated from it, holds of the program's objects. A copy holds
-// as much again.
+// The references to the program's user objects that a graph, or an instance of it, holds. A copy
+// holds as many again.
 class UserReferences {
  public:
   UserReferences() = default;
@@ -53,7 +53,7 @@ class UserReferences {
 
   void take(CUuserObject handle, std::shared_ptr<UserObject> object,
             unsigned count);                       // they were the caller's
-  bool drop(CUuserObject handle, unsigned count);  // false: it holds fewer
+  bool drop(CUuserObject handle, unsigned count);  // false: it holds fewer references
 
  private:
   struct Held {
@@ -66,14 +66,14 @@ class UserReferences {
 class Graph : public std::enable_shared_from_this<Graph> {
  public:
   CUgraph handle = nullptr;
-  bool owned = false;          // a child graph or the body of a node: not the program's to destroy
-  std::vector<NodePtr> nodes;  // in the order of adding
+  bool owned = false;          // a child graph or a node's body: the program must not destroy it
+  std::vector<NodePtr> nodes;  // in the order in which they were added
   UserReferences user_objects;
   std::vector<std::shared_ptr<Condition>> conditions;  // handles made for it
   ~Graph();
 
   NodePtr add(WorkPtr work, const std::vector<NodePtr>& dependencies);
-  // Dependencies first; null when there is a circle.
+  // Dependencies first. Null if there is a cycle.
   bool sorted(std::vector<NodePtr>* out) const;
   std::shared_ptr<Graph> clone(std::map<CUgraphNode, CUgraphNode>* mapping = nullptr) const;
 };
@@ -92,8 +92,8 @@ struct ChildWork : Work {
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_GRAPH; }
   CUresult run(Context& context) override;
   WorkPtr clone() const override;
-  // A copy in which the node that was made from `original` works differently; null: there is none,
-  // also deeper.
+  // A copy in which the node that was made from `original` has other work. Null: there is no such
+  // node, nested graphs included.
   WorkPtr with(CUgraphNode original, CUgraphNodeType type, const WorkPtr& other) const;
 };
 

@@ -19,7 +19,7 @@ UserObjectTable& user_objects() {
   return table;
 }
 
-// Drops references; the last one runs the destructor on a pool thread, where CUDA calls are
+// Drops references. The last one runs the destructor on a pool thread, where CUDA calls are
 // refused.
 void drop_references(CUuserObject handle, const std::shared_ptr<UserObject>& object,
                      unsigned count) {
@@ -78,8 +78,8 @@ CUresult add_node(CUgraphNode* out, CUgraph handle, const CUgraphNode* dependenc
   return CUDA_SUCCESS;
 }
 
-// The usual convention for lists: a null array asks for the count; a longer array is filled up with
-// null.
+// The usual convention for lists: a null array asks for the count, and a longer array is filled up
+// with null.
 CUresult give_list(const std::vector<CUgraphNode>& list, CUgraphNode* out, size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out != nullptr) {

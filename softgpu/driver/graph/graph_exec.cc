@@ -19,7 +19,7 @@ constexpr uint64_t kFlags =
 
 bool wants(uint64_t flags, CUgraphInstantiate_flags one) { return (flags & one) != 0; }
 
-// Kernels may launch graphs of kernels, copies and memsets only.
+// Kernels may launch graphs that contain kernels, copies and memsets only.
 bool device_can_launch(const std::vector<NodePtr>& nodes) {
   return std::all_of(nodes.begin(), nodes.end(), [](const NodePtr& node) {
     const CUgraphNodeType type = node->work->type();
@@ -110,7 +110,7 @@ CUresult replace(CUgraphExec exec_handle, CUgraphNode node, CUgraphNodeType type
   return CUDA_SUCCESS;
 }
 
-// Whether the nodes of `order` depend on each other as the items of the instance do; positions
+// Whether the nodes of `order` depend on each other as the items of the instance do. Positions
 // stand for nodes.
 bool same_edges(const GraphExec& exec, const std::vector<NodePtr>& order) {
   std::map<CUgraphNode, size_t> exec_at, graph_at;

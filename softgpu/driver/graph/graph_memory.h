@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of allocation nodes. Each node has addresses of its own for as long as a graph or an
-// instance has the node; a launch allocates them (for the program's eyes: they are backed all the
-// time), a free node or any other free gives them back, and what a launch leaves allocated outlives
+// Memory of allocation nodes. Each node has its own addresses while a graph or an instance has the
+// node. A launch allocates them; that is how the program sees it, since they are backed all the
+// time. A free node or any other free gives them back. What a launch leaves allocated outlives
 // graph and instance. Any thread.
 #pragma once
 
@@ -41,10 +41,10 @@ CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* params, WorkPtr* out);
 CUresult free_work(CUdeviceptr address, WorkPtr* out);
 
 // What launching `exec` does to the memory of graphs, decided when the launch is called.
-// CUDA_ERROR_INVALID_VALUE, and nothing done, when memory that it allocates is allocated still, or
+// CUDA_ERROR_INVALID_VALUE, and nothing is done, if memory that it allocates is still allocated, or
 // memory that it frees is not.
 CUresult launch_graph_memory(const GraphExec& exec);
-// A free outside of graphs: nothing when the address is none of theirs.
+// A free outside of graphs. Does nothing if the address belongs to no graph.
 std::optional<CUresult> free_graph_memory(CUdeviceptr address);
 
 }  // namespace tendril::softgpu

@@ -11,7 +11,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// The work of a node if it is of kind T.
+// The work of a node, if it is of type T.
 template <typename T>
 CUresult work_of(CUgraphNode handle, NodePtr* node, std::shared_ptr<T>* work) {
   *node = graph_nodes().get(handle);

@@ -12,7 +12,7 @@ namespace tendril::softgpu {
 
 namespace {
 
-// Unlike a launch, a node takes no buffer that is larger than its parameters: measured on an H200.
+// Unlike a launch, a node refuses a buffer that is larger than its parameters: measured on an H200.
 CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void** extra) {
   FunctionPtr function;
   if (extra == nullptr) return CUDA_SUCCESS;
@@ -25,8 +25,8 @@ CUresult check_buffer_bytes(CUfunction handle, const ContextPtr& context, void**
   return CUDA_SUCCESS;
 }
 
-// Where a kernel node runs: a function has a context of its own, which need not be the current one;
-// a kernel gets the one that is named, or the current one.
+// Where a kernel node runs. A function has a context of its own, which need not be current. A
+// kernel gets the named context, or the current one.
 CUresult context_of_node(const CUDA_KERNEL_NODE_PARAMS_v2& p, ContextPtr* context) {
   const FunctionPtr function = p.func != nullptr ? functions().get(p.func) : nullptr;
   const CUcontext named = function ? function->module->context : p.ctx;

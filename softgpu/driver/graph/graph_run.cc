@@ -11,7 +11,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// The streams of the device runtime that a kernel may launch a graph into.
+// The device runtime's streams into which a kernel may launch a graph.
 constexpr uint64_t kTailLaunch = 0x0100'0000'0000'0000;
 constexpr uint64_t kFireAndForget = 0x0200'0000'0000'0000;
 constexpr uint64_t kFireAndForgetAsSibling = 0x0300'0000'0000'0000;
@@ -19,8 +19,8 @@ constexpr uint64_t kFireAndForgetAsSibling = 0x0300'0000'0000'0000;
 // Of the runtime, which kernels see.
 constexpr int kSuccess = 0, kInvalidValue = 1, kPendingCountExceeded = 69;
 
-// CUDA's limits for one launch: graphs beside it, graphs at its tail. Graphs that launch each other
-// end at the first one too.
+// CUDA's limits for one launch: graphs beside it, and graphs at its tail. Graphs that launch each
+// other also end at the first limit.
 constexpr size_t kBesideMax = 120, kTailMax = 255;
 
 thread_local GraphRun* t_current = nullptr;
@@ -77,7 +77,7 @@ void GraphRun::run(Context& context, const GraphLaunch& launch, unsigned depth) 
     waiting.pop_front();
     GraphRun one(depth);
     one.run_works(context, next);
-    // What the tail of a graph launches at its own tail comes before what was waiting already.
+    // What the tail of a graph launches at its own tail comes before what was already waiting.
     std::deque<GraphLaunch> tail = one.take(one.tail_);
     waiting.insert(waiting.begin(), tail.begin(), tail.end());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One launch of an instantiated graph while it runs: its works one after the other on a pool
-// thread, and the graphs that its kernels launch (cudaGraphLaunch of the device runtime). Those
-// beside it run as soon as the kernel is over, those at its tail after everything else.
+// One launch of an instantiated graph while it runs. A pool thread runs its works one after the
+// other, and then the graphs that its kernels launch (cudaGraphLaunch of the device runtime).
+// Graphs beside it run as soon as the kernel is over; graphs at its tail run after everything else.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace tendril::softgpu {
 struct Condition;
 struct GraphExec;
 
-// What a launch does: the instance as it was when the launch was called.
+// What a launch does: the instance as it was at the call of the launch.
 struct GraphLaunch {
   std::vector<WorkPtr> works;
   std::vector<std::shared_ptr<Condition>> conditions;
-  std::shared_ptr<const void> objects;  // the program's, until the launch is through
+  std::shared_ptr<const void> objects;  // the program's; kept until the launch is over
 };
 GraphLaunch snapshot_of(const GraphExec& exec);
 
 class GraphRun {
  public:
-  // The launch and all that its kernels launch.
+  // Runs the launch and all that its kernels launch.
   static void run(Context& context, const GraphLaunch& launch, unsigned depth = 0);
-  // The run that the calling thread is in; null outside of graphs.
+  // The run on the calling thread; null outside of graphs.
   static GraphRun* current();
 
   // The device function: a cudaError_t for the kernel, or kNoSuchGraph. Engine threads.

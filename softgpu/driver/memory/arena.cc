@@ -29,8 +29,8 @@ Arena::~Arena() {
 bool Arena::commit() {
   if (memory_ != nullptr) return true;
   bytes_ = round_up(bytes_, kPageBytes);
-  // Over-reserve so that the memory starts on a page of 2 MiB, which makes validity pages those of
-  // the host as well.
+  // Reserves more, so that the memory can start on a page of 2 MiB. Then validity pages are also
+  // pages of the host.
   int protection = PROT_READ | PROT_WRITE;
   if (base_ != 0) {
     file_ = memfd_create("tendril-softgpu-test-device", MFD_CLOEXEC);
@@ -79,8 +79,8 @@ uint64_t Arena::allocate(uint64_t bytes, uint64_t align) {
   return 0;
 }
 
-// Takes the pages of [*offset, *offset + bytes) that are not in use yet; where that cannot be, of
-// the next such range before `end`. False: there is none.
+// Takes the pages of [*offset, *offset + bytes) that are not in use yet. If that fails, it takes
+// those of the next such range before `end`. False: there is none.
 bool Arena::find_addresses(uint64_t* offset, uint64_t bytes, uint64_t align, uint64_t end) const {
   for (; *offset < end && end - *offset >= bytes;) {
     const uint64_t first = *offset / kPageBytes, last = (*offset + bytes - 1) / kPageBytes;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One contiguous range of addresses from which allocations are cut: a device's memory, or the
-// window of pinned host memory. Tracks which 2 MiB pages hold something (the engine's validity map)
-// and gives empty pages back to the system. Not thread-safe: MemoryMap holds its lock around every
-// call.
+// window of pinned host memory. It tracks which 2 MiB pages hold something (the engine's validity
+// map) and gives empty pages back to the system. Not thread-safe: MemoryMap holds its lock around
+// every call.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ inline constexpr uint64_t kAllocationAlign = 256;  // what cuMemAlloc promises
 
 class Arena {
  public:
-  // `base` is the address programs see; with 0 it equals the host address of the backing memory.
-  // `in_process`: pages in use are taken in this process at those addresses, too (nothing lies
-  // there), and where something lies none is used.
+  // `base` is the address that programs see. With 0 it equals the host address of the backing
+  // memory. `in_process`: pages in use are also reserved at those addresses of this process, with
+  // nothing behind them, and addresses that are taken are not used.
   Arena(uint64_t base, uint64_t bytes, bool in_process = false)
       : base_(base), bytes_(bytes), in_process_(in_process) {}
   ~Arena();
@@ -27,7 +27,7 @@ class Arena {
 
   // Maps the backing memory if that has not happened yet.
   bool commit();
-  // Address, or 0 when no hole is big enough.
+  // An address, or 0 if no hole is large enough.
   uint64_t allocate(uint64_t bytes, uint64_t align = kAllocationAlign);
   void free(uint64_t address, uint64_t bytes);
 
@@ -37,7 +37,7 @@ class Arena {
   uint8_t* host(uint64_t address) const { return memory_ + (address - base_); }
   bool page_valid(uint64_t address) const { return valid_[(address - base_) / kPageBytes] != 0; }
   MemoryRegion region() const;
-  // Memory file behind a device's arena; -1 when not committed.
+  // Memory file behind a device's arena; -1 if it is not committed.
   int file() const { return file_; }
   uint64_t largest_hole() const;
 
@@ -56,8 +56,7 @@ class Arena {
   std::vector<uint8_t> valid_;
 };
 
-// Occupies addresses of this process, with nothing behind them; false where there is something
-// already.
+// Reserves addresses of this process, with nothing behind them. False if they are taken.
 bool take_addresses(uint64_t address, uint64_t bytes);
 // Bytes an allocation of this size takes.
 inline uint64_t round_up(uint64_t value, uint64_t align) {

@@ -145,7 +145,7 @@ SOFT(cuMipmappedArrayCreate)
     made->levels.push_back(arrays().get(level));
     const bool smallest = descriptor.Width == 1 && descriptor.Height <= 1 &&
                           (descriptor.Depth <= 1 || (descriptor.Flags & CUDA_ARRAY3D_LAYERED) != 0);
-    if (smallest) break;  // more levels than that are asked for in vain
+    if (smallest) break;  // programs that ask for more levels get no more
     descriptor.Width = halved(descriptor.Width);
     descriptor.Height = halved(descriptor.Height);
     if ((descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) == 0)

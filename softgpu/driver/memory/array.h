@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA arrays as plain rows in host memory, and mipmaps as arrays of halving size. What samples
-// them is in texture.h.
+// CUDA arrays as plain rows in host memory, and mipmaps as arrays of halving size. texture.h has
+// what samples them.
 #pragma once
 
 #include <cstdint>

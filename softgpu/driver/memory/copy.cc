@@ -15,9 +15,9 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr size_t kStageBytes =
-    1u << 20;  // a pageable source up to this size is snapshotted instead of waited for
+    1u << 20;  // a pageable source up to this size is copied at once, so nobody waits for it
 constexpr uint64_t kLimit =
-    1ull << 46;  // no extent of a sane copy reaches this; keeps products from overflowing
+    1ull << 46;  // larger than any sane copy; keeps products from overflowing
 
 struct Side {
   CUmemorytype type;
@@ -42,7 +42,7 @@ Side target_side(const CopyWork& work) {
           p.dstPitch,      p.dstHeight};
 }
 
-// Pitch and rows per slice with their defaults: tight rows, as many as are copied.
+// Pitch and rows per slice. Defaults: tight rows, and as many rows as are copied.
 void complete(Side& side, const CUDA_MEMCPY3D& p) {
   if (side.array != nullptr) {
     side.pitch = side.array->pitch;
@@ -80,8 +80,8 @@ CUresult check(Side side, const CUDA_MEMCPY3D& p) {
   if (side.address == 0) return CUDA_ERROR_INVALID_VALUE;
   MemoryMap& map = MemoryMap::instance();
   if (side.type == CU_MEMORYTYPE_HOST) {
-    // An address of device memory passed as host memory would crash the process; unified addressing
-    // makes it a device address.
+    // Device memory passed as host memory would crash the process. Unified addressing makes it a
+    // device address.
     return CUDA_SUCCESS;
   }
   if (map.resolve(side.address + first_byte(side), extent(side, p)) != nullptr) return CUDA_SUCCESS;
@@ -89,7 +89,7 @@ CUresult check(Side side, const CUDA_MEMCPY3D& p) {
   return side.type == CU_MEMORYTYPE_UNIFIED && !ours ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Where the first byte is now; null when the memory has gone since the call.
+// Where the first byte is now. Null if the memory has been freed since the call.
 uint8_t* locate(const Side& side, const CUDA_MEMCPY3D& p) {
   if (side.array != nullptr) return side.array->bytes.data() + first_byte(side);
   uint64_t address = side.address + first_byte(side);
@@ -111,7 +111,7 @@ bool host_side(CUmemorytype type, uint64_t address) {
   return !found || !found->on_device();
 }
 
-// Which bit is the seed's to say.
+// The seed decides which bit.
 void flip_one_bit(uint8_t* bytes, uint64_t count) {
   const uint64_t bit = faults().seed * 0x9e3779b97f4a7c15 % (count * 8);
   bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ (1u << bit % 8));
@@ -123,8 +123,8 @@ CUresult take_array(CUmemorytype type, CUarray handle, ArrayPtr* out) {
   return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// The contexts that a copy in a legacy stream is ordered against. Empty when it is the business of
-// the current one alone.
+// The contexts that a copy in a legacy stream is ordered against. Empty if it concerns the current
+// one only.
 std::vector<ContextPtr> contexts_of_copy(const CopyWork& work, const ContextPtr& current,
                                          std::vector<ContextPtr> list) {
   bool named = !list.empty();

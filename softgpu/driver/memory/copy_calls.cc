@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cuMemcpy* calls: each says only where its operands are and whether the caller waits.
+// The cuMemcpy* calls. Each says where its operands are and whether the caller waits.
 
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory/array.h"
@@ -38,7 +38,7 @@ CUresult array_copy(CUstream stream, bool wait, CUarray to_array, size_t to_offs
   return submit_copy(stream, p, wait);
 }
 
-// Fields that the shapes have in common, whatever their integer types.
+// Fields that the shapes share, whatever their integer types.
 template <typename T>
 CUDA_MEMCPY3D widen2d(const T& s) {
   CUDA_MEMCPY3D p = {};
@@ -99,7 +99,7 @@ CUresult peer3d(CUstream stream, bool wait, const CUDA_MEMCPY3D_PEER* shape) {
                      {contexts().get(shape->srcContext), contexts().get(shape->dstContext)});
 }
 
-// Batches count in elements: those of the array that takes part, or else bytes.
+// Sizes in batches count elements: those of the array that takes part, else bytes.
 CUresult element_of(const CUmemcpy3DOperand& operand, size_t* bytes) {
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
   ArrayPtr array = arrays().get(operand.op.array.array);

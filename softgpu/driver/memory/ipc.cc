@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and events of other processes: handles and pointers of pools. See ipc.h.
+// Memory and events of other processes, and handles and pointers of pools. See ipc.h.
 
 #include "softgpu/driver/memory/ipc.h"
 
@@ -21,7 +21,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// Memory that is open, by what its handle says; opening it again counts.
+// Imported memory, by its handle's content. Opening it again counts.
 struct Opened {
   CUdeviceptr address = 0;
   uint64_t id = 0;  // of the allocation there
@@ -38,7 +38,7 @@ std::map<OpenKey, Opened>& opened() {
 
 OpenKey key_of(const PeerToken& token) { return {token.pid, token.nonce, token.object, token.id}; }
 
-// The import that begins at `address`, outside of pools.
+// The import that begins at `address`. Pools do not count.
 std::optional<Allocation> import_at(uint64_t address) {
   auto found = MemoryMap::instance().find(address);
   const bool is_one = found && found->base == address && found->pool == nullptr &&
@@ -46,7 +46,7 @@ std::optional<Allocation> import_at(uint64_t address) {
   return is_one ? found : std::nullopt;
 }
 
-// Whether it is still there: contexts take with them what is open in them.
+// Whether it still exists: a context takes with it what is open in it.
 bool is_open(const Opened& open) {
   auto found = import_at(open.address);
   return open.count != 0 && found && found->id == open.id;

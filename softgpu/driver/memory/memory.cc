@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain allocation: device memory, pinned, registered and managed host memory. Stream-ordered
-// allocation is in pool.cc, virtual memory in virtual_memory.cc, questions about pointers in
+// allocation is in pool.cc, virtual memory in virtual_memory.cc, queries about pointers in
 // pointer.cc.
 
 #include <unistd.h>
@@ -33,7 +33,7 @@ CUresult allocate(CUdeviceptr* out, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Freeing waits for the work that may still use the memory, as drivers do.
+// Freeing waits for work that may still use the memory, as drivers do.
 void quiesce(const Allocation& gone) {
   if (ContextPtr owner = contexts().get(gone.context)) owner->synchronise();
 }

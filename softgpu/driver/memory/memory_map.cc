@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint64_t kHostWindow = 64ull << 30;  // addresses only; memory is taken when touched
 constexpr size_t kFreedKept = 64;
-// A device has more addresses than memory, as a page table gives it: holes between allocations cost
+// A device has more addresses than memory, as with page tables. So holes between allocations cost
 // nothing.
 constexpr uint64_t kSpareAddresses = 4;
-constexpr uint64_t kSmallHostWindow = 1ull << 30;  // where the system refuses the big one
+constexpr uint64_t kSmallHostWindow = 1ull << 30;  // if the system refuses the big one
 
 }  // namespace
 
@@ -60,7 +60,7 @@ MemoryMap::Table::const_iterator MemoryMap::locate(uint64_t address) const {
   auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return allocations_.end();
   --next;
-  // An empty array still has an address of its own.
+  // An empty array still has its own address.
   uint64_t bytes = next->second.bytes == 0 ? 1 : next->second.bytes;
   return address - next->first < bytes ? next : allocations_.end();
 }
@@ -79,8 +79,8 @@ uint64_t MemoryMap::allocate_device(int device, uint64_t bytes, MemoryKind kind,
   uint64_t reserved = round_up(bytes == 0 ? 1 : bytes, kAllocationAlign);
   if (!charge(device, reserved)) return 0;
   std::unique_lock guard(lock_);
-  // As drivers do, large memory begins with a page of the device where it can: programs (Taichi)
-  // count on it.
+  // As in drivers, large memory begins with a page of the device if it can. Programs (Taichi) rely
+  // on it.
   uint64_t address =
       reserved >= kPageBytes ? arena_locked(device).allocate(reserved, kPageBytes) : 0;
   if (address == 0) address = arena_locked(device).allocate(reserved);
@@ -100,7 +100,7 @@ uint64_t MemoryMap::allocate_host(uint64_t bytes, MemoryKind kind, int device, C
                                   unsigned flags) {
   std::unique_lock guard(lock_);
   if (bytes == 0 || bytes > host_arena_->bytes()) return 0;
-  // Whole system pages, as pinned memory is; programs read past the end of small buffers with
+  // Whole system pages, as pinned memory has. Programs read past the end of small buffers with
   // vector loads.
   uint64_t reserved = round_up(bytes, 4096);
   uint64_t address = host_arena_->allocate(reserved, 4096);
@@ -192,7 +192,7 @@ void MemoryMap::free_context(CUcontext context) {
     }
     changed();
   }
-  // Arenas stay mapped; only memory that is not ours may vanish under a kernel of another context.
+  // Arenas stay mapped. Only memory that is not ours may vanish under a kernel of another context.
   bool foreign = false;
   for (const Allocation& each : gone) {
     foreign |= each.kind == MemoryKind::kRegistered || each.kind == MemoryKind::kImported;

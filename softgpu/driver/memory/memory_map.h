@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every address the program may hand to a call or to a kernel: device memory, pinned, registered
-// and managed host memory, mapped virtual ranges. One instance per process (unified addressing: an
-// address means one thing). Thread-safe. Knows devices by index and contexts by handle only.
+// Every address that the program may pass to a call or to a kernel: device memory, pinned,
+// registered and managed host memory, mapped virtual ranges. One instance per process, because
+// addressing is unified. Thread-safe. It knows devices by index and contexts by handle only.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,18 @@ namespace tendril::softgpu {
 struct AddressPlan {
   uint64_t devices;       // the first of device 0
   uint64_t stride;        // from one device to the next
-  uint64_t virtual_base;  // where cuMemAddressReserve places ranges without a wished address
+  uint64_t virtual_base;  // where cuMemAddressReserve places ranges if the program names no address
   uint64_t end;
-  bool in_process;  // what is in use is taken in this process, too, and what is taken is not used
+  // pages in use are reserved in this process, too; addresses that are taken are not used
+  bool in_process;
   bool contains(uint64_t address) const { return address >= devices && address < end; }
 };
-// Beyond the 47 bits of a host process, so a device address that is touched by mistake faults at
+// Beyond the 47 bits of a host process, so that touching a device address by mistake faults at
 // once.
 inline constexpr AddressPlan kBeyondProcesses = {0x3'0000'0000'0000, 1ull << 40, 0x3'8000'0000'0000,
                                                  UINT64_MAX, false};
-// As NVIDIA's are: ones that something else may have, in this process or in a client's.
+// As with NVIDIA's driver: addresses that something else may have, in this process or in a
+// client's.
 inline constexpr AddressPlan kWithinProcesses = {0x6f00'0000'0000, 1ull << 36, 0x7300'0000'0000,
                                                  0x7400'0000'0000, true};
 const AddressPlan& address_plan();
@@ -68,12 +70,12 @@ struct Allocation {
   bool pinned_host() const { return kind == MemoryKind::kHost || kind == MemoryKind::kRegistered; }
 };
 
-// An address range reserved by the program. `valid[d]` is what device d may touch.
+// An address range that the program reserved. `valid[d]` is what device d may touch.
 struct Reservation {
   uint64_t base = 0;
   uint64_t bytes = 0;
   uint8_t* host = nullptr;
-  bool held = false;  // base is an address of this process, and taken there
+  bool held = false;  // base is an address of this process and reserved there
   std::map<int, std::vector<uint8_t>> valid;
   ~Reservation();
 };
@@ -82,7 +84,7 @@ class MemoryMap {
  public:
   static MemoryMap& instance();
 
-  // Device memory. 0 when the device is full.
+  // Device memory. 0 if the device is full.
   uint64_t allocate_device(int device, uint64_t bytes, MemoryKind kind, CUcontext context,
                            CUmemoryPool pool = nullptr);
   // Pinned or managed host memory: equal addresses on both sides.
@@ -106,13 +108,12 @@ class MemoryMap {
     change(const_cast<Allocation&>(found->second));
     return true;
   }
-  // Host bytes behind [address, address + bytes), or null when some of it is not there.
+  // Host bytes behind [address, address + bytes), or null if a part is missing.
   uint8_t* resolve(uint64_t address, uint64_t bytes) const;
-  // Whether the address is one that this library gave out or knows of.
+  // Whether this library gave out the address or knows of it.
   bool known(uint64_t address) const { return find(address).has_value(); }
 
-  // Memory of a device, whoever uses it: charge fails when the sum over all processes would pass
-  // the total.
+  // Memory of a device, for all processes. The charge fails if their sum would pass the total.
   bool charge(int device, uint64_t bytes);
   void discharge(int device, uint64_t bytes);
   uint64_t used(int device) const;
@@ -127,18 +128,18 @@ class MemoryMap {
   CUresult set_access(uint64_t address, uint64_t bytes, int device, bool allowed);
   int access(uint64_t address, int device) const;
   std::optional<std::pair<uint64_t, uint64_t>> reservation_of(uint64_t address) const;
-  // Imported memory, visible to all devices: `bytes` that begin `lead` bytes into what is mapped at
-  // `host`, less than a page. 0: no addresses left.
+  // Imported memory, visible to all devices: `bytes` that begin `lead` bytes (less than a page)
+  // into what is mapped at `host`. 0: no addresses left.
   uint64_t add_import(uint8_t* host, uint64_t lead, uint64_t bytes, const Allocation& like);
 
-  // Lets kernels of `device` reach the memory of `peer`; calls are counted, since several contexts
-  // may ask.
+  // Lets kernels of `device` reach the memory of `peer`. Calls are counted, because several
+  // contexts may ask.
   void set_peer(int device, int peer, bool allowed);
 
-  // What a kernel on `device` sees. The pointers in it stay good while the caller holds
+  // What a kernel on `device` sees. The pointers in it stay valid while the caller holds
   // `execution()` shared.
   std::shared_ptr<const MemoryView> view(int device);
-  // Held shared by whoever touches device-visible memory asynchronously, exclusively while a
+  // Held shared by code that touches device-visible memory asynchronously, and exclusively while a
   // mapping goes away.
   std::shared_mutex& execution() { return execution_; }
   Arena& arena(int device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cuMemset* calls. Asynchronous towards the host, as on a device.
+// The cuMemset* calls. They are asynchronous towards the host, as on a device.
 
 #include "softgpu/driver/memory/memset.h"
 
@@ -48,7 +48,7 @@ CUresult memset_call(CUstream stream, bool synchronous, uint64_t address, size_t
   StreamPtr found;
   ContextPtr context;
   if (CUresult bad = find_stream(stream, &found, &context)) return bad;
-  const bool captured = is_captured(*found);  // addresses are looked at when the graph runs
+  const bool captured = is_captured(*found);  // addresses are checked when the graph runs
   if (CUresult bad = captured ? check_shape(work->params) : check_memset(work->params)) return bad;
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   SubmitOptions options;

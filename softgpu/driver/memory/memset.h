@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls and graph nodes share about setting memory. Any thread.
+// What calls and graph nodes share about memsets. Any thread.
 #pragma once
 
 #include "softgpu/driver/stream/work.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket between processes behind ipc.h: one request is a token, the answer an offset and, as a
-// descriptor, a file.
+// The socket between processes behind ipc.h. A request is a token. The answer is an offset and, as
+// a descriptor, a file.
 
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -21,7 +21,7 @@
 namespace tendril::softgpu {
 namespace {
 
-constexpr uint64_t kMagic = 0x54454e4452494c48;  // tells our handles from arbitrary bytes
+constexpr uint64_t kMagic = 0x54454e4452494c48;  // distinguishes our handles from arbitrary bytes
 constexpr timeval kPatience = {2, 0};  // for a peer on this machine that has nothing else to do
 
 struct Address {
@@ -29,7 +29,7 @@ struct Address {
   socklen_t bytes = 0;
 };
 
-// In the abstract name space: it goes with the process.
+// In the abstract name space: the socket goes with the process.
 Address address_of(int32_t pid, uint64_t nonce) {
   Address out;
   out.name.sun_family = AF_UNIX;
@@ -40,14 +40,14 @@ Address address_of(int32_t pid, uint64_t nonce) {
   return out;
 }
 
-// What the driver's kernel module checks too.
+// The driver's kernel module checks the same.
 bool is_same_user(int socket) {
   ucred peer = {};
   socklen_t bytes = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
-// The file that a token of ours names; -1 when that is gone.
+// The file that one of our tokens names; -1 if it is gone.
 int resolve(const PeerToken& token, uint64_t* offset) {
   if (token.kind == PeerKind::kEvent) {
     EventPtr event = events().get(reinterpret_cast<CUevent>(token.object));
@@ -85,7 +85,7 @@ void serve_one(int socket) {
   sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-// The nonce of this process' socket, which is served from the first call on; 0: there is none.
+// The nonce of this process' socket. The first call starts to serve it. 0: there is none.
 uint64_t served_nonce() {
   static std::mutex lock;
   static uint64_t nonce = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions about pointers.
+// Queries about pointers.
 
 #include <cstring>
 
@@ -84,8 +84,8 @@ CUresult answer(void* data, CUpointer_attribute attribute, const Allocation& in,
   }
 }
 
-// cuPointerGetAttributes answers unknown pointers with zeros; only the device number has another
-// "none".
+// cuPointerGetAttributes answers unknown pointers with zeros. Only the device number has another
+// value for "none".
 void answer_unknown(void* data, CUpointer_attribute attribute) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
@@ -124,8 +124,8 @@ SOFT(cuPointerGetAttributes)
 (unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
-  // Unlike the singular form this takes no current context; one that has failed says so all the
-  // same.
+  // Unlike the singular form this needs no current context. A current context that has failed still
+  // says so.
   ContextPtr context;
   const CUresult usable = usable_context(&context);
   if (usable != CUDA_SUCCESS && usable != CUDA_ERROR_INVALID_CONTEXT) return usable;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream-ordered allocation and memory pools. The address is given at once and the memory is
-// charged at once; freeing happens when the stream gets there. A pool keeps statistics only: memory
-// goes back to the device when it is free, but counts as reserved until somebody synchronises, as a
-// driver's pool cannot give up what the host has not seen to be free; and after that up to the
-// release threshold, until it is trimmed or allocated again.
+// Stream-ordered allocation and memory pools. An allocation gets its address and is charged at
+// once. A free takes effect when the stream reaches it. A pool keeps statistics only: freed memory
+// goes back to the device. It counts as reserved until somebody synchronises, because a driver's
+// pool cannot give up what the host has not seen to be free. After that it counts as reserved up to
+// the release threshold, until it is trimmed or allocated again.
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -96,7 +96,7 @@ bool has_leaving(Pool& pool) {
 
 CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstream handle) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  bytes = std::max<size_t>(bytes, 1);  // none are no error, unlike cuMemAlloc's
+  bytes = std::max<size_t>(bytes, 1);  // zero bytes are no error here, unlike in cuMemAlloc
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(handle, &stream, &context)) return bad;
@@ -123,7 +123,8 @@ CUresult allocate(CUdeviceptr* out, size_t bytes, const PoolPtr& wanted, CUstrea
                                                  context->handle, pool->handle);
   };
   uint64_t address = take();
-  if (address == 0 && has_leaving(*pool)) {  // what a driver would use again in the stream's order
+  // memory that a driver would use again in the stream's order
+  if (address == 0 && has_leaving(*pool)) {
     context->synchronise();
     address = take();
   }
@@ -193,7 +194,7 @@ SOFT(cuMemFreeAsync)(CUdeviceptr dptr, CUstream hStream) {
     }
   }
   if (auto answer = free_graph_memory(dptr)) return *answer;
-  // For the pool it is free now: what the stream allocates later may have it.
+  // For the pool it is free now: later allocations of the stream may have it.
   PoolPtr pool = pools().get(found->pool);
   if (pool) {
     std::lock_guard guard(pool->lock);

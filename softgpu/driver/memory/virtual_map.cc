@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of MemoryMap behind cuMemAddressReserve and cuMemMap: address ranges backed by nothing
-// until memory files are mapped into them. Validity is per 2 MiB page and per device, which is also
-// the granularity that programs are told.
+// The part of MemoryMap behind cuMemAddressReserve and cuMemMap. Address ranges have nothing behind
+// them until memory files are mapped into them. Validity is per 2 MiB page and per device. Programs
+// get the same granularity.
 
 #include <sys/mman.h>
 
@@ -28,7 +28,7 @@ uint64_t MemoryMap::reserve(uint64_t bytes, uint64_t align, uint64_t wished) {
   auto taken = [&](uint64_t base) {
     uint64_t end = base + bytes;
     if (end < base) return true;
-    if (base < plan.virtual_base && end > plan.devices) return true;  // devices' own ranges
+    if (base < plan.virtual_base && end > plan.devices) return true;  // the devices' own ranges
     auto next = reservations_.lower_bound(end);
     if (next != reservations_.begin() &&
         std::prev(next)->second->base + std::prev(next)->second->bytes > base)
@@ -78,7 +78,7 @@ CUresult MemoryMap::unreserve(uint64_t address, uint64_t bytes) {
 
 CUresult MemoryMap::map(uint64_t address, uint64_t bytes, int file, uint64_t offset,
                         uint64_t handle, int device) {
-  // No kernel touches these pages yet, so running ones need not be waited for.
+  // No kernel touches these pages yet, so nobody waits for running ones.
   std::unique_lock guard(lock_);
   Reservation* range = reservation_locked(address, bytes);
   if (range == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: physical allocations are memory files of their own, mapped into
-// reserved ranges. Handles count references: one of the creator, one of each mapping.
+// Virtual memory management. A physical allocation is a memory file, mapped into reserved ranges.
+// Handles count references: one of the creator, and one of each mapping.
 
 #include <fcntl.h>
 #include <sys/mman.h>

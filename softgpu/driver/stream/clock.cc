@@ -17,8 +17,8 @@
 namespace tendril::softgpu {
 namespace {
 
-// A program that asks this often in a row without submitting anything waits in a loop. A few
-// questions are no wait: the worker looks at its events now and then.
+// A program that asks so often in a row without submitting anything waits in a loop. A few queries
+// are no wait: the worker looks at its events now and then.
 constexpr uint32_t kQuestions = 64;
 constexpr int64_t kTakerPatienceMs = 3'600'000;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's end of the board's clock. In real time it is the host's clock and nothing else here
-// does anything. In the other modes work takes its time on the board's timeline: queues submit it,
-// one thread of the process takes the ends, and everybody who waits says so, because a simulated
-// clock moves only while all wait. Any thread.
+// The driver's end of the board's clock. In real time it is the host's clock, and the rest here
+// does nothing. In the other modes work takes its time on the board's timeline: queues submit it,
+// and one thread of the process takes the ends. Every thread that waits says so, because a
+// simulated clock moves only while all wait. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,23 @@ class Clock {
 
   bool timed() const { return mode_ != TimeMode::kReal; }
   bool executes() const { return mode_ != TimeMode::kNoExec; }
-  // What events record. Inside an operation that has used device time already, the time after that.
+  // The time that events record. Inside an operation that has used device time, it is the time
+  // after that.
   int64_t now_ns();
 
-  // `done` runs, on the thread that takes ends, when the charge has been served.
+  // `done` runs when the charge has been served, on the thread that takes ends.
   void submit(const Charge& charge, std::function<void()> done);
   void cancel(uint64_t context);
   // Stops this thread for so long.
   void sleep(int64_t ns);
 
-  // Who runs and who waits. Threads of the pool count as work under way, others as the program.
+  // Who runs and who waits. Threads of the pool count as work, others as the program.
   void submits();
   void blocks();
   void resumes(uint32_t program_threads, uint32_t pool_threads);
   void task_begins();
   void task_ends();
-  // A question was answered "not yet".
+  // A query was answered "not yet".
   void asked_in_vain();
 
   // Around a wait for what is not on the clock, by a thread of either kind.

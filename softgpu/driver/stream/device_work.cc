@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See device_work.h. The cost model is in one place here; docs/softgpu.md describes it.
+// See device_work.h. This is the only place with the cost model, which docs/softgpu.md describes.
 
 #include "softgpu/driver/stream/device_work.h"
 
@@ -74,7 +74,7 @@ DeviceWork::~DeviceWork() {
   }
   int64_t cost = cost_ns_;
   if (cost < kForEverNs) cost = static_cast<int64_t>(static_cast<double>(cost) * now.slow) + delay;
-  // On a clock that follows the host's, computing the result has used some of the time already.
+  // On a clock that follows the host's, computing the result has already used some of the time.
   if (config().mode == TimeMode::kPaced) cost = std::max<int64_t>(cost - elapsed, 1);
   Charge& mine = charge();
   const bool mixes = mine.ns != 0 && mine.engine != engine_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One piece of work while a device does it: what the knobs make of it (a lost device, a memory
-// error, slowness, delays), and its time, measured or computed. Made by the `run` of kernels,
-// copies and memsets, on a pool thread.
+// error, slowness, delays), and its time, measured or computed. `run` of kernels, copies and
+// memsets makes one, on a pool thread.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ class DeviceWork {
   ~DeviceWork();
   DeviceWork(const DeviceWork&) = delete;
 
-  // What the state of the device answers instead of doing the work; CUDA_SUCCESS lets it be done.
+  // The error that the device's state answers in the place of the work. CUDA_SUCCESS: do the work.
   CUresult refusal() const { return refusal_; }
-  // Whether it is to be done at all, or only takes its time.
+  // Whether to execute the work, or only to spend its time.
   bool executes() const;
   // What the work took on a device of the configured speed.
   void took_kernel(const std::string& name, Dim3 grid, const LaunchResult& result);
   void took_bytes(uint64_t bytes);
-  // The knob 'hang': returns when the context goes, or at once on a clock that is not the host's,
-  // with what ended it.
+  // The knob 'hang'. Returns when the context goes, with the error that ended it; at once on a
+  // clock that is not the host's.
   bool hangs(const std::string& kernel) const;
   CUresult hang();
 
@@ -43,7 +43,7 @@ class DeviceWork {
 
 // The key of a context on the board.
 uint64_t board_key(const Context& context);
-// Which engine copies in this direction.
+// The engine that copies in this direction.
 Engine copy_engine(bool from_host, bool to_host);
 
 }  // namespace tendril::softgpu

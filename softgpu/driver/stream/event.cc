@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events. Each record makes a new Record with a token of its own, so recording again never disturbs
-// who waits for an earlier record.
+// Events. Each record makes a new Record with its own token, so recording again never disturbs
+// those who wait for an earlier record.
 
 #include <algorithm>
 
@@ -20,7 +20,7 @@ EventTable& events() {
 
 namespace {
 
-// A question about an event that was recorded in a capture: an error that spoils the capture.
+// A query about an event that was recorded in a capture is an error and spoils the capture.
 CUresult refuse_captured(Capture& capture) {
   std::lock_guard guard(capture_lock());
   StreamPtr origin = capture.origin.lock();
@@ -30,7 +30,7 @@ CUresult refuse_captured(Capture& capture) {
   return CUDA_ERROR_CAPTURED_EVENT;
 }
 
-// What an event waits for as it is now: a record of this process, or one of any.
+// What an event waits for at this moment: a record of this process, or a shared record.
 struct Pending {
   TokenPtr token;
   std::shared_ptr<SharedEvent> shared;
@@ -55,7 +55,7 @@ Pending pending_of(const EventPtr& event) {
   return pending;
 }
 
-// A record begins: processes that share the event see it as pending until `token` is complete.
+// A record begins. Processes that share the event see it as pending until `token` is complete.
 void announce(const std::shared_ptr<SharedEvent>& shared, const TokenPtr& token) {
   if (!shared) return;
   const uint32_t number = shared->begin();
@@ -152,8 +152,8 @@ CUresult wait_event(const EventPtr& event, const StreamPtr& stream, const Contex
       return submit_work(stream, context, work);
     }
     if (stream->capture) {
-      // Waiting inside a capture for work outside of it would order a graph after something that is
-      // not in it.
+      // Waiting inside a capture for work outside of it would order a graph after something that it
+      // does not contain.
       stream->capture->invalidated = true;
       return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }

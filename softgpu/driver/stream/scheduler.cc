@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens, queues and the thread pool. See scheduler.h. Threads are detached and everything global
-// is leaked on purpose: a program may leave main while work is under way.
+// Tokens, queues and the thread pool. See scheduler.h. Threads are detached, and everything global
+// is leaked on purpose: a program may leave main while work runs.
 
 #include "softgpu/driver/stream/scheduler.h"
 
@@ -120,8 +120,8 @@ void Token::complete() {
   {
     std::lock_guard guard(lock_);
     done_.store(true, std::memory_order_release);
-    // Who waited runs from here on, though the host may let it wait longer: the clock must not move
-    // meanwhile.
+    // Those who waited run from here on, even if the host lets them wait longer. The clock must not
+    // move meanwhile.
     Clock::instance().resumes(program_waiters_, pool_waiters_);
     ready.swap(waiting_);
     changed_.notify_all();
@@ -147,7 +147,7 @@ TokenPtr Queue::push(QueuedOp op) {
   }
   auto start = [self = shared_from_this()] { run_on_pool([self] { self->drain(); }); };
   if (missing) {
-    missing->then(std::move(start));  // no thread is woken only to find that it must wait
+    missing->then(std::move(start));  // wakes no thread that would only find that it must wait
   } else {
     start();
   }
@@ -214,7 +214,7 @@ void Queue::drain() {
     charge() = {};
     charge().order = op.order;
     op.run();
-    op.run = nullptr;  // what it holds goes before anyone is told
+    op.run = nullptr;  // releases what the work holds before anyone learns of its end
     op.after.clear();
     if (Clock::instance().timed() && charge().ns > 0) {
       const Charge used = charge();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchrony of the software GPU: tokens (something will be done), queues (work in order) and an
-// elastic pool of threads that run queues which have work. An idle queue owns no thread. A queue's
-// head waits for tokens of other queues without holding a thread.
+// Asynchrony of the software GPU: tokens (something will be done), queues (work in order), and an
+// elastic pool of threads that run queues with work. An idle queue owns no thread. A queue's head
+// waits for tokens of other queues without holding a thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Token {
  public:
   bool done() const { return done_.load(std::memory_order_acquire); }
   void wait();
-  // False when the time is over first.
+  // False if the time is over first.
   bool wait_ms(int64_t timeout_ms);
   // Runs `what` when done: at once on this thread, or later on the thread that completes.
   void then(std::function<void()> what);
@@ -37,20 +37,21 @@ class Token {
 };
 using TokenPtr = std::shared_ptr<Token>;
 
-// Runs `what` soon on some thread of the pool; starts a thread when all are busy, because work may
+// Runs `what` soon on some thread of the pool. Starts a thread if all are busy, because work may
 // block for long.
 void run_on_pool(std::function<void()> what);
 // Threads alive now. For tests.
 unsigned pool_threads();
 
-// Numbers what programs ask for, in the order in which they ask.
+// Numbers the requests of programs in their order.
 uint64_t next_order();
 
 // (Not `Op`: the engine in ptx/ has one, in the same namespace.)
 struct QueuedOp {
   std::function<void()> run;
   std::vector<TokenPtr>
-      after;           // of other queues; all earlier than this op, so waiting cannot form a circle
+      // of other queues; all are earlier than this op, so waiting cannot form a circle
+      after;
   TokenPtr token;      // made by push when empty
   uint64_t order = 0;  // given by push
 };
@@ -58,11 +59,11 @@ struct QueuedOp {
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   TokenPtr push(QueuedOp op);
-  // Appends, and if it is the only op runs it on this thread before returning. The caller's lock
-  // orders appends to several queues; it is released before the op runs. The op must have nothing
-  // to wait for.
+  // Appends. If this is the only op, it runs on this thread before the call returns. The caller's
+  // lock orders appends to several queues and is released before the op runs. The op must have
+  // nothing to wait for.
   TokenPtr push_inline(QueuedOp op, std::unique_lock<std::mutex>& order);
-  // Of the op appended last; null when everything is done.
+  // Token of the op that was appended last; null if everything is done.
   TokenPtr last() const;
   bool idle() const { return last() == nullptr; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues: order within, waiting between, no threads for idle ones.
+// Queues: order within one, waiting between them, no threads for idle ones.
 
 #include "softgpu/driver/stream/scheduler.h"
 

@@ -17,7 +17,8 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr size_t kBytes = 4096;
-constexpr timespec kLook = {0, 50'000'000};  // how often a waiter looks whether the other one lives
+// how often a waiter looks whether the other process lives
+constexpr timespec kLook = {0, 50'000'000};
 
 void futex(std::atomic<uint32_t>* word, int operation, uint32_t value, const timespec* timeout) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), operation, value, timeout, nullptr, 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of an event that several processes record and wait for: a page of shared memory with
-// the number of the latest record and of the latest one that is complete. A record that its process
-// took with it when it ended counts as complete. Any thread.
+// the numbers of the latest record and of the latest complete record. If a process ends, its
+// unfinished records count as complete. Any thread.
 #pragma once
 
 #include <atomic>
@@ -14,18 +14,18 @@ class SharedEvent {
  public:
   // Null: no memory.
   static std::shared_ptr<SharedEvent> create();
-  // Takes the file over.
+  // Takes over ownership of the file.
   static std::shared_ptr<SharedEvent> open(int file);
   ~SharedEvent();
   SharedEvent(const SharedEvent&) = delete;
 
   int file() const { return file_; }
-  // A record was enqueued; its number. `finish` when the device got there.
+  // Begins a record and returns its number. Call `finish` when the device has reached it.
   uint32_t begin();
   void finish(uint32_t record);
   uint32_t latest() const;
   bool complete(uint32_t record);
-  // Until `record` is complete, or *cancel (which may be null).
+  // Waits until `record` is complete, or *cancel (which may be null) is set.
   void wait(uint32_t record, const std::atomic<bool>* cancel);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: handles, creation, synchronisation, attributes. Capture is in capture.cc; host functions
-// and memory operations on streams in stream_ops.cc.
+// Streams: handles, creation, synchronisation, attributes. Capture is in graph/capture.cc; host
+// functions and memory operations are in stream_ops.cc.
 
 #include "softgpu/driver/stream/stream.h"
 

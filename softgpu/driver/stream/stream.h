@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams and events, and what a stream that is being captured knows. Any thread; the capture
-// fields are guarded by `capture_lock()`.
+// Streams and events, and the state of a stream under capture. Any thread; `capture_lock()` guards
+// the capture fields.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct Capture {
   std::weak_ptr<Stream> origin;
   std::vector<std::weak_ptr<Stream>> joined;  // all streams in it, the origin too
   std::vector<std::shared_ptr<GraphNode>>
-      left;  // the last nodes of streams that were destroyed meanwhile
+      left;  // the last nodes of streams that have been destroyed
 };
 
 class Stream {
@@ -46,7 +46,7 @@ class Stream {
   // Guarded by capture_lock().
   std::shared_ptr<Capture> capture;
   std::vector<std::shared_ptr<GraphNode>> frontier;
-  std::vector<CUgraphNode> frontier_handles;  // what cuStreamGetCaptureInfo lent out
+  std::vector<CUgraphNode> frontier_handles;  // what cuStreamGetCaptureInfo returned
   std::vector<CUgraphEdgeData> frontier_edges;
 
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
@@ -60,10 +60,10 @@ StreamPtr make_stream(const ContextPtr& context, unsigned flags, int priority);
 // The stream behind a handle (0, legacy and per-thread included) and its context.
 CUresult find_stream(CUstream handle, StreamPtr* stream, ContextPtr* context);
 CUresult wait_stream(const StreamPtr& stream, const ContextPtr& context);
-// Refuses calls that a capture under way forbids on this thread (allocation and synchronisation in
-// global or thread-local mode).
+// Refuses calls that a capture forbids on this thread (allocation and synchronisation in global or
+// thread-local mode).
 CUresult refuse_during_capture();
-// Number of captures under way in the process; zero makes the checks cheap.
+// Number of captures in the process. Zero makes the checks cheap.
 bool any_capture();
 CUresult begin_capture(CUstream handle, std::shared_ptr<Graph> graph,
                        std::vector<std::shared_ptr<GraphNode>> frontier, CUstreamCaptureMode mode);
@@ -72,7 +72,7 @@ CUresult begin_capture(CUstream handle, std::shared_ptr<Graph> graph,
 struct Record {
   TokenPtr token;
   std::atomic<int64_t> time_ns{0};
-  std::shared_ptr<Capture> capture;  // recorded while capturing: not real work
+  std::shared_ptr<Capture> capture;  // recorded while capturing; not real work
   std::vector<std::shared_ptr<GraphNode>> frontier;
 };
 

@@ -81,7 +81,7 @@ SOFT(cuStreamWriteValue64_v2)
 (CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags) {
   return one_op(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, addr, value, flags);
 }
-// The first version is switched off, as drivers have it, and as the device's attribute says.
+// The first version is off, as in drivers and as the device's attribute says.
 SOFT(cuStreamWaitValue32)(CUstream, CUdeviceptr, cuuint32_t, unsigned int) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -118,7 +118,7 @@ SOFT(cuStreamAddCallback)
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }
   }
-  // Unlike host functions, a callback also runs after an error, and is told of it.
+  // Unlike host functions, a callback also runs after an error and receives it.
   QueuedOp op;
   op.run = [=] {
     in_host_function() = true;

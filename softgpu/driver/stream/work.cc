@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submission of work: queue it or record it. Also the works that concern streams alone: host
+// Submission of work: queues it or records it. Also the works that concern streams only: host
 // functions and memory operations.
 
 #include "softgpu/driver/stream/work.h"
@@ -17,8 +17,8 @@
 namespace tendril::softgpu {
 namespace {
 
-// A blocking stream of this context under capture would be ordered against the legacy stream: not
-// expressible in a graph.
+// A blocking stream of this context under capture would be ordered against the legacy stream. A
+// graph cannot express that.
 CUresult implicit_order(const StreamPtr& stream, const ContextPtr& context) {
   if (!stream->is_legacy) return CUDA_SUCCESS;
   for (const StreamPtr& other : context->streams()) {
@@ -68,7 +68,7 @@ CUresult wait_value(Context& context, uint64_t address, uint64_t want, unsigned 
                : __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
       if (value_matches(have, want, flags, wide)) return CUDA_SUCCESS;
     }
-    const Clock::Pause pause;  // whoever writes the value may need the clock to move
+    const Clock::Pause pause;  // the thread that writes the value may need the clock to move
     std::this_thread::sleep_for(std::chrono::microseconds(turn < 100 ? 10 : 200));
   }
   return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work: what a call asks the device to do, as a value. A call builds one and hands it to
+// Work: what a call asks the device to do, as a value. A call builds one and passes it to
 // `submit_work`, which queues it or, on a stream under capture, makes it a graph node. Graphs
 // replay the same values. `run` executes on a pool thread and may block.
 #pragma once
@@ -28,8 +28,8 @@ struct SubmitOptions {
   bool wait = false;       // the caller waits for completion
   bool inline_ok = false;  // may run on the calling thread
   bool allow_capture = true;
-  // Work that touches several contexts: it waits for what is pending in these, and what they are
-  // given later waits for it. By the rule of the legacy stream, or for every stream.
+  // Work that touches several contexts: it waits for what is pending in these, and their later work
+  // waits for it. By the rule of the legacy stream, or for every stream.
   std::vector<ContextPtr> contexts;
   bool every_stream = false;
 };
@@ -38,7 +38,7 @@ CUresult submit_work(CUstream stream, WorkPtr work, SubmitOptions options = {});
 CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr work,
                      SubmitOptions options = {});
 
-// Runs work on a context unless it has failed already; records the failure.
+// Runs work on a context unless that has failed already. Records the failure.
 void run_work(Context& context, Work& work);
 
 struct EmptyWork : Work {
@@ -83,7 +83,7 @@ struct MemsetWork : Work {
   WorkPtr clone() const override { return std::make_shared<MemsetWork>(*this); }
 };
 
-// Any callable; shows up as a host node if captured.
+// Any callable. Capture records it as a host node.
 struct CallWork : Work {
   std::function<CUresult(Context&)> call;
   CUgraphNodeType type() const override { return CU_GRAPH_NODE_TYPE_EMPTY; }
