@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution state and the decoded instruction: what decoder*.cc produce, handlers*.cc execute and
-// scheduler.cc drives. A warp's registers are lane arrays in its frame (32 x element, 64-byte
-// aligned; a predicate is one 32-bit mask); immediates are lane arrays too, at the start of the
+// Execution state and the decoded instruction: decoder*.cc produce them, handlers*.cc execute them,
+// scheduler.cc drives them. A warp's registers are lane arrays in its frame (32 x element, 64-byte
+// aligned; a predicate is one 32-bit mask). Immediates are lane arrays too, at the start of the
 // frame. Everything below LaunchState belongs to one engine thread at a time.
 #pragma once
 
@@ -51,7 +51,7 @@ struct alignas(64) Op {
   uint16_t aux = 0;
 };
 
-// How a value is handed to or from a function; also the first word of a call's item in Op::list.
+// How a value is passed to or from a function. Also the first word of a call's item in Op::list.
 enum PassedAs : uint32_t { kInBlock, kInRegister, kInPredicate };
 struct Formal {
   PassedAs kind;
@@ -132,7 +132,7 @@ struct Split {
   Frame* frame = nullptr;
   uint32_t mask = 0;
   SplitState state = SplitState::kRun;
-  bool forced = false;  // go through a warp-level meeting point without the missing lanes
+  bool forced = false;  // pass a warp-level meeting point without the missing lanes
   uint8_t barrier = 0;
   const Op* waiting = nullptr;
   uint64_t turn = 0;
@@ -156,7 +156,7 @@ struct Warp {
   alignas(64) uint32_t tid[3][32];
 };
 
-// Decides the order of everything when an order is asked for; small and repeatable, no more.
+// Decides all orders when a seed asks for that. Small and repeatable; no more is needed.
 class Dice {
  public:
   explicit Dice(uint64_t seed = 0) : state_(seed) {}
@@ -185,10 +185,10 @@ struct Block {
   std::vector<uint8_t> shared_store;
   uint8_t* shared = nullptr;
   std::vector<Warp> warps;
-  std::vector<uint32_t> order;  // of the warps, when it is shuffled
+  std::vector<uint32_t> order;  // of the warps, when their order is shuffled
   Dice dice;
   BarrierState barriers[16];
-  uint32_t barriers_in_use = 0;  // somebody arrived at these
+  uint32_t barriers_in_use = 0;  // a warp arrived at these
   uint64_t warp_instructions = 0, thread_instructions = 0, bytes_read = 0, bytes_written = 0;
   uint64_t unreported = 0;  // steps not yet added to the launch's
   Fault fault = Fault::kNone;
@@ -197,14 +197,14 @@ struct Block {
   const char* fault_text = "";
 };
 
-// Called from handlers: records a fault and returns Event::kFault.
-// `lane` is the one to blame; without it, the first of those that run.
+// Handlers call this: records a fault and returns Event::kFault. `lane` is the one that caused it.
+// Without it, the first running lane counts.
 Event raise(Warp& w, Fault f, const char* text, uint64_t address = 0, int lane = -1);
 // Scheduler services for control handlers.
 void drop_frame(Warp& w, Frame* f);
 void add_split(Warp& w, const Op* pc, Frame* frame, uint32_t mask);
 void remove_split(Warp& w, uint32_t index);
-// True when the instruction may run now; otherwise the split was parked and the handler returns
+// True if the instruction may run now. Otherwise the split was parked and the handler returns
 // Event::kSplits.
 bool meet(const Op& op, Warp& w, uint32_t m, const uint32_t* member_masks);
 void arrive(const Op& op, Warp& w, uint32_t m, uint32_t id, uint32_t count, bool wait);

@@ -262,7 +262,7 @@ TEST_F(Flow, ThreeDimensionalBlock) {
   for (uint32_t i = 0; i < 60; ++i) EXPECT_EQ(at(i), i % 5 + i / 5 % 3 * 10 + i / 15 * 100);
 }
 
-// Which block and warp comes first shows in who gets which ticket; the sum does not.
+// The tickets show which block and warp came first. The sum does not.
 TEST_F(Flow, ShuffleChangesTheOrderAndNothingElse) {
   const std::string text = kernel(
       "and.b32 %r1, %t, 7; setp.lt.u32 %p0, %r1, 3; @%p0 bra LOW; mul.lo.u32 %r2, %t, 3; bra "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.sync against a plain matrix product, with the fragment layouts written out as the ISA's
-// tables give them, and ldmatrix.
+// mma.sync against a plain matrix product, and ldmatrix. The fragment layouts are written out as in
+// the ISA's tables.
 #include <cmath>
 #include <functional>
 

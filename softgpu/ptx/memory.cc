@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of memory that are not about speed: the heap of device malloc, exact checking against
-// what the program was given, and the words with which a fault explains itself. Thread-safe where
+// The parts of memory that need not be fast: the heap of device malloc, exact checking against what
+// the program was given, and the text with which a fault explains itself. Thread-safe where
 // engine.h says so.
 #include "softgpu/ptx/memory.h"
 

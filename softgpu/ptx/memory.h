@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address translation for one lane: state space and address to a host pointer, or null when
-// hardware would fault. Used by every handler that touches memory; the warp-wide fast paths are in
-// handlers_mem.cc.
+// Address translation for one lane: from state space and address to a host pointer, or null where
+// hardware would fault. Every handler that touches memory uses it. handlers_mem.cc has the fast
+// paths for whole warps.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tendril::softgpu {
 
-// memory.cc: whether exact checking allows an access; what is near an address that faulted.
+// In memory.cc: whether exact checking allows an access; what is near an address that faulted.
 bool in_block(const MemoryView& view, uint64_t address, uint64_t bytes);
 std::string explain_address(const MemoryView& view, uint64_t address);
 
@@ -50,7 +50,7 @@ static inline uint8_t* kernel_param_pointer(const Block& b, uint64_t address, ui
              : nullptr;
 }
 
-// `global` tells whether the address turned out to be in device memory, for the traffic counters.
+// `global` tells the traffic counters whether the address is in device memory.
 static inline uint8_t* translate(Warp& w, MemSpace s, uint64_t address, uint32_t size, int lane,
                                  bool* global) {
   *global = false;

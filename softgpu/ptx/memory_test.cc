@@ -198,7 +198,7 @@ TEST_F(Mem, AsyncCopyToShared) {
   for (uint32_t i = 0; i < 32; ++i) EXPECT_EQ(at(i), input(4 * i + 3));
 }
 
-// The program was given two blocks; what lies between and behind them is not its own.
+// The program was given two blocks. What lies between and behind them does not belong to it.
 TEST_F(Mem, ExactCheckNamesTheAllocation) {
   ASSERT_TRUE(gpu.load(kernel("ld.global.u32 %r1, [%q4]; st.global.u32 [%q3], %r1;"))) << gpu.log;
   out = gpu.alloc(4096), in = gpu.alloc(4096);

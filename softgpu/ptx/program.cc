@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Module loading: parse, describe every kernel, and decode on demand. Also chooses the handler
+// Module loading: parses, describes every kernel, and decodes on demand. Also chooses the handler
 // build for this machine.
 #include "softgpu/ptx/program.h"
 
@@ -47,8 +47,8 @@ ProgramImpl::ProgramImpl(std::unique_ptr<Module> module) : module_(std::move(mod
   cache_.resize(kernels_.size());
 }
 
-// The function itself and everything it may call. Through a pointer it may call any function whose
-// address is taken somewhere.
+// The function itself and everything that it may call. Through a pointer it may call any function
+// whose address is taken somewhere.
 std::vector<uint32_t> ProgramImpl::reachable(uint32_t function) const {
   std::vector<uint32_t> list{function};
   std::unordered_set<uint32_t> seen{function};
@@ -59,7 +59,7 @@ std::vector<uint32_t> ProgramImpl::reachable(uint32_t function) const {
   for (size_t i = 0; i < list.size(); ++i) {
     const Function& f = module_->functions[list[i]];
     for (uint32_t callee : f.functions_used) add(callee);
-    for (const Operand& o : f.operands)  // functions defined after their use are still names
+    for (const Operand& o : f.operands)  // a function that is defined after its use is still a name
       if (o.kind == Operand::Kind::kName)
         if (auto it = module_->function_index.find(o.name); it != module_->function_index.end())
           add(it->second);
@@ -116,8 +116,8 @@ void ProgramImpl::describe(uint32_t function) {
     for (const Instruction& code : module_->functions[i].code)
       k.uses_images |= uses_image(code.opcode);
   k.local_bytes = f.local_bytes;
-  // Hardware shares registers between values that are not alive together; virtual registers are
-  // many more.
+  // Hardware shares registers between values that are not alive together. So there are many more
+  // virtual registers.
   uint32_t words = 0;
   for (const Register& r : f.registers)
     words += r.type == Type::kPred ? 0 : type_bytes(r.type) > 4 ? 2 : 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Program as the engine sees it: the parsed module plus a cache of decoded kernels. The cache is
-// filled under a lock, each kernel once; a decoded kernel never changes, so launches on several
+// Program as the engine sees it: the parsed module and a cache of decoded kernels. The cache is
+// filled under a lock, each kernel once. A decoded kernel never changes, so launches on several
 // threads share it.
 #pragma once
 

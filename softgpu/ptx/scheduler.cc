@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs grids: blocks over engine threads, warps within a block, splits within a warp. Among a
-// warp's splits the deepest call and lowest address runs first, which lets the others catch up;
-// splits that meet merge. When one split has used up its slice while others wait, the one that
-// waited longest runs for a slice, so a spinning lane cannot starve the lane it waits for. The same
-// idea serves warps (a budget per turn) and blocks (round robin once a block has used its quantum).
+// warp's splits the deepest call and lowest address runs first, so that the others catch up. Splits
+// that meet merge. When a split has used its slice while others wait, the one that waited longest
+// runs for a slice. So a spinning lane cannot starve the lane it waits for. Warps (a budget per
+// turn) and blocks (round robin after a quantum) take turns in the same way.
 #include <algorithm>
 #include <cfenv>
 #include <cstdlib>
@@ -58,7 +58,7 @@ int choose_any(Warp& w, Dice& dice) {
   return static_cast<int>(runnable[dice.below(n)]);
 }
 
-// The split to run when slices matter: in rotation stay with the chosen one, otherwise the lowest.
+// The split to run when slices matter. In rotation stay with the chosen one, else take the lowest.
 int choose(Warp& w) {
   if (w.block->dice.on())
     if (int any = choose_any(w, w.block->dice); any >= 0) return any;
@@ -75,7 +75,7 @@ int choose(Warp& w) {
     best = lowest(w, SplitState::kSync);
     if (best < 0) return -1;
     w.splits[best].state =
-        SplitState::kRun;  // nobody else can come: go on without the missing lanes
+        SplitState::kRun;  // no other lane can come: go on without the missing ones
     w.splits[best].forced = true;
   }
   if (!w.slice) {
@@ -93,8 +93,8 @@ int choose(Warp& w) {
   return best;
 }
 
-// Chooses a split, merges what stands at the same place, and finds where it must stop to merge with
-// another.
+// Chooses a split, merges what stands at the same place, and finds where the split must stop to
+// merge with another.
 bool select(Warp& w, const Op** stop) {
   *stop = nullptr;
   if (w.count == 1 && w.splits[0].state != SplitState::kSync) {
@@ -125,8 +125,7 @@ bool select(Warp& w, const Op** stop) {
   return true;
 }
 
-// Nearly always all of them, and counting bits is a call on the oldest processors that this runs
-// on.
+// Nearly always all lanes. Counting bits is a call on the oldest processors that this runs on.
 uint64_t count_lanes(uint32_t mask) {
   return mask == kAllLanes ? 32 : static_cast<uint64_t>(__builtin_popcount(mask));
 }
@@ -261,7 +260,8 @@ void shuffle_warps(Block& b) {
     std::swap(b.order[i - 1], b.order[b.dice.below(i)]);
 }
 
-// The n-th block to run. A step that shares no divisor with the number of blocks visits each once.
+// The n-th block to run. A step that has no divisor in common with the number of blocks visits each
+// block once.
 uint64_t block_at(const LaunchState& l, uint64_t n) {
   if (!l.shuffle_seed || n >= l.blocks) return n;
   uint64_t step = l.shuffle_seed % l.blocks | 1;
@@ -272,7 +272,7 @@ uint64_t block_at(const LaunchState& l, uint64_t n) {
 }
 
 bool over_budget(LaunchState& l, Block& b, uint64_t steps) {
-  // All threads count in one place, so they go there rarely.
+  // All threads count in one place, so they do it rarely.
   b.unreported += steps;
   if (b.unreported < kReportSteps) return l.stop.load(std::memory_order_relaxed);
   steps = b.unreported;

@@ -178,8 +178,8 @@ bool Decoder::op_minmax() {
                         : (xorsign ? Falu::kMinXorsign : Falu::kMin))
                  : (nan ? (xorsign ? Falu::kMaxNanXorsign : Falu::kMaxNan)
                         : (xorsign ? Falu::kMaxXorsign : Falu::kMax));
-    // The assembler makes a copy of this one, in which a NaN keeps its bits (seen on hardware; not
-    // so max.NaN or .ftz).
+    // The assembler turns this into a copy, in which a NaN keeps its bits (seen on hardware;
+    // max.NaN and .ftz differ).
     const bool itself = count() == 3 && at(1).kind == Operand::Kind::kReg &&
                         at(2).kind == Operand::Kind::kReg && at(1).id == at(2).id;
     if (f == Falu::kMin && t == Type::kF32 && parts_.size() == 2 && itself) {
@@ -349,8 +349,7 @@ bool Decoder::op_unary_float() {
     if (name == parts_[0]) f = v;
   bool approx = has("approx");
   Type t = next_type();
-  // Only the approximate double forms are rough; the handler is chosen by ftz, which they always
-  // carry.
+  // Only the approximate double forms are rough. ftz, which they always carry, selects the handler.
   if (t == Type::kF64 && !approx && has("ftz")) return unsupported();
   return float_op(f, t, 1);
 }

@@ -70,7 +70,7 @@ bool Decoder::call_value(const Operand& o, std::vector<uint32_t>& list, bool is_
 }
 
 namespace {
-// Registers that are vectors are passed element by element.
+// A register that is a vector is passed element by element.
 uint32_t passed_values(const std::vector<const Variable*>& variables) {
   uint32_t n = 0;
   for (const Variable* v : variables) n += v->space == Space::kReg ? v->vec : 1;
@@ -78,7 +78,7 @@ uint32_t passed_values(const std::vector<const Variable*>& variables) {
 }
 }  // namespace
 
-// list: number of arguments, then (is register, offset, bytes) each; number of returns, then the
+// list: number of arguments, then (is register, offset, bytes) of each; number of returns, then the
 // same.
 bool Decoder::call_operands(const Operand* returns, const Operand* arguments,
                             const Function* callee, std::vector<uint32_t>& list) {

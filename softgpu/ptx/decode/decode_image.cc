@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoding of texture and surface instructions. Objects only: an image that is named (.texref,
-// .surfref) is refused by name and line, and so are gradients, depth comparison, offsets, samples
-// and formatted stores.
+// .surfref) is refused by name and line. So are gradients, depth comparison, offsets, samples and
+// formatted stores.
 #include "softgpu/ptx/decode/decoder.h"
 #include "softgpu/ptx/handlers/image_ops.h"
 
@@ -36,8 +36,8 @@ bool Decoder::image_shape(ImageOp& i) {
   return false;
 }
 
-// The handle into Op::a, the coordinates to the end of `list`. Vectors of coordinates may be longer
-// than the geometry needs.
+// The handle goes into Op::a, the coordinates to the end of `list`. Vectors of coordinates may be
+// longer than the geometry needs.
 bool Decoder::image_address(const Operand& o, const ImageOp& i, Op& op,
                             std::vector<uint32_t>& list) {
   if (o.kind != Operand::Kind::kReg || is_pred(o) || reg_bytes(o.id) != 8 || o.inside_count != 1)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding of mbarrier objects and of bulk copies, which complete at once and tell their mbarrier
-// so. Clusters have one block here.
+// Decoding of mbarrier objects and of bulk copies. Bulk copies complete at once and tell their
+// mbarrier. A cluster has one block here.
 #include "softgpu/ptx/decode/decoder.h"
 
 namespace tendril::softgpu {
 
-// Orders and scopes say nothing to an engine that runs a block on one thread.
+// An engine that runs a block on one thread may ignore orders and scopes.
 void Decoder::skip_memory_model() {
   for (std::string_view s : {"acquire", "release", "relaxed", "cta", "cluster"}) has(s);
 }
@@ -81,8 +81,8 @@ bool Decoder::mbarrier_change(Op op) {
   return address(at(0), op, space) && emit_checked(op);
 }
 
-// cp.async.mbarrier.arrive{.noinc}: the copies before it are complete. Without .noinc it counts
-// itself in first, so nothing changes.
+// cp.async.mbarrier.arrive{.noinc}: the copies before it are complete. Without .noinc it first
+// counts itself as expected, so nothing changes.
 bool Decoder::op_async_arrive() {
   const bool counted = has("noinc");
   if (!has("arrive") || !has("b64") || !need(1, 1)) return unsupported();

@@ -133,8 +133,8 @@ bool Decoder::vector_registers(const Operand& o, std::vector<const Operand*>& re
   return true;
 }
 
-// Kernel parameters are the same for every lane, so a load from a fixed offset is a move from a
-// lane array filled at launch.
+// Kernel parameters are the same for every lane. So a load from a fixed offset is a move from a
+// lane array that is filled at launch.
 bool Decoder::load_param_constant(const Operand& a, Type t,
                                   const std::vector<const Operand*>& regs) {
   for (size_t i = 0; i < regs.size(); ++i) {
@@ -216,7 +216,7 @@ bool is_pair(Type t) {
 }
 }  // namespace
 
-// Two numbers in, two out, as between f16x2 and the eight-bit floats.
+// Two numbers in and two out, such as between f16x2 and the eight-bit floats.
 bool Decoder::convert_pair(CvtMode m) {
   if (!need(2, 2)) return false;
   Op op = make(isa_.cvt(m));
@@ -247,7 +247,7 @@ bool Decoder::op_cvt() {
   if (is_pair(m.to) && is_pair(m.from)) return convert_pair(m);
   const bool two = is_pair(m.to);
   if (!need(two ? 3 : 2, two ? 3 : 2)) return false;
-  // A literal or a special register has the source type's own width.
+  // A literal or a special register has the width of the source type.
   uint32_t source_width =
       std::max(source_bytes(at(1)) ? source_bytes(at(1)) : type_bytes(m.from), 2u);
   const Operand& d = at(0);
@@ -351,7 +351,7 @@ bool Decoder::op_atom() {
   return unsupported();
 }
 
-// Asynchronous copies complete at once; the waits and commits have nothing left to do.
+// Asynchronous copies complete at once. Waits and commits have nothing left to do.
 bool Decoder::op_cp_async() {
   if (!has("async")) return unsupported();
   const bool bulk = has("bulk");

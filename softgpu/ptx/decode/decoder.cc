@@ -410,7 +410,7 @@ bool Decoder::emit(const Op& op) {
   return error_.empty();
 }
 
-// The usual end of a decode method: the handler must exist and every suffix must have been
+// The usual end of a decode method: there must be a handler, and every suffix must have been
 // understood.
 bool Decoder::emit_checked(Op op) {
   if (!error_.empty()) return false;
@@ -458,7 +458,7 @@ bool Decoder::decode() {
     if (top_ > (64u << 20)) return fail("function needs too many registers");
   }
   op_of_.push_back(static_cast<uint32_t>(out_.ops.size()));
-  // Control may fall off the end of a body; that means return.
+  // Control may reach the end of a body. That means return.
   current_ = nullptr;
   Op last = make(&run_ret);
   last.source = f_.code.empty() ? 0 : static_cast<uint32_t>(f_.code.size() - 1);

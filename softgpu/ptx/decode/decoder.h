@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the body of one function, as used by one kernel, into Ops. Called by program.cc under its
+// Turns the body of one function, as one kernel uses it, into Ops. program.cc calls it under its
 // lock, on the thread that first needs the kernel. Nothing is executed here. The methods are spread
-// over decoder.cc (operands, constants), decode_arith.cc, decode_memory.cc and decode_control.cc.
+// over decoder.cc (operands, constants) and the decode_*.cc files.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class Decoder {
   };
   static const std::vector<Entry>& entries();
 
-  // One instruction's suffixes. has() marks a suffix as understood; what nobody understood makes
-  // the instruction unsupported.
+  // The suffixes of one instruction. has() marks a suffix as understood. An instruction with a
+  // suffix that nobody understood is unsupported.
   void split(std::string_view opcode);
   bool has(std::string_view suffix);
   bool has_prefix(std::string_view prefix);
@@ -253,7 +253,7 @@ enum class MbarrierStep : uint8_t {
 Event run_mbarrier(const Op&, Warp&,
                    uint32_t);  // n: MbarrierStep, b: count, state or parity, c: bytes
 Event run_bulk_copy(const Op&, Warp&, uint32_t);  // c: bytes, n: it has an mbarrier
-// Op::imm: an ImageOp, but for queries.
+// Op::imm: an ImageOp. Exception: queries.
 Event run_tex(const Op&, Warp&, uint32_t);
 Event run_tld4(const Op&, Warp&, uint32_t);
 Event run_suld(const Op&, Warp&, uint32_t);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions a kernel may call without defining them: vprintf, __assertfail, malloc, free, and
-// of the device runtime cudaGraphSetConditional and cudaGraphLaunch. Arguments are read where the
-// call instruction left them; nothing here trusts a pointer or a format.
+// The functions that a kernel may call without defining them: vprintf, __assertfail, malloc, free,
+// and of the device runtime cudaGraphSetConditional and cudaGraphLaunch. Arguments are read where
+// the call instruction left them. Nothing here trusts a pointer or a format.
 #include <cstdio>
 #include <cstring>
 
@@ -26,7 +26,7 @@ uint64_t argument(const Op& op, Warp& w, uint32_t index, int lane) {
   return v;
 }
 
-// Where lane i's result goes, or null when the call ignores it.
+// Where lane i's result goes; null if the call ignores it.
 uint8_t* result_place(const Op& op, Warp& w, int lane, uint32_t* bytes) {
   const uint32_t* item = op.list + 1 + 3 * op.list[0];
   if (!item[0]) return nullptr;
@@ -60,7 +60,7 @@ std::string read_text(Warp& w, uint64_t address, int lane) {
   return s;
 }
 
-// Walks the packed argument buffer of vprintf; every value sits at its natural alignment.
+// Walks the packed argument buffer of vprintf. Every value lies at its natural alignment.
 struct Arguments {
   Warp& w;
   uint64_t at;
@@ -144,7 +144,7 @@ std::string format_text(const std::string& f, Arguments a) {
         break;
     }
     for (; k < f.size() && std::strchr("hlLqjzt", f[k]); ++k) wide |= f[k] != 'h';
-    // A width of hundreds would overflow nothing but prints nonsense; three digits are plenty.
+    // Wider fields would print nonsense, so three digits are the limit. Nothing would overflow.
     if (k < f.size()) convert(out, spec, wide, f[k], a);
     i = k;
   }
@@ -190,7 +190,7 @@ Event run_malloc(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// Freeing what was never allocated is an error of the program that hardware reports as a trap.
+// Freeing what was never allocated is an error of the program. Hardware reports a trap.
 Event run_free(const Op& op, Warp& w, uint32_t m) {
   DeviceHeap* heap = w.block->launch->request->heap;
   for (uint32_t left = m; left; left &= left - 1) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Atomics and reductions. Global memory is shared between engine threads, so those use the host's
-// atomics; shared memory belongs to one block and therefore to one thread. Lanes go in ascending
+// Atomics and reductions. Engine threads share global memory, so those accesses use the host's
+// atomics. Shared memory belongs to one block and therefore to one thread. Lanes go in ascending
 // order.
 #include "softgpu/ptx/decode/decoder.h"
 #include "softgpu/ptx/handlers/lanes.h"

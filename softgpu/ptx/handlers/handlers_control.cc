@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers that change which lanes run where: branches, calls, returns, exits, barriers and meeting
-// points. They edit the warp's list of splits; scheduler.cc chooses among them afterwards.
+// points. They edit the warp's list of splits. scheduler.cc chooses among the splits afterwards.
 #include <algorithm>
 #include <cstring>
 
@@ -15,8 +15,8 @@ constexpr uint32_t kMaxLocalBytes = 512u << 10;  // the ISA's limit of local mem
 
 uint32_t first_lane(uint32_t m) { return static_cast<uint32_t>(__builtin_ctz(m)); }
 
-// Takes lanes m out of the running split, leaving the others to continue at `rest`. Returns the
-// split that now holds exactly m.
+// Takes lanes m out of the running split; the others continue at `rest`. Returns the split that now
+// holds exactly m.
 Split& carve(Warp& w, uint32_t m, const Op* rest) {
   Split& s = w.splits[w.current];
   if (m == s.mask) return s;
@@ -180,7 +180,7 @@ Event run_brx(const Op& op, Warp& w, uint32_t m) {
     w.pc = target;
     return Event::kJump;
   }
-  // Lanes with another index come back to this instruction; lanes whose guard is false go past it.
+  // Lanes with another index come back to this instruction. Lanes whose guard is false go past it.
   Split& s = w.splits[w.current];
   if (uint32_t past = s.mask & ~m) add_split(w, &op + 1, s.frame, past);
   if (uint32_t again = m & ~same) add_split(w, &op, s.frame, again);
@@ -221,7 +221,7 @@ Event run_call(const Op& op, Warp& w, uint32_t m) {
   if (rest) add_split(w, &op, caller, rest);
   w.splits[w.current].mask &= ~rest;
   Split& s = carve(w, m, &op + 1);
-  s.frame = callee;  // the split's reference to the caller becomes the callee's
+  s.frame = callee;  // the split's reference to its caller moves to the callee
   s.pc = f->ops.data();
   return Event::kSplits;
 }
@@ -287,7 +287,7 @@ Event run_fence(const Op&, Warp&, uint32_t) {
   return Event::kNext;
 }
 
-// Gives other warps and blocks the processor: whoever sleeps is waiting for somebody.
+// Gives the processor to other warps and blocks: a thread that sleeps is waiting for another.
 Event run_nanosleep(const Op& op, Warp& w, uint32_t) {
   w.yield = 1;
   w.splits[w.current].pc = &op + 1;

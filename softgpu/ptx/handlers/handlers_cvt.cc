@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions between number types. Frequent pairs have vector loops; everything else goes lane by
-// lane through one exact routine. Compiled once per instruction set.
+// Conversions between number types. Frequent pairs have vector loops. All others go lane by lane
+// through one exact routine. Compiled once per instruction set.
 #include <cmath>
 
 #include "softgpu/ptx/handlers/handlers_isa.h"
@@ -10,7 +10,7 @@ namespace tendril::softgpu {
 namespace TENDRIL_ISA {
 namespace {
 
-// One lane's value on its way: either an integer (sign and magnitude) or a double, which holds
+// One lane's value during conversion: an integer (sign and magnitude), or a double, which holds
 // every narrower float exactly.
 struct Value {
   bool integer = true, negative = false;
@@ -118,7 +118,7 @@ uint64_t clamp_integer(bool negative, uint64_t magnitude, Type to) {
                   : (magnitude > top ? top : magnitude);
 }
 
-// Float to integer always clamps; NaN gives 0, or the top bit alone when a 64-bit type takes part.
+// Float to integer always clamps. NaN gives 0, or only the top bit if a 64-bit type takes part.
 uint64_t to_integer(double v, const CvtMode& m) {
   if (v != v) {
     const bool wide = type_bytes(m.to) == 8 || type_bytes(m.from) == 8;
@@ -153,8 +153,8 @@ uint64_t to_float(const Value& v, const CvtMode& m) {
   if (m.to == Type::kF64) return bit_cast_to<uint64_t>(x);
   if (m.to == Type::kE4M3) return double_to_e4m3(x);
   const uint64_t infinity = ((1ull << ebits) - 1) << mbits;
-  // NaNs of f64 become the quiet one without payload (seen on hardware); of narrower types, the one
-  // of all ones.
+  // NaNs of f64 become the quiet one without payload (seen on hardware). NaNs of narrower types
+  // become all ones.
   if (m.from == Type::kF64 && x != x) return infinity | 1ull << (mbits - 1);
   uint64_t r = narrow_double(x, mbits, ebits, m.integral ? kRoundNearest : m.round);
   const uint64_t sign = 1ull << (mbits + ebits);
@@ -178,7 +178,7 @@ uint64_t convert(uint64_t bits, const CvtMode& m) {
     r = clamp_integer(v.negative, v.magnitude, m.to);
   else
     r = v.negative ? 0 - v.magnitude : v.magnitude;
-  // The result fills the destination register, extended by the type's sign.
+  // The result fills the destination register. The type's sign extends it.
   unsigned spare = 64 - type_bytes(m.to) * 8;
   return is_signed(m.to) ? static_cast<uint64_t>(static_cast<int64_t>(r << spare) >> spare)
                          : r << spare >> spare;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floating-point arithmetic in round-to-nearest, and the approximations, for f32, f64, f16, bf16
 // and the packed halves. Compiled once per instruction set with -ffp-contract=off: only fma may
-// fuse. Directed rounding is in handlers_round.cc. f32 results that are NaN become 0x7fffffff and
+// fuse. handlers_round.cc has directed rounding. f32 results that are NaN become 0x7fffffff and
 // half ones 0x7fff, as on hardware.
 #include <cmath>
 
@@ -36,8 +36,8 @@ inline T out(T r) {
   return r;
 }
 
-// Double holds products of floats exactly, and their quotients far beyond what decides whether one
-// is tiny.
+// Double holds products of floats exactly, and quotients far more precisely than the test for tiny
+// values needs.
 template <bool Ftz, class T>
 inline T product(T a, T b) {
   if constexpr (Ftz)
@@ -137,7 +137,7 @@ inline T inverse_root(T v) {
   else
     return 1.0 / __builtin_sqrt(v);
 }
-// rcp.approx.ftz.f64 delivers the upper half only; code built on it refines the rest.
+// rcp.approx.ftz.f64 delivers the upper half only. Code that uses it refines the rest.
 template <class T>
 inline T rough(T v) {
   if constexpr (sizeof(T) == 8)
@@ -146,7 +146,7 @@ inline T rough(T v) {
     return v;
 }
 
-// div.approx multiplies by a reciprocal, which is flushed to zero for a divisor beyond 2^126.
+// div.approx multiplies by a reciprocal. For a divisor beyond 2^126 that is flushed to zero.
 template <class T>
 inline T rough_quotient(T a, T b) {
   if constexpr (sizeof(T) == 4) {
@@ -232,8 +232,8 @@ Event rough_f64(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// f16 and bf16: computed wider and rounded once. Sums and products of two are exact enough in float
-// (24 >= 2 * 11 + 2); fma goes through a double rounded to odd.
+// f16 and bf16 are computed wider and rounded once. For sums and products of two, float is exact
+// enough (24 >= 2 * 11 + 2). fma goes through a double rounded to odd.
 struct F16 {
   static inline float load(uint16_t v) { return half_to_float(v); }
   static inline uint16_t store(float v) { return float_to_half(v); }
@@ -321,7 +321,7 @@ Event half(const Op& op, Warp& w, uint32_t m) {
   });
   return Event::kNext;
 }
-// The common case without modifiers, in a form the compiler can vectorise.
+// The common case without modifiers, in a form that the compiler can vectorise.
 template <class H, Falu Op2, int Parts>
 Event half_fast(const Op& op, Warp& w, uint32_t m) {
   if (!whole(w, m) || op.aux) return half<H, Op2, Parts>(op, w, m);

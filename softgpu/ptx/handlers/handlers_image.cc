@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Textures and surfaces, lane by lane. Sampling follows the appendix "Texture Fetching" of the CUDA
-// programming guide: linear filters weigh with eight bits of fraction, coordinates below half a
-// texel reach over the edge. How a weight is rounded (to the nearest) is a choice of ours; that
-// corners have whole 256ths too, borders in their formats, what filters make of 8 and 16 bits, and
-// what lies outside follow an H200.
+// programming guide: linear filters weigh with eight bits of fraction, and coordinates below half a
+// texel reach over the edge. Rounding a weight to the nearest is our own choice. These follow an
+// H200: corners have whole 256ths too, borders in their formats, filters of 8 and 16 bits, and what
+// lies outside.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -33,7 +33,7 @@ uint32_t texel_bytes(Texel t) {
                                                                     : 4;
 }
 
-// Whether what is read is a number to filter, and not an integer.
+// Whether the value read is a number to filter, and not an integer.
 bool reads_floats(const Image& image) {
   switch (image.texel) {
     case Texel::kF16:
@@ -47,7 +47,7 @@ bool reads_floats(const Image& image) {
   }
 }
 
-// The largest value of an unsigned texel that is read as a number from 0 to 1; 0 for others.
+// The largest value of an unsigned texel that is read as a number from 0 to 1. 0 for others.
 uint32_t unsigned_top(const Image& image) {
   if (image.raw) return 0;
   return image.texel == Texel::kU8 ? 0xFF : image.texel == Texel::kU16 ? 0xFFFF : 0;
@@ -55,8 +55,8 @@ uint32_t unsigned_top(const Image& image) {
 
 float from_srgb(float v) { return v <= 0.04045f ? v / 12.92f : powf((v + 0.055f) / 1.055f, 2.4f); }
 
-// Four channels: floats, or integers widened to 32 bits. What a texel has not is zero, and one for
-// the last.
+// Four channels: floats, or integers widened to 32 bits. A channel that the texel lacks is zero;
+// the last one is one.
 struct Color {
   float number[4] = {0, 0, 0, 1};
   uint32_t integer[4] = {0, 0, 0, 1};
@@ -90,8 +90,8 @@ void take_channel(const Image& image, uint32_t c, uint32_t bits, Color* out) {
   out->integer[c] = bits;
 }
 
-// A place in an image: texels, and the slice, layer or face. Outside are the border, and nothing
-// (zeros).
+// A place in an image: texels, and the slice, layer or face. Outside there is the border, or
+// nothing (zeros).
 constexpr int64_t kBorder = -1, kNothing = -2;
 struct Place {
   int64_t x = 0, y = 0, z = 0;
@@ -103,7 +103,7 @@ Color border_of(const Image& image) {
   for (uint32_t c = 0; c < 4; ++c) {
     out.number[c] = image.border[c];
     out.integer[c] = bit_cast_to<uint32_t>(image.border[c]);
-    if (!top) continue;  // else it has the values that texels can have
+    if (!top) continue;  // else it has only values that texels can have
     const float whole = std::fmin(std::fmax(image.border[c], 0.0f), 1.0f) * static_cast<float>(top);
     out.integer[c] = static_cast<uint32_t>(std::lrint(whole));
     out.number[c] = static_cast<float>(out.integer[c]) / static_cast<float>(top);
@@ -150,7 +150,7 @@ int64_t over_edge(int64_t i, int64_t n, Edge edge) {
   }
 }
 
-// The two texels that a coordinate lies between along one axis, and how much the second counts.
+// The two texels on both sides of a coordinate along one axis, and how much the second one counts.
 struct Span {
   int64_t low = 0, high = 0;
   uint32_t weight = 0;  // in 256ths
@@ -203,8 +203,8 @@ struct Sample {
   Span x, y, z;
 };
 
-// How much each of eight corners counts, in 256ths: axis by axis what there is is shared between
-// the near side and the far one, in whole 256ths. Bit 0 of a corner is the far side along x, bit 1
+// How much each of eight corners counts, in 256ths. Axis by axis the weight is divided between the
+// near side and the far side, in whole 256ths. Bit 0 of a corner is the far side along x, bit 1
 // along y, bit 2 along z.
 struct Weights {
   uint32_t of[8] = {kWeightSteps};
@@ -224,8 +224,8 @@ Weights weights_of(const Sample& s) {
   return w;
 }
 
-// Corners without weight are not looked at. Unsigned normalised texels are summed in 65535ths, and
-// the sum is rounded to whole ones.
+// Corners without weight are not read. Unsigned normalised texels are summed in 65535ths, and the
+// sum is rounded to a whole number of them.
 Color blend(const Image& image, const Image::Level& level, const Sample& s) {
   const bool point = s.x.weight == 0 && s.y.weight == 0 && s.z.weight == 0;
   if (point) return texel_at(image, level, {s.x.low, s.y.low, s.z.low});
@@ -304,8 +304,8 @@ Sample sample_of(const Image& image, const Image::Level& level, const ImageOp& o
                   ? span_of(c.as_float(first + k), extent[k], axis)
                   : integer_span(static_cast<int32_t>(c.bits[first + k]), extent[k]);
   }
-  // Filtered, an image of one axis is a row of a flat one, looked at from its upper rim: half comes
-  // from over the edge.
+  // A filter treats an image of one axis as a row of a flat image, seen from its upper edge: half
+  // of the weight comes from over the edge.
   if (o.geometry == Geometry::k1D && filtered && image.edge[1] == Edge::kBorder &&
       !image.linear_memory)
     span[1] = span_of(0, 1, axis_of(image, 1, filtered));
@@ -349,7 +349,7 @@ Coordinates coordinates_of(const Op& op, const ImageOp& o, const Warp& w, int la
   return c;
 }
 
-// Calls f(lane, image) for each active lane; a lane whose handle is none ends the launch.
+// Calls f(lane, image) for each active lane. A lane with an invalid handle ends the launch.
 template <class F>
 Event each_image(const Op& op, Warp& w, uint32_t m, bool surface, F f) {
   const uint64_t* handles = lanes<uint64_t>(w, op.a);
@@ -370,13 +370,13 @@ Event each_image(const Op& op, Warp& w, uint32_t m, bool surface, F f) {
   return Event::kNext;
 }
 
-// A byte of a surface that [x, x + bytes) begins at, or null when the access has no effect.
+// The byte of a surface where [x, x + bytes) begins, or null if the access has no effect.
 struct SurfacePlace {
   uint8_t* at = nullptr;
   Event event = Event::kNext;
 };
 
-// Brings `v` into [0, limit); false where that is not allowed.
+// Brings `v` into [0, limit). False if that is not allowed.
 bool bring_inside(int64_t* v, int64_t limit, Beyond beyond) {
   if (*v >= 0 && *v < limit) return true;
   if (beyond != Beyond::kClamp) return false;

@@ -67,8 +67,8 @@ inline T reverse(T v) {
     return ((v >> 1) & 0x55555555u) | ((v & 0x55555555u) << 1);
   }
 }
-// Position and length of a bit field: their low byte counts, but for 64-bit fields all of them
-// (seen on hardware; the text of the ISA says a byte). Clamped, so that sums do not wrap.
+// Position and length of a bit field. Their low byte counts; for 64-bit fields all of them do (seen
+// on hardware; the text of the ISA says a byte). Clamped, so that sums do not wrap.
 template <class T>
 inline uint32_t field(uint32_t v) {
   if constexpr (sizeof(T) == 4) return v & 0xFF;
@@ -319,7 +319,7 @@ Event fns(const Op& op, Warp& w, uint32_t m) {
 }
 
 // Extended precision. Kind: 0 add, 1 sub, 2 mad.lo, 3 mad.hi. Subtraction adds the complement, as
-// hardware does: the flag it leaves is 1 when nothing was borrowed, which addc can see.
+// hardware does: its flag is 1 when nothing was borrowed, and addc can see that.
 template <class T, int Kind, bool In, bool Out>
 Event extended(const Op& op, Warp& w, uint32_t m) {
   using W = unsigned __int128;

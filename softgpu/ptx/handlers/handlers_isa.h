@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the decoder asks of the handler files that are compiled once per instruction set. Each
-// function returns null when there is no handler for the combination; the decoder then reports the
+// function returns null if there is no handler for the combination. Then the decoder reports the
 // instruction as unsupported.
 #pragma once
 
@@ -142,7 +142,7 @@ struct CvtMode {
   Round round = kRoundNearest;
   bool integral = false;  // .rni .rzi .rmi .rpi
   bool sat = false, ftz = false, relu = false;
-  bool finite = false;      // .satfinite: overflow stays at the largest number
+  bool finite = false;      // .satfinite: overflow gives the largest number
   uint32_t dest_bytes = 0;  // of the register, may exceed the type
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix instructions with fixed fragments: mma.sync in the m16n8 and m8n8 shapes, ldmatrix,
-// stmatrix and movmatrix. Sums are formed in double and rounded once; hardware leaves the order and
-// width of its sums open.
+// stmatrix and movmatrix. Sums are formed in double and rounded once. Hardware does not specify the
+// order and width of its sums.
 #include <cstring>
 
 #include "softgpu/ptx/decode/decoder.h"
@@ -20,7 +20,7 @@ constexpr Shape kShapes[] = {{"m16n8k4", 16, 8, 4},   {"m16n8k8", 16, 8, 8},
                              {"m16n8k16", 16, 8, 16}, {"m16n8k32", 16, 8, 32},
                              {"m8n8k16", 8, 8, 16},   {"m8n8k4", 8, 8, 4}};
 
-// Op::imm from these; the handler unpacks it again.
+// Op::imm is packed from these. The handler unpacks it.
 struct Plan {
   uint8_t m, n, k;
   Type d, a, b, c;
@@ -145,7 +145,7 @@ bool Decoder::op_mma() {
 
 namespace {
 
-// 8 x 8 halves each; every lane holds two neighbours of a row of each (Op::size: of a column).
+// 8 x 8 halves each. Every lane holds two neighbours of a row of each (Op::size: of a column).
 struct Tiles {
   uint16_t cell[4][8][8] = {};
   uint16_t& at(const Op& op, int k, int lane, int second) {

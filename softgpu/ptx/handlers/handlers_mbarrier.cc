@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mbarrier objects: eight bytes of shared memory that only these instructions understand. A block
-// runs on one thread, so lanes simply take their turns; a wait that fails gives other warps the
-// processor.
+// runs on one thread, so lanes take their turns. A wait that fails gives the processor to other
+// warps.
 #include <cstring>
 
 #include "softgpu/ptx/decode/decoder.h"
@@ -11,7 +11,7 @@
 namespace tendril::softgpu {
 namespace {
 
-// pending and expected arrivals, bytes that are still to come, and the parity of the phase.
+// Pending and expected arrivals, bytes that are still to come, and the parity of the phase.
 struct Mbarrier {
   uint64_t pending : 20;
   uint64_t expected : 20;
@@ -48,7 +48,7 @@ Mbarrier* object_at(Warp& w, uint64_t address, MemSpace space, int lane) {
   return reinterpret_cast<Mbarrier*>(at);
 }
 
-// Whether the phase that a state or a parity speaks of is over.
+// Whether the phase that a state or a parity names is over.
 bool phase_over(const Mbarrier& b, const Op& op, const Warp& w, int lane) {
   if (op.size) return b.phase != (lanes<uint32_t>(w, op.b)[lane] & 1);
   return b.phase != bit_cast_to<Mbarrier>(lanes<uint64_t>(w, op.b)[lane]).phase;
@@ -70,7 +70,7 @@ bool arrive_at(Mbarrier* b, const Op& op, Warp& w, int lane) {
   return true;
 }
 
-// One step of one lane but for waits. False: a fault.
+// One step of one lane; waits are elsewhere. False: a fault.
 bool step(Mbarrier* b, const Op& op, Warp& w, int lane) {
   const uint32_t value = lanes<uint32_t>(w, op.b)[lane];
   switch (static_cast<MbarrierStep>(op.n)) {
@@ -122,7 +122,7 @@ Event run_mbarrier(const Op& op, Warp& w, uint32_t m) {
   if (!waits) return Event::kNext;
   set_predicate(w, op.d, m, over);
   if (over == m) return Event::kNext;
-  w.yield = 1;  // whoever is waited for gets a turn
+  w.yield = 1;  // the warp that it waits for gets a turn
   w.splits[w.current].pc = &op + 1;
   return Event::kSplits;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores. A warp's 32 addresses are checked together where possible: one bounds check on
-// the smallest and largest, then one copy (contiguous), one broadcast (uniform) or an unchecked
-// gather. Lanes are looked at one by one only when that fails, which is also where faults are
-// found. Compiled once per instruction set.
+// Loads and stores. A warp's 32 addresses are checked together if possible: one bounds check on the
+// smallest and largest, then one copy (contiguous), one broadcast (uniform) or an unchecked gather.
+// Only if that fails is each lane looked at; that also finds faults. Compiled once per instruction
+// set.
 #include "softgpu/ptx/handlers/handlers_isa.h"
 #include "softgpu/ptx/handlers/lanes.h"
 #include "softgpu/ptx/memory.h"
@@ -23,7 +23,7 @@ struct Access {
 constexpr uint64_t kMaxPagesChecked = 16;
 constexpr uint32_t kAhead = 16;  // warps
 
-// Integers, because a pointer outside its object may not even be computed.
+// Integers, because computing a pointer outside its object is not allowed.
 inline uint8_t* host(uint64_t base, uint64_t address) {
   return reinterpret_cast<uint8_t*>(base + address);
 }
@@ -89,7 +89,7 @@ inline void find_window(Access& x, Warp& w, uint32_t size) {
   }
 }
 
-// Fills in addresses and tries to resolve them together. Inactive lanes take the address of an
+// Fills in addresses and tries to resolve them together. An inactive lane takes the address of an
 // active one.
 inline void prepare(Access& x, const Op& op, Warp& w, uint32_t m, uint32_t size) {
   const uint64_t imm = static_cast<uint64_t>(op.imm);
@@ -127,8 +127,8 @@ inline void prepare(Access& x, const Op& op, Warp& w, uint32_t m, uint32_t size)
   find_window(x, w, size);
 }
 
-// The two shapes that make up most traffic, found without writing down 64-bit addresses.
-// A whole warp on consecutive elements of global memory: its host pointer, or null.
+// The shape of most traffic, found without writing down 64-bit addresses: a whole warp on
+// consecutive elements of global memory. Returns its host pointer, or null.
 template <uint32_t kSize>
 inline uint8_t* run_of_global(const Op& op, Warp& w, uint32_t m) {
   if (m != kAllLanes || (op.aux & 0x71) != static_cast<uint16_t>(MemSpace::kGlobal) << 4)
@@ -146,10 +146,9 @@ inline uint8_t* run_of_global(const Op& op, Warp& w, uint32_t m) {
   return x.base ? host(x.base, at) : nullptr;
 }
 
-// Shared memory is small, and nearly all accesses are one of these: each half of the warp reads or
-// writes consecutive elements, or all of it the same one. Found without writing addresses down;
-// those of lanes that do not take part count too, and where they spoil the shape the slower ways
-// are there.
+// Shared memory is small. In nearly all accesses each half of the warp reads or writes consecutive
+// elements, or one element. This finds them without writing addresses down. Lanes that do not take
+// part count too. If they spoil the shape, the slower ways remain.
 struct Halves {
   uint32_t first[2];
   bool run[2];  // consecutive, not the same
@@ -188,7 +187,7 @@ inline bool shared_halves(Halves& h, const Op& op, const Warp& w) {
                     : shared_halves<kSize>(h, lanes<const uint64_t>(w, op.a), offset, bytes);
 }
 
-// Shared memory is small, so 32-bit offsets do. False when some lane must be looked at by itself.
+// Shared memory is small, so 32-bit offsets are enough. False if some lane needs a look of its own.
 struct Offsets {
   alignas(64) uint32_t at[32];
   bool run = false;  // consecutive elements
@@ -278,7 +277,7 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
   R* d = lanes<R>(w, op.d);
   if (const uint8_t* p = run_of_global<sizeof(M)>(op, w, m)) {
     if (op.aux & 2) return false;
-    // The next warps are likely to go on where this one ends.
+    // The next warps probably go on where this one ends.
     const uint64_t ahead = reinterpret_cast<uint64_t>(p) + kAhead * 32 * sizeof(M);
     for (uint32_t line = 0; line < 32 * sizeof(M); line += 64)
       __builtin_prefetch(host(ahead, line));
@@ -307,8 +306,8 @@ inline bool load_fast(const Op& op, Warp& w, uint32_t m) {
   return true;
 }
 
-// Sixteen lanes to consecutive elements. Those of lanes that do not take part are written back as
-// they were: the block is ours alone.
+// Sixteen lanes to consecutive elements. Elements of lanes that do not take part are written back
+// unchanged: the block is ours alone.
 template <class M, class R>
 inline void store_half(uint8_t* to, const R* s, uint32_t m) {
   if (!(m & 0xFFFF)) return;
@@ -362,8 +361,8 @@ Event load(const Op& op, Warp& w, uint32_t m) {
     uint8_t* pointer[32];
     if (!by_lane(x, w, m, size, pointer)) return Event::kFault;
     each_active(m, [&](int i) {
-      R value[V];  // all elements are read before a register changes: the address may be one of
-                   // them
+      // All elements are read before a register changes, because the address may be one of them.
+      R value[V];
       for (int k = 0; k < V; ++k) value[k] = static_cast<R>(fetch<M>(pointer[i] + k * sizeof(M)));
       for (int k = 0; k < V; ++k) lanes<R>(w, register_of<V>(op, k))[i] = value[k];
     });

@@ -88,7 +88,7 @@ Event set(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// set on f16x2/bf16x2: both halves, results packed (aux bit 5: destination halves get 1.0 or ones
+// set on f16x2/bf16x2: both halves, results packed (aux bit 5: destination halves get 1.0 or ones,
 // by imm's halves). setp writes p and q from the low and high halves.
 template <Cmp K, class V>
 Event packed(const Op& op, Warp& w, uint32_t m) {
@@ -271,8 +271,8 @@ Event logic(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// Lanes read from inactive ones get 0, as measured on hardware. Op::list: member masks' frame
-// offset in e when `.sync`.
+// Lanes read from inactive ones get 0, as measured on hardware. With `.sync`, e is the frame offset
+// of the member masks.
 template <int Mode>
 Event shuffle(const Op& op, Warp& w, uint32_t m) {
   uint32_t* d = lanes<uint32_t>(w, op.d);

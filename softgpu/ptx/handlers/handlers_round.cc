@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic rounded towards zero, down or up. Uses the host's rounding mode, changed around one
-// warp instruction; built with -frounding-math, and every operand comes from memory behind an
-// opaque call, so the compiler can neither fold nor move the work.
+// Arithmetic rounded towards zero, down or up. It changes the host's rounding mode around one warp
+// instruction. It is built with -frounding-math, and every operand comes from memory behind an
+// opaque call. So the compiler can neither fold nor move the work.
 #include <cfenv>
 #include <cmath>
 
@@ -26,7 +26,7 @@ inline T compute(T a, T b, T c) {
   return a;
 }
 
-// The result once more, to tell whether it is tiny: exact where that is decided. Sums of floats are
+// The result once more, to tell whether it is tiny. Exact where that matters. Sums of floats are
 // never rounded there.
 template <Falu Op2>
 inline double unrounded(float a, float b, float c) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Video instructions: scalar ones (vadd, vmad, vset, ...) that pick bytes or halves of their
-// operands, and the SIMD forms on two halves or four bytes. Rare in programs of today, so lane by
-// lane and once for all instruction sets. An H200 emulates them and departs from the ISA's text;
-// this follows what was measured, and refuses what was not and may depart.
+// Video instructions: scalar ones (vadd, vmad, vset, ...), which pick bytes or halves of their
+// operands, and the SIMD forms on two halves or four bytes. They are rare today, so they run lane
+// by lane and exist once for all instruction sets. An H200 emulates them and departs from the ISA's
+// text. This follows what was measured. It refuses what was not measured and may depart.
 #include <algorithm>
 #include <cstring>
 
@@ -15,7 +15,7 @@ namespace {
 enum class Video : uint8_t { kAdd, kSub, kAbsdiff, kMin, kMax, kShl, kShr, kAvrg, kSet, kMad };
 enum class Second : uint8_t { kNone, kAdd, kMin, kMax };
 
-// Everything about one video instruction; lives in Op::list as words.
+// Everything about one video instruction. Stored in Op::list as words.
 struct Plan {
   Video kind = Video::kAdd;
   Second second = Second::kNone;
@@ -90,8 +90,8 @@ int64_t compute(const Plan& p, int64_t a, int64_t b) {
   }
 }
 
-// Whether the first result is less than c: sums and differences have 32 bits by then, other results
-// are exact. Where the comparison has no sign a negative first result is greater than all.
+// Whether the first result is less than c. Sums and differences have 32 bits by then; other results
+// are exact. If the comparison has no sign, a negative first result is the greatest.
 bool below(const Plan& p, int64_t v, uint32_t c) {
   if (p.kind == Video::kAdd || p.kind == Video::kSub) v = static_cast<int32_t>(v);
   return p.d_signed ? v < static_cast<int32_t>(c) : v >= 0 && v < static_cast<int64_t>(c);
@@ -111,8 +111,8 @@ uint32_t second_operation(const Plan& p, int64_t v, uint32_t c) {
   }
 }
 
-// Into a part of d, the rest from c. Saturated, whatever lies outside becomes the greatest,
-// negative numbers too; the upper half takes the upper half of the result, not the lower.
+// Into a part of d; the rest comes from c. Saturated, any value outside becomes the greatest,
+// negative ones too. The upper half takes the upper half of the result, not the lower.
 uint32_t merged(const Plan& p, int64_t v, uint32_t c) {
   const unsigned bits = select_bits(p.select[0]), shift = select_shift(p.select[0]);
   const int64_t top = (1ll << (bits - p.d_signed)) - 1;
@@ -121,7 +121,7 @@ uint32_t merged(const Plan& p, int64_t v, uint32_t c) {
   return (c & ~mask) | ((bits == 16 ? word : word << shift) & mask);
 }
 
-// Saturated to 32 bits without a sign, a result is not negative, but one that is too large is cut.
+// Saturated to 32 bits without a sign, a result is not negative. A result that is too large is cut.
 uint32_t scalar(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   int64_t v = compute(p, pick(a, p.select[1], p.a_signed), pick(b, p.select[2], p.b_signed));
   if (p.merge) return merged(p, v, c);
@@ -129,8 +129,9 @@ uint32_t scalar(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   return second_operation(p, v, c);
 }
 
-// All operands have signs here, whatever their types say. A negative result saturated without a
-// sign is zero, or the greatest number where it was shifted: the shift moves no signs in.
+// All operands have signs here, whatever their types say. A negative result that is saturated
+// without a sign is zero. If it was shifted, it is the greatest number: the shift moves no signs
+// in.
 uint32_t multiply_add(const Plan& p, uint32_t a, uint32_t b, uint32_t c) {
   const int64_t x = static_cast<int32_t>(pick(a, p.select[1], p.a_signed)),
                 y = static_cast<int32_t>(pick(b, p.select[2], p.b_signed)),
@@ -221,7 +222,7 @@ bool word_type(Type t, bool* is_signed_type) {
   return t == Type::kS32 || t == Type::kU32;
 }
 
-// Variants whose result an H200 has not shown (tests/ptx/video.py asks for the others) and whose
+// Variants that were not measured on an H200 (tests/ptx/video.py asks for the others) and whose
 // like depart from the ISA.
 bool measured(const Plan& p) {
   if (p.parts > 1) return !(p.sat && p.second == Second::kAdd);

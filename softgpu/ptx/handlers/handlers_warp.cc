@@ -157,7 +157,8 @@ Event run_unpack(const Op& op, Warp& w, uint32_t m) {
   return Event::kNext;
 }
 
-// Idempotent in both directions: the address of a parameter may already carry its window.
+// May be applied twice, in both directions: the address of a parameter may already carry its
+// window.
 Event run_cvta(const Op& op, Warp& w, uint32_t m) {
   uint64_t* d = lanes<uint64_t>(w, op.d);
   const uint64_t* a = lanes<uint64_t>(w, op.a);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warp matrix instructions with opaque fragments: wmma.load, wmma.mma, wmma.store. Which lane
-// holds which element is this engine's own choice: element e, counted row by row, is number e %
-// per_lane of lane e / per_lane. Programs may not rely on it.
+// The warp matrix instructions with opaque fragments: wmma.load, wmma.mma, wmma.store. This engine
+// chooses which lane holds which element: element e, counted row by row, is number e % per_lane of
+// lane e / per_lane. Programs must not rely on it.
 #include <cstring>
 
 #include "softgpu/ptx/decode/decoder.h"
@@ -199,7 +199,7 @@ bool Decoder::op_wmma() {
   if (has("load")) return fragment_access(false, shape);
   if (has("store")) return fragment_access(true, shape);
   if (!has("mma") || !need(4, 4)) return unsupported();
-  // The fragments do not remember how they were loaded, so the layouts only have to be named.
+  // A fragment does not remember how it was loaded, so the layouts only have to be named.
   for (int i = 0; i < 2; ++i)
     if (!has("row") && !has("col")) return unsupported();
   has("rn");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instruction on a texture or surface asks for: written by decode_image.cc into Op::imm,
-// read by handlers_image.cc. Op::a is the handle (64 bits); Op::list holds the registers of the
+// What an instruction on a texture or surface asks for. decode_image.cc writes it into Op::imm,
+// handlers_image.cc reads it. Op::a is the handle (64 bits). Op::list holds the registers of the
 // coordinates, of the level if there is one, then of the values.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace tendril::softgpu {
 
 enum class Geometry : uint8_t { k1D, k2D, k3D, k1DLayered, k2DLayered, kCube, kCubeLayered };
-enum class Beyond : uint8_t { kTrap, kClamp, kZero };  // what a surface access outside does
+enum class Beyond : uint8_t { kTrap, kClamp, kZero };  // how a surface access outside behaves
 enum class ImageQuery : uint8_t {
   kWidth,
   kHeight,

@@ -12,8 +12,8 @@
 #include "softgpu/ptx/exec.h"
 #include "softgpu/ptx/handlers/numeric.h"
 
-// A destination either is a source exactly or does not overlap it, so lanes never depend on each
-// other; the compiler cannot know.
+// A destination is exactly a source, or does not overlap it. So lanes never depend on each other.
+// The compiler cannot know that.
 #if defined(__clang__)
 #define TENDRIL_LANES _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -36,7 +36,7 @@ inline T* lanes(const Warp& w, uint32_t offset) {
   return static_cast<T*>(__builtin_assume_aligned(w.regs + offset, 64));
 }
 
-// Lanes that exited or never existed may be overwritten, which turns most partial masks into full
+// Lanes that exited or never existed may be overwritten. That turns most partial masks into full
 // ones.
 inline bool whole(const Warp& w, uint32_t m) { return (m | w.dead) == kAllLanes; }
 
@@ -54,7 +54,7 @@ inline void each(const Warp& w, uint32_t m, D* d, F f) {
   }
 }
 
-// For work too expensive to do on lanes that do not need it.
+// For work that is too expensive for lanes that do not need it.
 template <class F>
 inline void each_active(uint32_t m, F f) {
   for (; m; m &= m - 1) f(__builtin_ctz(m));

@@ -51,8 +51,7 @@ inline void store_element(Type t, uint8_t* p, double v, bool saturate) {
   } else if (t == Type::kF64) {
     std::memcpy(p, &v, 8);
   } else if (t == Type::kS32) {
-    // At most 32 products of bytes: exact in double, and wrapping only happens through the
-    // accumulator.
+    // At most 32 products of bytes: exact in double. Only the accumulator can wrap.
     int64_t wide = static_cast<int64_t>(v);
     if (saturate) wide = wide > INT32_MAX ? INT32_MAX : wide < INT32_MIN ? INT32_MIN : wide;
     uint32_t word = static_cast<uint32_t>(wide);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number formats that the host lacks: f16, bf16, tf32, and rounding in every direction, in integer
-// arithmetic. Everything is `static`: the handler files are compiled for two instruction sets and
-// must not share inline functions through the linker.
+// Number formats that the host lacks: f16, bf16, tf32. Rounding in every direction is done in
+// integer arithmetic. Everything is `static`: the handler files are compiled for two instruction
+// sets and must not share inline functions through the linker.
 #pragma once
 
 #include <cstdint>
@@ -93,13 +93,13 @@ static inline uint16_t float_to_bf16(float v) {
   return static_cast<uint16_t>((b & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FFFu : r);
 }
 
-// Four exponent and three mantissa bits, no infinity; only all ones is NaN.
+// Four exponent and three mantissa bits and no infinity. Only all ones is NaN.
 static inline float e4m3_to_float(uint8_t v) {
   if ((v & 0x7F) == 0x7F) return bit_cast_to<float>(0x7FFFFFFFu);
   // As a half with the same fields the value is 2^8 too small.
   return half_to_float(static_cast<uint16_t>((v & 0x80) << 8 | (v & 0x7F) << 7)) * 256.0f;
 }
-// Always limited to the largest number: the instructions know no other form.
+// Always limited to the largest number: the instructions have no other form.
 static inline uint8_t double_to_e4m3(double v) {
   if (v != v) return 0x7F;
   const uint64_t sign = bit_cast_to<uint64_t>(v) >> 63;
@@ -113,8 +113,8 @@ static inline uint8_t double_to_e4m3(double v) {
   return static_cast<uint8_t>(sign << 7 | r);
 }
 
-// a * b + c where the product is exact in double: the sum rounded to odd, so that a second rounding
-// to a narrow format is correct.
+// a * b + c, where the product is exact in double. The sum is rounded to odd, so that a second
+// rounding to a narrow format is correct.
 static inline double fma_to_odd(float a, float b, float c) {
   double p = static_cast<double>(a) * static_cast<double>(b), z = c, s = p + z;
   double zz = s - p, err = (p - (s - zz)) + (z - zz);
@@ -132,9 +132,9 @@ static inline float flush(float v) {
   uint32_t b = bit_cast_to<uint32_t>(v);
   return bit_cast_to<float>((b & 0x7F800000u) ? b : b & 0x80000000u);
 }
-// Arithmetic with .ftz flushes what is below the normal numbers before it is rounded, even where
-// rounding would reach the smallest of them (seen on hardware). `exact` need be exact only as far
-// as that comparison goes.
+// Arithmetic with .ftz flushes results below the normal numbers before it rounds them, even if
+// rounding would give the smallest normal number (seen on hardware). `exact` need be exact only as
+// far as that comparison goes.
 static inline float flush_tiny(float rounded, double exact) {
   const uint32_t sign = bit_cast_to<uint32_t>(rounded) & 0x80000000u;
   return exact > -0x1p-126 && exact < 0x1p-126 ? bit_cast_to<float>(sign) : rounded;

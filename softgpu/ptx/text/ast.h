@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parsed form of a PTX module: what parser.cc produces and decoder*.cc read. Names are views
-// into the module's own copy of the text, so a Module must outlive everything that points into it.
-// Immutable after parsing; no execution state lives here.
+// The parsed form of a PTX module. parser.cc produces it, decoder*.cc read it. Names are views into
+// the module's own copy of the text, so a Module must outlive everything that points into it.
+// Immutable after parsing. No execution state lives here.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ enum class Type : uint8_t {
 
 uint32_t type_bytes(Type t);  // predicates count as 4
 struct Operand;
-// The bits an immediate has as an operand of type `t`: floats are rounded to it, integers are taken
+// The bits of an immediate as an operand of type `t`: floats are rounded to it, integers are taken
 // as bit patterns.
 uint64_t literal_bits(const Operand& o, Type t);
 Type type_from_name(std::string_view name);  // without the dot; kNone when unknown
@@ -59,8 +59,8 @@ inline bool is_signed(Type t) { return t >= Type::kS8 && t <= Type::kS64; }
 enum class Space : uint8_t { kGeneric, kReg, kLocal, kShared, kGlobal, kConst, kParam };
 
 // Generic 64-bit addresses carry their window in the top byte. All four values make the address
-// non-canonical on x86-64 and outside any 48- or 52-bit device range, so neither a host pointer nor
-// a device pointer can fall into a window by accident.
+// non-canonical on x86-64 and lie outside any 48- or 52-bit device range. So no host or device
+// pointer falls into a window.
 inline constexpr uint64_t kSharedWindow = 0x5Eull << 56;
 inline constexpr uint64_t kLocalWindow = 0x5Cull << 56;
 inline constexpr uint64_t kParamWindow = 0x5Aull << 56;
@@ -81,8 +81,8 @@ struct Variable {
   uint32_t reg_base = ~0u;  // plain registers: first id
 };
 
-// Types of these names are in a namespace of their own: the driver half has classes called so,
-// which must not be taken for these when both are linked into one library.
+// These types have a namespace of their own. The driver half has classes with the same names, and
+// both are linked into one library.
 inline namespace ptx {
 struct Function;
 }  // namespace ptx

@@ -44,7 +44,7 @@ void Lexer::skip_blank() {
 }
 
 Token Lexer::decimal_float(Token t) {
-  // strtod needs a terminated copy; no sensible literal is longer than this.
+  // strtod needs a terminated copy. No sensible literal is longer than this.
   char buffer[64];
   size_t start = pos_, n = 0;
   while (pos_ < text_.size() && n + 1 < sizeof buffer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits PTX text into tokens for parser.cc. Works on any bytes: an unexpected one becomes a
-// one-character token and the parser refuses it. Never allocates.
+// Splits PTX text into tokens for parser.cc. Works on any bytes: an unexpected byte becomes a
+// one-character token, which the parser refuses. Never allocates.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tendril::softgpu {
 
-// In a namespace of its own: the driver half has a class of this name, which must not be taken for
-// this one when they are linked.
+// In a namespace of its own: the driver half has a class of this name, and both are linked into one
+// library.
 inline namespace ptx {
 struct Token {
   enum class Kind : uint8_t { kEnd, kIdent, kDirective, kInt, kFloat, kString, kPunct };
@@ -28,8 +28,8 @@ class Lexer {
  public:
   explicit Lexer(std::string_view text) : text_(text) {}
   Token next();
-  // The rest of an opcode after its first identifier: every directly following ".suffix". Returns
-  // the whole opcode.
+  // The rest of an opcode after its first identifier: every ".suffix" that follows directly.
+  // Returns the whole opcode.
   std::string_view extend_opcode(const Token& head);
   size_t position() const { return pos_; }
   void seek(size_t pos, uint32_t line) { pos_ = pos, line_ = line; }

@@ -62,7 +62,7 @@ int special_register(std::string_view name, std::string_view member) {
         member.size() == 1 ? std::string_view("xyzw").find(member[0]) : std::string_view::npos;
     return k == std::string_view::npos ? -1 : static_cast<int>(s.first + k);
   }
-  // Clusters of one block are what a launch without cluster dimensions is.
+  // A launch without cluster dimensions has clusters of one block.
   if (name == "%cluster_ctaid" || name == "%clusterid") return kZeroSpecial;
   if (name == "%cluster_nctaid" || name == "%nclusterid") return kOneSpecial;
   if (name.substr(0, 7) == "%envreg" && all_digits(name.substr(7)) && name.size() <= 9) {
@@ -136,8 +136,8 @@ bool Parser::statement(Function& f) {
   }
   if (tok_.kind != Token::Kind::kIdent)
     return fail("syntax error: unexpected '" + std::string(tok_.text.substr(0, 40)) + "'");
-  // A label needs a look at the next token, and an opcode must not be split at its dots; so
-  // remember the place.
+  // A label needs a look at the next token, and an opcode must not be split at its dots. So the
+  // place is remembered.
   Token head = tok_;
   size_t pos = lex_.position();
   uint32_t line = lex_.line();
@@ -321,7 +321,7 @@ bool Parser::name_operand(Function& f, Operand& o) {
 Parser::Symbol* Parser::find_symbol(Function& f, std::string_view name) {
   for (size_t i = scopes_.size(); i-- > 0;)
     if (auto it = scopes_[i].names.find(name); it != scopes_[i].names.end()) return &it->second;
-  // %r<100> declares %r0 to %r99; a register comes to life at its first use, so a huge count costs
+  // %r<100> declares %r0 to %r99. A register comes to life at its first use, so a huge count costs
   // nothing.
   size_t stem = name.size();
   while (stem > 1 && name[stem - 1] >= '0' && name[stem - 1] <= '9' && name.size() - stem < 9) {

@@ -10,8 +10,8 @@ namespace tendril::softgpu {
 namespace {
 
 constexpr int kMaxExprDepth = 48;
-// An initialised variable is stored in full, so its size must stay in proportion to what a real
-// module carries.
+// An initialised variable is stored in full. Its size must stay in proportion to what a real module
+// carries.
 constexpr uint64_t kMaxInitialisedBytes = 64u << 20;
 
 }  // namespace
@@ -150,7 +150,7 @@ bool Parser::initial_value(Variable& v, GlobalInfo& g, uint64_t at) {
   return true;
 }
 
-// Precedence climbing. Values are 64-bit with wrap-around; division and shifts cannot trap.
+// Precedence climbing. Values have 64 bits and wrap around. Division and shifts cannot trap.
 bool Parser::const_expr(uint64_t* out, int min_precedence, int depth) {
   if (depth > kMaxExprDepth) return fail("constant expression is nested too deeply");
   if (!const_primary(out, depth + 1)) return false;
@@ -165,7 +165,7 @@ bool Parser::const_expr(uint64_t* out, int min_precedence, int depth) {
                                              : -1;
     if (p < min_precedence || p < 0) return true;
     if (min_precedence == 9 && p == 9)
-      return true;  // in an address the caller takes each + and - itself
+      return true;  // in an address the caller handles each + and -
     advance();
     if (c == '<' || c == '>') {
       if (!is_punct(c)) return fail("only << and >> are known in constant expressions");

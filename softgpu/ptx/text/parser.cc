@@ -289,7 +289,7 @@ bool Parser::declaration_words(Declaration& d) {
       if (tok_.kind != Token::Kind::kInt || !tok_.bits || tok_.bits > 4096 ||
           (tok_.bits & (tok_.bits - 1)))
         return fail("bad .align");
-      // Behind .ptr the alignment is that of the pointee and says nothing about the parameter.
+      // After .ptr the alignment belongs to what it points to and says nothing about the parameter.
       if (d.type == Type::kNone || d.type == Type::kB8 || d.type == Type::kU8)
         d.align = static_cast<uint32_t>(tok_.bits);
     } else if (Type t = type_from_name(w); t != Type::kNone) {
@@ -372,8 +372,8 @@ bool Parser::declare_name(Function* f, const Declaration& d) {
   return place(f, v);
 }
 
-// Gives function-scope variables their place in the thread's local block or the frame's parameter
-// block.
+// Gives function-scope variables their place in the thread's local block or in the frame's
+// parameter block.
 bool Parser::place(Function* f, Variable& v) {
   if (!f || (v.space != Space::kLocal && v.space != Space::kParam)) return true;
   uint32_t& top = v.space == Space::kLocal ? f->local_bytes : f->param_bytes;

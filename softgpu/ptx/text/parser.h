@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recursive-descent parser from PTX text to ast.h. Called by program.cc at module load, on the
-// loading thread. Resolves registers, variables and special registers; labels and later functions
-// stay names until decoding. Every recursion has a depth limit and every allocation is bounded by
-// the text, because the text comes from the network.
+// Recursive-descent parser from PTX text to ast.h. program.cc calls it at module load, on the
+// loading thread. It resolves registers, variables and special registers. Labels and later
+// functions stay names until decoding. The text comes from the network, so every recursion has a
+// depth limit and the text's length bounds every allocation.
 #pragma once
 
 #include <cstdint>

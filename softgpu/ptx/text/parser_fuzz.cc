@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: any text must be refused or parsed, decoded and run for a few steps without
+// libFuzzer target: any text must be refused, or parsed, decoded and run for a few steps, without
 // crashing. Built with -DTENDRIL_FUZZ=ON.
 #include <cstdint>
 #include <string_view>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parser accepts and, above all, what it must refuse with a line number instead of
-// crashing.
+// What the parser accepts, and what it must refuse with a line number instead of crashing.
 #include "softgpu/ptx/test_gpu.h"
 
 namespace tendril::softgpu {
@@ -108,8 +107,8 @@ TEST(Parser, UnsupportedInstructionsAreLazyAndNamed) {
   }
 }
 
-// Video instructions depart from the ISA on hardware, so what was not measured there is refused,
-// not invented.
+// On hardware video instructions depart from the ISA. What was not measured there is refused, not
+// invented.
 TEST(Parser, VideoVariantsNeverMeasuredAreRefused) {
   for (const char* body :
        {"vadd.u32.u32.u32.sat %r0, %r1, %r2;", "vmin.u32.u32.u32.max %r0, %r1, %r2, %r3;",
