@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host functions and stream callbacks: they run once, in stream order, see what the stream did
-// before, and hold what comes after.
+// before, and hold back what comes after.
 #include <unistd.h>
 
 #include <atomic>
@@ -209,7 +209,7 @@ TEST_F(CallbackTest, CudaCallsInsideAHostFunctionAreRefused) {
       },
       &probe));
   OK(cuStreamSynchronize(stream));
-  // "Attempting to use a CUDA API may result in CUDA_ERROR_NOT_PERMITTED"; a driver may also lack a
+  // "Attempting to use a CUDA API may result in CUDA_ERROR_NOT_PERMITTED". A driver may also lack a
   // context on that thread.
   EXPECT_TRUE(probe.result == CUDA_ERROR_NOT_PERMITTED ||
               probe.result == CUDA_ERROR_INVALID_CONTEXT)
@@ -240,10 +240,9 @@ TEST_F(CallbackTest, LegacyStreamHostFunction) {
   EXPECT_EQ(runs.load(), 1);
 }
 
-// ---- Calls that wait for the device while a host function is under way: it must run all the same.
-// ----
+// ---- Calls that wait for the device while a host function runs: it must run all the same. ----
 
-// A host function that takes long enough for the call after it to begin waiting.
+// A host function that takes so long that the next call begins to wait.
 class SlowFunction {
  public:
   explicit SlowFunction(CUstream stream) : stream_(stream) {
@@ -364,9 +363,9 @@ TEST_F(CallbackTest, PoolsAndGraphsWait) {
   OK(cuGraphDestroy(graph));
 }
 
-// The graph brings a value into memory of the program, a host function looks at it, changes other
-// memory of the program, and the graph takes that: while the program frees memory, which waits for
-// all of it, and launches the graph again.
+// The graph brings a value into memory of the program, a host function looks at it and changes
+// other memory of the program, and the graph takes that. Meanwhile the program frees memory, which
+// waits for all of it, and launches the graph again.
 TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
   struct Seen {
     uint32_t from[4] = {1, 2, 3, 4}, to[4] = {}, sum = 0;
@@ -398,8 +397,8 @@ TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
   }
   OK(cuStreamSynchronize(stream));
   EXPECT_EQ(seen.sum, 10u + 50u + 90u);
-  // NVIDIA's driver takes what lies in pageable memory when the graph is launched, and so before
-  // the last function.
+  // NVIDIA's driver takes the contents of pageable memory when the graph is launched, so before the
+  // last function.
   const std::vector<uint32_t> last = read_words(other, 4);
   const std::vector<uint32_t> after = {31, 32, 33, 34}, before = {21, 22, 23, 24};
   EXPECT_TRUE(last == after || last == before) << last[0];
@@ -409,7 +408,7 @@ TEST_F(CallbackTest, GraphsWithHostFunctionsGoOnWhileFreeing) {
 
 TEST_F(CallbackTest, CopiesBehindAHostFunctionWait) {
   Stream stream;
-  constexpr size_t kBytes = 24 << 20;  // more than any staging buffer between
+  constexpr size_t kBytes = 24 << 20;  // more than any staging buffer on the way
   Buffer data(kBytes);
   std::vector<uint8_t> first = pattern_bytes(kBytes, 5);
   Pinned pinned(kBytes);
@@ -440,8 +439,8 @@ void hold(void* let_go) {
   while (!static_cast<std::atomic<bool>*>(let_go)->load()) usleep(100);
 }
 
-// The copy was over when it returned, so the stream that comes after it has nothing to wait for,
-// least of all the function.
+// The copy was over when it returned. So the next stream has nothing to wait for, and certainly not
+// the function.
 void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold,
                       std::atomic<bool>* let_go) {
   Buffer data(4);
@@ -462,7 +461,7 @@ void work_apart_while(const std::function<CUresult(CUstream)>& launch_hold,
   EXPECT_EQ(read_words(data, 1)[0], 11u);
 }
 
-// Each in a process of its own: only the first such stream of a program is at stake.
+// Each in a process of its own, because only the first such stream of a program matters.
 PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAFunction) {
   attach();
   std::atomic<bool> let_go{false};
@@ -483,8 +482,8 @@ PROCESS_TEST(CallbackProcess, AStreamApartDoesNotWaitForAGraphsFunction) {
   work_apart_while([&](CUstream stream) { return cuGraphLaunch(exec, stream); }, &let_go);
 }
 
-// The copy is over, so a function comes at once behind what its stream waits for, and a stream
-// apart to write that.
+// The copy is over. So a function comes right behind what its stream waits for, and a separate
+// stream writes that.
 PROCESS_TEST(CallbackProcess, AFunctionBehindAWaitForAValue) {
   attach();
   Buffer data(4), flag(4);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one case of the suite in a process of its own: posix_spawn of this same program, so that no
-// driver state, thread or handler of the parent is inherited. Output is captured and, when the
-// child fails, shown.
+// Runs one case of the suite in a process of its own: posix_spawn of this same program, so that the
+// child inherits no driver state, thread or handler. Output is captured and shown if the child
+// fails.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kChildVariable[] = "TENDRIL_CONFORMANCE_CHILD";
 constexpr char kTranscriptVariable[] = "TENDRIL_CONFORMANCE_TRANSCRIPT";
-constexpr int kTimeoutMs = 60'000;  // far above what any case needs: only ends a hang
+constexpr int kTimeoutMs = 60'000;  // far above what any case needs; only ends a hang
 
 std::vector<char*> pointers(std::vector<std::string>& strings) {
   std::vector<char*> result;
@@ -49,8 +49,8 @@ bool read_until_end(int fd, std::string* output) {
   }
 }
 
-// The child's transcript while it runs; empty without one. Its lines come into ours when it has
-// ended, for those of two processes that write at once are in no order.
+// The child's transcript while it runs; empty without one. Its lines are added to ours when it has
+// ended, because lines of two processes that write at once have no order.
 std::string transcript_of_child() {
   const char* ours = std::getenv(kTranscriptVariable);
   return ours != nullptr && *ours != 0 ? ours + std::string(".child") : std::string();
@@ -81,7 +81,7 @@ ChildResult run_child(const std::string& test, const std::vector<std::string>& e
                                         "--gtest_brief=0", "--gtest_color=no"};
   const std::string transcript = transcript_of_child();
   if (!transcript.empty()) unlink(transcript.c_str());
-  std::vector<std::string> variables = environment;  // the first of a name is the one that is found
+  std::vector<std::string> variables = environment;  // the first one of a name is found
   variables.push_back(std::string(kTranscriptVariable) + "=" + transcript);
   for (char** entry = environ; *entry; entry++) variables.push_back(*entry);
   variables.push_back(std::string(kChildVariable) + "=1");

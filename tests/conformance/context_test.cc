@@ -129,8 +129,7 @@ TEST_F(ContextTest, NoCurrentContext) {
   OK(cuCtxSetCurrent(context_));
 }
 
-// Everything that makes something in a context, or gives work to one without naming a stream of its
-// own.
+// Everything that makes something in a context, or gives it work without naming a stream.
 TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   Buffer memory(4096);
   Module module(basic_ptx());
@@ -173,13 +172,13 @@ TEST_F(ContextTest, NothingIsMadeWithoutAContext) {
   OK(cuCtxSetCurrent(context_));
 }
 
-// Whatever a driver or a server keeps of a context for reuse must not outlive it: copies that are
-// under way, or have just been waited for, when the context ends, then the same again in its
-// successor. A real GPU takes half a second for each context; how many there are is a matter of
-// time, so their calls are not in the transcript.
+// What a driver or a server keeps of a context for reuse must not outlive the context. Copies run,
+// or have just been waited for, when the context ends; then the same again in its successor. A real
+// GPU takes half a second for each context, so their number depends on time, and their calls are
+// not in the transcript.
 PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(6);
-  constexpr size_t kWords = 2 << 20;  // so many that the wait is not over at once
+  constexpr size_t kWords = 2 << 20;  // so many that the wait takes some time
   std::vector<uint32_t> words(1024);
   MUST(cuInit(0));
   for (uint32_t round = 0; round < 100; round++) {
@@ -200,8 +199,8 @@ PROCESS_TEST(ContextProcess, EndsRightAfterCopies) {
   }
 }
 
-// What has a context of its own through what it is about. A real driver may look for a current one
-// all the same: where two codes are accepted, what an H200 answers is only known to be the same
+// Calls whose context follows from what they are about. A real driver may look for a current
+// context all the same. Where two codes are accepted, only an H200's answer is known to be the same
 // through Tendril.
 TEST_F(ContextTest, CallsThatNameTheirContext) {
   Module module(basic_ptx());
@@ -247,7 +246,7 @@ TEST_F(ContextTest, CallsThatNameTheirContext) {
 }
 
 // Garbage collectors end things on threads without a context. Where two codes are accepted the same
-// holds.
+// holds as above.
 TEST_F(ContextTest, WhatEndsNeedsNoCurrentContext) {
   CUdeviceptr memory = 0, managed = 0;
   void* host = nullptr;
@@ -322,7 +321,7 @@ TEST_F(ContextTest, SynchronizeWaitsForAnyNumberOfStreams) {
   }
 }
 
-// A copy on the legacy stream has waited for all streams but those that are apart, and for nothing
+// A copy on the legacy stream has waited for all streams except non-blocking ones, and for nothing
 // that came after it.
 TEST_F(ContextTest, SynchronizeAfterACopyWaitsForWhatTheCopyDidNot) {
   std::atomic<int> count{0};
@@ -531,7 +530,7 @@ PROCESS_TEST(ContextProcess, PrimaryReset) {
   OK(cuMemFree_v2(pointer));
 }
 
-// Nobody is to ask streams that ended with what was there before.
+// Nobody may ask streams that ended with their context.
 PROCESS_TEST(ContextProcess, AWaitAfterAResetIsForWhatCameAfterIt) {
   attach();
   for (int round = 0; round < 2; ++round) {
@@ -552,7 +551,7 @@ PROCESS_TEST(ContextProcess, AWaitAfterAResetIsForWhatCameAfterIt) {
   }
 }
 
-// Makes something of everything in the current context, has it work, and leaves it there.
+// Makes something of everything in the current context, gives it work, and leaves it there.
 void leave_things_behind() {
   const CUDA_ARRAY_DESCRIPTOR shape = {4, 4, CU_AD_FORMAT_FLOAT, 1};
   CUdeviceptr memory = 0;
@@ -581,8 +580,8 @@ void leave_things_behind() {
   }
 }
 
-// Natively the driver of an H200 (580.159.04) ended this with a signal in four of eight runs,
-// whoever's streams were left: whatever a program must not leave there, it is not for us to find.
+// Natively the driver of an H200 (580.159.04) ended this with a signal in four of eight runs, for
+// any owner of the streams. What a program must not leave there is not for this test to find.
 PROCESS_TEST(ContextProcess, WhatIsLeftEndsWithItsContext) {
   attach();
   if (!on_software()) GTEST_SKIP() << "a genuine driver may die of it";

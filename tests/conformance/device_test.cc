@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of initialisation, version, error texts and device enumeration. No context is needed
-// by any of these.
+// Conformance of initialisation, version, error texts and device enumeration. None of these needs a
+// context.
 #include <strings.h>
 
 #include "tests/conformance/harness.h"
@@ -142,7 +142,7 @@ TEST_F(DeviceTest, PciBusIdErrors) {
 
 TEST_F(DeviceTest, PeerWithItself) {
   int can = -1;
-  // The documentation only speaks of two devices; for one, drivers say 0 or refuse.
+  // The documentation speaks of two devices only. For one, drivers say 0 or refuse.
   EXPECT_CU(cuDeviceCanAccessPeer(&can, dev_, dev_), CUDA_SUCCESS, CUDA_ERROR_INVALID_DEVICE);
   EXPECT_LE(can, 0);
   EXPECT_CU(cuDeviceCanAccessPeer(&can, dev_, 9999), CUDA_ERROR_INVALID_DEVICE);
@@ -196,8 +196,8 @@ PROCESS_TEST(DeviceProcess, VersionAndErrorTextsNeedNoInit) {
   EXPECT_STREQ(text, "CUDA_ERROR_NOT_INITIALIZED");
 }
 
-// Each call has a process of its own: a driver that follows one of these must not hide what it does
-// with the others.
+// Each call has a process of its own: a driver that follows one of these pointers must not hide
+// what it does with the others.
 NULL_TEST(DeviceProcess, VersionIntoNull) { INVALID(cuDriverGetVersion(nullptr)); }
 NULL_TEST(DeviceProcess, LoadingModeIntoNull) {
   device();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds the driver's entry points for the suite. Runs once in main before any test; it makes no
-// driver call itself, because several cases depend on being the first caller.
+// Binds the driver's entry points for the suite. Runs once in main before any test. It makes no
+// driver call, because several cases must be the first caller.
 #include "tests/conformance/driver.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every driver entry point as a function pointer of its own exported name (`cuMemAlloc_v2`), bound
-// by dlsym from the library that TENDRIL_CONFORMANCE_DRIVER names (default: libcuda.so.1 by the
-// normal search). Tests call them as if linked, with the ABI version spelt out. A name that the
-// library lacks is bound to a stand-in that complains once and answers CUDA_ERROR_NOT_SUPPORTED.
+// Every driver entry point as a function pointer under its own exported name (`cuMemAlloc_v2`).
+// dlsym binds them from the library that TENDRIL_CONFORMANCE_DRIVER names (default: libcuda.so.1 by
+// the normal search). Tests call them as if linked, with the ABI version spelt out. A name that the
+// library lacks is bound to a stand-in, which complains once and answers CUDA_ERROR_NOT_SUPPORTED.
 #pragma once
 
 #include "api/cuda_abi.gen.h"
@@ -13,8 +13,8 @@ namespace tendril::conformance {
 TENDRIL_CUDA_FUNCTIONS(TENDRIL_DECLARE)
 #undef TENDRIL_DECLARE
 
-// Opens the library and binds everything; ends the process with a message if it cannot. Called once
-// by main, makes no cu call.
+// Opens the library and binds everything. Ends the process with a message if it cannot. main calls
+// it once. It makes no cu call.
 void bind_driver();
 
 // The exported symbol, or null. `driver_path` is what was opened.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Error names and texts, and errors that stick: each of those in a process of its own, since the
-// context is lost with it.
+// Error names and texts, and errors that stick. Each sticky one has a process of its own, because
+// it costs the context.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -75,7 +75,7 @@ NULL_TEST(ErrorProcess, TextIntoNull) { INVALID(cuGetErrorString(CUDA_SUCCESS, n
 // The address of nothing on any device: the null page.
 constexpr CUdeviceptr kNowhere = 0;
 
-// Every call that reaches the context must now answer `code`; those that only describe the machine
+// Every call that reaches the context must now answer `code`. Calls that only describe the machine
 // still work.
 void expect_poisoned(CUresult code) {
   CUdeviceptr pointer = 0;
@@ -144,7 +144,7 @@ TEST(ErrorProcess, AssertSticksAndIsPrinted) {
   EXPECT_NE(child.output.find("fault_assert"), std::string::npos) << child.output;
 }
 
-// With CUDA_LAUNCH_BLOCKING a fault is the error of the launch that made it.
+// With CUDA_LAUNCH_BLOCKING the launch that faults returns the error itself.
 TEST(ErrorProcess, BlockingLaunchReportsItsOwnFault) {
   if (in_child()) {
     attach();
@@ -242,7 +242,7 @@ PROCESS_TEST(ErrorProcess, ANewContextAfterTheFault) {
   OK(launch(write_at, {1}, {1}, 0, nullptr, kNowhere, 1u));
   EXPECT_CU(cuCtxSynchronize(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_CU(cuCtxDestroy_v2(broken), CUDA_SUCCESS, CUDA_ERROR_ILLEGAL_ADDRESS);
-  // The documentation asks for a new process; drivers do let a destroyed context be replaced.
+  // The documentation asks for a new process. Drivers let a destroyed context be replaced.
   EXPECT_CU(cuCtxCreate_v2(&fresh, 0, dev), CUDA_SUCCESS, CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 

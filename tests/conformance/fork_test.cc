@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork: a child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED and never hangs, its
-// parent is undisturbed; a child of an uninitialised process may start afresh. Every case runs in a
+// fork. A child of an initialised process gets CUDA_ERROR_NOT_INITIALIZED and never hangs; its
+// parent is undisturbed. A child of an uninitialised process may start afresh. Every case runs in a
 // process of its own, which then forks.
 #include <signal.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 namespace tendril::conformance {
 namespace {
 
-// Forks, runs `body` in the child, returns its result (or -1 when it hung for 20 s or died).
+// Forks, runs `body` in the child and returns its result (-1 if it hung for 20 s or died).
 template <typename Body>
 int in_fork(Body body) {
   fflush(nullptr);
@@ -55,7 +55,7 @@ PROCESS_TEST(ForkProcess, ChildThatNeverCallsCudaExitsCleanly) {
     const pid_t pid = fork();
     if (pid == 0) {
       alarm(20);
-      exit(0);  // runs exit handlers, which must not end the parent's session
+      exit(0);  // runs exit handlers; they must not end the parent's session
     }
     int status = 0;
     ASSERT_EQ(waitpid(pid, &status, 0), pid);

@@ -121,8 +121,8 @@ const char* faults_ptx() { return kFaultsPtx; }
 
 namespace {
 
-// Loads every kernel at once: a driver that loads lazily may have to wait for the whole context at
-// a kernel's first launch, which would hang behind a closed Gate.
+// Loads every kernel at once. A driver that loads lazily may wait for the whole context at a
+// kernel's first launch, which would hang behind a closed Gate.
 CUmodule load_eagerly() {
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadData(&module, kBasicPtx), CUDA_SUCCESS);
@@ -158,7 +158,7 @@ struct Gate::State {
 Gate::Gate() : state_(std::make_shared<State>()) {}
 
 void Gate::wait(void* held) {
-  // The host function may outlive the Gate object, so it owns a share of the state.
+  // The host function may outlive the Gate object, so it shares the state.
   std::unique_ptr<std::shared_ptr<State>> state(static_cast<std::shared_ptr<State>*>(held));
   std::unique_lock<std::mutex> lock((*state)->mutex);
   (*state)->changed.wait(lock, [&] { return (*state)->open; });

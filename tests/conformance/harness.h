@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every file of the suite uses: checks that name driver codes and write the transcript, a
 // fixture with device 0's primary context current, small owners of driver objects, and cases that
-// run in a process of their own. Main thread unless said.
+// run in a process of their own. Main thread, except where a comment says otherwise.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 
 namespace tendril::conformance {
 
-// Compares, and writes "call -> CODE" to the transcript when called on the main thread. `accepted`
-// has more than one code where the documentation leaves the choice to the driver; the transcript
-// still tells a direct run from a remote one.
+// Compares, and writes "call -> CODE" to the transcript if it runs on the main thread. `accepted`
+// has more than one code where the documentation leaves the choice to the driver. The transcript
+// still shows a difference between a direct run and a remote one.
 ::testing::AssertionResult check(const char* call, CUresult result,
                                  std::initializer_list<CUresult> accepted);
 // One more transcript line, for observed values that must agree between a direct and a remote run.
@@ -33,7 +33,7 @@ void note(const std::string& line);
 #define OK(call) EXPECT_CU(call, CUDA_SUCCESS)
 #define MUST(call) ASSERT_CU(call, CUDA_SUCCESS)
 #define INVALID(call) EXPECT_CU(call, CUDA_ERROR_INVALID_VALUE)
-// A NULL or destroyed handle: the documentation lists both codes and drivers have used either.
+// A NULL or destroyed handle. The documentation lists both codes, and drivers have used either.
 #define BAD_HANDLE(call) EXPECT_CU(call, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE)
 
 // cuInit and the primary context of device 0, retained once per process and made current on this
@@ -49,8 +49,8 @@ int attribute(CUdevice_attribute which, CUdevice dev = device());
     GTEST_SKIP() << "the device says " #which " = 0";  \
   }
 
-// A fixture whose tests run with the primary context current; a poisoned context is reported by the
-// test that caused it.
+// A fixture whose tests run with the primary context current. The test that poisons the context
+// reports it.
 class CudaTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -58,7 +58,7 @@ class CudaTest : public ::testing::Test {
   CUcontext context_ = nullptr;
 };
 
-// ---- Owners. Each fails the test when creation fails; destruction ignores errors. ----
+// ---- Owners. Each fails the test if creation fails. Destruction ignores errors. ----
 class Buffer {
  public:
   explicit Buffer(size_t bytes);
@@ -121,13 +121,13 @@ class Module {
   CUmodule module_ = nullptr;
 };
 
-// Kernels of the suite, loaded once into the primary context and kept (tests that load for
-// themselves use Module).
+// Kernels of the suite, loaded once into the primary context and kept. Tests that load for
+// themselves use Module.
 CUfunction basic(const char* kernel);
 const char* basic_ptx();
 const char* faults_ptx();
 
-// Holds up a stream without a kernel that spins and without sleeping: a host function that waits
+// Holds up a stream without a spinning kernel and without sleeping: a host function that waits
 // until `open` is called.
 class Gate {
  public:
@@ -146,7 +146,7 @@ struct Shape {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// cuLaunchKernel with arguments by value; each must have exactly the kernel's parameter type.
+// cuLaunchKernel with arguments by value. Each must have exactly the kernel's parameter type.
 template <typename... Arguments>
 CUresult launch(CUfunction function, Shape grid, Shape block, unsigned shared_bytes,
                 CUstream stream, Arguments... arguments) {
@@ -171,12 +171,12 @@ struct ChildResult {
   bool skipped = false;
   std::string output;  // stdout and stderr
   std::string
-      transcript;  // in ours already, unless the child was run on another thread than the main one
+      transcript;  // already in ours, unless the child ran on another thread than the main one
 };
 // True inside a process started by run_child.
 bool in_child();
-// Runs this program again for one test (by exec, so nothing of the parent's driver state is
-// inherited), with extra "NAME=value".
+// Runs this program again for one test, with extra "NAME=value". By exec, so that nothing of the
+// parent's driver state is inherited.
 ChildResult run_child(const std::string& test, const std::vector<std::string>& environment = {});
 void expect_child_passes(const std::string& test);
 
@@ -192,9 +192,9 @@ void expect_child_passes(const std::string& test);
   }                                                                  \
   static void suite##_##name##_body()
 
-// A test that passes NULL where a driver may follow it without looking, which is only known to be
-// harmless for the entry points of other tests. It runs in a process of its own; a vendor's driver
-// that dies of it is excused, aloud. Ours must answer.
+// A test that passes NULL where a driver may follow it. It is known to be harmless only for the
+// entry points of other tests. It runs in a process of its own. If a vendor's driver dies of it,
+// that is excused and reported. Ours must answer.
 void expect_child_passes_or_followed_null(const std::string& test);
 #define NULL_TEST(suite, name)                                                        \
   static void suite##_##name##_body();                                                \

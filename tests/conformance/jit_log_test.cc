@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiler options and logs of cuModuleLoadDataEx and cuLibraryLoadData, and the linker. Texts
-// differ between compilers; what is checked is that a log exists when promised, is terminated, and
-// names the line.
+// differ between compilers. The test checks that a promised log exists, is terminated, and names
+// the line.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -57,7 +57,7 @@ TEST_F(JitLogTest, SmallErrorLogIsNotOverrun) {
   for (size_t i = 32; i < sizeof log; i++) EXPECT_EQ(log[i], 'x') << i;
 }
 
-// Neither PTX nor machine code: refused with a word in the error log and none in the other.
+// Neither PTX nor machine code: refused with text in the error log and none in the other.
 TEST_F(JitLogTest, LogsOfNoCode) {
   for (const char* image : {"", "no code"}) {
     char info[256] = {}, error[256] = {};

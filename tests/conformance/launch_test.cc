@@ -343,7 +343,7 @@ CUresult launch_clusters(CUfunction function, unsigned size, unsigned blocks) {
   return cuLaunchKernelEx(&config, function, nullptr, nullptr);
 }
 
-// A launch says at once that its clusters cannot be, and later work knows nothing of it.
+// A launch reports at once that its clusters are impossible. Later work is not affected.
 TEST_F(LaunchTest, ClusterSizesAreRefusedAtTheCall) {
   Module module(basic_ptx());
   CUfunction function = module.function("nothing");
@@ -376,7 +376,7 @@ TEST_F(LaunchTest, CooperativeAttributeIsCheckedAtTheCall) {
 
 TEST_F(LaunchTest, CooperativeGridBarrier) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH);
-  // Never more blocks than multiprocessors, so that all fit whatever the device.
+  // Never more blocks than multiprocessors, so that all fit on any device.
   const uint32_t blocks = std::min(4, attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   Buffer arrived(4), values(64), sums(64);
   OK(cuMemsetD32_v2(arrived, 0, 1));
@@ -407,7 +407,7 @@ TEST_F(LaunchTest, ManyLaunches) {
   EXPECT_EQ(read_words(data, 32), std::vector<uint32_t>(32, 2000));
 }
 
-// What one launch frees the next may use: all launches together need more than the heap of 8 MiB.
+// The next launch may use what one launch frees: together they need more than the heap of 8 MiB.
 TEST_F(LaunchTest, DeviceHeap) {
   Buffer out(512 * 4);
   for (int i = 0; i < 80; i++) {

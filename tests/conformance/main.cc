@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry of the conformance suite: binds the driver, writes test names and outcomes to the
-// transcript, runs GoogleTest. Makes no driver call, so that cases in a process of their own can be
-// the first caller.
+// transcript, runs GoogleTest. It makes no driver call, so that cases in a process of their own can
+// be the first caller.
 #include <cstdio>
 
 #include "tests/conformance/harness.h"

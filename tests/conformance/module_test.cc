@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of modules: loading PTX, functions, globals, lifetimes. Logs and options of the
-// compiler: jit_log_test.cc.
+// Conformance of modules: loading PTX, functions, globals, lifetimes. jit_log_test.cc has the
+// compiler's logs and options.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 class ModuleTest : public CudaTest {};
 
-// Text, as Debian's clang has no managed variables.
+// Text, because Debian's clang has no managed variables.
 constexpr char kManagedPtx[] = R"(
 .version 6.0
 .target sm_70
@@ -35,8 +35,7 @@ constexpr char kManagedPtx[] = R"(
 }
 )";
 
-// Program and kernels take turns with the variables; `count` adds to `counter` by each of its
-// threads.
+// Program and kernels take turns with the variables. Each of `count` threads adds to `counter`.
 void take_turns(CUfunction count, uint32_t* counter, uint32_t* table) {
   EXPECT_EQ(*counter, 5u);
   EXPECT_EQ(table[4999], 0u);
@@ -76,7 +75,7 @@ TEST_F(ModuleTest, ManagedVariables) {
              reinterpret_cast<uint32_t*>(table));
 }
 
-// What the runtime does for a program with __managed__ variables, before it has a context.
+// What the runtime does for a program with __managed__ variables before it has a context.
 PROCESS_TEST(ModuleProcess, ManagedVariablesOfALibraryNeedNoContext) {
   MUST(cuInit(0));
   CUlibrary library = nullptr;
@@ -95,7 +94,7 @@ PROCESS_TEST(ModuleProcess, ManagedVariablesOfALibraryNeedNoContext) {
   OK(cuLibraryGetManaged(&again, nullptr, library, "counter"));
   EXPECT_EQ(again, counter);
   OK(cuLibraryUnload(library));
-  // Later work has nothing to do with what was there.
+  // Later work is not affected by what was there.
   OK(launch(basic("nothing"), {1}, {1}, 0, nullptr));
   OK(cuCtxSynchronize());
 }
@@ -115,7 +114,7 @@ TEST_F(ModuleTest, LoadErrors) {
 
 TEST_F(ModuleTest, LoadOfGarbage) {
   CUmodule module = nullptr;
-  // Which of these codes depends on how far the loader gets in guessing the format.
+  // The code depends on how far the loader gets in guessing the format.
   EXPECT_CU(cuModuleLoadData(&module, "this is not a program"), CUDA_ERROR_INVALID_IMAGE,
             CUDA_ERROR_INVALID_PTX, CUDA_ERROR_INVALID_SOURCE, CUDA_ERROR_NO_BINARY_FOR_GPU);
   EXPECT_EQ(module, nullptr);

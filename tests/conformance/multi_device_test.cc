@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two devices and more. Everything here is skipped, aloud, on a machine with one.
+// Two devices and more. On a machine with one device everything here is skipped, aloud.
 #include <unistd.h>
 
 #include <set>
@@ -230,7 +230,8 @@ TEST_F(MultiDeviceTest, HandleOfAnotherDevice) {
   EXPECT_CU(cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_CONTEXT);
 }
 
-// A library is nobody's: its kernels tell of every device, in a program that has a context on one.
+// A library belongs to no device: its kernels answer for every device, in a program that has a
+// context on one.
 TEST_F(MultiDeviceTest, KernelAttributesOfADeviceWithoutContext) {
   OK(cuCtxSetCurrent(contexts_[0]));
   OK(cuDevicePrimaryCtxRelease_v2(1));
@@ -280,8 +281,8 @@ TEST_F(MultiDeviceTest, MemoryInfoIsPerDevice) {
   free_on(1, big);
 }
 
-// In a process of its own, without streams that do not wait for the legacy one: those have all
-// copies waited for.
+// In a process of its own, without streams that do not wait for the legacy one: those make every
+// copy wait.
 PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForPeersWhenItReturns) {
   constexpr size_t kWords = 16u << 20;
   attach();
@@ -312,7 +313,7 @@ PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForPeersWhenItReturns) {
   }
 }
 
-// The copy waits for what the other stream does, and the context comes after it.
+// The copy waits for what the other stream does. The context comes after the copy.
 PROCESS_TEST(MultiDeviceProcess, ACopyIsThereForAPeerThatComesAfterIt) {
   attach();
   int count = 0, can = 0;

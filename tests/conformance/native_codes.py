@@ -8,10 +8,11 @@ same.
     # runs the suite on the software GPU; called by CTest
     native_codes.py check h200.codes SUITE LIBRARY
 
-The suite accepts each code that documentation and drivers are known for; this file holds the one
-that was seen. Kept are the names of all tests that passed natively, and of their calls those that
-were refused (but for "not ready", which is a matter of time): all others succeeded. A test that has
-been changed since is not known natively: take it out of the file, or run it on a GPU again.
+The suite accepts each code that documentation and drivers are known for. This file holds the
+code that was seen. It keeps the names of all tests that passed natively, and those of their
+calls that were refused. All other calls succeeded. "Not ready" is left out, because it depends
+on time. The native answer of a test that was changed since is unknown: take the test out of the
+file, or run it on a GPU again.
 """
 
 import os
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-# What the software GPU does otherwise, knowingly: test, call as it begins, why.
+# What the software GPU knowingly does differently: test, beginning of the call, reason.
 OTHERWISE = [
     (
         "ErrorProcess.ANewContextAfterTheFault",
@@ -42,7 +43,7 @@ OTHERWISE = [
 
 
 def refusals(text):
-    """Of a transcript: test -> what it refused, as (call, code), for those that passed."""
+    """Of a transcript: test -> what it refused, as (call, code), for tests that passed."""
     tests, calls = {}, set()
     for line in text.splitlines():
         call, arrow, code = line.strip().rpartition(" -> ")
@@ -130,7 +131,7 @@ def check(codes, suite, library):
         " differences"
     )
     print("\n".join(problems))
-    # Skipped tests and renamed ones are few: a suite that does not run at all is not equal.
+    # Few tests may be skipped or renamed: a suite that does not run at all is not equal.
     return 1 if problems or both < 0.9 * len(native) else 0
 
 

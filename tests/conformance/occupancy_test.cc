@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Occupancy queries. Numbers depend on registers that each compiler chooses, so bounds and
-// relations are checked.
+// Occupancy queries. Numbers depend on the registers that each compiler chooses, so the test checks
+// bounds and relations.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -77,7 +77,7 @@ TEST_F(OccupancyTest, PotentialBlockSizeWithCallback) {
   OK(cuOccupancyMaxPotentialBlockSize(&grid, &block, basic("reverse_dynamic"), shared_for_block, 0,
                                       0));
   EXPECT_GT(block, 0);
-  // Whether 48 KiB or what a kernel may ask for is the limit differs between drivers.
+  // Drivers differ in whether 48 KiB or what a kernel may ask for is the limit.
   EXPECT_LE(shared_for_block(block),
             static_cast<size_t>(attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)));
   OK(cuOccupancyMaxPotentialBlockSizeWithFlags(&grid, &block, basic("fill"), nullptr, 0, 0,
@@ -96,7 +96,7 @@ TEST_F(OccupancyTest, AvailableDynamicSharedMemory) {
   EXPECT_GE(blocks(basic("nothing"), 128, many), many <= (48u << 10) ? 7 : 0);
 }
 
-// More than every block may have is for functions that ask.
+// Functions must ask for more than every block may have.
 TEST_F(OccupancyTest, DynamicSharedMemoryIsWhatTheFunctionMayHave) {
   const int usual = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   const int most = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);

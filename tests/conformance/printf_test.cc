@@ -94,7 +94,7 @@ TEST(PrintfProcess, PrintedBeforeWhatTheHostPrintsAfterSynchronize) {
   }
 }
 
-// Device text goes through the program's buffer: it keeps its place also where nobody flushes.
+// Device text goes through the program's buffer, so it keeps its place even if nobody flushes.
 TEST(PrintfProcess, KeepsItsPlaceInTheBuffer) {
   if (in_child()) {
     static char buffer[1 << 16];
@@ -135,8 +135,8 @@ TEST(PrintfProcess, StreamSynchronizeFlushesToo) {
   EXPECT_EQ(occurrences(child.output, "number 7\n"), 1u) << child.output;
 }
 
-// The room for what kernels print cannot be changed once there is one that prints. Tendril asks
-// that before it answers a wait.
+// The room for what kernels print cannot be changed once a kernel that prints has been launched.
+// Tendril asks for that before it answers a wait.
 TEST(PrintfProcess, ItsRoomIsFixedOnceAKernelPrints) {
   if (in_child()) {
     attach();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetProcAddress in both forms, against the answers of a real driver recorded in
-// api/cuda/procaddress.csv: for each base name and flag, the exported symbol or the status that
+// api/cuda/procaddress.csv: for each base name and flag, the exported symbol, or the status that
 // holds from a version on.
 #include <sstream>
 
@@ -147,8 +147,8 @@ TEST(ProcaddressTest, VersionTooOld) {
 }
 
 TEST(ProcaddressTest, SuffixedNameGivesThatSymbolOrNothing) {
-  // The documentation asks for base names; whether a suffixed one is found at all is the driver's
-  // choice.
+  // The documentation asks for base names. The driver decides whether it finds a name with a
+  // suffix.
   void* found = &found;
   auto status = static_cast<CUdriverProcAddressQueryResult>(77);
   EXPECT_CU(cuGetProcAddress_v2("cuMemAlloc_v2", &found, 12000, 0, &status), CUDA_SUCCESS,

@@ -350,8 +350,8 @@ TEST_F(StreamTest, ManyStreams) {
   for (int i = 0; i < kStreams; i++) EXPECT_EQ(words[i], static_cast<uint32_t>(i * i));
 }
 
-// A copy into pageable memory has waited for its stream; a wait right after it, and one after more
-// work, are two different things.
+// A copy into pageable memory has waited for its stream. A wait right after it differs from a wait
+// after more work.
 TEST_F(StreamTest, WaitsAfterACopyThatWaited) {
   Stream stream, other;
   Buffer data(4);

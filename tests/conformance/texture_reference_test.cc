@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texture references: state that programs older than CUDA 12 set and ask.
+// Texture references: state that programs older than CUDA 12 set and query.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Texture and surface objects: what kernels see through them, what the driver remembers of them,
-// and what it refuses. All texels and weights are exact in binary, so that every device must give
-// the same bits.
+// and what it refuses. All texels and weights are exact in binary, so every device must give the
+// same bits.
 #include <cstring>
 
 #include "images.ptx.gen.h"
@@ -184,8 +184,8 @@ TEST_F(TextureTest, WhatAnObjectWasMadeOf) {
   OK(cuArrayDestroy(array));
 }
 
-// The documentation wants CUDA_ARRAY3D_SURFACE_LDST of an array that surfaces are made of; the
-// driver does not.
+// The documentation requires CUDA_ARRAY3D_SURFACE_LDST for an array with surfaces. The driver does
+// not.
 TEST_F(TextureTest, SurfaceOfAPlainArray) {
   CUarray plain = array_of({4, 4, 0, CU_AD_FORMAT_FLOAT, 1, 0}, kSquare);
   ASSERT_NE(plain, nullptr);

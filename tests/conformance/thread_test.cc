@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Several host threads: current contexts, per-thread default streams, order across threads,
-// concurrent use of everything. Threads collect results; the main thread checks them, so that
+// concurrent use of everything. Threads collect results and the main thread checks them, so that
 // transcripts do not depend on scheduling.
 #include <atomic>
 #include <thread>
@@ -134,9 +134,8 @@ TEST_F(ThreadTest, ConcurrentCopies) {
       0);
 }
 
-// What one thread has of its own to do everything with: a stream, an instantiated graph of one
-// kernel, memory of every kind. All calls of a round but the waits may be answered before the GPU
-// has seen them.
+// What one thread has of its own: a stream, an instantiated graph of one kernel, memory of every
+// kind. All calls of a round may be answered before the GPU has seen them, except the waits.
 class Everything {
  public:
   static constexpr uint32_t kWords = 50'000, kMapped = 256;
@@ -224,9 +223,9 @@ TEST_F(ThreadTest, EverythingAtOnce) {
 }
 
 TEST_F(ThreadTest, MemoryChangesBackWhileAnotherThreadWaits) {
-  // A word of memory that GPUs use changes for moments only, and before each wait a word of other
-  // such memory. It lies where the small ranges end already, of which one at least has a higher
-  // address, whatever the order in which addresses are given.
+  // A word of memory that GPUs use changes for a moment only. So does a word of other such memory
+  // before each wait. It lies where the small ranges already end; at least one of them has a higher
+  // address, in whatever order addresses are given.
   constexpr uint32_t kSmall = 16'384, kLarge = 65'536, kRounds = 400;
   uint32_t* memory[3] = {};
   const uint32_t words[] = {kSmall, kLarge, kSmall};
@@ -332,7 +331,7 @@ TEST_F(ThreadTest, PerThreadStreamsAreIndependent) {
   OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
-// What a server records to learn when the legacy stream's work is over must not come between the
+// What a server records to learn of the end of the legacy stream's work must not come between the
 // two.
 TEST_F(ThreadTest, PerThreadStreamsAreIndependentAfterLegacyWork) {
   Buffer data(1024);
@@ -410,8 +409,8 @@ TEST_F(ThreadTest, WorkOfAFinishedThreadCompletes) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 31));
 }
 
-// A thread waits for a stream that others go on giving work: what it does not wait for must hold up
-// nobody else.
+// A thread waits for a stream to which others go on giving work. What it does not wait for must not
+// hold up anybody else.
 TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
   Stream shared, other;
   Buffer data(1024);
@@ -445,8 +444,8 @@ TEST_F(ThreadTest, OthersGoOnWhileAStreamThatIsWaitedForGetsMore) {
   }
 }
 
-// Who waits for the legacy stream waits for the blocking ones, but does not make one of them wait
-// for another.
+// A wait for the legacy stream waits for the blocking ones, but makes none of them wait for
+// another.
 TEST_F(ThreadTest, AWaitForTheLegacyStreamTiesNoOthersTogether) {
   Stream busy(CU_STREAM_DEFAULT), other(CU_STREAM_DEFAULT);
   Buffer data(1024);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other names of the same calls: per-thread default stream variants (_ptsz, _ptds) and old
-// ABI versions that libraries still look up. Each must do what its plain form does.
+// The other names of the same calls: per-thread default stream variants (_ptsz, _ptds) and old ABI
+// versions that libraries still look up. Each must do what its plain form does.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -179,7 +179,7 @@ TEST_F(VariantsTest, ExportTables) {
   INVALID(cuGetExportTable(nullptr, &unknown));
 }
 
-// docs/runtime-self-test.md: what the CUDA runtime asks is answered in front of genuine drivers
+// docs/runtime-self-test.md: the client answers the CUDA runtime's test in front of genuine drivers
 // only.
 TEST_F(VariantsTest, RuntimeSelfTestIsRefusedOnASoftwareGpu) {
   if (!on_software()) GTEST_SKIP() << "a genuine driver";

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must not creep up: instructions of the client and of the worker for each launch (callgrind
-counts them), round trips and bytes for each step of a training loop. Times are not judged here:
-they belong to the machine. Limits are in baseline.json.
+counts them), round trips and bytes for each step of a training loop. Limits are in
+baseline.json. Times are not judged here: they depend on the machine.
 """
 
 import json
@@ -56,7 +56,7 @@ def instructions(argv, function, environment):
 
 class Cost(unittest.TestCase):
     def hold(self, name, value):
-        """At most the baseline and its tolerance; what is far below should become the baseline."""
+        """At most the baseline and its tolerance. A value far below should become the baseline."""
         limit = BASELINE[name]["limit"]
         tolerance = BASELINE[name]["tolerance"]
         print(f"cost: {name} {value:.4g} (limit {limit}, tolerance {tolerance})", file=sys.stderr)
@@ -83,7 +83,7 @@ class Cost(unittest.TestCase):
             20 + 5 * 200 + LAUNCHES + LAUNCHES
         )  # launch_rate: first ones, bursts, each waited for, sustained
         with Server() as server, tempfile.TemporaryDirectory() as folder:
-            # Without debug information: valgrind does not read clang's.
+            # Without debug information, because valgrind does not read clang's.
             subprocess.run(
                 ["strip", "-g", "-o", os.path.join(folder, CLIENT.name), str(CLIENT)], check=True
             )
@@ -116,8 +116,8 @@ class Cost(unittest.TestCase):
             )
 
     def each_step(self, server, transport, program):
-        """Calls, round trips, sends, bytes out and bytes in of one step of a program, in the steady
-        state."""
+        """Calls, round trips, sends, bytes out and bytes in of one step of a program that has run
+        for a while."""
         counts = []
         for steps in (STEPS, 2 * STEPS):
             done = subprocess.run(
@@ -151,7 +151,7 @@ class Cost(unittest.TestCase):
             self.hold("round_trips_per_step_of_changed_graph", round_trips)
 
     def test_copies_use_the_same_pages_again(self):
-        """A first touch of a page costs as much as copying it several times: buffers on the way
+        """A first touch of a page costs as much as copying it several times. So buffers on the way
         stay small and are used again."""
         with Server() as server:
             for transport in ("tcp", "shm"):

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into whatever a test starts, it makes threads late where they speak to each other: at
-// sockets, polls, locks, futexes and their own beginning, by chance and for milliseconds. What a
-// test or the code under it takes for granted about who comes first fails here in minutes and on a
-// busy machine once in a thousand runs. Only tests preload it, `scripts/longtest delays` all of
-// them. It must never change what a call does or answers, errno neither.
+// Preloaded into whatever a test starts, this makes threads late where they speak to each other: at
+// sockets, polls, locks, futexes and their own beginning, at random and for milliseconds. A test,
+// or the code under it, may take an order for granted. Here that fails in minutes; on a busy
+// machine it fails once in a thousand runs. Only tests preload it; `scripts/longtest delays` uses
+// it for all of them. It must never change what a call does or answers, errno included.
 //   TENDRIL_DELAYS_ONE_IN  one call in so many is late (default 200)
 //   TENDRIL_DELAYS_MAX_US  by at most this (default 3000)
 #include <dlfcn.h>
@@ -24,8 +24,7 @@
 
 namespace {
 
-// The call behind ours. No lock and nothing that runs at start: the first caller may be a
-// constructor.
+// The real call. No lock, and nothing that runs at start: the first caller may be a constructor.
 template <typename F>
 F* behind(std::atomic<F*>& known, const char* name) {
   F* real = known.load(std::memory_order_relaxed);
@@ -48,7 +47,8 @@ uint32_t number_of(const char* name, uint32_t otherwise) {
   return number > 0 ? uint32_t(number) : otherwise;
 }
 
-// Each thread's own, from the time it first asked: another chance in each run, which is the point.
+// Each thread's own, seeded by the time of its first use. So each run takes other chances, which is
+// the point.
 uint64_t chance() {
   static thread_local uint64_t state = 0;
   if (state == 0) {
@@ -130,7 +130,7 @@ extern "C" long syscall(long number, ...) noexcept {
   for (long& one : given) one = va_arg(list, long);
   va_end(list);
   const bool wakes_or_waits =
-      number == SYS_futex;  // of std::atomic, and of what here speaks to the kernel itself
+      number == SYS_futex;  // of std::atomic, and of code here that calls the kernel itself
   if (wakes_or_waits) late();
   const long answer =
       real_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);

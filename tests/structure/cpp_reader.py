@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Just enough understanding of C++ for the limits: blanks out comments and literals, finds
-functions and their lengths. It is a heuristic: it knows namespaces, classes and enums as
-transparent, takes any other block that follows a parameter list for a function, and never looks
-inside one."""
+functions and their lengths. It is a heuristic. Namespaces, classes and enums are transparent to
+it. Any other block that follows a parameter list counts as a function, and it never looks inside
+one."""
 
 import re
 
@@ -27,7 +27,7 @@ def strip(source):
 
 
 def strip_comments(source):
-    """The source with comments only turned into spaces; literals stay."""
+    """The source with only comments turned into spaces; literals stay."""
     return TOKEN.sub(
         lambda m: blank(m) if m.group(0).startswith(("//", "/*")) else m.group(0), source
     )
@@ -77,7 +77,7 @@ def functions(source):
 
 
 def long_functions(source, limit):
-    """Functions over `limit` lines that carry no `structure: table` comment inside or in the three
+    """Functions over `limit` lines without a `structure: table` comment inside or in the three
     lines above."""
     lines = source.splitlines()
     return [

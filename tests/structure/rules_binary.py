@@ -105,8 +105,8 @@ def initialisers(symbols):
     ]
 
 
-# What other libraries can move out of the way of the jump that they write over an entry; the
-# longest takes 12 bytes.
+# Other libraries write a jump over an entry and move the instructions there out of the way. The
+# longest jump takes 12 bytes.
 MOVABLE = re.compile(r"^(push\s+%\w+|mov\s+%rsp,%rbp|sub\s+\$0x[0-9a-f]+,%rsp)$")
 PATCHED_BYTES = 12
 

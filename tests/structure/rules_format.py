@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rule that C++ is what clang-format 14 makes of it with .clang-format. Another version of
-the formatter breaks lines in other places, so no other is asked."""
+"""The rule that C++ is what clang-format 14 makes of it with .clang-format. Other versions of the
+formatter break lines in other places, so only that version counts."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ import subprocess
 
 FORMATTER = "clang-format-14"
 SUFFIXES = (".cc", ".h", ".cpp", ".c", ".cu")
-# So many files on one command line.
+# How many files go on one command line.
 BATCH = 100
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about api/cuda/memory_use.txt: every entry point is classified once, what is refused is
-refused, and the handlers that are said to charge a slice do. A handler charges when its text, or
-that of a function of the same file that it calls, asks Charge, KeptMemory or LoadedCode::pay."""
+refused, and each handler that is listed as charging a slice does so. A handler charges if its
+text, or that of a function of the same file that it calls, uses Charge, KeptMemory or
+LoadedCode::pay."""
 
 import re
 
@@ -39,7 +40,7 @@ def parse(source):
 
 
 def complete(uses, entry_points, refused):
-    """Every entry point has a use, and 'refused' says what the description of the calls says."""
+    """Every entry point has a use, and 'refused' agrees with the description of the calls."""
     for name in sorted(set(entry_points) - set(uses)):
         yield f"{name} is new: say in memory_use.txt what GPU memory it takes"
     for name in sorted(set(uses) - set(entry_points)):
@@ -51,8 +52,8 @@ def complete(uses, entry_points, refused):
 
 
 def functions(source):
-    """Names and texts of the functions of a C++ file, as far as indentation shows them; handlers by
-    the name of their operation."""
+    """Names and texts of the functions of a C++ file, as far as indentation shows them. Handlers go
+    by the name of their operation."""
     head = r"^(?!namespace|class|struct|\})\w[^;{}]*?\b(\w+)\(([^;{}]*)\)[^;{}]*\{\n"
     for match in re.finditer(head + r"(.*?)^\}", source, re.M | re.S):
         operation = re.search(r"wire::cuda::(\w+)_request&", match.group(2))

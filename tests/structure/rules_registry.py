@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules about api/cuda/registry: operation numbers are for ever, and the digests of message layouts
-are those of today's description."""
+"""Rules about api/cuda/registry: operation numbers are permanent, and the digests of message
+layouts are those of today's description."""
 
 import re
 
@@ -30,7 +30,7 @@ def parse(source):
 
 
 def append_only(before, now):
-    """Every pair of the earlier version stands in the later one. Both: {name: number}."""
+    """Every pair of the earlier version is in the later one. Both: {name: number}."""
     taken = {number: name for name, number in now.items()}
     problems = []
     for name, number in sorted(before.items(), key=lambda pair: pair[1]):
@@ -51,7 +51,7 @@ def protocol_version(control_header):
 
 
 def lock_names(lock):
-    """The operations that have a layout digest: `name digest` a line; other kinds of line have more
-    words."""
+    """The operations that have a layout digest: `name digest` on a line. Other kinds of lines have
+    more words."""
     lines = (line.split() for line in lock.splitlines() if not line.startswith("#"))
     return {words[0] for words in lines if len(words) == 2}

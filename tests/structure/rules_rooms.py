@@ -7,8 +7,8 @@ import re
 
 import cpp_reader
 
-# What a room may include besides itself. Rooms that are not named (tests, bench, tools) may include
-# anything.
+# What a room may include besides itself. Rooms that are not listed (tests, bench, tools) may
+# include anything.
 MAY_INCLUDE = {
     "api": {"base"},
     "base": set(),
@@ -183,7 +183,7 @@ def cuda_reach(sources):
 
 def banned(path, source):
     """Calls and headers that a room must not use, with what to use instead. Tests and fuzz targets
-    are their own masters."""
+    are exempt."""
     room = path.split("/", 1)[0]
     if re.search(r"_(test|fuzz|bench)\.cc$|/test_\w+\.h$", path):
         return []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about one file's text: head, length, columns, names that have no place in a repository.
-Each rule takes a path and a text and returns problems as strings; none reads the disk, so each can
-be tried on a fixture."""
+Each rule takes a path and a text and returns problems as strings. None reads the disk, so each
+can be tried on a fixture."""
 
 import ast
 import re
@@ -135,7 +135,7 @@ def registry_hosts(path, source):
 
 
 def generated_name(path):
-    """Files that a build makes never belong in git (the id registry is data, not output)."""
+    """Files that a build makes never belong in git. (The id registry is data, not output.)"""
     if re.search(
         r"\.gen\.\w+$|\.(o|a|so|pyc|d|ninja|obj|exe|deb|whl)$|\.so\.\d"
         r"|(^|/)(build|__pycache__|\.cache)/",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of the repository against rules_docs.py: commands and links are true; and those
+"""The documents of the repository against rules_docs.py: commands and links are true. And those
 rules against fixtures."""
 
 import os

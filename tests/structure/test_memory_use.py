@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each entry point takes of a GPU's memory is written down, and charged where that is said."""
+"""What each entry point takes of a GPU's memory is written down, and handlers charge where it says
+so."""
 
 import re
 import sys
@@ -16,7 +17,7 @@ USE = "api/cuda/memory_use.txt"
 
 
 def refused(described, entry_points):
-    """Entry points that answer CUDA_ERROR_NOT_SUPPORTED; variants for per-thread streams share
+    """Entry points that answer CUDA_ERROR_NOT_SUPPORTED. Variants for per-thread streams share
     their original's body."""
     found = set()
     for name in entry_points:

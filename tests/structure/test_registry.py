@@ -43,8 +43,8 @@ class Tree(CheckCase):
             )
 
     def test_lock_is_up_to_date(self):
-        """The generator, run without permission to change the registry, refuses when the
-        description has moved on."""
+        """The generator, run without permission to change the registry, refuses if the description
+        has changed."""
         before = tree.text(OPCODES), tree.text(LOCK)
         with tempfile.TemporaryDirectory() as out:
             done = subprocess.run(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest
-writes them; and what tools/foreign/ makes of other people's tests."""
+writes them. And tools/foreign/ on results of other people's tests."""
 
 import pathlib
 import subprocess

@@ -38,7 +38,7 @@ def git(*arguments):
 
 
 def files():
-    """Every file that is or is about to be in git, as relative paths with forward slashes."""
+    """Every file that is in git or not ignored, as relative paths with forward slashes."""
     listing = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     if listing is None:
         raise RuntimeError("the structure tests need the git repository")

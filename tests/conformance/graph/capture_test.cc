@@ -64,7 +64,7 @@ TEST_F(CaptureTest, WorkIsRecordedNotRun) {
   OK(cuGraphDestroy(graph));
 }
 
-// cuDNN records its plans so, to learn their nodes, and gives them their addresses later.
+// cuDNN records its plans like this to learn their nodes. It sets their addresses later.
 TEST_F(CaptureTest, AddressesOfMemsetsAreNotLookedAt) {
   constexpr CUdeviceptr kNowhere = 0x80;
   Stream stream;
@@ -142,7 +142,7 @@ TEST_F(CaptureTest, CopiesReadPinnedMemoryAtLaunch) {
   OK(cuGraphDestroy(graph));
 }
 
-// Pageable memory is read and written when the graph runs, wherever it lies: on the heap, or on a
+// Pageable memory is read and written when the graph runs, whether it lies on the heap or on a
 // stack.
 TEST_F(CaptureTest, CopiesOfPageableMemoryRunAtLaunch) {
   Stream stream;
@@ -510,7 +510,7 @@ TEST_F(CaptureTest, WaitingForOtherStreamsIsForbiddenInGlobalMode) {
   OK(cuStreamSynchronize(other));
 }
 
-// In a process of its own: only the first such stream of a program is at stake, which comes after
+// In a process of its own, because only the first such stream of a program matters. It comes after
 // the copy that has returned.
 PROCESS_TEST(CaptureProcess, AStreamApartIsMadeDuringACapture) {
   attach();
@@ -523,8 +523,9 @@ PROCESS_TEST(CaptureProcess, AStreamApartIsMadeDuringACapture) {
   OK(cuMemcpyHtoD_v2(data, &word, sizeof word));
   OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
   OK(cuMemsetD32Async(data, 6, 1, stream));
-  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;  // whether making a stream is safe meanwhile is not
-                                               // the question here
+  // whether making a stream is safe meanwhile is another question
+  auto mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  // the question here
   OK(cuThreadExchangeStreamCaptureMode(&mode));
   OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
   OK(cuThreadExchangeStreamCaptureMode(&mode));

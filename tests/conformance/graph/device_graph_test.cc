@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that kernels may launch. The handle that the program gets goes to a kernel as an argument,
-// so it must be the one that the device knows, whoever is in between.
+// Graphs that kernels may launch. The program passes the graph's handle to a kernel as an argument,
+// so it must be the handle that the device knows, also through Tendril.
 #include "device_graph.ptx.gen.h"
 #include "tests/conformance/harness.h"
 
@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kTailLaunch = 0x0100'0000'0000'0000, kFireAndForget = 0x0200'0000'0000'0000;
 constexpr unsigned kFlag = CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH;
 
-// data[i] = data[i] * factor + addend, in a graph of its own.
+// data[i] = data[i] * factor + addend, in its own graph.
 class AffineGraph {
  public:
   AffineGraph(CUdeviceptr data, uint32_t factor, uint32_t addend, unsigned flags = kFlag) {
@@ -50,8 +50,8 @@ class DeviceGraphTest : public CudaTest {
     CudaTest::TearDown();
   }
   bool load() { return cuModuleLoadData(&module_, kDeviceGraphPtx) == CUDA_SUCCESS; }
-  // A graph of one kernel for each of `launches`, in this order: it launches that graph and says in
-  // `results` what it was told.
+  // A graph with one kernel for each of `launches`, in this order. The kernel launches that graph
+  // and writes the answer to `results`.
   struct Launch {
     uint64_t graph, stream;
   };
@@ -138,7 +138,7 @@ TEST_F(DeviceGraphTest, KernelLaunchesGraphs) {
     OK(cuGraphLaunch(exec_, CU_STREAM_PER_THREAD));
     OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
     EXPECT_EQ(read_words(results, 3), (std::vector<uint32_t>{0, 0, 0}));
-    // The tail comes last; of the two others either may be first.
+    // The tail comes last. Either of the other two may be first.
     const uint32_t got = read_words(data, 1)[0];
     EXPECT_TRUE(got == start * 1000 + 123 || got == start * 1000 + 213) << got;
   }

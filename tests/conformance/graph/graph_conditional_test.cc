@@ -36,7 +36,7 @@ class GraphConditionalTest : public CudaTest {
               CUDA_SUCCESS);
     return handle;
   }
-  // The bodies of a new node, which depends on `after`.
+  // The bodies of a new node that depends on `after`.
   std::vector<CUgraph> add(CUgraphConditionalHandle handle, CUgraphConditionalNodeType type,
                            unsigned size, std::vector<CUgraphNode> after = {}) {
     CUgraphNodeParams params = {};

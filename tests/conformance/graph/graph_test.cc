@@ -201,7 +201,7 @@ TEST_F(GraphTest, MemcpyNodesOfPageableMemory) {
   }
 }
 
-// A program may unmap memory that a node names, while it does not launch the graph.
+// While it does not launch the graph, a program may unmap memory that a node names.
 TEST_F(GraphTest, PageableMemoryOfAGraphMayGoAway) {
   constexpr size_t kBytes = 64 << 10;
   void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -312,8 +312,8 @@ TEST_F(GraphTest, ChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 60));
 }
 
-// The parent takes the graph itself: what its handle and its nodes name stays, and instances are
-// changed by them. XLA does so.
+// The parent takes the graph itself. What its handle and its nodes name stays, and instances are
+// changed through them. XLA does so.
 TEST_F(GraphTest, MovedChildGraph) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -345,8 +345,8 @@ TEST_F(GraphTest, MovedChildGraph) {
   EXPECT_EQ(read_words(data, 256), std::vector<uint32_t>(256, 5080));
 }
 
-// However often a node was changed before, a change that cannot be is refused by the very call, and
-// changes nothing.
+// A change that is impossible is refused by its own call and changes nothing, however often the
+// node was changed before.
 TEST_F(GraphTest, AnImpossibleChangeIsToldAtOnce) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -480,8 +480,8 @@ TEST_F(GraphTest, KernelNodeGetAndSetParams) {
   EXPECT_EQ(read_words(data, 256)[0], 8u);
 }
 
-// The runtime adds a node with the function of a kernel, and knows the node's kernel again by the
-// handles it gets.
+// The runtime adds a node with a kernel's function, and recognises the node's kernel by the handles
+// that it gets back.
 TEST_F(GraphTest, KernelNodeTellsTheKernel) {
   CUlibrary library = nullptr;
   CUkernel kernel = nullptr;
@@ -537,7 +537,7 @@ TEST_F(GraphTest, ExecKernelNodeSetParams) {
 }
 
 // All parameters as one buffer (`extra`), to add a node and to change an instance, as tinygrad
-// does. Padding at the end is no part of it.
+// does. Padding at the end does not belong to it.
 TEST_F(GraphTest, KernelNodeByBuffer) {
   Buffer data(1024);
   OK(cuMemsetD32_v2(data, 1, 256));
@@ -818,8 +818,8 @@ struct Destroyed {
   bool done = false;
 };
 
-// An object of the program's that tells when it was destroyed, which may be late; the caller has
-// the only reference.
+// An object of the program that reports its destruction, which may come late. The caller has the
+// only reference.
 CUuserObject make_user_object(const std::shared_ptr<Destroyed>& state) {
   auto* share = new std::shared_ptr<Destroyed>(state);
   CUuserObject object = nullptr;
@@ -852,7 +852,7 @@ TEST_F(GraphTest, UserObjectIsDestroyedWithTheGraph) {
 }
 
 // Copies of a graph hold what it holds: a clone, an instance, and the child of another graph until
-// its node goes.
+// its node is removed.
 TEST_F(GraphTest, UserObjectLivesWithTheCopiesOfTheGraph) {
   for (int which : {0, 1, 2}) {
     auto state = std::make_shared<Destroyed>();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of the conformance suite: arithmetic, memory spaces, warps, atomics and parameter
-// layouts. Everything is exact in integers or in floats that hold small integers, so results are
-// equal on every device. Faults live in faults.cu.
+// layouts. Everything is exact, in integers or in floats that hold small integers, so results are
+// equal on every device. faults.cu has the faults.
 #include "tests/conformance/kernels/device.h"
 
 __device__ uint32 counter = 5;
@@ -33,7 +33,7 @@ KERNEL await_word(const uint32* word, uint32* out, uint32 tries) {
   *out = seen;
 }
 
-// The same, and what lies elsewhere once it came.
+// The same. Afterwards reads what lies elsewhere.
 KERNEL await_and_read(const uint32* word, const uint32* data, uint32* out, uint32 tries) {
   uint32 seen = 0;
   while (seen == 0 && tries-- != 0) seen = *(const volatile uint32*)word;
@@ -158,7 +158,7 @@ KERNEL local_array(uint32* out, uint32 n) {
   out[tid_x()] = sum;
 }
 
-// A barrier over the whole grid; blocks must be resident together, which a cooperative launch
+// A barrier over the whole grid. All blocks must be resident together, which a cooperative launch
 // promises.
 KERNEL grid_barrier(uint32* arrived, uint32* values, uint32* sums) {
   uint32 blocks = nctaid_x();
@@ -187,7 +187,7 @@ KERNEL chain(uint32** head, uint32* out) {
   out[tid_x()] = *p;
 }
 
-// Every thread keeps a value in memory of its own for a while.
+// Every thread keeps a value in its own memory for a while.
 KERNEL heap_round_trip(uint32* out) {
   uint32* mine = (uint32*)malloc(256);
   if (!mine) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that set the value of a graph's condition. The function comes from the device runtime,
-// which a real driver links only into programs built with it: there this module does not load, and
-// its tests are skipped.
+// which a real driver links only into programs built with it. On such a driver this module does not
+// load, and its tests are skipped.
 #include "tests/conformance/kernels/device.h"
 
 extern "C" __device__ void cudaGraphSetConditional(uint64 handle, uint32 value);

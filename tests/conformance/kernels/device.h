@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA dialect without a toolkit: attribute macros and the few device builtins that our kernels
-// use, for Debian's clang with -nocudainc -nocudalib. Included by every .cu of the tests and the
-// demo, on the device side only. The PTX made from it must load into the software GPU and into a
-// real driver alike.
+// use, for Debian's clang with -nocudainc -nocudalib. Every .cu of the tests and the demo includes
+// it, on the device side only. The software GPU and a real driver must both load the PTX made from
+// it.
 #pragma once
 
 #define __global__ __attribute__((global))

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that fail on purpose, and those that print. Used only by cases that run in a child
-// process of their own.
+// Kernels that fail on purpose, and kernels that print. Only cases in a child process use them.
 #include "tests/conformance/kernels/device.h"
 
 KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that the program has something at, near those of the device's memory. A driver finds
-// them taken and chooses others. A server's driver cannot see them, so a client must see to it;
-// these tests make it likely that it has to. Each runs in a process of its own, for it fills the
-// neighbourhood of the driver's own mappings.
+// Addresses near those of the device's memory that the program already uses. A driver finds them
+// taken and chooses others. A server's driver cannot see them, so a client must handle it. These
+// tests make that likely. Each runs in a process of its own, because it fills the neighbourhood of
+// the driver's mappings.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr uint64_t kPiece = 2 << 20;  // how coarsely drivers give out addresses
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kAround = 1024 * kMiB;  // more than a few attempts pass over
+constexpr uint64_t kAround = 1024 * kMiB;  // more than a few attempts can skip
 
-// Inaccessible pages of this program. Where something is already, as with a driver that keeps what
-// it has given out, they are not.
+// Inaccessible pages of this program. Taken addresses stay as they are, for example those that a
+// driver keeps.
 class Taken {
  public:
   ~Taken() { release(); }
@@ -41,7 +41,7 @@ class Taken {
  private:
   void take(uint64_t at) {
 #if defined(__SANITIZE_THREAD__)
-    return;  // most addresses are the sanitizer's own, and it ends the process that asks for one
+    return;  // most addresses belong to the sanitizer, and it ends a process that asks for one
 #endif
     void* const wanted = reinterpret_cast<void*>(at);
     void* const got =
@@ -62,7 +62,7 @@ struct Block {
   uint64_t bytes = 0;
 };
 
-// One way to get memory and to give it back; both answer for the last call they made.
+// One way to get memory and to give it back. Both return the result of their last call.
 struct Source {
   std::function<CUresult(CUdeviceptr*, uint64_t)> allocate;
   std::function<CUresult(const Block&)> free;

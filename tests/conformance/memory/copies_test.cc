@@ -53,7 +53,7 @@ TEST_P(CopiesSizes, DeviceToDevice) {
   EXPECT_EQ(read_bytes(b + bytes, 1)[0], 0);
 }
 
-// An address where nothing is makes the copy itself fail, and nothing after it.
+// Copying from an address where nothing is fails. Nothing after it fails.
 TEST_F(CopiesTest, NothingIsThere) {
   constexpr CUdeviceptr nowhere = CUdeviceptr{7} << 44;
   Buffer data(256);
@@ -152,7 +152,7 @@ TEST_F(CopiesTest, ABigCopyDoesNotReorderSmallOnes) {
   EXPECT_EQ(read_bytes(target, big.size()), big);
 }
 
-// Nobody waits, so whatever a driver keeps for such copies runs out.
+// Nobody waits, so what a driver keeps for such copies runs out.
 TEST_F(CopiesTest, PageableSourceIsFreeWhenTheCallReturns) {
   constexpr size_t kPart = 200'000, kParts = 150;
   Stream streams[2];
@@ -178,7 +178,7 @@ TEST_F(CopiesTest, PageableSourceIsFreeWhenTheCallReturns) {
   }
 }
 
-// A stream that does not wait for the default one sees it, too. Of pageable memory the last bytes
+// A stream that does not wait for the default one sees it too. The last bytes of pageable memory
 // may still be on their way.
 TEST_F(CopiesTest, SynchronousCopyIsDoneWhenItReturns) {
   constexpr size_t kBytes = 32 << 20;
@@ -485,7 +485,7 @@ TEST_F(CopiesTest, BatchAsync) {
   EXPECT_EQ(read_words(data + 4096, 1024)[1023], 2047u);
 }
 
-// More than a server keeps ready for data on its way back; nobody waits between.
+// More than a server keeps ready for data on its way back. Nobody waits in between.
 TEST_F(CopiesTest, ManyBigDownloadsAtOnce) {
   constexpr size_t kBytes = 30u << 20;
   Stream first, second;
@@ -503,7 +503,7 @@ TEST_F(CopiesTest, ManyBigDownloadsAtOnce) {
   }
 }
 
-// A big download behind something that takes long keeps no other stream from working.
+// A big download behind long work must not stop other streams.
 TEST_F(CopiesTest, ABigDownloadThatMustWaitHoldsUpNobody) {
   constexpr size_t kBytes = 100u << 20;
   Stream blocked, free;

@@ -35,7 +35,7 @@ TEST_F(HostMemoryTest, AllocHostAndFree) {
   OK(cuMemFreeHost(memory));
 }
 
-// Asynchronous copies may still be reading: giving the memory up waits for them.
+// Asynchronous copies may still be reading. Freeing the memory waits for them.
 TEST_F(HostMemoryTest, GivenUpRightBehindCopiesFromIt) {
   constexpr size_t kBytes = 6 << 20;
   Stream stream, other;
@@ -270,7 +270,7 @@ TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
                           return seen;
                         }};
   volatile uint32_t* word = host.words();
-  constexpr uint32_t kWhole = 0x01020304;  // no part of which is seen alone
+  constexpr uint32_t kWhole = 0x01020304;  // a part of which is never seen alone
   for (uint32_t way = 0; way < std::size(waits); way++) {
     *word = 0;
     OK(launch(basic("await_word"), {1}, {1}, 0, stream, host.device_address(), CUdeviceptr{out},
@@ -282,8 +282,8 @@ TEST_F(HostMemoryTest, KernelPollsForWhatTheHostWritesMeanwhile) {
   }
 }
 
-// Who sees the word that was written last sees what was written before it. Over a network it is not
-// seen at all.
+// A kernel that sees the word that was written last also sees what was written before it. Over a
+// network it sees neither.
 TEST_F(HostMemoryTest, KernelThatPollsSeesNoWordBeforeAnEarlierOne) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
   constexpr uint32_t kTries = 100'000, kFar = (4u << 20) / 4 - 1;

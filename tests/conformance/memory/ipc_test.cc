@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and events shared between two processes: by 64-byte handles, and by descriptors of
-// physical memory and pools. The other process is this program again, at the other end of a socket
-// over which both tell each other how far they are and pass handles and descriptors.
+// physical memory and pools. The other process is this program again. Over a socket both report
+// their progress and pass handles and descriptors.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr char kSocketVariable[] = "TENDRIL_CONFORMANCE_SOCKET";
 constexpr uint32_t kWords = 256;
 
-// One end of the socket between the two processes. Every receive fails the test when the other one
+// One end of the socket between the two processes. Every receive fails the test if the other one
 // does not answer.
 class Talk {
  public:
@@ -66,10 +66,10 @@ class Talk {
       memcpy(descriptor, CMSG_DATA(header), sizeof *descriptor);
     return value;
   }
-  // "I am there", and waiting for the other one to be.
+  // Says "I am there" and waits for the other side.
   void tell() { send('.'); }
   void await() { receive<char>(); }
-  // Until the other process has ended.
+  // Waits until the other process has ended.
   void await_end() {
     pollfd waiting = {fd_, POLLIN, 0};
     EXPECT_EQ(poll(&waiting, 1, 30'000), 1) << "the other process does not end";
@@ -145,7 +145,7 @@ CUmemAllocationProp shareable_on_device() {
   return prop;
 }
 
-// Memory that was given back may take a moment to be there again; so may what others gave back.
+// Freed memory may need a moment until it is available again. So may memory that others freed.
 CUresult create_when_there_is_room(CUmemGenericAllocationHandle* handle, uint64_t bytes,
                                    const CUmemAllocationProp& prop) {
   CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -178,7 +178,7 @@ TEST_F(IpcTest, HandleErrors) {
             CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_HANDLE);
   CUdeviceptr opened = 0, pooled = 0;
   OK(cuMemAllocAsync(&pooled, 1 << 21, nullptr));
-  INVALID(cuIpcGetMemHandle(&handle, pooled));  // pools have ways of their own
+  INVALID(cuIpcGetMemHandle(&handle, pooled));  // pools behave differently
   OK(cuMemFreeAsync(pooled, nullptr));
   INVALID(cuIpcOpenMemHandle_v2(nullptr, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   INVALID(cuIpcOpenMemHandle_v2(&opened, export_memory(data), 0));
@@ -219,7 +219,7 @@ TEST_F(IpcTest, PointerAttributes) {
   EXPECT_EQ(capable, 1u);
 }
 
-// Descriptors of other things, and none at all.
+// Descriptors of other things, and no descriptor at all.
 TEST_F(IpcTest, DescriptorErrors) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
   int pipe_ends[2], ends[2];
@@ -236,9 +236,9 @@ TEST_F(IpcTest, DescriptorErrors) {
   for (const int descriptor : {pipe_ends[0], pipe_ends[1], ends[0], ends[1]}) close(descriptor);
 }
 
-// Exported memory goes back when its last descriptor is closed.
-// A third of what is free, again and again: were it kept, there would soon be none. (What
-// cuMemGetInfo says of a GPU moves with everything else that runs there.)
+// Exported memory is freed when its last descriptor is closed. A third of the free memory, again
+// and again: if it were kept, none would be left soon. (On a GPU the numbers of cuMemGetInfo move
+// with everything else that runs there.)
 TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
   const CUmemAllocationProp prop = shareable_on_device();
@@ -257,8 +257,8 @@ TEST_F(IpcTest, ClosedDescriptorGivesTheMemoryBack) {
   }
 }
 
-// As memory (the H200's transcript of this test was ours, which is decided here but for the pool
-// that was made without).
+// As memory. The H200's transcript of this test shows what is decided here. Exception: the pool
+// that was made without handles.
 TEST_F(IpcTest, PoolsAreExportedAsTheyWereMadeToBe) {
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
   REQUIRE_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
@@ -335,7 +335,7 @@ void OpenedMemoryDescribesItself_parent(Talk& talk) {
   talk.await();
 }
 
-// As the documentation has it since CUDA 11: the second opening counts, and gives the same address.
+// The documentation since CUDA 11: the second opening counts and gives the same address.
 TWO_PROCESSES(OpenedTwiceIsOpenUntilClosedTwice)
 
 void OpenedTwiceIsOpenUntilClosedTwice_child(Talk& talk) {
@@ -365,7 +365,7 @@ void OpenedTwiceIsOpenUntilClosedTwice_parent(Talk& talk) {
   talk.await();
 }
 
-// A context takes with it what is open in it; then everything can be opened again.
+// A context takes with it what is open in it. Afterwards everything can be opened again.
 TWO_PROCESSES(ResetClosesWhatIsOpen)
 
 void ResetClosesWhatIsOpen_child(Talk& talk) {
@@ -448,8 +448,8 @@ void ChildWaitsForTheEvent_child(Talk& talk) {
   OK(cuEventQuery(event));
   OK(cuEventSynchronize(event));
   const CUdeviceptr shared = open_memory(talk.receive<CUipcMemHandle>());
-  // Before anything waits: a driver may load code only once what is queued is over, and the
-  // parent's gate waits for us.
+  // Before anything waits: a driver may load code only after queued work is over, and the parent's
+  // gate waits for us.
   OK(launch(basic("affine"), {1}, {kWords}, 0, nullptr, shared, 1u, 0u, kWords));
   OK(cuCtxSynchronize());
   talk.tell();
@@ -525,7 +525,7 @@ void ParentWaitsForTheChildsRecord_parent(Talk& talk) {
   talk.tell();
 }
 
-// As programs do that fork their helpers first and let each make its own first call.
+// Some programs fork their helpers first and let each make its own first call.
 PROCESS_TEST(IpcProcess, ForkedBeforeTheFirstCall) {
   int ends[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
@@ -600,7 +600,7 @@ void PhysicalMemoryTravelsAsDescriptor_child(Talk& talk) {
     OK(cuMemsetD32_v2(shared, 10, kWords));
     OK(cuCtxSynchronize());
     talk.tell();
-    talk.await();  // the exporter has let go of it
+    talk.await();  // the exporter has released it
     EXPECT_EQ(read_words(shared, kWords), std::vector<uint32_t>(kWords, 11));
   }
 }

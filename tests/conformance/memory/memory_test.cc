@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of device memory: allocation, release, ranges, memset and simple copies. Shapes and
-// sizes of copies: copies_test.cc.
+// Conformance of device memory: allocation, release, ranges, memset and simple copies.
+// copies_test.cc has shapes and sizes of copies.
 #include "tests/conformance/harness.h"
 
 namespace tendril::conformance {
@@ -197,7 +197,7 @@ TEST_F(MemoryTest, SetErrors) {
   INVALID(cuMemsetD32_v2(buffer + 2, 1, 16));
 }
 
-// Not even as far as the driver's own block may reach.
+// Not even up to where the driver's own block may reach.
 TEST_F(MemoryTest, NothingGoesBeyondTheEnd) {
   Buffer buffer(1000), other(4096);
   std::vector<uint8_t> host(1001);

@@ -137,7 +137,7 @@ TEST_F(PointerTest, PluralAnswersNoHostPointerForDeviceMemory) {
   EXPECT_EQ(host, nullptr);  // as an H200 (580.159.04) answers
 }
 
-// NVIDIA's cuda-core looks at host memory so before it has a context. Not measured here.
+// NVIDIA's cuda-core asks about host memory like this before it has a context. Not measured here.
 TEST_F(PointerTest, PluralNeedsNoCurrentContext) {
   int local = 0, ordinal = 9;
   auto type = static_cast<CUmemorytype>(99);

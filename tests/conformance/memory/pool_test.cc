@@ -81,7 +81,7 @@ TEST_F(PoolTest, AsyncFreeOfSynchronousMemory) {
   Stream stream;
   CUdeviceptr pointer = 0;
   OK(cuMemAlloc_v2(&pointer, 4096));
-  // The documentation speaks of stream-ordered allocations only; drivers may take this or refuse.
+  // The documentation speaks of stream-ordered allocations only. Drivers may accept this or refuse.
   const CUresult result = cuMemFreeAsync(pointer, stream);
   EXPECT_TRUE(
       check("cuMemFreeAsync(of cuMemAlloc)", result, {CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE}));
@@ -238,7 +238,7 @@ TEST_F(PoolTest, AccessFromItsOwnDevice) {
   EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
-// The order of a stream is for all device memory; only the pools' own allocation is asynchronous.
+// A stream's order holds for all device memory. Only allocation from pools is asynchronous.
 TEST_F(PoolTest, FreesOrdinaryMemoryInTheOrderOfAStream) {
   CUdeviceptr memory = 0;
   Stream stream;
@@ -249,7 +249,7 @@ TEST_F(PoolTest, FreesOrdinaryMemoryInTheOrderOfAStream) {
   INVALID(cuMemFreeAsync(memory, stream));
 }
 
-// What a stream allocates after it has freed may be the same memory: its old use comes first.
+// What a stream allocates after a free may be the same memory. Its old use comes first.
 TEST_F(PoolTest, MemoryThatAStreamUsesAgainKeepsItsOrder) {
   constexpr size_t kWords = 1 << 14;
   Stream stream;
@@ -276,7 +276,7 @@ TEST_F(PoolTest, MemoryThatAStreamUsesAgainKeepsItsOrder) {
   for (uint32_t i = 0; i < 64; i++) EXPECT_EQ(seen.words()[i], 3 * i + 1) << i;
 }
 
-// Freed in one stream and allocated in another, with an event between them, or with nothing.
+// Freed in one stream and allocated in another, with an event between them or with nothing.
 TEST_F(PoolTest, FreedHereAllocatedThere) {
   constexpr size_t kWords = 1 << 16;
   Stream first, second;
@@ -318,8 +318,7 @@ TEST_F(PoolTest, TwiceFreedIsAnError) {
   INVALID(cuMemFree_v2(pointer));
 }
 
-// However freed memory is kept for the next allocation, the pool's own account knows what is in
-// use.
+// However freed memory is kept for the next allocation, the pool's own count shows what is in use.
 TEST_F(PoolTest, AccountsAreCurrent) {
   CUmemoryPool pool = nullptr;
   const CUmemPoolProps props = properties();
@@ -350,8 +349,8 @@ TEST_F(PoolTest, AccountsAreCurrent) {
   OK(cuMemPoolDestroy(pool));
 }
 
-// The memory of a node is not what the stream, or the default stream, freed before the capture; nor
-// does such a free belong to it.
+// A node's memory is not memory that the stream, or the default stream, freed before the capture.
+// Such a free is not part of the capture either.
 TEST_F(PoolTest, WhatWasFreedBeforeACaptureIsNotPartOfIt) {
   Stream stream(CU_STREAM_DEFAULT);
   CUdeviceptr before[2] = {}, node = 0;
@@ -380,7 +379,8 @@ TEST_F(PoolTest, WhatWasFreedBeforeACaptureIsNotPartOfIt) {
   OK(cuDeviceGraphMemTrim(device()));
 }
 
-// A block freed while another stream is being captured is freed then, and may be had again.
+// A block that is freed while another stream is under capture is freed at once and may be allocated
+// again.
 TEST_F(PoolTest, FreesBesideACapture) {
   Stream captured, stream;
   CUdeviceptr pointer = 0, again = 0;
@@ -398,7 +398,7 @@ TEST_F(PoolTest, FreesBesideACapture) {
   OK(cuGraphDestroy(graph));
 }
 
-// cuda-python's tests say that it succeeds; at what address was not measured.
+// cuda-python's tests say that it succeeds. The address was not measured.
 TEST_F(PoolTest, NoBytes) {
   Stream stream;
   CUdeviceptr pointer = 0;
