@@ -49,7 +49,7 @@ base::Result<Variables> slice_variables(const SliceOptions& slice, const std::st
     variables.emplace_back("TENDRIL_SLICE", config::format_fraction(spec->share_millionths));
   }
   if (spec->memory_bytes != 0)
-    variables.emplace_back("TENDRIL_MEMORY", std::to_string(spec->memory_bytes));
+    variables.emplace_back("TENDRIL_MEMORY", config::format_size_exactly(spec->memory_bytes));
   if (slice.capped) variables.emplace_back("TENDRIL_CAP", "1");
   if (slice.priority != 0)
     variables.emplace_back("TENDRIL_PRIORITY", std::to_string(slice.priority));

@@ -79,7 +79,7 @@ class CommandLine {
                     "Part of a GPU for each slice: 0.5, 1/3 or 35% (default: a whole GPU)")
         ->type_name("FRACTION");
     sub->add_option("-m,--memory", slice->memory,
-                    "Memory of each slice: 10G, 512M; a bare number counts in MB")
+                    "Memory of each slice: 10G, 512M; a bare number counts in MiB")
         ->type_name("SIZE");
     sub->add_flag("--cap", slice->capped,
                   "Never more of the GPU's time than this, also when it is idle");

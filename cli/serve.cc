@@ -41,7 +41,7 @@ base::Status read_size(const std::string& text, int64_t* bytes) {
     *bytes = 0;
     return base::Status();
   }
-  auto size = config::parse_size(text, 1u << 20);
+  auto size = config::parse_size(text);
   if (size.ok()) *bytes = static_cast<int64_t>(*size);
   return size.status();
 }

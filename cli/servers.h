@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which servers are meant and how to reach them: --server, else TENDRIL_SERVERS, else servers.conf,
-// else this machine. Used by every command that talks to a server.
+// Asking the servers that are meant (config/servers.h says which), all at once. Used by every
+// command that talks to a server.
 #pragma once
 
 #include <functional>
@@ -14,14 +14,12 @@
 
 namespace tendril::cli {
 
-// One endpoint a line, '#' starts a comment; bad lines are errors with their number.
-base::Result<std::vector<session::Endpoint>> parse_servers_conf(const std::string& text,
-                                                                const std::string& path);
-
 struct ServerList {
   std::vector<session::Endpoint> endpoints;
-  std::string source;  // "--server", "TENDRIL_SERVERS", the path of a file, "default"
+  std::string source;  // as config::ServerList has it
 };
+// The servers that config/servers.h finds, as endpoints. An endpoint that cannot be read is an
+// error that names its file and line.
 base::Result<ServerList> resolve_servers(const std::vector<std::string>& asked);
 
 // Which servers a command means and how it connects to them.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "config/quantity.h"
+#include "config/configuration.h"
 #include "wire/assignment.h"
 
 namespace tendril::cli {
@@ -38,21 +38,10 @@ base::Result<uint32_t> take_most(session::Control* control, uint32_t wanted,
 }  // namespace
 
 base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options) {
-  wire::SliceSpec spec;
-  if (!options.share.empty()) {
-    auto share = config::parse_fraction(options.share);
-    if (!share.ok()) return share.status();
-    spec.share_millionths = *share;
-  } else if (!options.memory.empty()) {
-    spec.share_millionths = 0;
-  }
-  if (!options.memory.empty()) {
-    auto memory = config::parse_size(options.memory, 1u << 20);
-    if (!memory.ok()) return memory.status();
-    spec.memory_bytes = *memory;
-  }
-  spec.packed = options.packed;
-  return spec;
+  base::Result<wire::SliceSpec> slice =
+      config::read_slice({"-p", options.share}, {"-m", options.memory});
+  if (slice.ok()) slice->packed = options.packed;
+  return slice;
 }
 
 wire::LeaseTerms lease_terms(const SliceOptions& options) {

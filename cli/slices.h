@@ -14,7 +14,7 @@
 
 namespace tendril::cli {
 
-// Neither -p nor -m: a whole GPU. A bare number for -m counts in MB.
+// Neither -p nor -m: a whole GPU.
 base::Result<wire::SliceSpec> slice_spec(const SliceOptions& options);
 wire::LeaseTerms lease_terms(const SliceOptions& options);
 

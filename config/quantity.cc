@@ -12,31 +12,57 @@ namespace {
 using base::Code;
 using base::Status;
 
-// A decimal number as value / scale, at most `max_value` after scaling. Moves *at past it.
+constexpr char kUnits[] = "KMGT";  // powers of 1024
+constexpr uint64_t kBareUnit = uint64_t{1} << 20;
+constexpr uint64_t kBareMax = uint64_t{16} << 40;  // no GPU has more; a bare number of bytes has
+
+// A decimal number: value / scale.
 struct Decimal {
   uint64_t value = 0;
   uint64_t scale = 1;
 };
 
+bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
+
+void skip_blanks(const char** at) {
+  while (**at == ' ' || **at == '\t') ++*at;
+}
+
+// Moves *at past the number and the blanks around it. False: there is none, or it is too long.
 bool read_decimal(const char** at, Decimal* out) {
-  const char* p = *at;
+  constexpr uint64_t kValueMax = 1'000'000'000'000'000, kScaleMax = 1'000'000'000;
+  skip_blanks(at);
   bool any = false;
-  for (; *p >= '0' && *p <= '9'; ++p) {
-    if (out->value > 1'000'000'000'000'000ull) return false;
-    out->value = out->value * 10 + static_cast<uint64_t>(*p - '0');
+  for (; is_digit(**at); ++*at) {
+    if (out->value > kValueMax) return false;
+    out->value = out->value * 10 + static_cast<uint64_t>(**at - '0');
     any = true;
   }
-  if (*p == '.') {
-    for (++p; *p >= '0' && *p <= '9'; ++p) {
+  if (**at == '.') {
+    for (++*at; is_digit(**at); ++*at) {
       any = true;
-      if (out->scale >= 1'000'000'000ull || out->value > 1'000'000'000'000'000ull)
-        continue;  // digits beyond are noise
-      out->value = out->value * 10 + static_cast<uint64_t>(*p - '0');
+      if (out->scale >= kScaleMax || out->value > kValueMax) continue;  // digits beyond are noise
+      out->value = out->value * 10 + static_cast<uint64_t>(**at - '0');
       out->scale *= 10;
     }
   }
-  *at = p;
+  skip_blanks(at);
   return any;
+}
+
+// Moves *at past the unit; its bytes. 0: there is none.
+uint64_t read_unit(const char** at) {
+  const char letter = **at >= 'a' && **at <= 'z' ? static_cast<char>(**at - 32) : **at;
+  const char* const found = letter == 0 ? nullptr : std::strchr(kUnits, letter);
+  uint64_t bytes = letter == 'B' ? 1 : 0;
+  if (found != nullptr) {
+    bytes = uint64_t{1} << (10 * (found - kUnits + 1));
+    ++*at;
+    if (**at == 'i') ++*at;
+  }
+  if (bytes != 0 && (**at == 'B' || **at == 'b')) ++*at;
+  skip_blanks(at);
+  return bytes;
 }
 
 Status bad_fraction(const std::string& text) {
@@ -63,6 +89,7 @@ base::Result<uint32_t> parse_fraction(const std::string& text) {
   } else if (*at == '%') {
     ++at;
     bottom.value = 100;
+    skip_blanks(&at);
   }
   if (*at != 0) return bad_fraction(text);
   // top.value / top.scale / (bottom.value / bottom.scale), in millionths, rounded down.
@@ -74,25 +101,19 @@ base::Result<uint32_t> parse_fraction(const std::string& text) {
   return static_cast<uint32_t>(millionths);
 }
 
-base::Result<uint64_t> parse_size(const std::string& text, uint64_t bare_unit) {
+base::Result<uint64_t> parse_size(const std::string& text) {
   const char* at = text.c_str();
   Decimal number;
   if (!read_decimal(&at, &number)) return bad_size(text);
-  uint64_t unit = bare_unit;
-  const char* letters = "KMGT";
-  const char upper = *at >= 'a' && *at <= 'z' ? static_cast<char>(*at - 32) : *at;
-  if (upper != 0 && std::strchr(letters, upper) != nullptr) {
-    unit = 1024;
-    for (const char* l = letters; *l != upper; ++l) unit *= 1024;
-    ++at;
-    if (*at == 'i' && (at[1] == 'B' || at[1] == 'b')) ++at;
-    if (*at == 'B' || *at == 'b') ++at;
-  } else if (upper == 'B') {
-    unit = 1;
-    ++at;
-  }
+  const uint64_t named_unit = read_unit(&at);
   if (*at != 0) return bad_size(text);
+  const uint64_t unit = named_unit == 0 ? kBareUnit : named_unit;
   const __uint128_t bytes = static_cast<__uint128_t>(number.value) * unit / number.scale;
+  if (named_unit == 0 && bytes > kBareMax) {
+    return Status(Code::kInvalid, "'" + text +
+                                      "' counts in MiB and would be more than a GPU has; write " +
+                                      text + "B if bytes are meant");
+  }
   if (bytes == 0 || bytes > (static_cast<__uint128_t>(1) << 62)) return bad_size(text);
   return static_cast<uint64_t>(bytes);
 }
@@ -108,6 +129,15 @@ std::string format_size(uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, names[unit]);
   return text;
+}
+
+std::string format_size_exactly(uint64_t bytes) {
+  int unit = 0;
+  while (unit < 4 && bytes != 0 && bytes % 1024 == 0) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return std::to_string(bytes) + (unit == 0 ? 'B' : kUnits[unit - 1]);
 }
 
 std::string format_fraction(uint32_t millionths) {

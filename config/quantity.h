@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Amounts as people write them: fractions of a GPU (0.5, 1/3, 35%) and sizes of memory (10G, 512M,
-// 4096). Used by the command line and by the daemon's options and messages. Pure functions.
+// Amounts as people write them: fractions of a GPU and sizes of memory. One reader for the command
+// line, the daemon's options and the client libraries' variables, so that a text means the same
+// everywhere. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@ inline constexpr uint32_t kWholeGpu = 1'000'000;  // millionths
 // and at most 1.
 base::Result<uint32_t> parse_fraction(const std::string& text);
 
-// "10G", "512M", "1.5GiB", "800000000". K, M, G and T are powers of 1024, with or without B or iB;
-// a bare number counts in `bare_unit` (1 = bytes; the command line's -m counts in MB as its users
-// know it).
-base::Result<uint64_t> parse_size(const std::string& text, uint64_t bare_unit = 1);
+// "10G", "512M", "1.5GiB", "800000000B". K, M, G and T are powers of 1024, with or without i, B or
+// iB. A number without a unit counts in MiB, as in other tools for GPUs: "512" is "512M". A bare
+// number of more than 16 TiB is refused, because somebody meant bytes.
+base::Result<uint64_t> parse_size(const std::string& text);
 
-std::string format_size(uint64_t bytes);           // "10.0 GiB"
+std::string format_size(uint64_t bytes);           // for people: "10.0 GiB"
+std::string format_size_exactly(uint64_t bytes);   // for parse_size: "10G", "1536M", "7B"
 std::string format_fraction(uint32_t millionths);  // "0.35", "1.00", "0.333333"
 
 }  // namespace tendril::config

@@ -9,35 +9,71 @@ namespace {
 
 TEST(Quantity, Fractions) {
   const std::pair<const char*, uint32_t> good[] = {
-      {"1", 1'000'000}, {"0.5", 500'000},    {".25", 250'000},   {"1/3", 333'333},
-      {"35%", 350'000}, {"100%", 1'000'000}, {"0.05", 50'000},   {"5/20", 250'000},
-      {"0.5%", 5'000},  {"0.000001", 1},     {"1.0", 1'000'000}, {"1.5/3", 500'000}};
+      {"1", 1'000'000},   {"0.5", 500'000},    {".25", 250'000},     {"1/3", 333'333},
+      {"35%", 350'000},   {"100%", 1'000'000}, {"0.05", 50'000},     {"5/20", 250'000},
+      {"0.5%", 5'000},    {"0.000001", 1},     {"1.0", 1'000'000},   {"1.5/3", 500'000},
+      {"1 / 7", 142'857}, {" 1 ", 1'000'000},  {"12.5 % ", 125'000}, {"0.0000019", 1},
+  };
   for (const auto& [text, millionths] : good) {
     const auto parsed = parse_fraction(text);
     ASSERT_TRUE(parsed.ok()) << text;
     EXPECT_EQ(parsed.value(), millionths) << text;
   }
-  for (const char* text :
-       {"", "0", "-0.5", "1.1", "101%", "2/1", "1/0", "x", "0.5x", "1/", "/2", "%", "0.0000001",
-        "1e-1", "0,5", " 1", "nan", "99999999999999999999999"}) {
+  for (const char* text : {"",
+                           "0",
+                           "0.0",
+                           "-0.5",
+                           "1.1",
+                           "50",
+                           "101%",
+                           "2/1",
+                           "3/2",
+                           "1/0",
+                           "0/4",
+                           "x",
+                           "half",
+                           "0.5x",
+                           "0.5555555555555555x",
+                           "1/",
+                           "/2",
+                           "/",
+                           ".",
+                           "%",
+                           "0.0000001",
+                           "1e-1",
+                           "0,5",
+                           "nan",
+                           "99999999999999999999",
+                           "99999999999999999999999"}) {
     EXPECT_FALSE(parse_fraction(text).ok()) << text;
   }
 }
 
 TEST(Quantity, Sizes) {
   const std::pair<const char*, uint64_t> good[] = {
-      {"10G", 10ull << 30}, {"512M", 512ull << 20}, {"512MB", 512ull << 20}, {"1.5GiB", 3ull << 29},
-      {"4096", 4096},       {"2t", 2ull << 40},     {"64k", 64ull << 10},    {"7B", 7}};
+      {"10G", 10ull << 30},    {"10g", 10ull << 30},    {"512M", 512ull << 20},
+      {"512MB", 512ull << 20}, {"512 M", 512ull << 20}, {"1.5GiB", 3ull << 29},
+      {"2Gi", 2ull << 30},     {"2t", 2ull << 40},      {"1 TB", 1ull << 40},
+      {"64k", 64ull << 10},    {"4096B", 4096},         {"7b", 7},
+  };
   for (const auto& [text, bytes] : good) {
     const auto parsed = parse_size(text);
     ASSERT_TRUE(parsed.ok()) << text;
     EXPECT_EQ(parsed.value(), bytes) << text;
   }
-  EXPECT_EQ(parse_size("4096", 1 << 20).value(), 4096ull << 20);
-  for (const char* text :
-       {"", "0", "G", "-1G", "10X", "10GG", "1e9", "99999999999999999T", "10 G"}) {
+  for (const char* text : {"", "0", "G", "-1G", "-1", "10X", "10GG", "10iB", "1e9", "1..5G", "B",
+                           "99999999999T", "99999999999999999T", "18446744073709551616"}) {
     EXPECT_FALSE(parse_size(text).ok()) << text;
   }
+}
+
+TEST(Quantity, ABareNumberIsMebibytes) {
+  EXPECT_EQ(parse_size("512").value(), 512ull << 20);
+  EXPECT_EQ(parse_size("1.5").value(), 3ull << 19);
+  EXPECT_EQ(parse_size("16777216").value(), 16ull << 40);
+  const auto bytes_meant = parse_size("1073741824");
+  ASSERT_FALSE(bytes_meant.ok());
+  EXPECT_NE(bytes_meant.status().message().find("1073741824B"), std::string::npos);
 }
 
 TEST(Quantity, Formats) {
@@ -47,6 +83,16 @@ TEST(Quantity, Formats) {
   EXPECT_EQ(format_fraction(1'000'000), "1.00");
   EXPECT_EQ(format_fraction(350'000), "0.35");
   EXPECT_EQ(format_fraction(333'333), "0.333333");
+}
+
+TEST(Quantity, WhatIsWrittenExactlyReadsTheSame) {
+  EXPECT_EQ(format_size_exactly(10ull << 30), "10G");
+  EXPECT_EQ(format_size_exactly(1536ull << 20), "1536M");
+  EXPECT_EQ(format_size_exactly(7), "7B");
+  for (const uint64_t bytes :
+       {uint64_t{1}, uint64_t{1} << 50, (uint64_t{1} << 40) + 1024, uint64_t{123'456'789}}) {
+    EXPECT_EQ(parse_size(format_size_exactly(bytes)).value(), bytes);
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/fd.h"
+#include "config/credentials.h"
 #include "config/quantity.h"
 #include "daemon/connection.h"
 #include "daemon/image_store.h"
@@ -24,7 +25,6 @@
 #include "daemon/metrics_server.h"
 #include "daemon/probe.h"
 #include "daemon/sessions.h"
-#include "daemon/token.h"
 #include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
@@ -211,7 +211,7 @@ Status DaemonImpl::prepare() {
   signal(SIGPIPE, SIG_IGN);
   raise_descriptor_limit();
   host_ = host_name();
-  auto token = load_token(options_.token_file, true);
+  auto token = config::load_token(options_.token_file, config::TokenUse::kServer);
   if (!token.ok()) return token.status();
   context_.token = token.take();
   Status status = open_listeners();

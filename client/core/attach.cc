@@ -30,7 +30,8 @@ wire::ClientInfo who_we_are() {
 
 class Attaching {
  public:
-  Attaching(const ApiIdentity& api, const Configuration& configuration, Newcomers* newcomers)
+  Attaching(const ApiIdentity& api, const config::Configuration& configuration,
+            Newcomers* newcomers)
       : api_(api), configuration_(configuration), newcomers_(newcomers) {}
 
   // Leases that `tendril run` took: one session each. Otherwise fills the servers in order until
@@ -38,14 +39,14 @@ class Attaching {
   base::Status all() {
     base::Status outcome;
     if (configuration_.leased()) {
-      for (const Server& server : configuration_.servers) {
+      for (const config::Server& server : configuration_.servers) {
         outcome = one(server, 0);
         if (!outcome.ok()) return outcome;
       }
       return outcome;
     }
     uint32_t wanted = configuration_.slice_count;
-    for (const Server& server : configuration_.servers) {
+    for (const config::Server& server : configuration_.servers) {
       for (uint32_t count = wanted; count != 0 && wanted != 0; --count) {
         outcome = one(server, count);
         if (outcome.ok()) {
@@ -61,12 +62,12 @@ class Attaching {
 
  private:
   // `count`: slices to ask for, where there is no lease yet.
-  base::Status one(const Server& server, uint32_t count) {
+  base::Status one(const config::Server& server, uint32_t count) {
     base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
     if (!endpoint.ok()) return endpoint.status();
     session::ConnectOptions options;
     options.token = configuration_.token;
-    options.allow_shared_memory = configuration_.transport != Transport::kTcp;
+    options.allow_shared_memory = configuration_.transport != config::Transport::kTcp;
     options.link.delay_us = configuration_.link_delay_us;
     options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;
     wire::AttachRequest request;
@@ -107,16 +108,16 @@ class Attaching {
   }
 
   const ApiIdentity api_;
-  const Configuration& configuration_;
+  const config::Configuration& configuration_;
   Newcomers* const newcomers_;
   uint32_t attached_ = 0;
 };
 
 }  // namespace
 
-base::Status attach_servers(const ApiIdentity& api, const Configuration& configuration,
+base::Status attach_servers(const ApiIdentity& api, const config::Configuration& configuration,
                             Newcomers* newcomers) {
-  return Attaching(api, configuration, newcomers).all();
+  return config::with_hint(configuration, Attaching(api, configuration, newcomers).all());
 }
 
 }  // namespace tendril::client::core

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "client/common/servers.h"
 #include "client/core/session.h"
+#include "config/configuration.h"
 
 namespace tendril::client::core {
 
@@ -34,7 +34,7 @@ class Newcomers {
 
 // Attaches to the servers that the configuration names. An error says what went wrong with the last
 // server asked; the sessions admitted until then stay the caller's to close.
-base::Status attach_servers(const ApiIdentity& api, const Configuration& configuration,
+base::Status attach_servers(const ApiIdentity& api, const config::Configuration& configuration,
                             Newcomers* newcomers);
 
 }  // namespace tendril::client::core

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "client/common/log.h"
-#include "client/common/servers.h"
 #include "client/common/visible_devices.h"
 #include "client/core/attach.h"
 #include "client/core/attachment.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/observe/stats.h"
+#include "config/configuration.h"
+#include "wire/assignment.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -65,7 +66,7 @@ bool take_snapshot(Process* p, Session* session) {
   session->driver_version = r.driver_version;
   session->keep_ptx = r.keep_ptx != 0;
   size_t name_at = 0, pci_at = 0;
-  for (uint32_t slot = 0; slot < r.slots && slot < kSlicesMax; ++slot) {
+  for (uint32_t slot = 0; slot < r.slots && slot < wire::kSlicesMax; ++slot) {
     Device* d = new Device;
     d->session = session;
     take_device(d, slot, r, &name_at, &pci_at);
@@ -117,7 +118,7 @@ void number_devices(Process* p) {
 }
 
 CUresult attach_process() {
-  base::Result<Configuration> configuration = load_configuration();
+  base::Result<config::Configuration> configuration = config::load_configuration();
   if (!configuration.ok()) {
     log_once(LogLevel::kError, "%s", configuration.status().message().c_str());
     return CUDA_ERROR_NO_DEVICE;

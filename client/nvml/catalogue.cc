@@ -94,7 +94,7 @@ Self self() {
 
 base::Status open_links() {
   if (g_links != nullptr) return {};
-  base::Result<Configuration> configuration = load_configuration();
+  base::Result<Configuration> configuration = config::load_configuration();
   if (!configuration.ok()) return configuration.status();
   auto links = std::make_unique<Links>();
   links->configuration = configuration.take();
@@ -189,7 +189,8 @@ base::Result<Data> take_data() {
   std::vector<ServerView> views = ask_all(&failure);
   bool any = false;
   for (const ServerView& view : views) any = any || view.reachable;
-  if (!failure.ok() && (!any || g_links->configuration.leased())) return failure;
+  if (!failure.ok() && (!any || g_links->configuration.leased()))
+    return config::with_hint(g_links->configuration, failure);
   if (!failure.ok()) log_once(LogLevel::kWarning, "%s", failure.message().c_str());
   base::Result<std::vector<Device>> devices = map_devices(g_links->configuration, views, self());
   if (!devices.ok()) return devices.status();

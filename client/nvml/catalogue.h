@@ -14,11 +14,16 @@
 #include <vector>
 
 #include "api/nvml_abi.gen.h"
-#include "client/common/servers.h"
 #include "client/nvml/model.h"
+#include "config/configuration.h"
+#include "wire/assignment.h"
 #include "wire/control.h"
 
 namespace tendril::client::nvml {
+
+using config::Configuration;
+using config::Server;
+using wire::kSlicesMax;
 
 inline constexpr uint64_t kRefreshMs = 100;
 

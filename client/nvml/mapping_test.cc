@@ -44,8 +44,10 @@ wire::LeaseRecord lease(uint64_t id, std::vector<uint32_t> indices, uint32_t pid
 Configuration servers(std::vector<uint64_t> lease_ids) {
   Configuration configuration;
   configuration.source = "TENDRIL_TEST";
-  for (uint64_t id : lease_ids)
-    configuration.servers.push_back({"s" + std::to_string(configuration.servers.size()), id, ""});
+  for (uint64_t id : lease_ids) {
+    const std::string name = "s" + std::to_string(configuration.servers.size());
+    configuration.servers.push_back({name, "", id, ""});
+  }
   return configuration;
 }
 

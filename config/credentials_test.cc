@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a token comes from, and which files and texts are refused.
-#include "daemon/token.h"
+#include "config/credentials.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include <fstream>
 
-namespace tendril::daemon {
+namespace tendril::config {
 namespace {
 
 class Token : public ::testing::Test {
@@ -31,38 +31,45 @@ class Token : public ::testing::Test {
 };
 
 TEST_F(Token, ComesFromFileThenEnvironmentThenNowhere) {
-  EXPECT_EQ(load_token("", true).value(), "");
+  EXPECT_EQ(load_token("", TokenUse::kServer).value(), "");
   write("  secret-in-file\n");
   setenv("TENDRIL_TOKEN_FILE", path_.c_str(), 1);
-  EXPECT_EQ(load_token("", true).value(), "secret-in-file");
+  EXPECT_EQ(load_token("", TokenUse::kServer).value(), "secret-in-file");
   setenv("TENDRIL_TOKEN", "secret-in-environment", 1);
-  EXPECT_EQ(load_token("", true).value(), "secret-in-environment");
-  EXPECT_EQ(load_token(path_, true).value(), "secret-in-file");
+  EXPECT_EQ(load_token("", TokenUse::kServer).value(), "secret-in-environment");
+  EXPECT_EQ(load_token(path_, TokenUse::kServer).value(), "secret-in-file");
 }
 
 TEST_F(Token, RefusesWhatIsNoSecret) {
   write("short");
-  EXPECT_FALSE(load_token(path_, true).ok());
+  EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
   write("");
-  EXPECT_FALSE(load_token(path_, true).ok());
+  EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
   write(std::string(5000, 'x'));
-  EXPECT_FALSE(load_token(path_, true).ok());
-  EXPECT_FALSE(load_token("/nonexistent/token", true).ok());
+  EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
+  EXPECT_FALSE(load_token("/nonexistent/token", TokenUse::kServer).ok());
+}
+
+TEST_F(Token, ErrorsNameTheVariable) {
+  setenv("TENDRIL_TOKEN_FILE", "/nonexistent/token", 1);
+  const auto token = load_token("", TokenUse::kClient);
+  ASSERT_FALSE(token.ok());
+  EXPECT_EQ(token.status().message().find("TENDRIL_TOKEN_FILE: cannot read"), 0u);
 }
 
 TEST_F(Token, AServersFileMustBePrivate) {
   write("secret-in-file");
   chmod(path_.c_str(), 0644);
-  EXPECT_FALSE(load_token(path_, true).ok());
-  EXPECT_TRUE(load_token(path_, false).ok());
+  EXPECT_FALSE(load_token(path_, TokenUse::kServer).ok());
+  EXPECT_TRUE(load_token(path_, TokenUse::kClient).ok());
 }
 
 TEST_F(Token, ErrorsNeverShowTheToken) {
   write("s3cr3t!");
-  const auto token = load_token(path_, true);
+  const auto token = load_token(path_, TokenUse::kServer);
   ASSERT_FALSE(token.ok());
   EXPECT_EQ(token.status().message().find("s3cr3t!"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::config

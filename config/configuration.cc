@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// See configuration.h.
+#include "config/configuration.h"
+
+#include "config/credentials.h"
+#include "config/quantity.h"
+#include "config/text.h"
+#include "wire/assignment.h"
+
+namespace tendril::config {
+namespace {
+
+using base::Code;
+using base::Status;
+
+// An error of a reader that does not know which variable its text came from.
+Status from_variable(const char* name, const Status& status) {
+  return Status(status.code(), std::string(name) + ": " + status.message());
+}
+
+Status read_leases(const std::string& text, Configuration* configuration) {
+  for (const std::string& part : split(text, ',')) {
+    // The endpoint may hold '=' (a socket's path); lease id and secret cannot.
+    const size_t equals = part.rfind('=');
+    const size_t colon = equals == std::string::npos ? equals : part.find(':', equals);
+    Server server;
+    bool good = colon != std::string::npos && equals > 0;
+    good = good && read_number(part.substr(equals + 1, colon - equals - 1), &server.lease_id);
+    good = good && server.lease_id != 0 && read_hex(part.substr(colon + 1), &server.lease_secret);
+    if (!good) {  // says nothing of the text: it holds a secret
+      return Status(Code::kInvalid,
+                    "TENDRIL_LEASES: part " + std::to_string(configuration->servers.size() + 1) +
+                        " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
+    }
+    server.endpoint = part.substr(0, equals);
+    configuration->servers.push_back(std::move(server));
+  }
+  configuration->source = "TENDRIL_LEASES";
+  return {};
+}
+
+Status read_servers(Configuration* configuration) {
+  const Status leases = read_leases(variable("TENDRIL_LEASES"), configuration);
+  if (!leases.ok() || !configuration->servers.empty()) return leases;
+  base::Result<ServerList> found = find_servers();
+  if (!found.ok()) return found.status();
+  static_cast<ServerList&>(*configuration) = found.take();
+  return {};
+}
+
+Status read_slices(Configuration* configuration) {
+  const std::string gpus = trimmed(variable("TENDRIL_GPUS"));
+  uint64_t count = 1;
+  if (!gpus.empty() && (!read_number(gpus, &count) || count == 0 || count > wire::kSlicesMax)) {
+    return unexpected("TENDRIL_GPUS", gpus,
+                      "a number from 1 to " + std::to_string(wire::kSlicesMax));
+  }
+  configuration->slice_count = static_cast<uint32_t>(count);
+  base::Result<wire::SliceSpec> slice = read_slice({"TENDRIL_SLICE", variable("TENDRIL_SLICE")},
+                                                   {"TENDRIL_MEMORY", variable("TENDRIL_MEMORY")});
+  if (!slice.ok()) return slice.status();
+  configuration->slice = *slice;
+  return {};
+}
+
+Status read_terms(Configuration* configuration) {
+  const std::string cap = trimmed(variable("TENDRIL_CAP"));
+  if (!cap.empty() && cap != "0" && cap != "1") return unexpected("TENDRIL_CAP", cap, "1 or 0");
+  if (cap == "1") configuration->terms.policy = wire::SharePolicy::kCap;
+  const std::string priority = trimmed(variable("TENDRIL_PRIORITY"));
+  if (priority.empty()) return {};
+  const bool negative = priority[0] == '-';
+  uint64_t number = 0;
+  if (!read_number(priority.substr(negative ? 1 : 0), &number) ||
+      number > static_cast<uint64_t>(wire::kPriorityMax)) {
+    return unexpected("TENDRIL_PRIORITY", priority, "a number from -100 to 100");
+  }
+  configuration->terms.priority =
+      negative ? -static_cast<int32_t>(number) : static_cast<int32_t>(number);
+  return {};
+}
+
+Status read_transport(Configuration* configuration) {
+  const std::string transport = trimmed(variable("TENDRIL_TRANSPORT"));
+  if (transport.empty() || transport == "auto") {
+    configuration->transport = Transport::kAuto;
+  } else if (transport == "tcp") {
+    configuration->transport = Transport::kTcp;
+  } else if (transport == "shm") {
+    configuration->transport = Transport::kShm;
+  } else {
+    return unexpected("TENDRIL_TRANSPORT", transport, "auto, tcp or shm");
+  }
+  return {};
+}
+
+Status read_link(Configuration* configuration) {
+  constexpr uint64_t kDelayMaxUs = 10'000'000, kMegabytesMax = 1'000'000;
+  const std::string link = trimmed(variable("TENDRIL_LINK"));
+  if (link.empty()) return {};
+  uint64_t delay_us = 0, megabytes = 0;
+  const size_t colon = link.find(':');
+  if (colon == std::string::npos || !read_number(link.substr(0, colon), &delay_us) ||
+      !read_number(link.substr(colon + 1), &megabytes) || delay_us > kDelayMaxUs ||
+      megabytes > kMegabytesMax) {
+    return unexpected("TENDRIL_LINK", link,
+                      "microseconds one way, a colon, megabytes per second: 200:1250");
+  }
+  configuration->link_delay_us = static_cast<uint32_t>(delay_us);
+  configuration->link_megabytes_per_s = static_cast<uint32_t>(megabytes);
+  return {};
+}
+
+}  // namespace
+
+base::Result<wire::SliceSpec> read_slice(const Named& share, const Named& memory) {
+  wire::SliceSpec slice;  // a whole GPU
+  const std::string share_text = trimmed(share.text), memory_text = trimmed(memory.text);
+  if (!memory_text.empty()) {
+    base::Result<uint64_t> bytes = parse_size(memory_text);
+    if (!bytes.ok()) return from_variable(memory.name, bytes.status());
+    slice.memory_bytes = *bytes;
+    slice.share_millionths = 0;  // the server derives it from the memory
+  }
+  if (!share_text.empty()) {
+    base::Result<uint32_t> millionths = parse_fraction(share_text);
+    if (!millionths.ok()) return from_variable(share.name, millionths.status());
+    slice.share_millionths = *millionths;
+  }
+  return slice;
+}
+
+base::Result<Configuration> load_configuration() {
+  Configuration configuration;
+  Status status = read_servers(&configuration);
+  if (status.ok()) status = read_slices(&configuration);
+  if (status.ok()) status = read_terms(&configuration);
+  if (status.ok()) status = read_transport(&configuration);
+  if (status.ok()) status = read_link(&configuration);
+  if (!status.ok()) return status;
+  base::Result<std::string> token = load_token("", TokenUse::kClient);
+  if (!token.ok()) return token.status();
+  configuration.token = token.take();
+  return configuration;
+}
+
+}  // namespace tendril::config
