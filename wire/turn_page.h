@@ -58,7 +58,7 @@ struct alignas(64) TurnPart {
   std::atomic<uint32_t>
       hardware_slice_us;  // for the worker's own channel groups; 0: leave the driver's
   // Written by the worker.
-  alignas(64) std::atomic<uint32_t> wants;  // kWants...
+  alignas(64) std::atomic<uint32_t> wants;  // kWantsNothing and what follows it
   std::atomic<uint32_t>
       drained;  // the last turn whose work is done and which the worker has given up
   std::atomic<uint64_t> busy_ns;    // GPU time used by this slice of the session so far

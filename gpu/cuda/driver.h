@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only door to a vendor's compute library: opens libcuda.so.1 (or the software GPU in its
 // place) and holds every entry point by its exported name. Used by worker/ and by the inventory.
-// Opening creates no context; `cuInit` is the caller's to call. Entries that the library lacks are
-// null: ask `has` or call through `TENDRIL_DRIVER_CALL`-like wrappers of the worker, which answer
-// not-supported.
+// Opening creates no context; the caller calls `cuInit`. An entry that the library lacks is null:
+// look before you call.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,8 @@
-# tendril_embed_ptx(TARGET NAME SOURCE.cu): compiles device code to PTX with clang alone (no toolkit) and gives TARGET the header
-# "NAME.ptx.gen.h" that holds it as text: `inline constexpr char kNamePtx[]`, name in CamelCase.
-# tendril_embed_text(TARGET CONSTANT FILE HEADER): gives TARGET a header that holds FILE as the text CONSTANT.
+# tendril_embed_ptx(TARGET NAME SOURCE.cu): compiles device code to PTX with clang alone (no toolkit)
+# and gives TARGET a header that holds it as text. With the NAME copy_rows the header is
+# "copy_rows.ptx.gen.h", and it says `inline constexpr char kCopyRowsPtx[]`.
+# tendril_embed_text(TARGET CONSTANT FILE HEADER): gives TARGET a header that holds FILE as the text
+# CONSTANT.
 find_program(TENDRIL_DEVICE_CLANG NAMES clang++-14 clang++ clang-14 clang)
 
 set(TENDRIL_PTX_ROOM ${CMAKE_CURRENT_LIST_DIR})

@@ -13,6 +13,7 @@ TOKEN = re.compile(
 )
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum)\b|extern\s*\"?\s*\"?\s*$")
 EXEMPT = "structure: table"
+SUFFIXES = (".cc", ".h", ".cpp", ".hpp", ".c", ".cu")
 
 
 def blank(match):

@@ -52,7 +52,7 @@ def head(path, source):
     lines = source.splitlines() + ["", "", ""]
     if lines[0].startswith("#!"):
         lines = lines[1:]
-    cpp = path.endswith(cpp_reader_suffixes())
+    cpp = path.endswith(cpp_reader.SUFFIXES)
     mark = "// " if cpp else "# "
     if lines[0] != mark + SPDX:
         return [f"{path}:1: the first line must be '{mark}{SPDX}'"]
@@ -60,10 +60,6 @@ def head(path, source):
     if not re.match(wanted, lines[1]):
         return [f"{path}:2: after the licence line, say in a sentence or more what the file is for"]
     return []
-
-
-def cpp_reader_suffixes():
-    return (".cc", ".h", ".cpp", ".hpp", ".c", ".cu")
 
 
 def pragma_once(path, source):

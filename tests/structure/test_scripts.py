@@ -96,7 +96,7 @@ class Foreign(unittest.TestCase):
         )
 
     def judged(self, **files):
-        """(exit status, lines of results) for result files `module_way`."""
+        """(exit status, lines of results) for result files of the form module.way."""
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder)
             for name, lines in files.items():
