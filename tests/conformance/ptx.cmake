@@ -1,6 +1,6 @@
 # tendril_embed_ptx(TARGET NAME SOURCE.cu): compiles device code to PTX with clang alone (no toolkit)
-# and gives TARGET a header that holds it as text. With the NAME copy_rows the header is
-# "copy_rows.ptx.gen.h", and it says `inline constexpr char kCopyRowsPtx[]`.
+# and gives TARGET a header that holds it as text. With the NAME faults the header is
+# "faults.ptx.gen.h", and it says `inline constexpr char kFaultsPtx[]`.
 # tendril_embed_text(TARGET CONSTANT FILE HEADER): gives TARGET a header that holds FILE as the text
 # CONSTANT.
 find_program(TENDRIL_DEVICE_CLANG NAMES clang++-14 clang++ clang-14 clang)
