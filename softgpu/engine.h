@@ -208,7 +208,7 @@ struct LaunchResult {
 };
 
 // Runs a grid to its end or first fault. Thread-safe; several launches may run at once. Uses up to
-// `engine_threads()` threads.
+// as many threads as set_engine_threads says.
 LaunchResult run_grid(const LaunchRequest& request);
 
 // Threads per launch (default: processors, or TENDRIL_SOFTGPU_THREADS). 1 is deterministic: blocks

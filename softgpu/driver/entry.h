@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How an exported cu* symbol reaches its body. entry.cc exports every symbol of the ABI and handles
 // trace, fault injection, initialisation, forks and unknown exceptions in one place. Then it calls
-// the body `soft_cuFoo`, which some file below this folder defines with SOFT(cuFoo). Bodies are
+// the body, which some file below this folder defines with SOFT(cuFoo). Bodies are
 // declared weak: for a missing one the entry says "not supported" on stderr.
 #pragma once
 

@@ -16,14 +16,15 @@ import cpp_reader
 WORD = re.compile(r"[A-Za-z_]\w*")
 # An identifier by its spelling, outside paths and patterns (`Get*`).
 SPELT = re.compile(
-    r"(?<![\w./-])(?:k[A-Z]\w+|TENDRIL_[A-Z0-9_]*[A-Z0-9]|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+)\b(?!\*|\.\w)"
+    r"(?<![\w./-])(?:k[A-Z]\w+|TENDRIL_[A-Z0-9_]*[A-Z0-9]|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]*)+)\b"
+    r"(?!\*|\.\w)"
 )
 QUOTED = re.compile(r"`([^`\n]+)`")
 # One name in backquotes: `has`, `Session::take`, `take()`.
 ONE_NAME = re.compile(r"(?:\w+::)*~?([A-Za-z_]\w*)(?:\(\))?")
 PATH = re.compile(
-    r"(?<![\w./${}*-])(?:{rooms})/[\w./-]*\w\.(?:cc|h|cpp|c|cu|py|sh|md|txt|spec|cmake|ini|csv|json|lock)"
-    r"\b(?![\w/*])"
+    r"(?<![\w./${}*-])(?:{rooms})/[\w./-]*\w"
+    r"\.(?:cc|h|cpp|c|cu|py|sh|md|txt|spec|cmake|ini|csv|json|lock)\b(?![\w/*])"
 )
 # Files whose literals name what does not exist.
 FIXTURES = {"tests/structure/test_names.py", "tests/structure/rules_names.py"}

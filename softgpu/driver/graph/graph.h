@@ -28,7 +28,7 @@ struct GraphNode {
   };
   std::vector<Edge> dependencies;
   std::map<int, CUlaunchAttributeValue> attributes;
-  std::vector<void*> lent;  // arrays to which a GetParams call pointed the program
+  std::vector<void*> lent;  // arrays to which a call for parameters pointed the program
 };
 using NodePtr = std::shared_ptr<GraphNode>;
 

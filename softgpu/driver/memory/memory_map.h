@@ -123,7 +123,7 @@ class MemoryMap {
   CUresult unreserve(uint64_t address, uint64_t bytes);
   CUresult map(uint64_t address, uint64_t bytes, int file, uint64_t offset, uint64_t handle,
                int device);
-  // `files_done` receives the handles whose mapping ended.
+  // `handles_done` receives the handles whose mapping ended.
   CUresult unmap(uint64_t address, uint64_t bytes, std::vector<uint64_t>* handles_done);
   CUresult set_access(uint64_t address, uint64_t bytes, int device, bool allowed);
   int access(uint64_t address, int device) const;

@@ -111,8 +111,7 @@ class Waiters {
 
   // The GPU reads `block` or `piece` until what is enqueued on `stream` now has run.
   void in_flight(CUstream stream, InFlight item);
-  // Gives back what is over; with `at_most` also waits until no more than that many pieces are in
-  // flight.
+  // Gives back what is over. Then waits until no more than `pieces_at_most` are in flight.
   void reclaim(size_t pieces_at_most);
   // `context` has ended: its events are no more, and nothing that is in flight for it is read any
   // more. Executor thread.
