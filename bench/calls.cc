@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single calls: what the caller pays, what a wait takes, what rate is sustained.
+// Single calls: what the caller pays, how long a wait takes, what rate is sustained.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -11,10 +11,10 @@
 namespace tendril::bench {
 namespace {
 
-constexpr int kBurst = 200;  // few enough that no queue fills up
+constexpr int kBurst = 200;  // few enough to fill no queue
 constexpr int kSustained = 20'000;
 constexpr int kNodes = 100;
-constexpr useconds_t kPauseUs = 60'000;  // longer than anybody on the way looks for something to do
+constexpr useconds_t kPauseUs = 60'000;  // longer than anybody on the way spins
 
 // What one of `kBurst` calls costs the caller, in the least disturbed of several bursts.
 template <typename Call>
@@ -118,7 +118,7 @@ void graphs(Device& device, const Extent& extent, Report& report) {
   device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
 }
 
-// A program that learns from a host function that its copy is there, as JAX does: both have to come
+// Like JAX, a program that learns from a host function that its copy has arrived: both have to come
 // back from the server.
 class CopyAndTell {
  public:
@@ -142,7 +142,7 @@ class CopyAndTell {
   }
 
   void tell() { tell(stream_); }
-  // One host function for whoever keeps the buffers, one for the program.
+  // One host function for the owner of the buffers, and one for the program.
   void copy_and_tell() {
     const gpu::Driver& d = device_.driver();
     device_.check(d.cuMemcpyDtoHAsync_v2(host_, value_, 4, stream_), "cuMemcpyDtoHAsync");

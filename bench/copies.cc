@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr size_t kGbFrom =
-    16 * kMiB;  // larger copies are told in GB/s, smaller ones in microseconds
+    16 * kMiB;  // figures of larger copies are in GB/s, of smaller ones in microseconds
 constexpr int kFirstCopies =
-    20;  // small ones, not counted: first pages, windows that open; the bare ones are warm
+    20;  // small ones that do not count: first pages, windows that open. The bare ones are warm
 constexpr size_t kBeside = 256 * kMiB;
 constexpr size_t kMatrixBytes = 64 * kMiB;
 
@@ -23,7 +23,7 @@ std::string size_text(size_t bytes) {
   return bytes >= kMiB ? std::to_string(bytes / kMiB) + "m" : std::to_string(bytes / kKiB) + "k";
 }
 
-// Host memory that does not compress, so that a transport cannot flatter itself. Pageable or
+// Host memory that does not compress, so that no transport looks better than it is. Pageable or
 // pinned.
 class HostMemory {
  public:
@@ -118,14 +118,14 @@ void measure_kind(Device& device, const Extent& extent, bool pinned, Report& rep
   }
 }
 
-// One thread copies, this one launches: the worst launch, and the worst launch with its wait.
+// One thread copies while this one launches: the worst launch, and the worst launch with its wait.
 void measure_beside(Device& device, const Extent& extent, Report& report) {
   const gpu::Driver& d = device.driver();
   const size_t bytes = std::min(kBeside, extent.copy_bytes_max);
   const HostMemory host(device, bytes, false);
   const DeviceMemory memory(device, bytes);
   CUstream copying = device.stream(), launching = device.stream();
-  device.launch_nothing(launching);  // loads the kernel, which is no launch
+  device.launch_nothing(launching);  // loads the kernel, which does not count as a launch
   device.synchronize();
   std::atomic<int> state{0};  // 1: the copy runs, 2: it is over
   CUresult copied = CUDA_SUCCESS;

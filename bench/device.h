@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU as tendril-bench sees it: any driver library behind gpu::Driver, the primary context of one
 // device, and two kernels written in PTX here, so that building needs no device compiler. A call
-// that fails is thrown as Failure and ends the figure that wanted it.
+// that fails throws Failure and ends the figure that needed it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Failure : std::runtime_error {
 
 class Device {
  public:
-  // `library` empty: what the system has for libcuda.so.1, which under `tendril run` is Tendril's.
+  // `library` empty: the system's libcuda.so.1, which is Tendril's under `tendril run`.
   Device(const std::string& library, int ordinal);
   // Another device of the same process.
   Device(const Device& first, int ordinal);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver charges for several ways of doing the same thing, in the words that the worker
-// uses: launches, waits, small copies with what tells their end, and large copies through pieces of
-// pinned memory by one thread or several. It is how the worker's ways were chosen, and how they are
-// chosen again for another driver. Without Tendril: give it the real library.
+// What a driver charges for several ways of doing the same thing: launches, waits, small copies
+// with what tells their end, and large copies through pieces of pinned memory by one thread or
+// several. It makes the calls as the worker does. The worker's ways were chosen with it, and can be
+// chosen again for another driver. Runs without Tendril: give it the real library.
 #include <sys/mman.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -113,7 +113,7 @@ void launches(Device& device) {
   });
 }
 
-// With other things done between two launches, as a worker does: so much memory read.
+// With other work between two launches, as in a worker: so much memory is read.
 void launches_between_reads(Device& device) {
   uint8_t* other = memory(64 * kKiB);
   for (const size_t touched : {size_t{0}, size_t{1024}, size_t{4096}, size_t{16384}}) {
@@ -153,8 +153,8 @@ void poll_stream(Device& device, CUstream stream) {
   }
 }
 
-// What is between a launch and a reply of the worker: the last wait's event is synchronised with
-// while the next kernel runs.
+// What happens between a launch and a reply of the worker: the event of the last wait is
+// synchronised with while the next kernel runs.
 void as_the_worker_waits(Device& device) {
   const gpu::Driver& d = device.driver();
   CUevent events[2] = {};
@@ -180,9 +180,9 @@ void as_the_worker_waits(Device& device) {
   for (CUevent event : events) device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
-// A launch and several ways of learning that it is over. The worker asks an event until it is, so
-// that it can serve other calls meanwhile, and synchronises then (waits.cc says why); the last way
-// asks the driver nothing at all.
+// A launch and several ways to learn that it is over. The worker queries an event until the end, so
+// that it can serve other calls meanwhile, and then synchronises (waits.cc says why). The last way
+// asks the driver nothing.
 void waits(Device& device, uint8_t* pinned) {
   const gpu::Driver& d = device.driver();
   const auto row = [&](const char* what, const std::function<void()>& work) {
@@ -264,7 +264,8 @@ struct Small {
 
 void copy_ordinary(uint8_t* to, const uint8_t* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
-// Past the caches, whose lines need not be fetched then. `to` is aligned, `bytes` a multiple of 64.
+// Past the caches, so that their lines need not be fetched. `to` is aligned, `bytes` a multiple of
+// 64.
 void copy_streaming(uint8_t* to, const uint8_t* from, size_t bytes) {
 #if defined(__x86_64__)
   for (size_t i = 0; i < bytes; i += 64) {
@@ -378,8 +379,8 @@ void staged_copies(Small s, size_t bytes) {
 
 // ---- large copies ----
 
-// Each thread has two pieces of pinned memory and a stream: while one piece is copied by the GPU,
-// the other one is by the thread.
+// Each thread has two pieces of pinned memory and a stream. While the GPU copies one piece, the
+// thread copies the other.
 double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned, uint8_t* host,
                                bool to_gpu, size_t piece, unsigned threads) {
   const gpu::Driver& d = device.driver();
@@ -392,7 +393,7 @@ double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned,
     uint8_t* slots[2] = {pinned + index * 2 * piece, pinned + (index * 2 + 1) * piece};
     size_t at[2] = {kLarge, kLarge};
     const auto finish =
-        [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its place
+        [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its destination
           d.cuEventSynchronize(events[slot]);
           if (!to_gpu && at[slot] < kLarge)
             std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));

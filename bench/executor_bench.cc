@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker spends on a launch besides the driver's own call: a lane full of launches, the
-// real service and executor, and a driver whose launch does nothing, or does nothing but what a
-// real one does to the processor's caches. One thread, so that callgrind counts the same
-// instructions every time (tests/cost). Prints nanoseconds per launch, the best of several rounds.
+// What the worker spends on a launch besides the driver's own call. A lane full of launches meets
+// the real service and executor. The driver's launch does nothing, or only what a real one does to
+// the processor's caches. One thread, so that callgrind counts the same instructions every time
+// (tests/cost). Prints nanoseconds per launch, the best of several rounds.
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,8 +32,8 @@ uint64_t g_launches;
 uint8_t g_memory[64 << 10];
 volatile uint8_t g_sum;
 
-// As much code and data as the first-level caches hold, the way a driver of many megabytes goes
-// through them.
+// As much code and data as the first-level caches hold. A driver of many megabytes goes through
+// them like this.
 CUresult sweep_caches(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                       unsigned, CUstream, void**, void**) {
   ++g_launches;
@@ -97,7 +97,7 @@ void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
   ring->publish(sizeof goodbye);
 }
 
-// A turn of a shared GPU that never ends, and a GPU that is done with everything at once.
+// A turn of a shared GPU that never ends, and a GPU that finishes everything at once.
 worker::Turns endless_turn() {
   static wire::TurnPage page;
   wire::TurnPart& part = page.slices[0];
@@ -158,7 +158,8 @@ int main(int argc, char** argv) {
   (*driver)->cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
   (*driver)->cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
   FILE* out =
-      fdopen(dup(STDOUT_FILENO), "w");  // an executor takes the standard outputs for the driver's
+      // an executor takes over the standard outputs for the driver
+      fdopen(dup(STDOUT_FILENO), "w");
   struct Variant {
     const char* name;
     bool cold, gated;

@@ -15,12 +15,12 @@ struct Extent {
 void measure_calls(Device& device, const Extent& extent, Report& report);
 // Copies between host and GPU by kind of memory, direction and size; launches beside a large one.
 void measure_copies(Device& device, const Extent& extent, Report& report);
-// A launch and small copies, each with its wait: what there is to wait for when the GPU does next
-// to nothing. Looks at no result.
+// A launch and small copies, each with its wait. Shows what a wait costs when the GPU does next to
+// nothing. Checks no result.
 void measure_waits(Device& device, const Extent& extent, Report& report);
 // Bandwidth and latency between every pair of the host and the GPUs of this process.
 void measure_matrix(Device& first, const Extent& extent, Report& report);
-// What bare sockets, or bare shared memory, do on this machine: `transport` is tcp or shm.
+// What bare sockets, or bare shared memory, do on this machine. `transport` is tcp or shm.
 void measure_bare(const std::string& transport, size_t channels, Report& report);
 
 }  // namespace tendril::bench

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver whose GPU is always done: launching, copying and waiting return at once and do nothing;
-// all else is the software GPU's, whose library this one is put in front of. What a program waits
-// for over it (`tendril-bench waits`) is what Tendril and the line take, and what it takes longer
-// over a real driver is the driver's. For `tendril serve --driver`; it computes nothing, so never
-// for a test.
+// A driver whose GPU is always done. Launching, copying and waiting return at once and do nothing.
+// All other calls go to the software GPU's library behind it. What a program waits for over this
+// driver (`tendril-bench waits`) is Tendril and the line; what it waits for in addition over a real
+// driver is the driver. For `tendril serve --driver`. It computes nothing, so never test with it.
 
-// The names alone matter: callers clean up what they pass, and nothing of it is looked at.
+// Only the names matter: callers clean up what they pass, and nothing of it is read.
 #define TENDRIL_DONE(name) \
   extern "C" __attribute__((visibility("default"))) int name() { return 0; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendril-bench: a CUDA program like any other that measures what a program can. `tendril bench`
-// starts it natively and through `tendril run` and makes ratios of the two; tools/gpu runs it on
-// every side. Knows nothing of Tendril but what it measures.
+// tendril-bench: an ordinary CUDA program that measures what a program can measure. `tendril bench`
+// starts it natively and through `tendril run` and computes ratios. tools/gpu runs it on every
+// side. It knows nothing of Tendril except what it measures.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ int usage() {
   return 2;
 }
 
-// The whole way once, as quickly as a program can: `tendril bench` takes the time from exec to this
+// The whole way once, as quickly as a program can. `tendril bench` takes the time from exec to this
 // line.
 void first_result(Device& device) {
   const CUdeviceptr counter = device.allocate(4);
@@ -37,7 +37,7 @@ void first_result(Device& device) {
   std::fflush(stdout);
 }
 
-// What the process holds in memory by now, the driver's library included.
+// The memory of the process at this point, with the driver's library.
 void add_memory(Report& report) {
   FILE* const status = std::fopen("/proc/self/status", "re");
   char line[256];

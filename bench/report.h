@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tendril-bench prints: one line, `tendril-bench ` and a flat JSON object of figures with
-// their units in their names. What it could not measure is said on stderr and missing. Read by
-// `tendril bench` (cli/bench.cc) and tools/gpu.
+// units in their names. A figure that it could not measure is missing, and stderr says why.
+// `tendril bench` (cli/bench.cc) and tools/gpu read it.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace tendril::bench {
 class Report {
  public:
   void add(const std::string& name, double value) { figures_.emplace_back(name, value); }
-  // Runs `measure`, which adds figures; a failed call costs these only.
+  // Runs `measure`, which adds figures. A call that fails costs only these figures.
   void attempt(const char* what, const std::function<void()>& measure) {
     try {
       measure();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the software GPU's interpreter: five kernels, in thread instructions per second, each
-// beside a plain C++ loop that does the same work on one thread in the same run. Without arguments,
-// or with a word of a kernel's name, it prints figures; `--check` also fails when a kernel needs
-// more times the plain loop's time than its limit, which is how the suite notices that the
-// interpreter became slow on any machine.
+// Speed of the software GPU's interpreter: five kernels, in thread instructions per second. Beside
+// each runs a plain C++ loop that does the same work on one thread. Without arguments, or with a
+// part of a kernel's name, it prints figures. With `--check` it also fails if a kernel takes more
+// times the plain loop's time than its limit. So the suite notices on any machine that the
+// interpreter became slow.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -71,8 +71,8 @@ class Gpu {
   size_t top_ = 4096;
 };
 
-// One kernel: how to run it, the same work as a plain loop (into memory of its own), and where both
-// leave what they computed.
+// One kernel: how to run it, the same work as a plain loop (into its own memory), and where both
+// leave their results.
 struct Subject {
   const char* name;
   double limit;  // times the plain loop's time; see bench/README.md
@@ -174,7 +174,7 @@ Subject mandelbrot(Gpu& gpu) {
           (*want)[i] = static_cast<float>(k);
         }
       },
-      [&gpu, dc, want] {  // the kernel fuses, the loop may not: points on the rim differ
+      [&gpu, dc, want] {  // the kernel fuses, the loop may not: points on the edge differ
         uint32_t different = 0;
         for (uint32_t i = 0; i < width * width; ++i)
           different += gpu.at<uint32_t>(dc)[i] != static_cast<uint32_t>((*want)[i]);
@@ -218,8 +218,8 @@ void time(Cost& best, const std::function<void()>& work) {
   best.cpu = std::min(best.cpu, clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu);
 }
 
-// Both by turns, best of several, so that a busy moment hits neither alone. The ratio is of
-// processor time, which other programs disturb least.
+// Both in turns, best of several, so that a busy moment does not hit one of them alone. The ratio
+// is of processor time, which other programs disturb least.
 bool measure(const Subject& s, bool check) {
   LaunchResult counts;
   Cost simulated, plain;
@@ -243,7 +243,7 @@ bool measure(const Subject& s, bool check) {
 
 int main(int argc, char** argv) {
   const bool check = argc > 1 && !std::strcmp(argv[1], "--check");
-  const char* word = argc > 1 && !check ? argv[1] : "";  // of the name; none: all
+  const char* word = argc > 1 && !check ? argv[1] : "";  // part of the name; none: all
   bool good = true;
   for (auto make : {&vector_add, &reduce, &multiply, &mandelbrot, &chain}) {
     Gpu gpu;

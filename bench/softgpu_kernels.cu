@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The five kernels by which the software GPU's speed is judged; see softgpu_bench.cc.
+// The five kernels that measure the software GPU's speed; see softgpu_bench.cc.
 #include "tests/conformance/kernels/device.h"
 
 KERNEL vector_add(const float* a, const float* b, float* c, uint32 n) {
@@ -49,7 +49,7 @@ KERNEL mandelbrot(uint32* out, uint32 width, uint32 limit) {
   out[y * width + x] = k;
 }
 
-// Four independent chains, so that a plain loop is not held up by the latency of one.
+// Four independent chains, so that the latency of one does not hold a plain loop up.
 KERNEL fma_chain(float* out, float a, float b, uint32 rounds) {
   float w = global_x(), x = w + 1, y = w + 2, z = w + 3;
   for (uint32 i = 0; i < rounds; i++) {

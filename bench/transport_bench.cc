@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lane and service beside bare sockets, in the same run on the same machine: round trip, cost of an
-// enqueued call, calls per second, bulk bandwidth each way. The ratios are what counts; the
-// absolute figures belong to the machine. The best of several rounds each.
+// enqueued call, calls per second, bulk bandwidth each way. The ratios count; absolute figures
+// belong to the machine. The best of several rounds each.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ constexpr uint64_t kBulkBytes = 64u << 20;
 constexpr int kBulkTimes = 4;
 constexpr uint32_t kSpinUs = 1'000'000;
 
-// The least disturbed round: on a shared machine everything else only adds.
+// The least disturbed round: on a shared machine everything else only adds time.
 double least(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }

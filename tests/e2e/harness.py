@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the end-to-end tests share: a real server with the software GPU on a port of its own, a real
-`tendril`, and looking at their processes from outside. Standard library only. TENDRIL_BUILD_DIR
+`tendril`, and a view of their processes from outside. Standard library only. TENDRIL_BUILD_DIR
 names the build folder."""
 
 import concurrent.futures
@@ -23,7 +23,7 @@ CLIENT = BUILD / "lib" / "client" / "libcuda.so.1"
 MIB = 1 << 20
 THREAD_SANITIZED = TENDRIL.exists() and b"libtsan" in TENDRIL.read_bytes()
 ADDRESS_SANITIZED = TENDRIL.exists() and b"libasan" in TENDRIL.read_bytes()
-# A sanitized client library does not load into an interpreter that was built without.
+# A sanitized client library does not load into an interpreter that was built without the sanitizer.
 needs_plain_client = unittest.skipIf(
     THREAD_SANITIZED or ADDRESS_SANITIZED, "python cannot load a sanitized library"
 )
@@ -31,8 +31,8 @@ NO_LEASE = 125  # `tendril run` could not get its GPUs
 
 
 def clean_environment(**more):
-    """The environment without anything of ours but how late threads are (tests/delays), plus what
-    is given."""
+    """The environment without Tendril's variables, plus what is given. Exception: how late threads
+    are (tests/delays)."""
     environment = {
         k: v
         for k, v in os.environ.items()
@@ -115,7 +115,7 @@ def is_running(pid):
 
 
 class Server:
-    """`tendril serve` with the software GPU on a free port. Use as a context manager; the log is
+    """`tendril serve` with the software GPU on a free port. Use as a context manager. The log is
     kept for assertions."""
 
     def __init__(self, *options, gpus=1, memory=None, warm=1, environment=None):
@@ -191,16 +191,16 @@ class Server:
         return listing(self)["leases"]
 
     def workers(self):
-        """Processes that serve or wait to serve a client."""
+        """Processes that serve a client or wait for one."""
         return [pid for pid in children(self.pid) if b"--gpu" in command_line(pid)]
 
     def idle(self):
-        """No lease, and no workers but idle ones: everything was given back."""
+        """No lease and only idle workers: everything was given back."""
         return not self.leases() and len(self.workers()) <= self.warm
 
     def settled(self):
-        """Idle, with every warm worker there: what the server holds can be compared with another
-        time."""
+        """Idle, with every warm worker there, so that what the server holds can be compared with
+        another time."""
         return not self.leases() and len(self.workers()) == self.warm
 
 
@@ -251,9 +251,9 @@ def end(process):
 
 
 class Relay:
-    """Forwards TCP connections to a port until frozen. `limit`: later connections are accepted and
-    never served. `sent` keeps what clients sent, one bytearray for each connection, up to
-    RECORDED_MAX."""
+    """Forwards TCP connections to a port until frozen. `limit`: connections after so many are
+    accepted and never served. `sent` keeps what clients sent, one bytearray for each connection,
+    up to RECORDED_MAX."""
 
     RECORDED_MAX = 1 << 16
 

@@ -8,11 +8,11 @@ from harness import BUILD, Server, tendril
 
 SUITE = BUILD / "bin" / "tendril_conformance"
 # Under sanitizers all processes have their heaps at one place, so a worker cannot have the
-# program's own pages at theirs.
+# program's own pages at their addresses.
 NOT_SANITIZED = ("HostMemoryTest.*Regist*", "CallbackTest.GivingUpHostMemoryWaits")
 # Under the thread sanitizer there may be no terabyte of addresses for copies of pageable memory,
-# and most of what is free elsewhere is the sanitizer's own: it ends a process that asks for memory
-# there ("mmap at bad address", status 66), as a worker does for a copy whose address nobody knows
+# and most of the free rest belongs to the sanitizer. It ends a process that asks for memory there
+# ("mmap at bad address", status 66). A worker does so for a copy whose address nobody knows
 # (CopiesTest.NothingIsThere).
 NOT_UNDER_TSAN = (
     "GraphTest.*Pageable*",
@@ -20,8 +20,8 @@ NOT_UNDER_TSAN = (
     "CopiesTest.NothingIsThere",
     "CallbackTest.GraphsWithHostFunctionsGoOnWhileFreeing",
 )
-# A forked child has its memory's locks as other threads held them, and looks for leaks with threads
-# that it has not.
+# A forked child has the locks of its memory as other threads held them. It also looks for leaks
+# with threads that it does not have.
 NOT_UNDER_ASAN = ("ForkProcess.*",)
 BUT = "-" + ":".join(
     (NOT_UNDER_TSAN + NOT_SANITIZED if harness.THREAD_SANITIZED else ())
@@ -67,8 +67,8 @@ class Conformance(unittest.TestCase):
         harness.THREAD_SANITIZED, "the sanitizer leaves few addresses to the process itself"
     )
     def test_addresses_such_as_processes_have(self):
-        """As an NVIDIA GPU's memory has them; AddressesProcess has something of the program's
-        there."""
+        """Addresses like those of an NVIDIA GPU's memory. AddressesProcess has memory of the
+        program there."""
         suites = ("Addresses", "Copies", "HostMemory", "Ipc", "Memory", "Pool", "Vmm")
         memory = ":".join(f"{suite}*" for suite in suites)
         with Server(gpus=2, environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
@@ -88,7 +88,7 @@ class Conformance(unittest.TestCase):
                 self.assertEqual(status, 0, transport + out[-4000:] + err[-4000:])
 
     def test_two_tenants_in_turns(self):
-        """Half of each GPU for each: all work passes the gate, and waits for its turn there."""
+        """Half of each GPU for each: all work passes the gate and waits for its turn there."""
         command = [
             "run",
             "-n",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that is used for long and badly: many attach cycles, sudden deaths on either side at
 random moments, strangers' bytes at the port while programs work, a full disk. What it holds is
-measured before and after, and told. scripts/test runs a short form of it, scripts/longtest the long
-one: TENDRIL_CYCLES sets the attach cycles (default 100), TENDRIL_STORM_SECONDS the length of each
-storm (default 8), TENDRIL_SEED repeats the choices of one that failed."""
+measured before and after, and printed. scripts/test runs a short form, scripts/longtest the long
+one. TENDRIL_CYCLES sets the attach cycles (default 100), TENDRIL_STORM_SECONDS the length of
+each storm (default 8). TENDRIL_SEED repeats the choices of a run that failed."""
 
 import collections
 import concurrent.futures
@@ -26,11 +26,11 @@ from harness import MIB, PROGRAMS, Relay, Server, eventually, start, tendril
 CYCLES = int(os.environ.get("TENDRIL_CYCLES", "100"))
 STORM_SECONDS = float(os.environ.get("TENDRIL_STORM_SECONDS", "8"))
 SEED = int(os.environ.get("TENDRIL_SEED", str(random.SystemRandom().randrange(1 << 32))))
-# More than this after any number of cycles is a leak, less is an allocator's habit, and a
-# sanitizer's is to keep a history.
+# More than this after any number of cycles is a leak. Less is an allocator's habit, or a sanitizer
+# that keeps a history.
 RESIDENT_KIB_MAX = 65536 if harness.THREAD_SANITIZED or harness.ADDRESS_SANITIZED else 8192
 PATIENCE_SECONDS = 20  # connections that say nothing are dropped after 10
-CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer hangs
+CLIENT_SECONDS_MAX = 40  # a program of the storm that takes longer counts as hanging
 WORK = (
     ("vector_add", "5000"),
     ("hold", "16", "1"),
@@ -46,7 +46,7 @@ def tell(line):
 
 
 class Holdings:
-    """What a server at rest holds, seen from outside: the daemon's own, and the processes under
+    """What a server at rest holds, seen from outside: in the daemon and in the processes under
     it."""
 
     def __init__(self, server):
@@ -55,7 +55,7 @@ class Holdings:
         self.before = self.look()
         for _ in range(
             50
-        ):  # a worker of a moment ago still opens things: look until two looks agree
+        ):  # a worker that has just begun still opens things: look until two looks agree
             time.sleep(0.2)
             last, self.before = self.before, self.look()
             if self.before == last:
@@ -131,8 +131,8 @@ class Cycles(unittest.TestCase):
 
 
 class Strangers:
-    """Peers that speak what was heard on the wire, cut off, changed or continued with noise, and
-    that often just stay."""
+    """Peers that send what was recorded on the wire: cut off, changed or continued with noise.
+    Often they just stay."""
 
     HELD_MAX = 24
 
@@ -170,7 +170,7 @@ class Strangers:
     def visit(self):
         self.count += 1
         connection = harness.raw_connection(self.server)
-        with contextlib.suppress(OSError):  # it may be told to go before it has said all
+        with contextlib.suppress(OSError):  # it may be sent away before it has said everything
             connection.sendall(self.bytes_of_one())
         leaving = self.chance.randrange(3)
         if leaving == 0:  # half open: says no more, and never closes
@@ -188,8 +188,8 @@ class Strangers:
 
 
 class Storm:
-    """Programs on one server that are left alone or die at a random moment, as does what serves
-    them."""
+    """Programs on one server that are left alone or die at a random moment. The processes that
+    serve them die, too."""
 
     FATES = (
         "none",
@@ -209,7 +209,7 @@ class Storm:
         return int(found[-1]) if found else None
 
     def strike(self, fate, process):
-        """Does to one program what fate has for it."""
+        """Does to one program what was drawn for it."""
         program = (harness.children(process.pid) or [None])[0] if process.poll() is None else None
         worker = self.worker_of(program) if program else None
         victims = {
@@ -228,8 +228,8 @@ class Storm:
         return False
 
     def about(self, process):
-        """What is known of a program that hangs: its threads and where they sleep, what the server
-        has said of it."""
+        """What is known of a program that hangs: its threads and where they sleep, and the server's
+        log about it."""
         pids, words = [process.pid, *harness.children(process.pid)], []
         for pid in pids:
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -278,8 +278,8 @@ class Storm:
             harness.end(process)
 
     def judge(self, what, fate, status, out):
-        """A program that was left alone succeeds; one whose worker died says what happened, where,
-        and ends."""
+        """A program that was left alone succeeds. One whose worker died says what happened and
+        where, and ends."""
         kind = "succeeded" if status == 0 else "failed"
         if (
             status == harness.NO_LEASE and "free" in out
@@ -334,8 +334,8 @@ class SuddenDeaths(unittest.TestCase):
             before.no_more(self, "the storm")
 
     def test_servers(self):
-        """Whoever is attached, attaching or leaving when the server is killed comes to an end, and
-        so do all workers."""
+        """If the server is killed, everybody who is attached, attaching or leaving comes to an end,
+        and so do all workers."""
         chance, rounds = random.Random(SEED), 0
         deadline = time.monotonic() + STORM_SECONDS / 2
         while time.monotonic() < deadline or rounds < 3:
@@ -373,7 +373,7 @@ class SuddenDeaths(unittest.TestCase):
 
 @contextlib.contextmanager
 def small_disk(kib):
-    """A folder on a file system of its own; None where that takes rights that are not there."""
+    """A folder on a file system of its own; None without the rights for that."""
     with tempfile.TemporaryDirectory() as folder:
         mounted = (
             subprocess.run(
@@ -410,7 +410,7 @@ class FullDisk(unittest.TestCase):
                 self.assertEqual([path.name for path in folder.glob("*.part")], [])
 
     def test_everything_that_programs_and_servers_write(self):
-        """Logs, recordings, statistics and traces on a full disk lose lines; programs and server go
+        """On a full disk logs, recordings, statistics and traces lose lines. Programs and server go
         on."""
         with small_disk(8) as folder, open("/dev/full", "wb") as full:
             if folder is None:

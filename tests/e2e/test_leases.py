@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases that live, as administrators see and change them: ls and smi, lease set, metrics. How much
-time tenants get is in test_shares.py."""
+"""Leases as administrators see and change them while they live: ls and smi, lease set, metrics.
+test_shares.py has how much time tenants get."""
 
 import re
 import socket

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a slice: whatever takes GPU memory is charged to the slice, the sum never passes its
-size, too much is CUDA_ERROR_OUT_OF_MEMORY and nothing else, and everybody who can be asked says the
-same."""
+"""Memory of a slice. Whatever takes GPU memory is charged to the slice, the sum never passes its
+size, too much is CUDA_ERROR_OUT_OF_MEMORY and nothing else, and all queries agree."""
 
 import sys
 import tempfile
@@ -10,7 +9,7 @@ import unittest
 import harness
 from harness import MIB, Server, eventually, tendril
 
-# What the programs below begin with: a slice of 256 MiB, its device's primary context, and every
+# The beginning of the programs below: a slice of 256 MiB, its device's primary context, and every
 # way to take its memory. `take(way, MiB)` gives a result and a function that gives the memory back.
 PROGRAM = """
 import ctypes, json, random, subprocess, sys, threading, time

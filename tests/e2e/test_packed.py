@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packed slices: their workers are clients of a multi-process service that the server starts and
-ends. In the vendor's place stands a script; that processors are really divided only a GPU can show
-(tools/gpu)."""
+"""Packed slices. Their workers are clients of a multi-process service that the server starts and
+ends. A script stands in for the vendor's service. Only a GPU can show that processors are really
+divided (tools/gpu)."""
 
 import os
 import pathlib

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sudden deaths on either side and connections that hang half open, one at a time: nothing hangs,
-the server goes on. Many of them at once, and for long, are in test_endurance.py."""
+and the server goes on. test_endurance.py has many at once and for long."""
 
 import os
 import signal
@@ -41,8 +41,8 @@ class Deaths(unittest.TestCase):
         self.addCleanup(self.server.stop)
 
     def given_back(self, worker):
-        """The lease is gone and the session's worker with it, within a second (and more for a busy
-        machine's tools)."""
+        """The lease and the session's worker are gone within a second (more where a busy machine's
+        tools are slow)."""
         eventually(
             lambda: not harness.is_running(worker), REAP_SECONDS + SLACK_SECONDS, "the worker's end"
         )
@@ -140,8 +140,8 @@ class Deaths(unittest.TestCase):
 
 @harness.needs_client
 class HalfOpen(unittest.TestCase):
-    """Peers that vanish without a word, made with a relay that stops relaying and keeps its
-    connections open."""
+    """Peers that vanish without a word. A relay that stops relaying and keeps its connections open
+    makes them."""
 
     def test_client_behind_a_dead_relay_does_not_hold_the_others_up(self):
         with Server() as server, Relay(server.port) as relay:
@@ -159,8 +159,8 @@ class HalfOpen(unittest.TestCase):
             )
             self.assertIn("holding", process.stdout.readline())
             relay.freeze()
-            # The kernel at the relay still acknowledges: only the relay's end tells. Everybody else
-            # is served meanwhile.
+            # The kernel at the relay still acknowledges, so only the relay's end shows it.
+            # Everybody else is served meanwhile.
             status, out, err = tendril(
                 "run", "-p", "0.3", "--", str(PROGRAMS / "vector_add"), "1000", server=server
             )
@@ -171,8 +171,8 @@ class HalfOpen(unittest.TestCase):
 
     def test_attach_that_stops_half_way(self):
         with Server() as server, Relay(server.port, limit=1) as relay:
-            # The control connection gets through, those of the program do not: it must end with a
-            # message, not hang.
+            # The control connection gets through and the program's connections do not. It must end
+            # with a message and not hang.
             process = start(
                 "run",
                 "--server",

@@ -328,7 +328,8 @@ class Doctor(unittest.TestCase):
 
 
 class Strangers(unittest.TestCase):
-    """What does not speak the protocol, or stops speaking, costs the server nothing that lasts."""
+    """A peer that does not speak the protocol, or stops speaking, costs the server nothing that
+    lasts."""
 
     def test_garbage_and_silence(self):
         with Server() as server:
@@ -345,7 +346,7 @@ class Strangers(unittest.TestCase):
                 with harness.raw_connection(server) as connection:
                     connection.sendall(payload)
             self.assertEqual(tendril("ls", server=server)[0], 0)
-            # A peer that says nothing is dropped after the hello's time limit; these close first.
+            # A peer that says nothing is dropped after the hello's time limit. These close first.
             for connection in silent[:25]:
                 connection.close()
             for connection in silent[25:]:

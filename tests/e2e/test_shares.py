@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tenants get of a GPU's time against what they asked for: real servers and programs on a
-software GPU of known speed. Parts are compared with what all got together, as this machine may be
-slow; how exact shares are on hardware is measured by tools/gpu.
+software GPU of known speed. Parts are compared with what all got together, because this machine
+may be slow. tools/gpu measures how exact shares are on hardware.
 """
 
 import functools
@@ -88,14 +88,14 @@ class Meter:
 
 
 ATTEMPTS = 3
-# Of the time of a test: the server's threads were ready and not let run. 0.01 to 0.03 on two
-# processors with nothing else to do, 0.05 to 0.2 with four programs that compute beside the test,
-# where three of its six parts fail.
+# As a part of a test's time: the server's threads were ready and did not run. 0.01 to 0.03 on two
+# processors with nothing else to do. 0.05 to 0.2 with four programs that compute beside the test;
+# then three of its six parts fail.
 KEPT_WAITING_MAX = 0.04
 
 
 def kept_waiting_s(pid):
-    """How long the threads of a process have been ready to run and were not let."""
+    """How long the threads of a process have been ready to run and did not run."""
     waited_ns = 0
     for task in os.listdir(f"/proc/{pid}/task"):
         try:
@@ -107,9 +107,9 @@ def kept_waiting_s(pid):
 
 
 def measured(test):
-    """Of a test that measures time: what else runs on this machine can take seconds from it, so it
-    may try again; and where it was starved each time, nothing was measured. A wrong share is wrong
-    each time, and on an idle machine too.
+    """For a test that measures time. Other programs on this machine can take seconds from it, so it
+    may try again. If it was starved each time, nothing was measured. A wrong share is wrong each
+    time, and on an idle machine too.
     """
 
     @functools.wraps(test)
@@ -177,9 +177,9 @@ class Measured(unittest.TestCase):
         meters = self.start(seconds, *tenants)
         return [sum(meter.pieces()) * PIECE_MS[tenant[0]] for meter, tenant in zip(meters, tenants)]
 
-    # Wide: how exact shares are is simulated (tests/simulation) and measured on GPUs (tools/gpu).
-    # Here it is that server, workers and programs as they are deliver shares at all, not equal
-    # parts and not whoever comes first.
+    # Wide limits: tests/simulation simulates and tools/gpu measures how exact shares are. This
+    # shows that real servers, workers and programs deliver shares at all, and not equal parts or
+    # first come, first served.
     def assert_parts(self, got, wanted, within):
         parts = [one / sum(got) for one in got]
         print([f"{part:.3f}" for part in parts], file=sys.stderr)
@@ -190,11 +190,11 @@ class Measured(unittest.TestCase):
 class SharesOfSeveralGpus(Measured):
     GPUS = 2
 
-    # With turns that know nothing of each other it gets what one GPU and the other give it at the
-    # same time, and by chance.
+    # If turns knew nothing of each other, it would get what both GPUs give it at the same time by
+    # chance.
     @measured
     def test_a_lease_of_two_gpus_beside_tenants_of_one(self):
-        # More than half: no two of them on one GPU, whoever comes first.
+        # More than half, so that no two of them are on one GPU, whoever comes first.
         got = self.busy_ms(
             3, ("both", "-n", "2", "-p", "0.45"), ("medium", "-p", "0.55"), ("medium", "-p", "0.55")
         )
@@ -216,8 +216,8 @@ class Shares(Measured):
     @measured
     def test_kernels_of_all_lengths_and_graphs(self):
         got = self.busy_ms(4, *[(kind, "-p", "0.33") for kind in ("tiny", "long", "graph")])
-        # By launches, the tiny ones would get half a percent. A busy processor keeps who launches
-        # most from having more ready.
+        # Counted by launches, the tiny ones would get half a percent. On a busy processor the
+        # program that launches most cannot have more ready.
         self.assertGreater(min(got) / sum(got), 0.05)
         self.assertLess(max(got) / sum(got), 0.6)
 

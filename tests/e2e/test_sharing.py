@@ -20,7 +20,7 @@ GONE = (
 
 
 class Shell:
-    """One process; `do` sends a command and returns what it answered."""
+    """One process. `do` sends a command and returns the answer."""
 
     def __init__(self, environment):
         self.process = subprocess.Popen(
@@ -129,8 +129,8 @@ class Sharing(unittest.TestCase):
             self.assertNotIn("0", users)
 
     def test_a_chain_of_processes(self):
-        """Each waits for the one before by an event, adds to the memory of the first, and records
-        its own."""
+        """Each waits for the one before by an event, adds to the first one's memory, and records
+        its own event."""
         for run in self.each_transport():
             first, *others = shells = run.shells(3)
             first.must("alloc", 2)
@@ -202,7 +202,7 @@ class Sharing(unittest.TestCase):
         opener.must("open", handle)
         opener.must("open", handle)
         self.assertEqual(before - int(third.must("info")), 100 * MIB)
-        # Freed, it lives on because it is open elsewhere: the slice still pays, once.
+        # Freed, it lives on because it is open elsewhere. The slice still pays, once.
         exporter.must("free")
         eventually(
             lambda: before - int(third.must("info")) == 100 * MIB, 5, "the charge for what is open"
@@ -278,7 +278,7 @@ class Sharing(unittest.TestCase):
             for at in (0, 17, 33, 65, 95)
         ]
         for wrong in ["", "00" * 64, "ff" * 64, event, *flipped]:
-            # One that could be a handle is taken for that of memory which is gone.
+            # A descriptor that could be a handle counts as one of memory that is gone.
             answer = opener.do("open", wrong).strip()
             self.assertIn(answer, ("CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_PERMITTED"), wrong)
             self.assertEqual(

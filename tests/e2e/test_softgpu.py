@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The software GPU as a stand-in for hardware: what it has in common between workers, what its
-faults look like to a program behind Tendril, its monitoring, and its clocks."""
+"""The software GPU as a stand-in for hardware: what workers share, how its faults look to a program
+behind Tendril, its monitoring, and its clocks."""
 
 import os
 import pathlib
@@ -72,7 +72,7 @@ class OnABoard(unittest.TestCase):
 
 
 class ControlSocket(OnABoard):
-    """Knobs by lines to a socket, while a server runs."""
+    """Knobs, set by lines to a socket while a server runs."""
 
     def listen(self):
         path = os.path.join(self.board.folder, "control")
@@ -330,7 +330,7 @@ class SimulatedBehindTendril(OnABoard):
 
     def test_two_programs_share_a_gpu_the_same_way_each_time(self):
         def once():
-            # Turns are of the host's time: a worker that waits for one holds the simulated clock
+            # Turns run on the host's time: a worker that waits for one holds the simulated clock
             # up.
             server = self.serve(
                 "--turns",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tendril top: what it shows is what programs do; in a pipe, on a terminal, as JSON."""
+"""tendril top: it shows what programs do, in a pipe, on a terminal and as JSON."""
 
 import json
 import os

@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   const size_t bytes = static_cast<size_t>(program::argument(argc, argv, 1, 64)) << 20;
   program::use_device(0);
   std::vector<uint8_t> pageable(bytes);
-  // Incompressible, so that a transport cannot flatter itself.
+  // Incompressible, so that no transport looks better than it is.
   uint64_t state = 88172645463325252u;
   for (size_t i = 0; i + 8 <= bytes; i += 8) {
     state ^= state << 13;

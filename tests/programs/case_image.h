@@ -37,7 +37,7 @@ class CaseImage {
     return true;
   }
 
-  // Makes everything; the handle stays 0 where a case has no image.
+  // Makes everything. The handle stays 0 if the case has no image.
   CUresult create(unsigned long long* handle) {
     *handle = 0;
     if (bytes_.empty()) return CUDA_SUCCESS;
@@ -78,7 +78,8 @@ class CaseImage {
   }
 
   CUresult fill_memory(CUDA_RESOURCE_DESC* resource) {
-    const size_t pitch = shape_ == "linear" ? row_bytes() : 512;  // as long as hardware asks for
+    // the alignment that hardware asks for
+    const size_t pitch = shape_ == "linear" ? row_bytes() : 512;
     std::vector<uint8_t> padded(pitch * rows());
     for (size_t y = 0; y < rows(); ++y)
       memcpy(&padded[y * pitch], &bytes_[y * row_bytes()], row_bytes());

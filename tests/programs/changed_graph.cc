@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A graph whose nodes get other memory and other values before each launch, as XLA does it: a
-// kernel, then a copy of what it made. Each step brings one word to the host and learns from a host
-// function that it is there, in the same pinned memory every time; other pinned memory is mapped,
-// as libraries have it for flags. For counting what this costs (tests/cost). Argument: steps
+// kernel, then a copy of its result. Each step brings one word to the host and learns from a host
+// function that it has arrived, in the same pinned memory every time. Other pinned memory is
+// mapped, as libraries map it for flags. For counting the cost (tests/cost). Argument: steps
 // (default 10).
 #include <condition_variable>
 #include <mutex>
@@ -30,7 +30,7 @@ CUDA_MEMCPY3D one_word(CUdeviceptr to, CUdeviceptr from) {
   return copy;
 }
 
-// The word, and the program that sleeps until it is there.
+// The word, and the program that sleeps until it has arrived.
 struct Reader {
   uint32_t* word = nullptr;
   std::mutex mutex;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of pageable memory to the device and back, small and middle-sized, each compared. For
-// counting what they cost besides time (tests/cost). Argument: rounds (default 4).
+// counting their cost without time (tests/cost). Argument: rounds (default 4).
 #include "tests/programs/program.h"
 
 int main(int argc, char** argv) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes to an illegal address and shows what the driver reports then and afterwards. PASS means:
-// reported, and sticky.
+// Writes to an illegal address and shows what the driver reports then and afterwards. PASS means
+// that the error was reported and is sticky.
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 

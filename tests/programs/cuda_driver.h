@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a toolkit's cuda.h gives a program: prototypes of every entry point and the unversioned
-// names mapped to the newest ABI. Used by the small programs and the demo, which link against a
-// stub libcuda.so.1 as ordinary CUDA programs do.
+// What a toolkit's cuda.h gives a program: prototypes of every entry point, and the unversioned
+// names mapped to the newest ABI. The small programs and the demo use it. They link a stub
+// libcuda.so.1, as ordinary CUDA programs do.
 #pragma once
 
 #include "api/cuda_abi.gen.h"

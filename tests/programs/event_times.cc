@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device's clock says of a few kernels: prints the milliseconds between events, round by
-// round, and their sum. On the software GPU's simulated clock the lines repeat exactly; elsewhere
+// Times of a few kernels by the device's clock: prints the milliseconds between events, round by
+// round, and their sum. On the software GPU's simulated clock the lines repeat exactly. Elsewhere
 // they are timings. Arguments: rounds (default 10), kernels per round (default 4).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one step of inference asks of the driver when its images come from the host and its answer
-// goes back there, as PyTorch does it: an asynchronous copy from pinned memory, launches on the
-// default stream, and a copy into pageable memory, whose end is waited for three times. Beside it
-// lives mapped pinned memory, as libraries have for flags of theirs. For counting what a step costs
+// The driver calls of one inference step whose images come from the host and whose answer goes back
+// there, as PyTorch makes them: an asynchronous copy from pinned memory, launches on the default
+// stream, and a copy into pageable memory, whose end is waited for three times. Beside it lives
+// mapped pinned memory, as libraries have it for flags. For counting the cost of a step
 // (tests/cost). Argument: steps (default 10).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps memory and the slice busy for a while, printing one line a second: something to kill, list
+// Keeps memory and the slice busy for a while and prints one line a second: something to kill, list
 // and watch. Checks at the end that its memory is intact. Arguments: MiB (default 64), seconds
 // (default 5).
 #include <time.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process of several that share GPU memory: does what its standard input says, a command per
-// line, and answers each with one line: "ok" and perhaps a value, or the name of the error. End of
+// One process of several that share GPU memory. It reads one command per line from its standard
+// input and answers each with one line: "ok" and perhaps a value, or the name of the error. End of
 // input ends it. For tests that start several, pass handles between them and kill some. Commands:
-//   alloc MIB, free, fill WORD, read            the memory here: of our own, or opened
+//   alloc MIB, free, fill WORD, read            the memory here: our own, or opened
 //   export, open HANDLE, close                  as a 64-byte handle in hexadecimal
 //   event, export_event, open_event HANDLE      an interprocess event
-//   record, query, wait                         our own; the one opened, if one is
+//   record, query, wait                         our own event, or the one that is open
 //   add TIMES                                   adds 1 to each word, TIMES kernels, nobody waits
 //   info                                        free bytes of the slice
-//   device ORDINAL                              another device, with memory and event of its own
+//   device ORDINAL                              another device, with its own memory and event
 #include <string>
 
 #include "kernels.ptx.gen.h"

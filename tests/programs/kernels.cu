@@ -58,9 +58,9 @@ KERNEL nothing() {}
 
 KERNEL write_at(uint32* address, uint32 value) { *(volatile uint32*)address = value; }
 
-// Plays `rounds` turns with the host through one word that both see: the host writes odd numbers,
-// this thread the even ones. Gives up, leaving the word as it is, after `patience` looks without a
-// turn.
+// Plays `rounds` turns with the host through one word that both see. The host writes odd numbers,
+// this thread the even ones. After `patience` looks without a turn it gives up and leaves the word
+// as it is.
 KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
   for (uint32 turn = 0; turn < rounds; turn++) {
     uint32 looks = 0;
@@ -71,15 +71,15 @@ KERNEL take_turns(volatile uint32* word, uint32 rounds, uint32 patience) {
   }
 }
 
-// Fixed amounts of work for share_meter, one name each, so that the software GPU can be told what
-// each takes.
+// Fixed amounts of work for share_meter. Each has a name, so that the software GPU can be told how
+// long it takes.
 __device__ inline void multiply_and_add(float* out, uint32 rounds) {
   float x = (float)tid_x();
   for (uint32 i = 0; i < rounds; i++) {
 #pragma unroll
     for (uint32 k = 0; k < 16; k++) x = __builtin_fmaf(x, 0.9999f, 0.5f);
   }
-  if (x == -1.0f) out[0] = x;  // never, but the compiler does not know
+  if (x == -1.0f) out[0] = x;  // never happens, but the compiler does not know that
 }
 
 KERNEL share_tiny(float* out, uint32 rounds) { multiply_and_add(out, rounds); }
@@ -96,7 +96,7 @@ KERNEL share_memory(float4* data, uint32 count, uint32 rounds) {
   }
 }
 
-// How a bad neighbour ends. `endless` waits for what nobody writes.
+// Ways in which a bad neighbour ends. `endless` waits for what nobody writes.
 KERNEL bad_assert(uint32 limit) {
   if (tid_x() >= limit) __assertfail("tid_x() < limit", "kernels.cu", 100, "bad_assert", 1);
 }

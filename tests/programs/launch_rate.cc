@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a launch costs: enqueueing alone, launch and wait, and the sustained rate with the queue
-// kept full. Prints times, so transcripts differ; the count of launches that ran is checked.
-// Argument: launches (default 5000).
+// The cost of a launch: enqueueing alone, launch and wait, and the sustained rate with a full
+// queue. Prints times, so transcripts differ. The count of launches that ran is checked. Argument:
+// launches (default 5000).
 #include <algorithm>
 
 #include "kernels.ptx.gen.h"

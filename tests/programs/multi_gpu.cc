@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uses every device it sees: each computes on its own data, then the data goes around all devices
-// by peer copies, one step of work on each, and is checked at the end; then once more between the
-// first and the last, in streams that only events order. Prints the devices' names. Argument: words
-// (16384).
+// Uses every device that it sees. Each computes on its own data. Then the data goes around all
+// devices by peer copies, with one step of work on each, and is checked at the end. Then once more
+// between the first and the last device, in streams that only events order. Prints the devices'
+// names. Argument: words (16384).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 

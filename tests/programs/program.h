@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The few lines that every program here shares: checking calls, choosing a device, launching, and
-// the last line PASS or FAIL. One thread, prints only what is the same on every run unless a
+// the last line PASS or FAIL. One thread. Prints only what is the same on every run, except where a
 // program says otherwise.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a file of PTX cases (written by tests/ptx/table.py or tests/ptx/fuzz.py) on device 0 and
-// compares every row with what is expected; a case without expected values only prints a checksum,
+// compares every row with the expected values. A case without expected values prints a checksum,
 // for comparison with another device. Arguments: the file, and optionally a word that a case's name
 // must contain. On a real GPU the answer of the hardware is the right one.
 #include <cctype>
@@ -47,7 +47,7 @@ bool is_nan(uint64_t v, unsigned float_bits) {
   return (v & ((1ull << (bits - 1)) - 1)) > infinity;
 }
 
-// Sign and magnitude to a number that orders like the float.
+// Maps sign and magnitude to a number that orders like the float.
 int64_t order(uint64_t v, unsigned float_bits) {
   const uint64_t sign = 1ull << (storage_bits(float_bits) - 1);
   const int64_t magnitude = static_cast<int64_t>(v & (sign - 1));
@@ -85,7 +85,7 @@ Want parse_want(const std::string& token) {
   return w;
 }
 
-// The header line is read already; reads the rows.
+// Reads the rows. The header line is read already.
 bool read_case(std::istringstream& header, std::istream& file, Case* c) {
   header >> c->name >> c->inputs >> c->outputs >> c->block >> c->float_bits >> c->rows;
   if (!header || !c->rows || c->rows > 1u << 24 || !c->outputs || c->outputs > 64 || c->inputs > 64)
@@ -156,7 +156,7 @@ CUresult run_kernel(CUfunction function, Case& c, std::vector<uint64_t>* out) {
   return result == CUDA_SUCCESS ? cuMemFree(results) : result;
 }
 
-// A case that ends in a sticky fault costs the context; the next one gets a fresh one.
+// A case that ends in a sticky fault costs the context. The next case gets a new one.
 void reset(CUmodule* module, const std::string& ptx) {
   CUdevice device;
   CHECK(cuDeviceGet(&device, 0));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of a GPU this program gets: fixed pieces of work, always more of them queued than the
-// GPU has done, counted by 100 ms of the machine's monotonic clock so that several of these can be
-// compared. Says `attached` when the GPU has answered once, `ready` after a first piece, and reads
-// from standard input the nanosecond at which to begin (an empty line: at once). Prints one line of
-// JSON, then PASS. Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium
-// (500 us), long (50 ms), graph (100 tiny ones), memory (500 us, bound by memory), sync (300 us,
-// each waited for), pause (as sync, with 2 ms between), both (medium ones on the first and the
-// second GPU in turn, in one order of calls). With a third argument it is a bad neighbour after
-// that time, and says `bad` and how: fault (an illegal address), assert, trap, hang (an endless
-// kernel), launches (tiny ones, never waited for), allocations (taken and given back without end);
-// the last three until killed. For the software GPU, SHARE_METER_SCALE makes pieces smaller and
-// SHARE_METER_BATCH says after how many to look.
+// How much of a GPU this program gets. It runs fixed pieces of work, with always more queued than
+// the GPU has done, and counts them by 100 ms of the machine's monotonic clock, so that several of
+// these can be compared.
+// It says `attached` when the GPU has answered once and `ready` after a first piece. Then it reads
+// from standard input the nanosecond at which to begin (an empty line: at once). It prints one line
+// of JSON, then PASS.
+// Arguments: the kind of piece, and seconds. Kinds: tiny (5 us on an H200), medium (500 us), long
+// (50 ms), graph (100 tiny ones), memory (500 us, bound by memory), sync (300 us, each waited for),
+// pause (as sync, with 2 ms between), both (medium ones on the first and the second GPU in turn, in
+// one order of calls).
+// With a third argument it becomes a bad neighbour after that time, and says `bad` and how: fault
+// (an illegal address), assert, trap, hang (an endless kernel), launches (tiny ones, never waited
+// for), allocations (taken and given back without end). The last three go on until killed.
+// For the software GPU, SHARE_METER_SCALE makes pieces smaller, and SHARE_METER_BATCH says after
+// how many to look.
 #include <time.h>
 
 #include <algorithm>
@@ -25,15 +28,15 @@ namespace {
 
 constexpr uint64_t kBucketNs = 100'000'000;
 constexpr uint64_t kSecondNs = 1'000'000'000;
-// Enough that the GPU always has more to do. A wait is answered after what was submitted before it
-// has passed the server's gate, so whatever flies delays the first answers.
+// Enough that the GPU always has more to do. A wait is answered after the work before it has passed
+// the server's gate, so all queued work delays the first answers.
 constexpr size_t kBatchesInFlight = 2;
-// A piece that took longer waited for a turn.
+// A piece that took longer has waited for a turn.
 constexpr uint64_t kTurnNs = 3'000'000;
 constexpr size_t kAfterWait = 4;
 
-// Blocks of 256 threads, eight on each processor at a time: every piece fills the GPU, so that
-// nothing of another one fits beside it.
+// Blocks of 256 threads, eight on each processor at a time. Every piece fills the GPU, so nothing
+// of another one fits beside it.
 constexpr uint32_t kThreads = 256, kBlocksAtOnce = 8;
 
 struct Kind {
@@ -134,7 +137,7 @@ class Meter {
     std::printf("], \"waits\": %zu}\n", after_wait_ns_[0].size());
   }
 
-  // Returns where the device has ended this program's work.
+  // Returns when the device has ended this program's work.
   void misbehave(const char* how) {
     const std::string kind = how;
     std::printf("bad %s\n", how);
@@ -270,7 +273,7 @@ class Meter {
   int processors_ = 0;  // a piece is as large as the part of the GPU that the program sees
   unsigned blocks_ = 0;
   uint32_t rounds_ = 0, count_ = 0, batch_ = 1;
-  std::vector<Gpu> gpus_;  // the last is the first of the program's; below is the one in use
+  std::vector<Gpu> gpus_;  // the last stamp is the first of the program; below it is the one in use
   CUdeviceptr data_ = 0;
   CUstream stream_ = nullptr;
   CUfunction function_ = nullptr;
@@ -279,7 +282,7 @@ class Meter {
   std::vector<uint32_t> buckets_;
   std::vector<uint64_t> latencies_ns_;
   std::vector<uint64_t>
-      after_wait_ns_[kAfterWait];  // of the first pieces after one that waited for a turn
+      after_wait_ns_[kAfterWait];  // of the first pieces after a piece that waited for a turn
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel and this program take turns through a word of pinned memory while the kernel runs, then
-// the same in managed memory. Only possible where GPU and program reach the same page: natively,
-// and through Tendril when the server is on this host. Arguments: turns (default 100), looks that
-// the kernel takes before it gives up (default 1000 million).
+// the same in managed memory. This needs a page that GPU and program both reach: natively, or
+// through Tendril when the server is on this host. Arguments: turns (default 100), looks that the
+// kernel takes before it gives up (default 1000 million).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Temporary memory in the order of a stream, as array libraries use it: each step needs blocks of
-// several sizes that live past each other, and waits for nothing. For counting what allocating
-// costs (tests/cost). Argument: steps (default 10).
+// several sizes with overlapping lives, and waits for nothing. For counting the cost of allocating
+// (tests/cost). Argument: steps (default 10).
 #include "tests/programs/program.h"
 
 namespace {

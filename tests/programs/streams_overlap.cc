@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several streams, each a pipeline of upload, kernels and read-back over pinned memory; one stream
-// joins all by events and adds up. Arguments: streams (default 4), words per stream (default
+// Several streams, each a pipeline of upload, kernels and read-back over pinned memory. One stream
+// joins them all by events and adds up. Arguments: streams (default 4), words per stream (default
 // 16384).
 #include <memory>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one step of a training loop asks of the driver, without the arithmetic: a batch from pinned
-// memory, launches on two streams that events order, memory in stream order, a loss read back. For
-// counting what a step costs (tests/cost). Argument: steps (default 10).
+// The driver calls of one step of a training loop, without the arithmetic: a batch from pinned
+// memory, launches on two streams that events order, memory in stream order, and a loss that is
+// read back. For counting the cost of a step (tests/cost). Argument: steps (default 10).
 #include "kernels.ptx.gen.h"
 #include "tests/programs/program.h"
 

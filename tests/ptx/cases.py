@@ -162,16 +162,16 @@ ANY = "-"  # the ISA leaves it open
 
 
 def between(low, high):
-    """Accepts a float of the case's width in an interval, given by bit patterns, both ends
+    """Accepts a float of the case's width in an interval that is given by bit patterns, both ends
     included."""
     return f"{low:x}:{high:x}"
 
 
 class Case:
-    """`text` uses %d (and %f, %g, %h) for results, %a %b %c %e for operands, or %i0... and %o0...
-    where there are more. rows: tuples of operands. model(row) -> one expected value or a tuple of
-    them. warp_model(list of 32 rows) -> list of them. An image (images.py) goes with the case and
-    is %image in the text."""
+    """`text` uses %d (and %f, %g, %h) for results and %a %b %c %e for operands, or %i0... and
+    %o0... for more. rows: tuples of operands. model(row) -> one expected value or a tuple of
+    them. warp_model(list of 32 rows) -> list of them. An image (images.py) goes with the case
+    and is %image in the text."""
 
     def __init__(
         self,

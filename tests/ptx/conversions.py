@@ -57,13 +57,13 @@ FORMATS = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
 def widen(v, t):
-    """What a register wider than its type holds: the value, extended by the type's sign, in 32 bits
-    for bytes."""
+    """The content of a register that is wider than its type: the value, extended by the type's
+    sign, in 32 bits for bytes."""
     return cut(v, 32 if width(t) == 8 else width(t))
 
 
 def contains(target, source):
-    """Nothing to saturate: .sat is refused there."""
+    """There is nothing to saturate, so .sat is refused."""
     return width(target) >= width(source) + (target[0] == "s" and source[0] == "u") and not (
         target[0] == "u" and source[0] == "s"
     )
@@ -147,8 +147,8 @@ def from_float():
 
 
 def kept_or_quiet(nan, a, b):
-    """NaNs as measured on hardware: those of bf16 are shifted into place, of f64 only that it is
-    one is kept."""
+    """NaNs as measured on hardware: those of bf16 are shifted into place; of f64 only the fact that
+    it is a NaN is kept."""
     return nan << 16 if a is BF16 else (b.top << 1 | 1) << b.mantissa_bits - 1
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floating point arithmetic, comparison and selection: f32, f64, f16, bf16 and the packed forms.
-Exact operations are expected to the bit; approximations within the error that the PTX ISA
+Exact operations are expected to the bit, approximations within the error that the PTX ISA
 states."""
 
 import math
@@ -47,7 +47,7 @@ def finish(v, format_, mode=formats.NEAREST, ftz=False, sat=False, relu=False):
 
 
 def expected(bits, format_):
-    """f64 does not say which NaN; the others have one."""
+    """f64 does not say which NaN. The other types have one."""
     return NAN if format_ is F64 and F64.is_nan(bits) else bits
 
 
@@ -125,7 +125,7 @@ def root(name, t, mode, ftz):
 
 
 def signs():
-    """abs, neg and copysign work on the sign bit; what they make of a NaN is left open except for
+    """abs, neg and copysign work on the sign bit. What they make of a NaN is left open, except for
     copysign."""
     for t in ("f32", "f64", "f16", "bf16"):
         format_, pool, _ = POOLS[t]
@@ -202,8 +202,8 @@ def extremes():
 
 
 def copies():
-    """The assembler makes a copy of the minimum of a register and itself, in which a NaN keeps its
-    bits."""
+    """The assembler turns the minimum of a register and itself into a copy, in which a NaN keeps
+    its bits."""
     yield Case(
         "min.f32.itself", "min.f32 %d, %a, %a;", [32], [32], cross(F32S), lambda a: a, float_bits=32
     )
@@ -559,7 +559,7 @@ def logarithm(a, error):
 
 
 def circular(f, a, at_zero):
-    """Stated for [-2 pi, 2 pi] only."""
+    """The ISA states it for [-2 pi, 2 pi] only."""
     if a.nan or a.infinite:
         return NAN
     if a.zero:
@@ -580,7 +580,7 @@ def hyperbolic(a):
 
 
 def rough_quotient(a, b, ftz):
-    """div.full: 2 ulp where the divisor is neither tiny nor beyond 2^126, which the ISA leaves
+    """div.full: 2 ulp if the divisor is neither tiny nor beyond 2^126. Those the ISA leaves
     open."""
     x, y = (F32.decode(F32.flush(v) if ftz else v) for v in (a, b))
     v = formats.divide(x, y)

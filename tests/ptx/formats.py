@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Binary floating point formats in exact rational arithmetic: decode, encode with any rounding
-direction, flush, saturate. The model behind every expected value of the table. Shares nothing with
-the engine: no host float arithmetic decides a bit here."""
+direction, flush, saturate. The model behind every expected value of the table. It shares nothing
+with the engine: no float arithmetic of the host decides a bit here."""
 
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ class Value:
         return self.kind == "num" and self.q == 0
 
     def order(self):
-        """A key by which all values but NaN compare numerically; both zeros are equal."""
+        """A key by which all values except NaN compare numerically. Both zeros are equal."""
         if self.infinite:
             return (-1 if self.negative else 1, Fraction(0))
         return (0, self.q)
@@ -79,7 +79,7 @@ def round_integer(q, mode):
 
 
 class Format:
-    """`nan` is the pattern results have; `infinities` False is the e4m3 family, which has a NaN but
+    """`nan` is the pattern of results. `infinities` False is the e4m3 family, which has a NaN and
     no infinity."""
 
     def __init__(self, name, exponent_bits, mantissa_bits, nan, infinities=True):
@@ -192,8 +192,8 @@ def divide(a, b):
 
 
 def square_root(a, format_, mode):
-    """Bits of the rounded root. The root is bracketed by integers far below the last place, which
-    decides every rounding."""
+    """Bits of the rounded root. Integers far below the last place bracket the root, which decides
+    every rounding."""
     if a.nan or (a.negative and not a.zero):
         return format_.canonical
     if a.infinite or a.zero:

@@ -174,7 +174,7 @@ class Program:
         self.emit(f"JOIN{label}:")
 
     def loop(self, depth):
-        """As many rounds as the thread's own number says, so lanes leave at different times."""
+        """As many rounds as the thread's own number, so that lanes leave at different times."""
         label = self.labels = self.labels + 1
         counter = f"c{label}"
         self.emit(

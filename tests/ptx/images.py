@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide: an
-image is a function of all integers by its address mode, and a linear filter weighs with eight bits
-of fraction. How a weight is rounded the guide does not say, so what lies between both ways is
-right. That the weights of corners, which are products, have eight bits too, what a filter makes of
-normalised integers, borders in their formats and integer coordinates outside are as measured on
-hardware."""
+"""Textures and surfaces, from the appendix "Texture Fetching" of the CUDA programming guide. By its
+address mode an image is a function of all integers. A linear filter weighs with eight bits of
+fraction. The guide does not say how a weight is rounded, so any value between both ways is
+right. These are as measured on hardware: the weights of corners, which are products, have eight
+bits too; filters of normalised integers; borders in their formats; integer coordinates outside."""
 
 import itertools
 import random
@@ -156,7 +155,7 @@ class Image:
         return tuple(out)
 
     def fetch(self, *at):
-        """Four expected patterns at integer coordinates; outside there is nothing, whatever the
+        """Four expected patterns at integer coordinates. Outside there is nothing, whatever the
         address mode."""
         inside = all(0 <= i < max(n, 1) for i, n in zip(at, self.size))
         return (
@@ -165,7 +164,7 @@ class Image:
 
     def filtered(self, positions, layer, c):
         """Every value that some rounding of the weights gives at the extremes. An image of one axis
-        is filtered as a row of a flat one, at y = 0: half of what it gives comes from over the
+        is filtered as a row of a flat one, at y = 0: half of the result comes from over the
         edge."""
         ways = []
         positions = positions + [Fraction(0)] * (self.shape == "1d")
@@ -186,7 +185,7 @@ class Image:
         return values
 
     def whole(self, total):
-        """Of unsigned normalised integers a filter makes whole 65535ths; which way a half goes is
+        """A filter turns unsigned normalised integers into whole 65535ths. Which way a half goes is
         not known."""
         if not self.unsigned_norm():
             return [total]
@@ -202,7 +201,7 @@ def both_ways(exact):
 
 
 def shared(corners, axes):
-    """Every way to share the weights of `corners` (place, 256ths) between both sides of each axis
+    """Every way to divide the weights of `corners` (place, 256ths) between both sides of each axis
     in whole 256ths."""
     if not axes:
         return [corners]
@@ -219,7 +218,7 @@ def shared(corners, axes):
 
 
 def around(values):
-    """Accepts what lies between the values, and a little arithmetic of the filter's own."""
+    """Accepts what lies between the values, and a small error of the filter's arithmetic."""
     low, high = min(values), max(values)
     slack = (
         max(abs(low), abs(high)) / (1 << 20)
@@ -254,7 +253,7 @@ def texture(name, image, geometry, coordinates, rows, model, ctype="f32"):
     )
 
 
-# In texels of an image five wide; the middle of a texel, its rim, between two, and outside.
+# In texels of an image five wide: the middle of a texel, its edge, between two, and outside.
 PLACES = ["1/2", "0", "1/4", "3/4", "1", "5/2", "15/4", "9/2", "19/4", "5"]
 PLACES += ["-1/4", "-3/2", "23/4", "29/2", "-9", "1000000", "1/3"]
 
@@ -426,7 +425,7 @@ def gathers():
 
 
 def surface_word(image, x, y, z, size, beyond):
-    """What `size` bytes at byte x of a row read as."""
+    """The value of `size` bytes at byte x of a row."""
     places = itertools.product(range(image.size[0]), range(image.channels))
     row = b"".join(image.data[z, y, i, c].to_bytes(image.bits // 8, "little") for i, c in places)
     if not 0 <= x < len(row):
@@ -471,7 +470,7 @@ def surfaces():
 
 
 def surface_stores():
-    """Each thread writes a place of its own and reads it back; a place outside keeps nothing."""
+    """Each thread writes its own place and reads it back. A place outside keeps nothing."""
     image = Image("2d", "u32", 4, (16, 4, 0), surface=True)
     rows = [
         (16 * x, y, 0x9E3779B9 * (x + 16 * y) & 0xFFFFFFFF) for y in range(4) for x in range(16)

@@ -257,7 +257,7 @@ def permutes():
 
 
 def field(v, bits):
-    """Position and length of a bit field: the low byte, but all 32 bits for 64-bit fields (seen on
+    """Position and length of a bit field: the low byte; for 64-bit fields all 32 bits (seen on
     hardware)."""
     return v & 0xFF if bits == 32 else v
 
@@ -438,7 +438,7 @@ def extended():
             rows,
             pair(lambda x, y: x - y),
         )
-        # The flag is the carry of a + ~b + 1: addc after sub.cc sees 1 when nothing was borrowed,
+        # The flag is the carry of a + ~b + 1. addc after sub.cc sees 1 when nothing was borrowed;
         # subc after add.cc takes a carry for no borrow.
         yield Case(
             f"sub.cc.addc.{t}",
@@ -480,7 +480,7 @@ def extended():
 
 
 def chain(a, b, c, d, s, n):
-    """add.cc leaves a carry; madc.lo.cc consumes it and leaves another; madc.hi.cc and addc
+    """add.cc leaves a carry. madc.lo.cc consumes it and leaves another. madc.hi.cc and addc
     follow."""
     product = value(a, s) * value(b, s)
     carry = a + b >> n

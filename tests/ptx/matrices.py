@@ -55,9 +55,9 @@ def pack(values, t):
 
 
 def a_cells(lane, m, k, per):
-    """Rows and columns of a lane's elements of A: groups of four lanes share a row; registers
-    alternate between the upper and lower eight rows, then move right (PTX ISA, matrix fragments for
-    mma.m16n8k*)."""
+    """Rows and columns of a lane's elements of A. Groups of four lanes share a row. Registers
+    alternate between the upper and lower eight rows, then move right (PTX ISA, matrix fragments
+    for mma.m16n8k*)."""
     group, place = lane // 4, lane % 4
     for r in range(m * k // 32 // per):
         row = group + (8 * (r % 2) if m == 16 else 0)
@@ -303,7 +303,7 @@ def tiles():
                 return cell(lane // 4, lane % 4 * 2) | cell(lane // 4, lane % 4 * 2 + 1) << 16
 
             def row_words(tiles_, lane):
-                """Lane i keeps row i % 8 of tile i / 8 as two words; lanes without one keep
+                """Lane i keeps row i % 8 of tile i / 8 as two words. Lanes without a row keep
                 zeros."""
                 if lane // 8 >= count:
                     return 0, 0

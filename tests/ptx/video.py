@@ -50,14 +50,13 @@ def part(v, selector, t):
 
 
 def limited_part(v, bits, t):
-    """.sat into a byte or a half: whatever lies outside becomes the greatest, negative numbers
-    too."""
+    """.sat into a byte or a half: any value outside becomes the greatest, negative ones too."""
     top = (1 << bits - (t[0] == "s")) - 1
     return v if 0 <= v <= top else top
 
 
 def limited_word(v, t):
-    """.sat into 32 bits: an unsigned result is kept from being negative, but what is too large
+    """.sat into 32 bits: an unsigned result does not become negative, but one that is too large
     loses its carry."""
     return max(v, 0) if t == "u32" else limited(v, 32, t)
 
@@ -176,9 +175,9 @@ def multiply_add():
         stem = f"vmad.{d}.{a}.{b}{sat}{scale}"
 
         def model(x, y, z, d=d, sat=sat, scale=scale, extra=0):
-            """All operands have signs, whatever the types say, as measured on hardware. What .sat
-            makes of a negative number in u32 is zero, but the greatest after a shift, which moves
-            no signs."""
+            """All operands have signs, whatever the types say, as measured on hardware. .sat into
+            u32 turns a negative number into zero; after a shift, which moves no signs in, into
+            the greatest."""
             v = value(x, "s32") * value(y, "s32") + value(z, "s32") + extra >> int(scale[4:] or 0)
             if sat and v < 0 and d == "u32":
                 return 0xFFFFFFFF if scale else 0

@@ -254,7 +254,7 @@ def wrap_decrement(old, b):
 
 
 def atomics():
-    """Every row has a cell of its own: the old value comes back, the new one is read afterwards."""
+    """Every row has its own cell: the old value comes back, and the new one is read afterwards."""
 
     def atom(name, t, f, bits, pool=None, values=1):
         pool = pool or INTEGERS[bits]
@@ -291,7 +291,7 @@ def atomics():
         yield atom("cas", b, lambda x, y, z: z if x == y else x, bits, values=2)
     yield atom("cas", "b16", lambda x, y, z: z if x == y else x, 16, values=2)
     yield from float_atomics()
-    # Whole warps on one cell: what comes back differs by order, the sum does not.
+    # Whole warps on one cell: what comes back depends on the order, the sum does not.
     shared = ".shared .align 4 .b32 cell;"
     yield Case(
         "atom.shared.add.u32.warp",
@@ -334,7 +334,7 @@ def float_atomics():
                 out |= finish(total, format_) << k
             return out
 
-        # f32 in global memory flushes subnormal results on some generations: rows that would show
+        # f32 in global memory flushes subnormal results on some generations. Rows that would show
         # it are left out.
         rows = [r for r in rows if t != "f32" or not any(F32.subnormal(x) for x in (*r, model(*r)))]
         rows = [r for r in rows if not (format_ is F64 and F64.is_nan(model(*r)))]
@@ -414,8 +414,8 @@ def memory():
 
 
 def mbarriers():
-    """One mbarrier per thread, then one for a warp; states are opaque, so waits and counts are what
-    is compared."""
+    """One mbarrier per thread, then one for a warp. States are opaque, so waits and counts are
+    compared."""
     own = "mov.u32 %r1, %tid.x; shl.b32 %r1, %r1, 4; mov.u32 %r2, box; add.u32 %r1, %r1, %r2;"
     declare = ".shared .align 16 .b8 box[1024]; .reg .b64 %s<2>;"
     ask = " mbarrier.test_wait.shared.b64 %p1, [%r1], %s0; selp.b32 %d, 1, 0, %p1;"

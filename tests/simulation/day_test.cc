@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A day of 500 clients on 64 GPUs, in simulated time. Each client is a thread that asks the
-// daemon's lease book for slices, makes a context on each GPU that it is given, fills its quota of
-// memory, runs kernels that take minutes (and are not executed), gives everything back, and comes
-// again. One clock serves them all, so a day takes seconds, and the transcript is the same whenever
-// the seed is. The clients are not processes and no bytes travel: admission, memory, time slices,
-// queues and the clock are the real ones; the wire, workers and their deaths are the business of
-// tests/e2e.
+// A day of 500 clients on 64 GPUs, in simulated time. Each client is a thread. It asks the daemon's
+// lease book for slices, makes a context on each GPU that it gets, fills its quota of memory, runs
+// kernels that take minutes (and are not executed), gives everything back, and comes again. One
+// clock serves them all, so a day takes seconds. The transcript is the same whenever the seed is.
+// The clients are not processes, and no bytes travel. Admission, memory, time slices, queues and
+// the clock are the real ones. tests/e2e tests the wire, workers and their deaths.
 //
-// Runs itself as `day_test --play SEED` (the mode of time is fixed when a process starts) and
-// compares what it prints.
+// Runs itself as `tendril_day_test --play SEED`, because the mode of time is fixed when a process
+// starts, and compares what that prints.
 
 #include <gtest/gtest.h>
 #include <stdio.h>
@@ -91,12 +90,12 @@ class Client {
   void live() {
     softgpu::Clock& clock = softgpu::Clock::instance();
     clock.sleep(static_cast<int64_t>(id_) * 1'000'003 +
-                up_to(20 * kMinuteNs));  // nobody at the same instant
+                up_to(20 * kMinuteNs));  // no two at the same instant
     for (uint64_t visit = 0; hall_->now_ns() < kDayNs; ++visit) {
       work(visit * kClients + id_ + 1);
       clock.sleep(up_to(30 * kMinuteNs));
     }
-    clock.blocks();  // this thread waits for nothing any more, and submits nothing
+    clock.blocks();  // this thread waits no more and submits nothing
   }
 
  private:
@@ -139,7 +138,7 @@ class Client {
     MUST(cuCtxCreate_v2(&slice.context, 0, static_cast<CUdevice>(grant.gpu_index)));
     MUST(cuModuleLoadData(&module, kPtx));
     MUST(cuModuleGetFunction(&slice.function, module, "work"));
-    // Quotas of one GPU add up to no more than it has, so this can never be refused.
+    // Quotas of one GPU never add up to more than it has, so this cannot be refused.
     MUST(cuMemAlloc_v2(&slice.memory, grant.memory_bytes / 256 * 256));
     MUST(cuEventCreate(&slice.begin, 0));
     MUST(cuEventCreate(&slice.end, 0));
@@ -163,8 +162,8 @@ class Client {
       MUST(cuCtxSetCurrent(slice.context));
       MUST(cuCtxSynchronize());
       MUST(cuEventElapsedTime_v2(&ms, slice.begin, slice.end));
-      // Neighbours make it longer, nothing makes it shorter. Half a millisecond per minute is a
-      // float's grain at hours.
+      // Neighbours can only make it longer. At hours the grain of a float is half a millisecond per
+      // minute.
       if (ms < 60'000.0f * static_cast<float>(minutes) * 0.99999f)
         stop(id_, "too short a kernel", static_cast<int>(ms));
       char text[64];

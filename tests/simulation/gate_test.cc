@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate alone, on simulated time: a page, a stand-in for tendrild that gives turns on it, and a
-// GPU that is nothing but the times at which work ends. The test is the executor, and its "arbiter"
-// is a fiber.
+// The gate alone, on simulated time. Around it: a page, a stand-in for tendrild that gives turns on
+// it, and a GPU that consists of the times at which work ends. The test is the executor. Its
+// "arbiter" is a fiber.
 #include "worker/core/gate.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ constexpr uint64_t kLegacy = 1;  // as CU_STREAM_LEGACY
 CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
 CUcontext const kContext = reinterpret_cast<CUcontext>(7);
 
-// Streams run their work in order; an event is the time at which its stream will be done with what
+// Streams run their work in order. An event is the time at which its stream will have finished what
 // it has then.
 class FakeGpu final : public worker::cuda::GateHost {
  public:
@@ -80,7 +80,8 @@ class FakeGpu final : public worker::cuda::GateHost {
 class GateTest : public testing::Test {
  protected:
   static constexpr uint64_t kLaunchNs = 2 * kUs;  // in the driver
-  // How late the end of what runs may be seen: where nothing is known of it, and where it is.
+  // How late the end of running work may be seen: where nothing is known of it, and where its
+  // length is known.
   static constexpr uint64_t kNapNs = 100 * kUs + 2 * SimulatedTime::kOversleptNs,
                             kPromptlyNs = 20 * kUs;
 
@@ -132,7 +133,7 @@ class GateTest : public testing::Test {
       gate_.rest();
     }
   }
-  // So that the kind is known.
+  // So that the kind of work is known.
   void learn(uint64_t ns) {
     for (int i = 0; i < 3; ++i) {
       grant(wire::kTurnWithoutEnd);
@@ -225,7 +226,7 @@ TEST_F(GateTest, AnIdleHolderGivesUpAfterAWhile) {
   EXPECT_EQ(gpu_.events(), 0u);
 }
 
-// The GPU has nothing to do while the driver loads what is launched first.
+// The driver loads what is launched first. Meanwhile the GPU has nothing to do.
 TEST_F(GateTest, ALaunchThatTakesTheDriverLongIsNotWork) {
   grant(now_ns() + 60 * kSecond);
   ASSERT_TRUE(gate_.pass(0, kContext, stream_of(1), work_kind(1, 1)));
@@ -235,7 +236,7 @@ TEST_F(GateTest, ALaunchThatTakesTheDriverLongIsNotWork) {
   const uint64_t stalled_ns = part().stalled_ns.load();
   EXPECT_GE(stalled_ns, 20 * kMs);
   EXPECT_LE(stalled_ns, 20 * kMs + kUs);
-  // With work before it the GPU is not idle, however long the next launch takes.
+  // With work before it the GPU is busy, however long the next launch takes.
   ASSERT_TRUE(gate_.pass(0, kContext, stream_of(2), work_kind(2, 1)));
   time_.spend(5 * kMs);
   gpu_.run(stream_of(2), kMs);
@@ -258,7 +259,7 @@ TEST_F(GateTest, ATurnInWhichNothingRunsIsGivenUpBeforeALongCall) {
   gate_.before_a_long_call();
 }
 
-// As long as the driver is in another call, the turn cannot be given up.
+// While the driver is in another call, the turn cannot be given up.
 TEST_F(GateTest, TimeWithoutWorkInAnotherCallIsNotWork) {
   grant(now_ns() + 60 * kSecond);
   ASSERT_TRUE(pass(1, kMs));
@@ -271,7 +272,7 @@ TEST_F(GateTest, TimeWithoutWorkInAnotherCallIsNotWork) {
   EXPECT_LE(part().stalled_ns.load(), 20 * kMs);
 }
 
-// Somebody of a higher class may come: what is unfinished then is what it waits for.
+// A tenant of a higher class may come. Then it waits for what is unfinished.
 TEST_F(GateTest, InASmallWindowTheSecondPieceWaitsUntilTheFirstIsNearlyOver) {
   part().window_ns = 300 * kUs;
   learn(kMs);
@@ -392,8 +393,8 @@ TEST_F(GateTest, NothingLongIsAddedThatWouldBeginAfterTheTurn) {
 TEST_F(GateTest, APieceThatGrowsIsNoticed) {
   grant(wire::kTurnWithoutEnd);
   for (int i = 0; i < 400; ++i) pass(1, 20 * kUs, 5);
-  // Of the same kind, twenty-five times as long. Those that fit the window by the old estimate pass
-  // before any is over.
+  // Of the same kind, twenty-five times as long. Pieces that fit the window by the old estimate
+  // pass before any has ended.
   for (int i = 0; i < 250; ++i) pass(1, kMs / 2, 5);
   int too_much = 0;
   for (int i = 0; i < 50; ++i) {
@@ -469,8 +470,7 @@ TEST_F(GateTest, AStreamThatEndsIsMarkedBefore) {
   EXPECT_EQ(gpu_.marks, 1u);
 }
 
-// An event that is recorded there later waits for what other streams have been given, and they for
-// it.
+// An event that is recorded there later waits for what other streams have, and they wait for it.
 TEST_F(GateTest, TheLegacyStreamIsMarkedBeforeOthersAreGivenSomething) {
   grant(wire::kTurnWithoutEnd);
   EXPECT_TRUE(pass(kLegacy, 50 * kUs));
@@ -484,8 +484,8 @@ TEST_F(GateTest, TheLegacyStreamIsMarkedBeforeOthersAreGivenSomething) {
   EXPECT_EQ(gpu_.marks, 3u) << "of the second stream alone";
 }
 
-// The program may take its time in a host function: what was there before is over all the same, and
-// the turn with it.
+// The program may take its time in a host function. What was there before is over nevertheless, and
+// the turn ends with it.
 TEST_F(GateTest, WorkBeforeAHostFunctionEndsBeforeIt) {
   const uint64_t begun_ns = now_ns();
   grant(begun_ns + 5 * kMs);
@@ -558,8 +558,8 @@ TEST_F(GateTest, WhileOneSliceWaitsAnotherGivesItsTurnBack) {
   EXPECT_EQ(part(1).drained.load(), 1u);
 }
 
-// tendrild has said that the turn for which the piece waits comes soon: this one is kept so long,
-// and wanted again with that one.
+// tendrild has said that the awaited turn comes soon. So this turn is kept, and both are wanted
+// again together.
 TEST_F(GateTest, WhileOneSliceWaitsAnotherIsKeptAWhileAndWantsItsTurnToo) {
   part(1).regime = wire::TurnRegime::kTurns;
   part(1).await_ns = 40 * kMs;
@@ -579,7 +579,7 @@ TEST_F(GateTest, WhileOneSliceWaitsAnotherIsKeptAWhileAndWantsItsTurnToo) {
   EXPECT_GE(given_up_ns - begun_ns, 40 * kMs);
   EXPECT_LE(given_up_ns - begun_ns, 40 * kMs + part(1).linger_ns.load() + 2 * kNapNs);
   EXPECT_EQ(part(1).wants.load(), wire::kWantsTurnToo);
-  // Nobody would see such a turn once the executor sleeps.
+  // Once the executor sleeps, nobody would see such a turn.
   idle_until([&] { return drained(); });
   EXPECT_EQ(part(1).wants.load(), wire::kWantsNothing);
   EXPECT_EQ(gate_.pace(), Gate::Pace::kSometimes);
@@ -597,12 +597,12 @@ TEST_F(GateTest, ATurnForWhichNothingCameIsNotWantedToo) {
   EXPECT_EQ(part(1).wants.load(), wire::kWantsNothing);
 }
 
-// Neither for what a piece takes, nor for what the slice has had.
+// Neither for the length of a piece, nor for what the slice has had.
 TEST_F(GateTest, TimeThatAHigherClassHadDoesNotCount) {
   learn(kMs);
   const uint64_t busy_ns = part().busy_ns.load(), begun_ns = now_ns();
   grant(wire::kTurnWithoutEnd);
-  ASSERT_TRUE(pass(1, 5 * kMs, kMs));  // of which somebody else has 4
+  ASSERT_TRUE(pass(1, 5 * kMs, kMs));  // somebody else has 4 of them
   idle_until([&] { return now_ns() >= begun_ns + 4 * kMs; });
   part().preempted_ns = 4 * kMs;
   move_end(0);

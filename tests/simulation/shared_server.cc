@@ -50,8 +50,7 @@ uint64_t SimulatedGpu::slice_ends_ns() const {
          (found == slices_ns_.end() || found->second == 0 ? kDriversNs : found->second);
 }
 
-// While its slice lasts, of the tenant that has the GPU; otherwise of the one that has waited
-// longest.
+// While its slice lasts: the tenant that has the GPU. Otherwise the one that has waited longest.
 const SimulatedGpu::Key* SimulatedGpu::next_kernel() {
   const bool stays = time_.now_ns() < slice_ends_ns();
   const Key* first = nullptr;
@@ -161,7 +160,7 @@ void SimulatedWorker::wait(uint64_t stream, uint32_t slice) {
   }
 }
 
-// As it looks for the next call.
+// As the executor looks for the next call.
 void SimulatedWorker::compute(uint64_t ns) {
   using Pace = worker::cuda::Gate::Pace;
   SimulatedTime& time = server_.time();
@@ -249,7 +248,7 @@ extern "C" {
 
 ssize_t __real_write(int fd, const void* data, size_t bytes);
 
-// A bell of a worker's, or a file.
+// A worker's bell, or a file.
 ssize_t __wrap_write(int fd, const void* data, size_t bytes) {
   using namespace tendril::simulation;
   if (fd < kFirstBell) return __real_write(fd, data, bytes);

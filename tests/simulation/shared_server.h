@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server whose GPUs are shared, on simulated time: tendrild's rules (lease/lease_turns.h) and
-// workers' gates (worker/core/gate.h) as they are, with pages between them; GPUs that are queues of
-// known length; and an executor's loop and programs that are a few lines each. For tests, which say
-// what programs do and ask what they got.
+// A server whose GPUs are shared, on simulated time. tendrild's rules (lease/lease_turns.h) and the
+// workers' gates (worker/core/gate.h) are the real ones, with pages between them. GPUs are queues
+// of known length. An executor's loop and the programs are a few lines each. A test says what
+// programs do and asks what they got.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@
 
 namespace tendril::simulation {
 
-// Streams run their work in order, and a GPU one kernel at a time. A tenant has it until it has
-// nothing more to run, or until its slice is over while another waits: what it runs is interrupted
-// then, and goes on when its turn comes again. (An H200 does so.)
+// Streams run their work in order, and a GPU runs one kernel at a time. A tenant has the GPU until
+// it has nothing more to run, or until its slice is over while another waits. Then its kernel is
+// interrupted, and goes on when its slice comes again. (An H200 does so.)
 class SimulatedGpu {
  public:
   static constexpr uint64_t kSwitchNs = 100 * kUs;  // from one tenant's kernel to another's
@@ -71,18 +71,18 @@ class SimulatedGpu {
   Key running_;
   bool busy_ = false;
   uint64_t begun_ns_ = 0, runs_ = 0;  // the kernel that runs, and how many have been begun
-  uint64_t watched_ = 0;              // the one whose interruption is planned
+  uint64_t watched_ = 0;              // the tenant whose interruption is planned
 };
 
 class SharedServer;
 
-// A session: its program says what comes next, in a fiber, and its executor does it.
+// A session: its program is a fiber that says what comes next, and its executor does it.
 class SimulatedWorker final : public worker::cuda::GateHost {
  public:
   static constexpr uint64_t kCallNs = 2'000, kMarkNs = 1'500, kLookNs = 700, kServeNs = 500;
   SimulatedWorker(SharedServer* server, size_t number, std::vector<uint32_t> gpus);
 
-  // What a program does. Each takes as long as it does there.
+  // What a program does. Each step takes as long as it does there.
   void launch(uint64_t ns, uint64_t stream = 1, uint32_t slice = 0) {
     launch(ns, stream, slice, ns);
   }
@@ -124,7 +124,7 @@ class SharedServer {
   explicit SharedServer(size_t gpus = 1);
 
   using Program = std::function<void(SimulatedWorker&)>;
-  // Does it over and over. A lease with `share` of each of these GPUs, and one session.
+  // Repeats a program. It has a lease with `share` of each of these GPUs, and one session.
   SimulatedWorker& add(double share, const Program& program,
                        const std::vector<uint32_t>& gpus = {0}, const wire::LeaseTerms& terms = {});
   void run(uint64_t ns) { time_.run(time_.now_ns() + ns); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for code that sleeps, spins and looks at the time as if it ran on a machine: fibers, of
-// which one runs at a time, and for whom the clock, nanosleep, sched_yield and futexes are this
-// class's (the linker puts it in their place, see CMakeLists.txt). What is done in no time on a
-// real machine takes none here but a look at the clock, so that whoever spins gets somewhere. The
-// same in every run.
+// One clock for code that sleeps, spins and reads the time as on a machine. The code runs in
+// fibers, one at a time. For them the clock, nanosleep, sched_yield and futexes are this class's:
+// the linker puts it in their place (see CMakeLists.txt). What takes no time on a real machine
+// takes none here. Exception: a look at the clock, so that a spinning fiber makes progress. Every
+// run is the same.
 #pragma once
 
 #include <ucontext.h>
@@ -32,12 +32,13 @@ class SimulatedTime {
   void start(std::function<void()> body);
   void run(uint64_t until_ns);
 
-  // Of the fiber that runs; outside all fibers, of whoever made this: they run meanwhile.
+  // Of the fiber that runs. Outside all fibers it belongs to the maker of this object; fibers run
+  // meanwhile.
   void spend(uint64_t ns);
   bool sleep(const void* word, uint64_t most_ns);  // true: woken
   void wake(const void* word);
 
-  // For whom the linker's stand-ins work. Null: who asks does not live on simulated time.
+  // The object behind the linker's stand-ins. Null: the caller does not live on simulated time.
   static SimulatedTime* active();
 
  private:
@@ -65,7 +66,7 @@ class SimulatedTime {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   Fiber* running_ = nullptr;
   bool runs_ = false;
-  const void* outside_word_ = nullptr;  // on which whoever made this sleeps
+  const void* outside_word_ = nullptr;  // the maker of this object sleeps on it
   bool outside_woken_ = false;
   ucontext_t main_;
 };

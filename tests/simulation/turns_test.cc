@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tenants of shared GPUs get, on simulated time: tendrild's rules and workers' gates are the
-// product's own, the GPUs, executors and programs between them those of shared_server.h.
+// What tenants of shared GPUs get, on simulated time. tendrild's rules and the workers' gates are
+// the product's own. shared_server.h has the GPUs, executors and programs between them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,8 +26,8 @@ SharedServer::Program backlog(uint64_t piece_ns) {
   return [piece_ns](SimulatedWorker& worker) { worker.launch(piece_ns); };
 }
 
-// Waits for each piece, and comes with the next so much later. After a long wait it is asleep, and
-// later by what it takes to wake it.
+// Waits for each piece and submits the next one so much later. After a long wait it is asleep, so
+// the time to wake it is added.
 SharedServer::Program waits(uint64_t piece_ns, uint64_t gap_ns, uint64_t waking_ns = 0) {
   return [=](SimulatedWorker& worker) {
     const uint64_t begun_ns = base::now_ns();
@@ -53,7 +53,7 @@ double alone(const SharedServer::Program& program) {
   return pieces_per_second(&server, worker, 2 * kSecond);
 }
 
-// Of what each does alone.
+// As a part of what each does alone.
 std::vector<double> delivered(const std::vector<Tenant>& tenants, uint64_t ns = 5 * kSecond) {
   SharedServer server;
   std::vector<SimulatedWorker*> workers;
@@ -96,8 +96,8 @@ TEST(Turns, AProgramThatWaitsForEachPieceGetsItsShare) {
   }
 }
 
-// It has waited for its turn for longer than anybody spins, so the first answer of a turn must wake
-// it, and the GPU waits for that: this time once in a turn is what is lost, and not the turn.
+// It has waited for its turn for longer than anybody spins. So the first answer of a turn must wake
+// it, and the GPU waits for that. Only this time is lost, once in a turn, and not the turn.
 TEST(Turns, AProgramThatFallsAsleepBetweenItsTurnsKeepsThem) {
   for (const uint64_t waking_ns : {100 * kUs, 200 * kUs, 400 * kUs}) {
     SCOPED_TRACE(waking_ns);
@@ -155,8 +155,8 @@ BesidePriority beside_priority(uint64_t neighbours_piece_ns, uint64_t gap_ns, si
   return found;
 }
 
-// Beside kernels of 50 ms it waited for 49 ms before. The GPU is the others' meanwhile, but for the
-// switches.
+// If the hardware did not interrupt, it would wait for 49 ms beside kernels of 50 ms. The GPU
+// belongs to the others meanwhile, except for the switches.
 TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   for (const uint64_t piece_ns : {5 * kUs, 500 * kUs, 5 * kMs, 50 * kMs}) {
     for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
@@ -172,15 +172,15 @@ TEST(Turns, AHigherClassNeedNotWaitForWhatRuns) {
   }
 }
 
-// One that asks for more than its share (29 %, with a switch and the looking for more) is held back
-// by little each time, and not for a whole turn of the others now and then.
+// A tenant that asks for more than its share (29 %, with a switch and the looking for more) is held
+// back by little each time, and never for a whole turn of the others.
 TEST(Turns, AHigherClassThatIsAheadIsPaced) {
   const BesidePriority found = beside_priority(500 * kUs, 1200 * kUs, 1);
   EXPECT_LE(found.p99_us, 1000);
 }
 
-// Of kernels of 50 ms hardly one is not interrupted: what they take must be learned all the same,
-// or too many are let in, and some are overdue.
+// Nearly every kernel of 50 ms is interrupted. Their length must be learned all the same. Otherwise
+// too many are let in, and some are overdue.
 TEST(Turns, AHigherClassAmongSeveral) {
   for (const uint64_t piece_ns : {500 * kUs, 5 * kMs, 50 * kMs}) {
     for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
@@ -191,7 +191,7 @@ TEST(Turns, AHigherClassAmongSeveral) {
   }
 }
 
-// ---- Host functions: what is behind one on its stream cannot run before the program is done with
+// ---- Host functions: what is behind one on its stream cannot run before the program has finished
 // it ----
 
 struct BesideABacklog {
@@ -228,8 +228,8 @@ BesideABacklog beside_a_backlog(const SharedServer::Program& program) {
   return found;
 }
 
-// Its turn is the others' while it is in one, and it gets what it could use of its share all the
-// same.
+// While it is in a host function, the others have its turn. It gets what it can use of its share
+// all the same.
 TEST(Turns, AProgramInAHostFunctionKeepsNobodyFromTheGpu) {
   for (const uint64_t host_ns : {5 * kMs, 20 * kMs, 50 * kMs, 200 * kMs}) {
     SCOPED_TRACE(host_ns);
@@ -244,8 +244,8 @@ TEST(Turns, AProgramInAHostFunctionKeepsNobodyFromTheGpu) {
   }
 }
 
-// What ran after its turn, when its host functions were over, is paid for by who had it, and was
-// not the neighbour's.
+// What ran after its turn, when its host functions were over, is charged to it and not to the
+// neighbour.
 TEST(Turns, WhatRunsBehindHostFunctionsIsPaidFor) {
   for (const uint64_t host_ns : {kMs, 2 * kMs, 10 * kMs}) {
     SCOPED_TRACE(host_ns);
@@ -267,7 +267,7 @@ TEST(Turns, WhatRunsBehindHostFunctionsIsPaidFor) {
   }
 }
 
-// A host function may wait for what the program has yet to submit: one piece at a time passes, and
+// A host function may wait for what the program has yet to submit. One piece at a time passes and
 // costs the neighbour little.
 TEST(Turns, BehindAHostFunctionWithoutEndPiecesPass) {
   SharedServer server;
@@ -354,14 +354,14 @@ TEST_P(SeveralGpus, ThreeLeasesOfTwo) {
   EXPECT_LE(unused(0), 0.04);
 }
 
-// Beside tenants that are always ready it has the GPUs it works on at the same time. By chance:
+// Beside tenants that are always ready it has all its GPUs at the same time. By chance it would get
 // 0.35 to 0.44.
 TEST_P(SeveralGpus, ALeaseOfTwoBesideTenantsOfOne) {
   add(0.5, GetParam(), {0, 1});
   add(0.5, 500 * kUs, {0});
   add(0.5, 500 * kUs, {1});
   run();
-  // So long that the gate lets one at a time pass: each GPU waits for the other's.
+  // So long that the gate lets one at a time pass. Each GPU waits for the other's.
   const bool goes_singly = GetParam() == 5 * kMs;
   for (const uint32_t gpu : {0, 1}) {
     EXPECT_GE(delivered(0, gpu), goes_singly ? 0.44 : 0.475);
@@ -378,7 +378,7 @@ TEST_P(SeveralGpus, ASmallLeaseOfTwoAmongManyOfOne) {
   for (uint32_t i = 0; i < 6; ++i) EXPECT_NEAR(delivered(1 + i, i % 2), 0.3, 0.025);
 }
 
-// Where nobody else wants the other GPU nothing is lost on either.
+// If nobody else wants the other GPU, nothing is lost on either.
 TEST_P(SeveralGpus, ALeaseOfTwoOfWhichOneIsContended) {
   add(0.5, GetParam(), {0, 1});
   add(0.5, 500 * kUs, {1});
@@ -393,8 +393,7 @@ TEST_P(SeveralGpus, ARequestOfAHigherClassOnOneOfThem) {
   add(0.25, 500 * kUs, {1});
   run();
   EXPECT_GE(delivered(1, 0), 0.12);  // as much as it asks for
-  // Each request stops it on both GPUs, for longer than it lasts. (Before, when it waited for what
-  // ran: 0.29 with pieces of 100 us.)
+  // Each request stops it on both GPUs, for longer than the request lasts.
   EXPECT_GE(delivered(0, 0), GetParam() == 100 * kUs ? 0.5 : 0.6);
   EXPECT_GE(delivered(2, 1), 0.24);
 }
