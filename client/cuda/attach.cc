@@ -16,9 +16,10 @@
 #include "wire/assignment.h"
 
 namespace tendril::client::cuda {
-namespace {
 
 constinit core::Attachment<Process> g_attachment;
+
+namespace {
 
 void forget_after_fork() {
   Process* parents = g_attachment.dropped_in_child();
@@ -145,8 +146,6 @@ CUresult attach_process() {
 }
 
 }  // namespace
-
-Process* process() { return g_attachment.process(); }
 
 CUresult initialize() {
   if (g_attachment.forked()) return CUDA_ERROR_NOT_INITIALIZED;

@@ -107,26 +107,21 @@ namespace {
 // threads, so it gets a stream.
 Stream* per_thread_stream(Context* context) {
   const uint64_t serial = thread_serial();
-  pthread_mutex_lock(&context->mutex);
-  Stream* found = nullptr;
+  const base::Locked held(context->lock);
   for (const Context::ThreadStream& entry : context->thread_streams) {
-    if (entry.thread == serial) found = entry.stream;
+    if (entry.thread == serial) return entry.stream;
   }
-  if (found == nullptr) {
-    found = process()->streams.create(Kind::kStream, context->session, context,
-                                      context->session->index);
-    if (found != nullptr) {
-      found->flags = CU_STREAM_DEFAULT;
-      found->priority = 0;
-      found->id = process()->next_stream_id.fetch_add(1);
-      context->thread_streams.push_back({serial, found});
-      wire::cuda::stream_create_request m;
-      m.stream = found->wire_id;
-      context->session->enqueue(context, m);
-    }
-  }
-  pthread_mutex_unlock(&context->mutex);
-  return found;
+  Stream* made =
+      process()->streams.create(Kind::kStream, context->session, context, context->session->index);
+  if (made == nullptr) return nullptr;
+  made->flags = CU_STREAM_DEFAULT;
+  made->priority = 0;
+  made->id = process()->next_stream_id.fetch_add(1);
+  context->thread_streams.push_back({serial, made});
+  wire::cuda::stream_create_request m;
+  m.stream = made->wire_id;
+  context->session->enqueue(context, m);
+  return made;
 }
 
 }  // namespace

@@ -12,7 +12,10 @@
 
 #include "api/cuda_abi.gen.h"
 #include "api/cuda_messages.gen.h"
+#include "client/core/attachment.h"
+#include "client/core/part.h"
 #include "client/core/session.h"
+#include "client/cuda/copy/pending_reads.h"
 #include "client/cuda/memory/freed_blocks.h"
 #include "client/cuda/memory/range_map.h"
 #include "client/cuda/object.h"
@@ -34,9 +37,9 @@ struct Device {
   int least_priority = 0, greatest_priority = 0;
   uint64_t limits[CU_LIMIT_MAX] = {};
   Context* primary = nullptr;  // exists from the start; active while retained
-  uint64_t default_pool = 0,
-           current_pool =
-               0;  // handles; 0: not asked for yet, the default one (client/cuda/memory/pool.cc)
+  // Handles; 0: not asked for yet, the default one (client/cuda/memory/pool.cc).
+  base::Lock pool_lock;
+  uint64_t default_pool = 0, current_pool = 0;
 };
 
 struct Context : Object {
@@ -59,7 +62,7 @@ struct Context : Object {
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
   CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock;  // for what follows, and while a primary context is retained first
   struct ThreadStream {
     uint64_t thread;
     Stream* stream;
@@ -156,6 +159,24 @@ class Session final : public core::Calls<Results> {
 
 bool is_sticky(CUresult result);
 
+struct Captures;
+struct Callbacks;
+struct Mirrors;
+struct HeldBlocks;
+struct HostPlaces;
+struct Physicals;
+struct OpenImports;
+struct GivenOutExports;
+struct RetiredInfos;
+struct OccupancyAnswers;
+struct LegacyLaunches;
+struct Links;
+struct ContextFunctionNodes;
+struct KernelNodeParams;
+struct LentToProgram;
+struct TensorMaps;
+struct ContextStorage;
+
 struct Process {
   int pid = 0;
   std::vector<Session*> sessions;
@@ -166,6 +187,19 @@ struct Process {
   std::atomic<uint64_t> next_context_id{1};
   std::atomic<uint64_t> next_stream_id{10};
   std::atomic<uint32_t> open_captures{0};
+
+  // What launches and copies look at first; nearly always 0.
+  std::atomic<uint32_t> kernel_mirrors{0};   // mirrors that kernels reach (memory/mirror.h)
+  std::atomic<uint32_t> graph_mirrors{0};    // mirrors that only graphs reach
+  std::atomic<uint32_t> written_mirrors{0};  // mirrors that a GPU may write
+  std::atomic<uint32_t> pinned_ranges{0};    // host memory to look for among a launch's parameters
+  // Reasons to wait for synchronous copies to the device (finish_copy). Each stays once it is true.
+  std::atomic<bool> streams_apart{false};   // a stream does not wait for the legacy one
+  std::atomic<bool> contexts_share{false};  // a server has several contexts of the program
+  std::atomic<bool> memory_is_shared{
+      false};  // other processes see memory of this one, or it theirs
+  PendingReads reads;
+
   RangeMap ranges;
   Table<Context> contexts;
   Table<Stream> streams;
@@ -176,10 +210,30 @@ struct Process {
   Table<Function> kernels;    // CUkernel
   ExecTable execs;
   Table<Object> others[static_cast<int>(Kind::kCount)];
+
+  // What single topics keep. The file that is named defines the type.
+  core::Part<Captures> captures;                            // stream/capture.cc
+  core::Part<Callbacks> callbacks;                          // stream/callback.cc
+  core::Part<Mirrors> mirrors;                              // memory/mirror.cc
+  core::Part<HeldBlocks> held_blocks;                       // memory/memory.cc
+  core::Part<HostPlaces> host_places;                       // memory/host_memory.cc
+  core::Part<Physicals> physicals;                          // memory/virtual_memory.cc
+  core::Part<OpenImports> open_imports;                     // memory/ipc.cc
+  core::Part<GivenOutExports> given_out_exports;            // memory/export_handle.cc
+  core::Part<RetiredInfos> retired_infos;                   // code/function.cc
+  core::Part<OccupancyAnswers> occupancy_answers;           // code/occupancy.cc
+  core::Part<LegacyLaunches> legacy_launches;               // code/legacy_launch.cc
+  core::Part<Links> links;                                  // code/link.cc
+  core::Part<ContextFunctionNodes> context_function_nodes;  // code/library.cc
+  core::Part<KernelNodeParams> kernel_node_params;          // graph/graph.cc
+  core::Part<LentToProgram> lent_to_program;                // graph/graph_node.cc
+  core::Part<TensorMaps> tensor_maps;                       // texture/tensor_map.cc
+  core::Part<ContextStorage> context_storage;               // runtime/context_storage.cc
 };
 
+extern constinit core::Attachment<Process> g_attachment;
 // The attached process, or null before cuInit (and in a forked child).
-Process* process();
+inline Process* process() { return g_attachment.process(); }
 // cuInit: attaches once. Later calls answer what the first did.
 CUresult initialize();
 

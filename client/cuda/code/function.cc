@@ -6,20 +6,20 @@
 #include <algorithm>
 
 namespace tendril::client::cuda {
+
+// What was known of functions that are no more. Programs that load the same code again and again
+// find it here. The lock also orders changes of functions' lists.
+struct RetiredInfos {
+  base::Lock lock;
+  std::vector<FunctionInfo*> all;
+};
+
 namespace {
 
-pthread_mutex_t g_info_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-// Of functions that are no more. Programs that load the same code again and again find it here.
-std::vector<FunctionInfo*>& retired_infos() {
-  static std::vector<FunctionInfo*>* all = new std::vector<FunctionInfo*>;
-  return *all;
-}
-
-// Caller holds the mutex. A late reader of a retired one must not see its vectors change, so they
+// Caller holds the lock. A late reader of a retired one must not see its vectors change, so they
 // have to be the same.
 FunctionInfo* take_retired(const FunctionInfo& like) {
-  std::vector<FunctionInfo*>& all = retired_infos();
+  std::vector<FunctionInfo*>& all = process()->retired_infos->all;
   const auto found = std::find_if(all.begin(), all.end(), [&](const FunctionInfo* info) {
     return info->device == like.device && info->laid_out == like.laid_out &&
            info->offsets == like.offsets && info->sizes == like.sizes;
@@ -60,12 +60,11 @@ const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, 
     now.param_bytes = std::max(now.param_bytes, now.offsets[i] + now.sizes[i]);
   for (uint64_t i = 0; i < r.attributes.count && i < 32; ++i) now.attributes[i] = r.attributes[i];
   now.attribute_count = static_cast<uint32_t>(r.attributes.count < 32 ? r.attributes.count : 32);
-  pthread_mutex_lock(&g_info_mutex);
+  const base::Locked held(process()->retired_infos->lock);
   FunctionInfo* info = take_retired(now);
   if (info == nullptr) info = new FunctionInfo(std::move(now));
   info->next = function->info.load();
   function->info.store(info, std::memory_order_release);
-  pthread_mutex_unlock(&g_info_mutex);
   return info;
 }
 
@@ -162,13 +161,13 @@ CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d,
 }  // namespace
 
 void retire_function_info(Function* function) {
-  pthread_mutex_lock(&g_info_mutex);
+  RetiredInfos& retired = process()->retired_infos.get();
+  const base::Locked held(retired.lock);
   const FunctionInfo* next = nullptr;
   for (const FunctionInfo* info = function->info.exchange(nullptr); info != nullptr; info = next) {
     next = info->next;
-    retired_infos().push_back(const_cast<FunctionInfo*>(info));
+    retired.all.push_back(const_cast<FunctionInfo*>(info));
   }
-  pthread_mutex_unlock(&g_info_mutex);
 }
 
 uint64_t function_wire_id(Function* function, Session* session, CUresult* error) {

@@ -9,22 +9,22 @@
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
-namespace {
 
-constexpr uint64_t kParameterBytesMax = 32764;  // of a kernel, since CUDA 12.1
-
-struct Prepared {
-  unsigned block[3] = {1, 1, 1};
-  unsigned shared_bytes = 0;
-  std::vector<uint8_t> parameters;
+struct LegacyLaunches {
+  struct Prepared {
+    unsigned block[3] = {1, 1, 1};
+    unsigned shared_bytes = 0;
+    std::vector<uint8_t> parameters;
+  };
+  base::Lock lock;
+  std::unordered_map<CUfunction, Prepared> of;
 };
 
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+namespace {
 
-Prepared* state_of(CUfunction f) {
-  static auto* all = new std::unordered_map<CUfunction, Prepared>;
-  return &(*all)[f];
-}
+using Prepared = LegacyLaunches::Prepared;
+
+constexpr uint64_t kParameterBytesMax = 32764;  // of a kernel, since CUDA 12.1
 
 // Runs `change` on the state of a function, under the lock.
 template <typename Change>
@@ -32,10 +32,9 @@ CUresult prepare(CUfunction f, Change&& change) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));
   if (find_function(f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  pthread_mutex_lock(&g_mutex);
-  const CUresult result = change(state_of(f));
-  pthread_mutex_unlock(&g_mutex);
-  return result;
+  LegacyLaunches& launches = process()->legacy_launches.get();
+  const base::Locked held(launches.lock);
+  return change(&launches.of[f]);
 }
 
 }  // namespace

@@ -7,30 +7,31 @@
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
+
+// Recycled nodes. They stay what they are, as readers may still look at one.
+struct ContextFunctionNodes {
+  base::Lock lock;
+  ContextFunction* free = nullptr;
+};
 namespace {
 
 constexpr uint32_t kSessionsMax = 64;  // bits in `loaded`
 constexpr uint64_t kNameBytesMax = 64u << 10;
 
-// Recycled nodes; readers may still look at one, which is why they stay what they are.
-struct NodePool {
-  base::Lock lock;
-  ContextFunction* free = nullptr;
-};
-constinit NodePool g_nodes;
-
 ContextFunction* take_node() {
-  base::Locked locked(g_nodes.lock);
-  ContextFunction* node = g_nodes.free;
+  ContextFunctionNodes& nodes = process()->context_function_nodes.get();
+  const base::Locked held(nodes.lock);
+  ContextFunction* node = nodes.free;
   if (node == nullptr) return new ContextFunction;
-  g_nodes.free = node->next.load(std::memory_order_relaxed);
+  nodes.free = node->next.load(std::memory_order_relaxed);
   return node;
 }
 
 void give_node(ContextFunction* node) {
-  base::Locked locked(g_nodes.lock);
-  node->next.store(g_nodes.free, std::memory_order_relaxed);
-  g_nodes.free = node;
+  ContextFunctionNodes& nodes = process()->context_function_nodes.get();
+  const base::Locked held(nodes.lock);
+  node->next.store(nodes.free, std::memory_order_relaxed);
+  nodes.free = node;
 }
 
 CUresult library_of(CUlibrary handle, Library** out) {

@@ -8,7 +8,6 @@
 #include "client/cuda/code/module.h"
 
 namespace tendril::client::cuda {
-namespace {
 
 struct Link {
   Object* object = nullptr;
@@ -17,15 +16,21 @@ struct Link {
   Link* next = nullptr;
 };
 
-constinit base::Lock g_lock;
-Link* g_links = nullptr;  // few and rare
+// Few and rare: a list.
+struct Links {
+  base::Lock lock;
+  Link* first = nullptr;
+};
+
+namespace {
 
 CUresult link_of(CUlinkState handle, Link** out) {
   Process* p = process();
   if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Object* object = find_object(Kind::kLink, handle_value(handle));
-  base::Locked locked(g_lock);
-  for (Link* link = g_links; link != nullptr && object != nullptr; link = link->next) {
+  base::Locked locked(process()->links->lock);
+  for (Link* link = process()->links->first; link != nullptr && object != nullptr;
+       link = link->next) {
     if (link->object != object) continue;
     *out = link;
     return CUDA_SUCCESS;
@@ -96,9 +101,9 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
     return result;
   }
   *stateOut = handle_cast<CUlinkState>(link->object);
-  base::Locked locked(g_lock);
-  link->next = g_links;
-  g_links = link;
+  base::Locked locked(process()->links->lock);
+  link->next = process()->links->first;
+  process()->links->first = link;
   return CUDA_SUCCESS;
 }
 
@@ -167,8 +172,8 @@ CUresult cuLinkDestroy(CUlinkState state) {
   Link* link = nullptr;
   TENDRIL_TRY(link_of(state, &link));
   {
-    base::Locked locked(g_lock);
-    Link** at = &g_links;
+    base::Locked locked(process()->links->lock);
+    Link** at = &process()->links->first;
     while (*at != nullptr && *at != link) at = &(*at)->next;
     if (*at == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // another thread was faster
     *at = link->next;

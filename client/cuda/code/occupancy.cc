@@ -7,36 +7,34 @@
 #include "client/cuda/code/function.h"
 
 namespace tendril::client::cuda {
-namespace {
 
-using Key = std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t,
-                       uint32_t>;  // last: which question
+using OccupancyKey = std::tuple<const Function*, const Device*, uint64_t, uint64_t, uint64_t,
+                                uint32_t>;  // last: which question
 
-struct Cache {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  std::map<Key, int64_t> answers;
+struct OccupancyAnswers {
+  base::Lock lock;
+  std::map<OccupancyKey, int64_t> all;
 };
 
-Cache* cache() {
-  static Cache* only = new Cache;
-  return only;
-}
+namespace {
+
+using Key = OccupancyKey;
+constexpr size_t kAnswersMax = 65536;  // for programs that ask for ever-new sizes
 
 bool cached(const Key& key, int64_t* value) {
-  pthread_mutex_lock(&cache()->mutex);
-  auto it = cache()->answers.find(key);
-  const bool found = it != cache()->answers.end();
-  if (found) *value = it->second;
-  pthread_mutex_unlock(&cache()->mutex);
-  return found;
+  OccupancyAnswers& answers = process()->occupancy_answers.get();
+  const base::Locked held(answers.lock);
+  const auto found = answers.all.find(key);
+  if (found == answers.all.end()) return false;
+  *value = found->second;
+  return true;
 }
 
 void keep(const Key& key, int64_t value) {
-  pthread_mutex_lock(&cache()->mutex);
-  if (cache()->answers.size() > 65536)
-    cache()->answers.clear();  // a program that asks for ever-new sizes
-  cache()->answers[key] = value;
-  pthread_mutex_unlock(&cache()->mutex);
+  OccupancyAnswers& answers = process()->occupancy_answers.get();
+  const base::Locked held(answers.lock);
+  if (answers.all.size() > kAnswersMax) answers.all.clear();
+  answers.all[key] = value;
 }
 
 CUresult need(CUfunction func, Context** c, Function** f, uint64_t* id) {
@@ -96,11 +94,10 @@ CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uin
 }  // namespace
 
 void forget_occupancy(Function* function) {
-  pthread_mutex_lock(&cache()->mutex);
-  auto& answers = cache()->answers;
+  const base::Locked held(process()->occupancy_answers->lock);
+  auto& answers = process()->occupancy_answers->all;
   for (auto it = answers.begin(); it != answers.end();)
     it = std::get<0>(it->first) == function ? answers.erase(it) : std::next(it);
-  pthread_mutex_unlock(&cache()->mutex);
 }
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,

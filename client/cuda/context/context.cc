@@ -84,7 +84,7 @@ void context_comes(Context* context) {
   process()->contexts.for_each([&](const Context* c) {
     others |= c != context && c->session == context->session && c->active.load() != 0;
   });
-  if (others) copies_matter(&g_contexts_share, context->session);
+  if (others) copies_matter(&process()->contexts_share, context->session);
 }
 
 void sweep_context(Context* context) {
@@ -103,9 +103,8 @@ void sweep_context(Context* context) {
     p->others[static_cast<int>(kind)].for_each([&](Object* object) {
       if (object->context == context) destroy_object(kind, object);
     });
-  pthread_mutex_lock(&context->mutex);
+  const base::Locked held(context->lock);
   context->thread_streams.clear();
-  pthread_mutex_unlock(&context->mutex);
 }
 
 namespace {
@@ -135,21 +134,19 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   Context* c = nullptr;
   TENDRIL_TRY(primary_of(dev, &c));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&c->mutex);
-  CUresult result = CUDA_SUCCESS;
+  const base::Locked held(c->lock);
   if (c->active.load() == 0) {
     wire::cuda::primary_retain_request m;
     wire::cuda::primary_retain_reply r;
     m.slot = c->device->slot;
     m.flags = c->flags;
     m.context = c->wire_id;
-    result = c->session->call(static_cast<const Context*>(nullptr), m, r);
-    if (result == CUDA_SUCCESS) context_comes(c);
+    TENDRIL_TRY(c->session->call(static_cast<const Context*>(nullptr), m, r));
+    context_comes(c);
   }
-  if (result == CUDA_SUCCESS) c->retains.fetch_add(1);
-  pthread_mutex_unlock(&c->mutex);
-  if (result == CUDA_SUCCESS) *pctx = handle_cast<CUcontext>(c);
-  return result;
+  c->retains.fetch_add(1);
+  *pctx = handle_cast<CUcontext>(c);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
@@ -420,7 +417,7 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx) {
     c->waited.store(before);
   }
   c->synchronised.store(serial, std::memory_order_release);
-  forget_reads_of(c);
+  process()->reads.forget_context(c);
   mirror_after_wait(c->session, c);
   return CUDA_SUCCESS;
 }

@@ -52,66 +52,14 @@ CUresult judge(Context* c, uint64_t one, uint64_t other) {
   return outcome_so_far(c);
 }
 
-// Asynchronous copies into pinned memory that no wait has covered yet and whose data has not come.
-struct PendingRead {
-  Stream* stream;
-  Context* context;
-  uint64_t host, bytes;
-  bool comes = false;  // by itself, over the lane
-};
-pthread_mutex_t g_reads_mutex = PTHREAD_MUTEX_INITIALIZER;
-std::atomic<uint32_t> g_read_count{0};
-
-std::vector<PendingRead>& pending_reads() {
-  static std::vector<PendingRead>* all = new std::vector<PendingRead>;
-  return *all;
-}
-
-void remember_read(const PendingRead& read) {
-  pthread_mutex_lock(&g_reads_mutex);
-  pending_reads().push_back(read);
-  g_read_count.store(static_cast<uint32_t>(pending_reads().size()), std::memory_order_release);
-  pthread_mutex_unlock(&g_reads_mutex);
-}
-
-bool overlaps(const PendingRead& read, uint64_t host, uint64_t bytes) {
-  return read.host < host + bytes && host < read.host + read.bytes;
-}
-
-bool reads_pending(uint64_t host, uint64_t bytes) {
-  if (g_read_count.load(std::memory_order_acquire) == 0) return false;
-  pthread_mutex_lock(&g_reads_mutex);
-  bool found = false;
-  for (const PendingRead& read : pending_reads()) found |= overlaps(read, host, bytes);
-  pthread_mutex_unlock(&g_reads_mutex);
-  return found;
-}
-
-// Those that a wait for `stream` covered, or that overlap the given memory.
-void forget_reads(Stream* stream, bool by_stream, uint64_t host, uint64_t bytes) {
-  if (g_read_count.load(std::memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&g_reads_mutex);
-  std::vector<PendingRead>& all = pending_reads();
-  for (size_t i = 0; i < all.size();) {
-    if (by_stream ? all[i].stream == stream : overlaps(all[i], host, bytes)) {
-      all[i] = all.back();
-      all.pop_back();
-    } else {
-      ++i;
-    }
-  }
-  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
-  pthread_mutex_unlock(&g_reads_mutex);
-}
-
 // Memory that kernels or graphs write through its own address: what runs before the copy must be
 // seen by it, and not be undone by it.
 CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream on) {
   Range range;
-  if (g_written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  if (process()->written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   const uint64_t address = reinterpret_cast<uint64_t>(host);
   if (!process()->ranges.find(address, &range) ||
-      (!range.mirrored && !reads_pending(address, bytes)))
+      (!range.mirrored && !process()->reads.pending(address, bytes)))
     return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
@@ -147,11 +95,11 @@ CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStrea
   TENDRIL_TRY(settle_mirror(c, source, bytes, on));
   if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range))
     return CUDA_SUCCESS;
-  if (!reads_pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending())
+  if (!process()->reads.pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending())
     return CUDA_SUCCESS;
   TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", c, on.stream));
   TENDRIL_TRY(synchronize_stream(c, on.stream));
-  forget_reads(nullptr, false, reinterpret_cast<uint64_t>(source), bytes);
+  process()->reads.forget_memory(reinterpret_cast<uint64_t>(source), bytes);
   return CUDA_SUCCESS;
 }
 
@@ -282,71 +230,6 @@ CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint
 
 }  // namespace
 
-// On the thread that receives. Copies of one stream come in their order, and which of two streams'
-// comes first into the same memory is the program's own affair.
-void Session::delivered(uint64_t address, uint64_t bytes) {
-  if (g_read_count.load(std::memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&g_reads_mutex);
-  std::vector<PendingRead>& all = pending_reads();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const PendingRead& read) {
-    return read.comes && read.host == address && read.bytes == bytes &&
-           read.context->session == this;
-  });
-  if (found != all.end()) all.erase(found);
-  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
-  pthread_mutex_unlock(&g_reads_mutex);
-}
-
-std::atomic<bool> g_memory_is_shared{false};
-
-// The legacy stream waits for all others, but for those apart; of one that was destroyed while it
-// had work nobody says so.
-void note_idle(Context* c, Stream* stream, uint64_t before) {
-  const uint64_t now = c->session->calls();
-  (stream != nullptr ? stream->idle : c->legacy_idle).note(before, now);
-  const bool all =
-      stream == nullptr && !g_streams_apart.load() && c->stream_ended.load() <= c->waited.load();
-  if (all) c->idle.note(before, now);
-}
-
-void remember_graph_writes(Context* c, Stream* stream) {
-  if (__builtin_expect(g_graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
-  struct State {
-    Context* context;
-    Stream* stream;
-  } state{c, stream};
-  mirror_graph_writes(
-      c->session,
-      [](void* p, uint64_t base, uint64_t bytes) {
-        const State* s = static_cast<const State*>(p);
-        if (!reads_pending(base, bytes)) remember_read({s->stream, s->context, base, bytes});
-      },
-      &state);
-}
-
-CUresult synchronize_stream(Context* c, Stream* stream) {
-  wire::cuda::stream_synchronize_request m;
-  wire::cuda::stream_synchronize_reply r;
-  m.stream = stream_wire_id(stream);
-  Context* context = stream != nullptr ? stream->context : c;
-  Session* session = context->session;
-  if (!session->freed.empty()) session->send_frees();
-  const uint64_t serial = session->serial.load();
-  const uint64_t before = session->calls();
-  IdleSince& idle = stream != nullptr ? stream->idle : context->legacy_idle;
-  if (!idle.use(before)) {
-    TENDRIL_TRY(session->call(context, m, r));
-    note_idle(context, stream, before);
-    forget_reads(stream, true, 0, 0);
-  }
-  std::atomic<uint64_t>& synchronised =
-      stream != nullptr ? stream->synchronised : context->legacy_synchronised;
-  synchronised.store(serial, std::memory_order_release);
-  return CUDA_SUCCESS;
-}
-
-std::atomic<bool> g_streams_apart{false}, g_contexts_share{false};
-
 // What other streams are given next comes after a copy on the legacy stream by itself, but for
 // those that do not wait for it, and those of other contexts, which may see the memory as peers;
 // and the program may tell another process next.
@@ -355,8 +238,9 @@ CUresult finish_copy(Context* c, CopyStream on) {
   // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or
   // orders itself behind it.
   c->copied.store(c->session->serial.fetch_add(1) + 1);
+  const Process* p = process();
   const bool matters =
-      g_streams_apart.load() || g_contexts_share.load() || g_memory_is_shared.load();
+      p->streams_apart.load() || p->contexts_share.load() || p->memory_is_shared.load();
   return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
@@ -376,29 +260,13 @@ void copies_matter(std::atomic<bool>* reason, const Session* session) {
   });
 }
 
-void forget_reads_of(Context* c) {
-  if (g_read_count.load(std::memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&g_reads_mutex);
-  std::vector<PendingRead>& all = pending_reads();
-  for (size_t i = 0; i < all.size();) {
-    if (all[i].context == c) {
-      all[i] = all.back();
-      all.pop_back();
-    } else {
-      ++i;
-    }
-  }
-  g_read_count.store(static_cast<uint32_t>(all.size()), std::memory_order_release);
-  pthread_mutex_unlock(&g_reads_mutex);
-}
-
 namespace {
 
 // A copy names managed or mapped memory as memory of the device: what the program wrote there
 // before the copy goes first, and what a synchronous copy wrote is the program's when it returns.
 bool before_mirrored_copy(Context* c, uint64_t address) {
   Range range;
-  if (g_written_mirrors.load(std::memory_order_relaxed) == 0 ||
+  if (process()->written_mirrors.load(std::memory_order_relaxed) == 0 ||
       !process()->ranges.find(address, &range))
     return false;
   if (!range.host() || !range.mirrored || range.shared_with(c->session)) return false;
@@ -458,7 +326,7 @@ CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64
       lane->expect_bulk_async(m.transfer, destination, bytes);
       tally_bytes(bytes);
     }
-    remember_read({on.stream, c, m.host, bytes, true});
+    process()->reads.add({on.stream, c, m.host, bytes, true});
     lane->wait_is_near();
     TENDRIL_TRY(c->session->enqueue(c, m));
     return judge(c, source, source);

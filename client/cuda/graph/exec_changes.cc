@@ -12,26 +12,22 @@ bool ChangeShape::operator==(const ChangeShape& other) const {
 
 bool ExecChanges::taken(uint64_t node, const ChangeShape& shape) {
   if (!shape.is_whole()) return false;
-  pthread_mutex_lock(&mutex_);
+  const base::Locked held(lock_);
   const auto known = shapes_.find(node);
-  const bool same = known != shapes_.end() && known->second == shape;
-  pthread_mutex_unlock(&mutex_);
-  return same;
+  return known != shapes_.end() && known->second == shape;
 }
 
 void ExecChanges::note(uint64_t node, const ChangeShape& shape, bool was_taken) {
-  pthread_mutex_lock(&mutex_);
+  const base::Locked held(lock_);
   if (was_taken && shape.is_whole())
     shapes_[node] = shape;
   else
     shapes_.erase(node);
-  pthread_mutex_unlock(&mutex_);
 }
 
 void ExecChanges::clear() {
-  pthread_mutex_lock(&mutex_);
+  const base::Locked held(lock_);
   shapes_.clear();
-  pthread_mutex_unlock(&mutex_);
 }
 
 }  // namespace tendril::client::cuda

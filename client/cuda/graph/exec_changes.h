@@ -5,10 +5,10 @@
 // by graph.cc and graph_node.cc, on any thread; never blocks.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstdint>
 #include <unordered_map>
+
+#include "base/lock.h"
 
 namespace tendril::client::cuda {
 
@@ -35,7 +35,7 @@ class ExecChanges {
   void clear();
 
  private:
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock_;
   std::unordered_map<uint64_t, ChangeShape> shapes_;
 };
 

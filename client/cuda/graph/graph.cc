@@ -10,6 +10,17 @@
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
+
+// What cuGraphKernelNodeGetParams points at: kept per node until asked again.
+struct KernelNodeParams {
+  struct Kept {
+    std::vector<uint8_t> values;
+    std::vector<void*> pointers;
+  };
+  base::Lock lock;
+  std::unordered_map<CUgraphNode, Kept> of;
+};
+
 namespace {
 
 CUresult need(Kind kind, uint64_t handle, Object** out) {
@@ -217,19 +228,6 @@ CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k
   return result;
 }
 
-// What cuGraphKernelNodeGetParams points at: kept per node until asked again.
-struct NodeParams {
-  std::vector<uint8_t> values;
-  std::vector<void*> pointers;
-};
-pthread_mutex_t g_params_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-NodeParams* params_of(CUgraphNode node) {
-  static std::unordered_map<CUgraphNode, NodeParams>* all =
-      new std::unordered_map<CUgraphNode, NodeParams>;
-  return &(*all)[node];
-}
-
 // The runtime finds its own function by the handles it is told, whichever of them it gave: a
 // function that belongs to a kernel is told as both.
 void tell_function(CUfunction function, CUkernel, CUcontext, CUDA_KERNEL_NODE_PARAMS_v1* out) {
@@ -283,13 +281,13 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
       function_info(function->context != nullptr ? function->context : c, function, &error);
   if (info == nullptr) return error;
   if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
-  pthread_mutex_lock(&g_params_mutex);
-  NodeParams* kept = params_of(hNode);
-  kept->values = values;
-  kept->pointers.clear();
-  for (uint32_t offset : info->offsets) kept->pointers.push_back(kept->values.data() + offset);
-  out->kernelParams = kept->pointers.empty() ? nullptr : kept->pointers.data();
-  pthread_mutex_unlock(&g_params_mutex);
+  KernelNodeParams& params = process()->kernel_node_params.get();
+  const base::Locked held(params.lock);
+  KernelNodeParams::Kept& kept = params.of[hNode];
+  kept.values = values;
+  kept.pointers.clear();
+  for (uint32_t offset : info->offsets) kept.pointers.push_back(kept.values.data() + offset);
+  out->kernelParams = kept.pointers.empty() ? nullptr : kept.pointers.data();
   return CUDA_SUCCESS;
 }
 

@@ -14,6 +14,17 @@
 #include "client/cuda/stream/callback.h"
 
 namespace tendril::client::cuda {
+
+// What questions about nodes point at.
+struct LentToProgram {
+  base::Lock lock;
+  // The driver lends these for as long as a node lives. Here they stay until the program ends:
+  // handles are small and conditional nodes few. The list is for leak checkers to find.
+  std::vector<CUgraph*> graphs;
+  // The program's to read until it asks again.
+  std::unordered_map<CUgraphNode, std::vector<CUstreamBatchMemOpParams>> operations;
+};
+
 namespace {
 
 enum class What : uint32_t { kAdd, kSet, kSetInExec };
@@ -235,15 +246,13 @@ CUresult alloc_node(const Place& p, Params* params) {
   return CUDA_SUCCESS;
 }
 
-// What the driver lends for as long as a node lives; here it stays until the program ends, as
-// handles are small and conditional nodes few. The list is for leak checkers to find.
 CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  static std::vector<CUgraph*>* lent = new std::vector<CUgraph*>;
   CUgraph* graphs = new (std::nothrow) CUgraph[ids.count];
-  pthread_mutex_lock(&mutex);
-  lent->push_back(graphs);
-  pthread_mutex_unlock(&mutex);
+  {
+    LentToProgram& lent = process()->lent_to_program.get();
+    const base::Locked held(lent.lock);
+    lent.graphs.push_back(graphs);
+  }
   for (uint64_t i = 0; graphs != nullptr && i < ids.count; ++i) {
     Object* body = known_object(Kind::kGraph, session, nullptr, ids[i]);
     graphs[i] = body != nullptr ? handle_cast<CUgraph>(body) : nullptr;
@@ -529,11 +538,9 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
   Object* node = nullptr;
   wire::cuda::graph_batch_node_get_reply r;
   TENDRIL_TRY((ask<wire::cuda::graph_batch_node_get_request>(hNode, nodeParams_out, &node, &r)));
-  static auto* kept = new std::unordered_map<CUgraphNode, std::vector<CUstreamBatchMemOpParams>>;
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_mutex_lock(&mutex);
-  std::vector<CUstreamBatchMemOpParams>& operations =
-      (*kept)[hNode];  // the program's to read until it asks again
+  LentToProgram& lent = process()->lent_to_program.get();
+  const base::Locked held(lent.lock);
+  std::vector<CUstreamBatchMemOpParams>& operations = lent.operations[hNode];
   operations.resize(r.operations.count / sizeof(CUstreamBatchMemOpParams));
   if (!operations.empty())
     memcpy(operations.data(), r.operations.data, operations.size() * sizeof operations[0]);
@@ -541,7 +548,6 @@ CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
   nodeParams_out->count = static_cast<unsigned>(operations.size());
   nodeParams_out->paramArray = operations.data();
   nodeParams_out->flags = r.flags;
-  pthread_mutex_unlock(&mutex);
   return CUDA_SUCCESS;
 }
 

@@ -13,24 +13,24 @@
 #include "client/common/log.h"
 
 namespace tendril::client::cuda {
-namespace {
 
-constexpr uint64_t kMagic = 0x786c'6972'646e'6574ull;  // "tendrilx"
-
-// A descriptor that was given out: our end, and what the other one names.
-struct GivenOut {
-  int fd;
-  Session* session;
-  uint8_t token[kExportTokenBytes];
+// Descriptors that were given out: our end of each, and what the other end names.
+struct GivenOutExports {
+  struct One {
+    int fd;
+    Session* session;
+    uint8_t token[kExportTokenBytes];
+  };
+  base::Lock lock;
+  std::atomic<uint32_t> count{0};  // may be read without the lock
+  std::vector<One> all;
 };
 
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-std::atomic<uint32_t> g_given_out_count{0};
+namespace {
 
-std::vector<GivenOut>& given_out() {
-  static auto* all = new std::vector<GivenOut>;
-  return *all;
-}
+using GivenOut = GivenOutExports::One;
+
+constexpr uint64_t kMagic = 0x786c'6972'646e'6574ull;  // "tendrilx"
 
 // Null: the server cannot be asked.
 const uint8_t* server_of(Session* session) {
@@ -40,9 +40,8 @@ const uint8_t* server_of(Session* session) {
   if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
       r.id.count != kServerIdBytes)
     return nullptr;
-  pthread_mutex_lock(&g_mutex);
+  const base::Locked held(process()->given_out_exports->lock);
   memcpy(session->server_id, r.id.data, kServerIdBytes);
-  pthread_mutex_unlock(&g_mutex);
   session->server_known.store(true, std::memory_order_release);
   return session->server_id;
 }
@@ -55,6 +54,25 @@ bool is_on(const ExportHandle& handle, Session* session) {
 bool is_closed(int fd) {
   pollfd end = {fd, 0, 0};
   return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+// Those whose other end is closed in every process.
+std::vector<GivenOut> take_closed(GivenOutExports* exports) {
+  std::vector<GivenOut> closed;
+  if (exports->count.load(std::memory_order_relaxed) == 0) return closed;
+  const base::Locked held(exports->lock);
+  std::vector<GivenOut>& all = exports->all;
+  for (size_t i = 0; i < all.size();) {
+    if (!is_closed(all[i].fd)) {
+      ++i;
+      continue;
+    }
+    closed.push_back(all[i]);
+    all[i] = all.back();
+    all.pop_back();
+  }
+  exports->count.store(static_cast<uint32_t>(all.size()), std::memory_order_relaxed);
+  return closed;
 }
 
 }  // namespace
@@ -107,10 +125,10 @@ int make_export_descriptor(Session* session, const ExportHandle& handle) {
     errno = error;
     return -1;
   }
-  pthread_mutex_lock(&g_mutex);
-  given_out().push_back(given);
-  g_given_out_count.store(static_cast<uint32_t>(given_out().size()), std::memory_order_relaxed);
-  pthread_mutex_unlock(&g_mutex);
+  GivenOutExports& exports = process()->given_out_exports.get();
+  const base::Locked held(exports.lock);
+  exports.all.push_back(given);
+  exports.count.store(static_cast<uint32_t>(exports.all.size()), std::memory_order_relaxed);
   return ends[1];
 }
 
@@ -123,22 +141,8 @@ bool read_export_descriptor(int fd, ExportHandle* out) {
 }
 
 void drop_closed_exports() {
-  if (g_given_out_count.load(std::memory_order_relaxed) == 0) return;
-  std::vector<GivenOut> closed;
-  pthread_mutex_lock(&g_mutex);
-  std::vector<GivenOut>& all = given_out();
-  for (size_t i = 0; i < all.size();) {
-    if (!is_closed(all[i].fd)) {
-      ++i;
-      continue;
-    }
-    closed.push_back(all[i]);
-    all[i] = all.back();
-    all.pop_back();
-  }
-  g_given_out_count.store(static_cast<uint32_t>(all.size()), std::memory_order_relaxed);
-  pthread_mutex_unlock(&g_mutex);
-  for (const GivenOut& gone : closed) {
+  if (process() == nullptr) return;
+  for (const GivenOut& gone : take_closed(&process()->given_out_exports.get())) {
     close(gone.fd);
     wire::cuda::ipc_drop_request m;
     m.token = {gone.token, sizeof gone.token};

@@ -17,21 +17,27 @@
 
 namespace tendril::client::cuda {
 
-std::atomic<uint32_t> g_pinned_ranges{0};
+struct HostPlaces {
+  std::atomic<uint64_t> window_next{0};  // where in the host window to try next
+  // What all registered memory lay between: tells most other values from its addresses.
+  std::atomic<uint64_t> registered_low{UINT64_MAX}, registered_high{0};
+  // Pages of managed variables, which variables share. They stay: a page that has gone may be
+  // anybody's next time.
+  base::Lock variables_lock;
+  std::set<uint64_t> variable_pages;
+};
 
 namespace {
 
 using transport::kHostWindowBase;
 using transport::kHostWindowBytes;
-std::atomic<uint64_t> g_window_next{0};
-// What all registered memory lay between: tells most other values from its addresses.
-std::atomic<uint64_t> g_registered_low{UINT64_MAX}, g_registered_high{0};
 
 void widen_registered(uint64_t base, uint64_t end) {
-  uint64_t low = g_registered_low.load(), high = g_registered_high.load();
-  while (base < low && !g_registered_low.compare_exchange_weak(low, base)) {
+  HostPlaces& places = process()->host_places.get();
+  uint64_t low = places.registered_low.load(), high = places.registered_high.load();
+  while (base < low && !places.registered_low.compare_exchange_weak(low, base)) {
   }
-  while (end > high && !g_registered_high.compare_exchange_weak(high, end)) {
+  while (end > high && !places.registered_high.compare_exchange_weak(high, end)) {
   }
 }
 
@@ -46,7 +52,7 @@ void* place(uint64_t bytes, Map&& map) {
   constexpr uint64_t kStrideMax = uint64_t{64} << 30;
   uint64_t stride = room;
   for (int tries = 0; tries < 64; ++tries) {
-    const uint64_t offset = g_window_next.fetch_add(stride);
+    const uint64_t offset = process()->host_places->window_next.fetch_add(stride);
     if (offset > kHostWindowBytes || room > kHostWindowBytes - offset) break;
     if (map(kHostWindowBase + offset)) return reinterpret_cast<void*>(kHostWindowBase + offset);
     if (errno != EEXIST) break;
@@ -134,7 +140,7 @@ CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Conte
     unmap_host(range);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (kind == RangeKind::kPinned && !range.shared) g_pinned_ranges.fetch_add(1);
+  if (kind == RangeKind::kPinned && !range.shared) process()->pinned_ranges.fetch_add(1);
   *pp = memory;
   return CUDA_SUCCESS;
 }
@@ -168,8 +174,9 @@ CUresult map_host_range(Context* c, const Range& range) {
 }
 
 void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
-  const uint64_t low = g_registered_low.load(std::memory_order_relaxed);
-  const uint64_t high = g_registered_high.load(std::memory_order_relaxed);
+  HostPlaces& places = process()->host_places.get();
+  const uint64_t low = places.registered_low.load(std::memory_order_relaxed);
+  const uint64_t high = places.registered_high.load(std::memory_order_relaxed);
   for (uint64_t at = 0; at + 8 <= bytes; at += 8) {
     uint64_t value;
     memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
@@ -206,10 +213,10 @@ CUresult cuMemFreeHost(void* p) {
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
   settle_uploads(range);
-  forget_reads_of(range.context);
+  process()->reads.forget_context(range.context);
   mirror_forget(range.context, range.base);
   if (!process()->ranges.remove(range.base, &range)) return CUDA_ERROR_INVALID_VALUE;
-  if (!range.shared) g_pinned_ranges.fetch_sub(1);
+  if (!range.shared) process()->pinned_ranges.fetch_sub(1);
   unmap_host(range);
   return CUDA_SUCCESS;
 }
@@ -231,7 +238,7 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   widen_registered(range.base, range.base + range.bytes);
-  g_pinned_ranges.fetch_add(1);
+  process()->pinned_ranges.fetch_add(1);
   return CUDA_SUCCESS;
 }
 
@@ -248,9 +255,9 @@ CUresult cuMemHostUnregister(void* p) {
   wire::cuda::context_synchronize_reply r;
   (void)range.session->call(range.context, m, r);
   settle_uploads(range);
-  forget_reads_of(range.context);
+  process()->reads.forget_context(range.context);
   mirror_forget(range.context, range.base);
-  if (process()->ranges.remove(range.base, &range)) g_pinned_ranges.fetch_sub(1);
+  if (process()->ranges.remove(range.base, &range)) process()->pinned_ranges.fetch_sub(1);
   return CUDA_SUCCESS;
 }
 
@@ -309,14 +316,11 @@ CUresult free_managed(const Range& managed) {
 
 namespace {
 
-// Pages of managed variables, which variables share. They stay: a page that has gone may be
-// anybody's next time.
-pthread_mutex_t g_variable_mutex = PTHREAD_MUTEX_INITIALIZER;
-
 bool place_variable(uint64_t base, uint64_t bytes) {
-  static std::set<uint64_t>& pages = *new std::set<uint64_t>;
+  HostPlaces& places = process()->host_places.get();
+  const base::Locked held(places.variables_lock);
+  std::set<uint64_t>& pages = places.variable_pages;
   bool placed = true;
-  pthread_mutex_lock(&g_variable_mutex);
   for (uint64_t page = base & ~uint64_t{4095}; placed && page < base + bytes; page += 4096) {
     if (pages.count(page) != 0) continue;
     void* wanted = reinterpret_cast<void*>(page);
@@ -326,7 +330,6 @@ bool place_variable(uint64_t base, uint64_t bytes) {
     if (placed) pages.insert(page);
     if (!placed && got != MAP_FAILED) munmap(got, 4096);
   }
-  pthread_mutex_unlock(&g_variable_mutex);
   return placed;
 }
 

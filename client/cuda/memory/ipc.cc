@@ -12,25 +12,18 @@
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
+
+// How often memory of other processes is open here, by its base. The driver counts likewise, and
+// hands out one address.
+struct OpenImports {
+  base::Lock lock;
+  std::map<uint64_t, uint32_t> counts;
+};
+
 namespace {
 
 constexpr int kTriesMax = 8;
 const Context* const kNoContext = nullptr;
-
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-// How often memory of others is open here, by its base. The driver counts likewise, and hands out
-// one address.
-std::map<uint64_t, uint32_t>& open_counts() {
-  static auto* all = new std::map<uint64_t, uint32_t>;
-  return *all;
-}
-
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&g_mutex); }
-  ~Locked() { pthread_mutex_unlock(&g_mutex); }
-};
 
 CUresult explain(const char* call, CUresult result) {
   if (result != CUDA_ERROR_NOT_PERMITTED) return result;
@@ -51,13 +44,15 @@ CUresult close_at(Context* c, uint64_t address) {
 
 // Puts opened memory into the map of ranges. *collides: its addresses are something else here.
 void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* collides) {
-  Locked lock;
+  const base::Locked held(process()->open_imports->lock);
   Range known;
   const bool again = process()->ranges.find(r.base, &known) && known.base == r.base &&
                      known.session == c->session && known.kind == RangeKind::kImported;
   *collides = false;
   if (!again) register_device_range(c, r.base, r.bytes, RangeKind::kImported, 0, collides);
-  if (!*collides) open_counts()[r.base] = again ? open_counts()[r.base] + 1 : 1;
+  if (!*collides)
+    process()->open_imports->counts[r.base] =
+        again ? process()->open_imports->counts[r.base] + 1 : 1;
 }
 
 CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uint64_t* address) {
@@ -163,13 +158,14 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   TENDRIL_TRY(require_context(&c));
   Range range;
   {
-    Locked lock;
+    const base::Locked held(process()->open_imports->lock);
     if (!process()->ranges.find(dptr, &range) || range.base != dptr ||
         range.kind != RangeKind::kImported)
       return CUDA_ERROR_INVALID_VALUE;
-    auto count = open_counts().find(dptr);
-    if (count == open_counts().end() || --count->second == 0) {
-      if (count != open_counts().end()) open_counts().erase(count);
+    auto count = process()->open_imports->counts.find(dptr);
+    if (count == process()->open_imports->counts.end() || --count->second == 0) {
+      if (count != process()->open_imports->counts.end())
+        process()->open_imports->counts.erase(count);
       // First here: once it is closed there, its addresses may be given out again.
       process()->ranges.remove(dptr, &range);
     }

@@ -15,6 +15,13 @@
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
+
+// Blocks of addresses of this process that nothing may use any more.
+struct HeldBlocks {
+  base::Lock lock;
+  std::set<uint64_t> all;
+};
+
 namespace {
 
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
@@ -22,13 +29,6 @@ constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
 constexpr uint64_t kNeighbourhood = 128ull
                                     << 30;  // either way; a worker keeps away from 1 TiB in all
 constexpr size_t kRefusedMax = 512;         // of one allocation
-
-pthread_mutex_t g_held_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-std::set<uint64_t>& held_blocks() {
-  static std::set<uint64_t>* blocks = new std::set<uint64_t>;
-  return *blocks;
-}
 
 // Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
 // the program lands there. Blocks stay occupied for good: addresses are plentiful and the driver
@@ -39,8 +39,8 @@ bool hold(uint64_t base, uint64_t bytes) {
   const uint64_t first = base & ~(kBlock - 1);
   const uint64_t end = (base + bytes + kBlock - 1) & ~(kBlock - 1);
   bool ok = true;
-  pthread_mutex_lock(&g_held_mutex);
-  std::set<uint64_t>& held = held_blocks();
+  const base::Locked locked(process()->held_blocks->lock);
+  std::set<uint64_t>& held = process()->held_blocks->all;
   for (uint64_t at = first; at < end && ok;) {
     if (held.count(at) != 0) {
       at += kBlock;
@@ -58,7 +58,6 @@ bool hold(uint64_t base, uint64_t bytes) {
     }
     at = run;
   }
-  pthread_mutex_unlock(&g_held_mutex);
   return ok;
 }
 

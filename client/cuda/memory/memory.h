@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/cuda/bodies.h"
+#include "client/cuda/stream/stream.h"
 
 namespace tendril::client::cuda {
 
@@ -98,13 +99,12 @@ void adopt_allocation(Object* object, Device* device);
 // As register_device_range, for memory of a pool.
 CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool,
                              bool* collides);
-// From now on other processes see memory of this one, or the other way round: what a synchronous
-// copy wrote must be there when it returns.
-extern std::atomic<bool> g_memory_is_shared;
 // Sets the reason for which synchronous copies are waited for from now on, and waits for those of
 // the contexts of `session` (null: all) that nobody has waited for.
 void copies_matter(std::atomic<bool>* reason, const Session* session);
-inline void memory_is_shared() { copies_matter(&g_memory_is_shared, nullptr); }
+// From now on other processes see memory of this one, or the other way round: what a synchronous
+// copy wrote must be there when it returns.
+inline void memory_is_shared() { copies_matter(&process()->memory_is_shared, nullptr); }
 // Pages of this process that the worker has at the same addresses, pinned; null where that cannot
 // be. And no more of them: `c` is the context that asked for them, null when that is gone.
 void* share_pages(Context* c, uint64_t bytes);
@@ -113,10 +113,9 @@ void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes);
 CUresult map_host_range(Context* c, const Range& range);
 // Unified addressing: kernels may be given the address of any pinned or registered memory. A launch
 // looks for such addresses among its parameters while there is any, and has the memory mirrored.
-extern std::atomic<uint32_t> g_pinned_ranges;
 void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes);
 inline void map_pinned(Context* c, const void* parameters, uint64_t bytes) {
-  if (__builtin_expect(g_pinned_ranges.load(std::memory_order_relaxed) != 0, 0))
+  if (__builtin_expect(process()->pinned_ranges.load(std::memory_order_relaxed) != 0, 0))
     map_pinned_slow(c, parameters, bytes);
 }
 
@@ -162,18 +161,8 @@ CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes,
 // next, anywhere, comes after it. The first stream that does not wait for the legacy one is made
 // to, for the copies, by the worker (Executor::begin_apart).
 CUresult finish_copy(Context* c, CopyStream on);
-// There has been a stream that does not wait for the legacy one; a server with several contexts of
-// the program.
-extern std::atomic<bool> g_streams_apart, g_contexts_share;
 
-// After a wait for `stream` (null: the context's legacy one), whose request was sent when the
-// session had made `before` calls: a wait that follows has nothing to wait for.
-void note_idle(Context* c, Stream* stream, uint64_t before);
-// Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
-CUresult synchronize_stream(Context* c, Stream* stream);
 // A graph goes to `stream`: what its copies write is not in pinned memory before a wait.
 void remember_graph_writes(Context* c, Stream* stream);
-// A wait covered everything in `c`: its asynchronous copies into pinned memory are over.
-void forget_reads_of(Context* c);
 
 }  // namespace tendril::client::cuda

@@ -17,16 +17,6 @@
 
 namespace tendril::client::cuda {
 
-std::atomic<uint32_t> g_kernel_mirrors{0};
-std::atomic<uint32_t> g_graph_mirrors{0};
-std::atomic<uint32_t> g_written_mirrors{0};
-
-namespace {
-
-constexpr uint64_t kRun = 32u << 10;  // bytes per push
-constexpr uint64_t kWord = 8;         // what a GPU sees whole
-constexpr uint32_t kWritten = kMirrorKernels | kMirrorGraphWrites;
-
 struct Mirror {
   Session* session = nullptr;
   uint64_t base = 0, bytes = 0;
@@ -36,16 +26,19 @@ struct Mirror {
 };
 
 struct Mirrors {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock;
   std::map<std::pair<uint64_t, Session*>, Mirror> all;
 };
 
-Mirrors* mirrors() {
-  static Mirrors* only = new Mirrors;
-  return only;
-}
+namespace {
 
-// Caller holds the mutex.
+constexpr uint64_t kRun = 32u << 10;  // bytes per push
+constexpr uint64_t kWord = 8;         // what a GPU sees whole
+constexpr uint32_t kWritten = kMirrorKernels | kMirrorGraphWrites;
+
+Mirrors* mirrors() { return &process()->mirrors.get(); }
+
+// Caller holds the lock.
 void count(const Mirrors& set) {
   uint32_t kernels = 0, graphs = 0, written = 0;
   for (const auto& entry : set.all) {
@@ -53,9 +46,10 @@ void count(const Mirrors& set) {
     ((uses & kMirrorKernels) != 0 ? kernels : graphs) += 1;
     written += (uses & kWritten) != 0;
   }
-  g_kernel_mirrors.store(kernels);
-  g_graph_mirrors.store(graphs);
-  g_written_mirrors.store(written);
+  Process* p = process();
+  p->kernel_mirrors.store(kernels);
+  p->graph_mirrors.store(graphs);
+  p->written_mirrors.store(written);
 }
 
 // Pages of a stack or heap hold what the address sanitizer has put between the program's variables,
@@ -115,7 +109,7 @@ void push_run(const Mirror& m, Context* c, uint64_t offset, uint64_t bytes) {
   m.session->enqueue(c, request);
 }
 
-// The mirror of `session` that holds all of the range, or null. Caller holds the mutex.
+// The mirror of `session` that holds all of the range, or null. Caller holds the lock.
 const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uint64_t bytes) {
   for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)});
        it != set.all.begin();) {
@@ -129,7 +123,7 @@ const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uin
 
 using Entry = std::map<std::pair<uint64_t, Session*>, Mirror>::iterator;
 
-// Caller holds the mutex, and counts afterwards.
+// Caller holds the lock, and counts afterwards.
 Entry drop(Mirrors* set, Context* context, Entry it) {
   wire::cuda::mirror_destroy_request m;
   m.address = it->second.base;
@@ -169,7 +163,7 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   if (base > UINT64_MAX - bytes) return CUDA_ERROR_INVALID_VALUE;
   uint64_t end = base + bytes;
   Mirror made = {session, 0, 0, nullptr, use, true};
-  pthread_mutex_lock(&set->mutex);
+  const base::Locked held(set->lock);
   for (const auto& entry :
        set->all) {  // in the order of addresses, and disjoint: one pass finds the union
     const Mirror& m = entry.second;
@@ -183,7 +177,6 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   const auto known = set->all.find({base, session});
   if (known != set->all.end() && known->second.bytes == made.bytes &&
       known->second.uses == made.uses) {
-    pthread_mutex_unlock(&set->mutex);
     return CUDA_SUCCESS;
   }
   void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE,
@@ -212,23 +205,25 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   } else if (shadow != MAP_FAILED) {
     munmap(shadow, made.bytes);
   }
-  pthread_mutex_unlock(&set->mutex);
   return result;
+}
+
+// False: not for all of these uses. A mirror of pageable memory there goes.
+bool is_mirrored(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses) {
+  Mirrors* set = mirrors();
+  const base::Locked held(set->lock);
+  const auto known = set->all.find({base, session});
+  if (known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses)
+    return true;
+  drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
+  return false;
 }
 
 }  // namespace
 
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses) {
-  Mirrors* set = mirrors();
-  pthread_mutex_lock(&set->mutex);
-  const auto known = set->all.find({base, session});
-  const bool enough =
-      known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses;
-  if (!enough)
-    drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
-  pthread_mutex_unlock(&set->mutex);
-  if (enough) return CUDA_SUCCESS;
+  if (is_mirrored(session, context, base, bytes, uses)) return CUDA_SUCCESS;
   wire::cuda::mirror_create_request m;
   wire::cuda::mirror_create_reply r;
   m.address = base;
@@ -236,7 +231,8 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   m.written = (uses & kWritten) != 0;
   TENDRIL_TRY(session->call(context, m, r));
   CUresult result = CUDA_SUCCESS;
-  pthread_mutex_lock(&set->mutex);
+  Mirrors* set = mirrors();
+  const base::Locked held(set->lock);
   Mirror& mirror = set->all[{base, session}];
   if (mirror.shadow == nullptr) {
     void* shadow = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
@@ -251,7 +247,6 @@ CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64
   else
     set->all.erase({base, session});
   count(*set);
-  pthread_mutex_unlock(&set->mutex);
   return result;
 }
 
@@ -268,20 +263,19 @@ CUresult mirror_for_node(Session* session, Context* context, uint64_t address, u
 
 void mirror_forget(Context* context, uint64_t base) {
   Mirrors* set = mirrors();
-  if (g_kernel_mirrors.load() + g_graph_mirrors.load() == 0) return;
-  pthread_mutex_lock(&set->mutex);
+  if (process()->kernel_mirrors.load() + process()->graph_mirrors.load() == 0) return;
+  const base::Locked held(set->lock);
   for (auto it = set->all.lower_bound({base, nullptr});
        it != set->all.end() && it->second.base == base;) {
     it = drop(set, context, it);
   }
   count(*set);
-  pthread_mutex_unlock(&set->mutex);
 }
 
 void mirror_push_all(Session* session, Context* context, bool graphs) {
   Mirrors* set = mirrors();
   bool dropped = false;
-  pthread_mutex_lock(&set->mutex);
+  const base::Locked held(set->lock);
   for (auto it = set->all.begin(); it != set->all.end();) {
     const Mirror& m = it->second;
     if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) {
@@ -300,7 +294,6 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
     ++it;
   }
   if (dropped) count(*set);
-  pthread_mutex_unlock(&set->mutex);
 }
 
 namespace {
@@ -324,7 +317,7 @@ void mirror_push_word(Session* session, Context* context) {
   const Mirror* where = nullptr;
   uint64_t offset = 0;
   unsigned found = 0;
-  pthread_mutex_lock(&set->mutex);
+  const base::Locked held(set->lock);
   for (const auto& entry : set->all) {
     const Mirror& m = entry.second;
     // Words are those of addresses: what begins or ends elsewhere is not looked at.
@@ -340,12 +333,11 @@ void mirror_push_word(Session* session, Context* context) {
   if (found == 1)
     push_run(*where, context, offset,
              where->bytes - offset < kWord ? where->bytes - offset : kWord);
-  pthread_mutex_unlock(&set->mutex);
 }
 
 namespace {
 
-// Caller holds the mutex. An address that the program has written, too, or 0.
+// Caller holds the lock. An address that the program has written, too, or 0.
 uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
   uint64_t both = 0;
   for (bool more = true; more;) {
@@ -384,32 +376,34 @@ void warn_of_both(Session* session, uint64_t both) {
 
 void mirror_fetch_all(Session* session, Context* context) {
   Mirrors* set = mirrors();
-  pthread_mutex_lock(&set->mutex);
-  session->gpu_wrote.store(false, std::memory_order_relaxed);
-  const uint64_t both = fetch_written(set, session, context);
-  pthread_mutex_unlock(&set->mutex);
+  uint64_t both = 0;
+  {
+    const base::Locked held(set->lock);
+    session->gpu_wrote.store(false, std::memory_order_relaxed);
+    both = fetch_written(set, session, context);
+  }
   warn_of_both(session, both);
 }
 
 void mirror_fetch_told(Session* session, Context* context) {
   Mirrors* set = mirrors();
   uint64_t both = 0;
-  pthread_mutex_lock(&set->mutex);
-  if (session->gpu_wrote.exchange(false, std::memory_order_acquire))
-    both = fetch_written(set, session, context);
-  pthread_mutex_unlock(&set->mutex);
+  {
+    const base::Locked held(set->lock);
+    if (session->gpu_wrote.exchange(false, std::memory_order_acquire))
+      both = fetch_written(set, session, context);
+  }
   warn_of_both(session, both);
 }
 
 void mirror_graph_writes(Session* session,
                          void (*visit)(void* state, uint64_t base, uint64_t bytes), void* state) {
   Mirrors* set = mirrors();
-  pthread_mutex_lock(&set->mutex);
+  const base::Locked held(set->lock);
   for (const auto& entry : set->all) {
     const Mirror& m = entry.second;
     if (m.session == session && (m.uses & kMirrorGraphWrites) != 0) visit(state, m.base, m.bytes);
   }
-  pthread_mutex_unlock(&set->mutex);
 }
 
 }  // namespace tendril::client::cuda

@@ -16,10 +16,6 @@ namespace tendril::client::cuda {
 // every kernel.
 enum : uint32_t { kMirrorKernels = 1, kMirrorGraphReads = 2, kMirrorGraphWrites = 4 };
 
-extern std::atomic<uint32_t> g_kernel_mirrors;   // mirrors that kernels reach
-extern std::atomic<uint32_t> g_graph_mirrors;    // mirrors that only graphs reach
-extern std::atomic<uint32_t> g_written_mirrors;  // mirrors that a GPU may write
-
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses);
@@ -41,12 +37,12 @@ void mirror_graph_writes(Session* session,
 
 // Before enqueuing work that may read host memory; after a wait for work that may have written it.
 inline void mirror_before_work(Session* session, Context* context) {
-  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
+  if (__builtin_expect(process()->kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
     mirror_push_all(session, context, false);
 }
 inline void mirror_before_graph(Session* session, Context* context) {
-  const uint32_t any = g_kernel_mirrors.load(std::memory_order_relaxed) +
-                       g_graph_mirrors.load(std::memory_order_relaxed);
+  const uint32_t any = process()->kernel_mirrors.load(std::memory_order_relaxed) +
+                       process()->graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
 // Before a question or a wait: a kernel may poll for the word that the program has written since,
@@ -54,11 +50,11 @@ inline void mirror_before_graph(Session* session, Context* context) {
 // see them in another order than they were written in.
 void mirror_push_word(Session* session, Context* context);
 inline void mirror_before_wait(Session* session, Context* context) {
-  if (__builtin_expect(g_kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
+  if (__builtin_expect(process()->kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))
     mirror_push_word(session, context);
 }
 inline void mirror_after_wait(Session* session, Context* context) {
-  if (__builtin_expect(g_written_mirrors.load(std::memory_order_relaxed) != 0, 0))
+  if (__builtin_expect(process()->written_mirrors.load(std::memory_order_relaxed) != 0, 0))
     mirror_fetch_told(session, context);
 }
 

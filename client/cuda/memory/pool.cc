@@ -13,8 +13,6 @@ namespace {
 
 constexpr uint64_t kChunk = 32u << 20;  // what a driver cuts the blocks of a pool from
 
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-
 CUresult need_device(CUdevice ordinal, Device** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   *out = device_of(ordinal);
@@ -27,9 +25,10 @@ Object* find_pool(uint64_t handle) {
 
 // The device's own pool; it gets its id here, once.
 CUresult default_pool(Device* d, Object** out) {
-  pthread_mutex_lock(&g_mutex);
-  *out = find_pool(d->default_pool);
-  pthread_mutex_unlock(&g_mutex);
+  {
+    const base::Locked held(d->pool_lock);
+    *out = find_pool(d->default_pool);
+  }
   if (*out != nullptr) return CUDA_SUCCESS;
   Object* pool = create_object(Kind::kPool, d->session, nullptr);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -38,11 +37,13 @@ CUresult default_pool(Device* d, Object** out) {
   m.slot = d->slot;
   m.pool = pool->wire_id;
   const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
-  pthread_mutex_lock(&g_mutex);
-  Object* other = find_pool(d->default_pool);  // another thread was quicker
-  if (result == CUDA_SUCCESS && other == nullptr)
-    d->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
-  pthread_mutex_unlock(&g_mutex);
+  Object* other = nullptr;  // another thread was quicker
+  {
+    const base::Locked held(d->pool_lock);
+    other = find_pool(d->default_pool);
+    if (result == CUDA_SUCCESS && other == nullptr)
+      d->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
+  }
   *out = other != nullptr ? other : pool;
   if (result == CUDA_SUCCESS && other == nullptr) return CUDA_SUCCESS;
   destroy_object(Kind::kPool, pool);
@@ -51,9 +52,10 @@ CUresult default_pool(Device* d, Object** out) {
 
 // A current pool that was destroyed is the default one again.
 CUresult current_pool(Device* d, Object** out) {
-  pthread_mutex_lock(&g_mutex);
-  *out = find_pool(d->current_pool);
-  pthread_mutex_unlock(&g_mutex);
+  {
+    const base::Locked held(d->pool_lock);
+    *out = find_pool(d->current_pool);
+  }
   return *out != nullptr ? CUDA_SUCCESS : default_pool(d, out);
 }
 
@@ -73,7 +75,7 @@ bool keep_freed(Context* c, const Range& range, Stream* s) {
   const FreedBlock block{c, stream_wire_id(s), range.pool, range.bytes, range.base};
   const auto allowed = [] {
     return process()->open_captures.load() == 0 &&
-           !g_memory_is_shared.load(std::memory_order_relaxed);
+           !process()->memory_is_shared.load(std::memory_order_relaxed);
   };
   return c->session->freed.keep(block, allowed,
                                 [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
@@ -265,9 +267,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   m.slot = d->slot;
   m.pool = found->wire_id;
   TENDRIL_TRY(d->session->call(static_cast<const Context*>(nullptr), m, r));
-  pthread_mutex_lock(&g_mutex);
+  const base::Locked held(d->pool_lock);
   d->current_pool = handle_value(pool);
-  pthread_mutex_unlock(&g_mutex);
   return CUDA_SUCCESS;
 }
 

@@ -28,13 +28,12 @@ const Range* containing(const std::map<uint64_t, Range>& ranges, uint64_t addres
 }  // namespace
 
 bool RangeMap::insert(const Range& range) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   bool free = !overlaps(ranges_, range.base, range.bytes);
   if (range.kind != RangeKind::kMapped)
     free = free && !overlaps(reserved_, range.base, range.bytes);
   std::map<uint64_t, Range>& into = range.kind == RangeKind::kReserved ? reserved_ : ranges_;
   if (free) free = into.emplace(range.base, range).second;
-  pthread_rwlock_unlock(&lock_);
   return free;
 }
 
@@ -50,58 +49,52 @@ void RangeMap::erase_graph(const Session* session, uint64_t base, uint64_t bytes
 }
 
 bool RangeMap::insert_graph(const Range& range) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   erase_graph(range.session, range.base, range.bytes);
   const bool free =
       !overlaps(ranges_, range.base, range.bytes) && !overlaps(reserved_, range.base, range.bytes);
   if (free) ranges_.emplace(range.base, range);
-  pthread_rwlock_unlock(&lock_);
   return free;
 }
 
 void RangeMap::remove_graph(const Session* session, uint64_t base, uint64_t bytes) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   erase_graph(session, base, bytes);
-  pthread_rwlock_unlock(&lock_);
 }
 
 bool RangeMap::find(uint64_t address, Range* out) const {
-  pthread_rwlock_rdlock(&lock_);
+  const core::Reading held(lock_);
   const Range* found = containing(ranges_, address);
   if (found == nullptr) found = containing(reserved_, address);
   if (found != nullptr) *out = *found;
-  pthread_rwlock_unlock(&lock_);
   return found != nullptr;
 }
 
 bool RangeMap::find_reserved(uint64_t base, uint64_t bytes, Range* out) const {
-  pthread_rwlock_rdlock(&lock_);
+  const core::Reading held(lock_);
   const Range* found = containing(reserved_, base);
   if (found != nullptr && bytes > found->bytes - (base - found->base)) found = nullptr;
   if (found != nullptr) *out = *found;
-  pthread_rwlock_unlock(&lock_);
   return found != nullptr;
 }
 
 bool RangeMap::remove_reserved(uint64_t base) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   auto it = reserved_.find(base);
   const bool removed = it != reserved_.end() && !overlaps(ranges_, base, it->second.bytes);
   if (removed) reserved_.erase(it);
-  pthread_rwlock_unlock(&lock_);
   return removed;
 }
 
 void RangeMap::reserved_in(uint64_t base, uint32_t session) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   auto it = reserved_.find(base);
   if (it != reserved_.end()) it->second.sessions |= uint64_t{1} << (session & 63);
-  pthread_rwlock_unlock(&lock_);
 }
 
 bool RangeMap::mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) const {
   out->clear();
-  pthread_rwlock_rdlock(&lock_);
+  const core::Reading held(lock_);
   uint64_t at = base;
   for (auto it = ranges_.find(base); it != ranges_.end() && at < base + bytes; ++it) {
     const Range& range = it->second;
@@ -110,40 +103,36 @@ bool RangeMap::mapped(uint64_t base, uint64_t bytes, std::vector<Range>* out) co
     out->push_back(range);
     at += range.bytes;
   }
-  pthread_rwlock_unlock(&lock_);
   return at == base + bytes && bytes != 0;
 }
 
 bool RangeMap::vacant(uint64_t base, uint64_t bytes) const {
   Range reserved;
   if (!find_reserved(base, bytes, &reserved)) return false;
-  pthread_rwlock_rdlock(&lock_);
+  const core::Reading held(lock_);
   const bool none = !overlaps(ranges_, base, bytes);
-  pthread_rwlock_unlock(&lock_);
   return none;
 }
 
 bool RangeMap::remove(uint64_t base, Range* out) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   auto it = ranges_.find(base);
   const bool found = it != ranges_.end();
   if (found) {
     *out = it->second;
     ranges_.erase(it);
   }
-  pthread_rwlock_unlock(&lock_);
   return found;
 }
 
 void RangeMap::mark_mirrored(uint64_t base) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   auto it = ranges_.find(base);
   if (it != ranges_.end()) it->second.mirrored = true;
-  pthread_rwlock_unlock(&lock_);
 }
 
 void RangeMap::remove_context(Context* context, Context* primary) {
-  pthread_rwlock_wrlock(&lock_);
+  const core::Writing held(lock_);
   for (auto it = ranges_.begin(); it != ranges_.end();) {
     const bool mine = it->second.context == context;
     const bool stays =
@@ -151,7 +140,6 @@ void RangeMap::remove_context(Context* context, Context* primary) {
     if (mine && it->second.kind == RangeKind::kMapped) it->second.context = primary;
     it = mine && !stays ? ranges_.erase(it) : std::next(it);
   }
-  pthread_rwlock_unlock(&lock_);
 }
 
 }  // namespace tendril::client::cuda

@@ -4,11 +4,11 @@
 // without the network and tells a copy where its ends live. Readers share.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstdint>
 #include <map>
 #include <vector>
+
+#include "client/core/shared_lock.h"
 
 namespace tendril::client::cuda {
 
@@ -96,14 +96,13 @@ class RangeMap {
   void remove_context(Context* context, Context* primary);
   template <typename Visit>
   void for_each(Visit&& visit) const {
-    pthread_rwlock_rdlock(&lock_);
+    const core::Reading held(lock_);
     for (const auto& entry : ranges_) visit(entry.second);
-    pthread_rwlock_unlock(&lock_);
   }
 
  private:
   void erase_graph(const Session* session, uint64_t base, uint64_t bytes);
-  mutable pthread_rwlock_t lock_ = PTHREAD_RWLOCK_INITIALIZER;
+  mutable core::SharedLock lock_;
   std::map<uint64_t, Range> ranges_;
   std::map<uint64_t, Range> reserved_;
 };

@@ -12,47 +12,45 @@
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
+
+// Physical memory that the program holds or has mapped, by handle.
+struct Physicals {
+  struct One {
+    Object* object = nullptr;
+    Device* device = nullptr;
+    uint32_t references = 0;  // the program's
+    uint32_t mappings = 0;
+  };
+  base::Lock lock;
+  std::unordered_map<uint64_t, One> all;
+};
+
 namespace {
 
 constexpr uint64_t kFillerMost = 1u << 30;  // of addresses, which cost nothing
 const Context* const kNoContext = nullptr;
 
-struct Physical {
-  Object* object = nullptr;
-  Device* device = nullptr;
-  uint32_t references = 0;  // the program's
-  uint32_t mappings = 0;
-};
-
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-std::unordered_map<uint64_t, Physical>& physicals() {
-  static auto* all = new std::unordered_map<uint64_t, Physical>;
-  return *all;
-}
-
-class Locked {
- public:
-  Locked() { pthread_mutex_lock(&g_mutex); }
-  ~Locked() { pthread_mutex_unlock(&g_mutex); }
-};
+using Physical = Physicals::One;
 
 // The record of a handle that the program still holds.
 Physical* find_physical(uint64_t handle) {
-  auto it = physicals().find(handle);
-  return it != physicals().end() && it->second.references != 0 ? &it->second : nullptr;
+  auto it = process()->physicals->all.find(handle);
+  return it != process()->physicals->all.end() && it->second.references != 0 ? &it->second
+                                                                             : nullptr;
 }
 
 void drop_if_unused(uint64_t handle) {
-  auto it = physicals().find(handle);
-  if (it == physicals().end() || it->second.references != 0 || it->second.mappings != 0) return;
+  auto it = process()->physicals->all.find(handle);
+  if (it == process()->physicals->all.end() || it->second.references != 0 ||
+      it->second.mappings != 0)
+    return;
   destroy_object(Kind::kAllocation, it->second.object);
-  physicals().erase(it);
+  process()->physicals->all.erase(it);
 }
 
 // Counts a mapping of a handle that the program still holds; *out gets a copy of its record.
 bool count_mapping(uint64_t handle, Physical* out) {
-  Locked lock;
+  const base::Locked held(process()->physicals->lock);
   Physical* physical = find_physical(handle);
   if (physical == nullptr) return false;
   ++physical->mappings;
@@ -61,9 +59,9 @@ bool count_mapping(uint64_t handle, Physical* out) {
 }
 
 void uncount_mapping(uint64_t handle) {
-  Locked lock;
-  auto it = physicals().find(handle);
-  if (it != physicals().end() && it->second.mappings != 0) --it->second.mappings;
+  const base::Locked held(process()->physicals->lock);
+  auto it = process()->physicals->all.find(handle);
+  if (it != process()->physicals->all.end() && it->second.mappings != 0) --it->second.mappings;
   drop_if_unused(handle);
 }
 
@@ -115,15 +113,15 @@ CUresult release_at(Session* session, uint64_t address, uint64_t size) {
 }
 
 Object* held_allocation(uint64_t handle) {
-  Locked lock;
+  const base::Locked held(process()->physicals->lock);
   const Physical* physical = find_physical(handle);
   return physical != nullptr ? physical->object : nullptr;
 }
 
 void adopt_allocation(Object* object, Device* device) {
-  Locked lock;
-  physicals()[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {object, device, 1,
-                                                                                  0};
+  const base::Locked held(process()->physicals->lock);
+  process()->physicals->all[handle_value(handle_cast<CUmemGenericAllocationHandle>(object))] = {
+      object, device, 1, 0};
 }
 
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
@@ -197,15 +195,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
     return result;
   }
   *handle = handle_cast<CUmemGenericAllocationHandle>(object);
-  Locked lock;
-  physicals()[*handle] = {object, d, 1, 0};
+  const base::Locked held(process()->physicals->lock);
+  process()->physicals->all[*handle] = {object, d, 1, 0};
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   TENDRIL_TRY(need_process());
   drop_closed_exports();
-  Locked lock;
+  const base::Locked held(process()->physicals->lock);
   Physical* physical = find_physical(handle);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (--physical->references != 0) return CUDA_SUCCESS;
@@ -335,11 +333,15 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   if (handle == nullptr || !process()->ranges.find(address, &range) ||
       range.kind != RangeKind::kMapped)
     return CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&g_mutex);
-  auto it = physicals().find(range.allocation);
-  Object* object = it != physicals().end() ? it->second.object : nullptr;
-  const bool held = object != nullptr && it->second.references++ != 0;
-  pthread_mutex_unlock(&g_mutex);
+  Object* object = nullptr;
+  bool held = false;
+  {
+    Physicals& physicals = process()->physicals.get();
+    const base::Locked locked(physicals.lock);
+    const auto found = physicals.all.find(range.allocation);
+    if (found != physicals.all.end()) object = found->second.object;
+    held = object != nullptr && found->second.references++ != 0;
+  }
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!held) {
     wire::cuda::vm_retain_request m;
@@ -348,9 +350,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     m.handle = object->wire_id;
     const CUresult result = range.session->call(kNoContext, m, r);
     if (result != CUDA_SUCCESS) {
-      Locked lock;
-      auto again = physicals().find(range.allocation);
-      if (again != physicals().end()) --again->second.references;
+      const base::Locked held(process()->physicals->lock);
+      auto again = process()->physicals->all.find(range.allocation);
+      if (again != process()->physicals->all.end()) --again->second.references;
       drop_if_unused(range.allocation);
       return result;
     }

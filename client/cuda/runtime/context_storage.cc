@@ -6,35 +6,29 @@
 #include <unordered_map>
 
 namespace tendril::client::cuda {
-namespace {
 
-struct Entry {
-  void* value;
-  StorageDestructor destructor;
-};
+struct ContextStorage {
+  struct Entry {
+    void* value;
+    StorageDestructor destructor;
+  };
+  struct Key {
+    Context* context;
+    void* key;
+    bool operator==(const Key& other) const { return context == other.context && key == other.key; }
+  };
+  struct KeyHash {
+    size_t operator()(const Key& k) const {
+      return reinterpret_cast<size_t>(k.context) * 31 + (reinterpret_cast<size_t>(k.key) >> 4);
+    }
+  };
 
-struct Key {
-  Context* context;
-  void* key;
-  bool operator==(const Key& other) const { return context == other.context && key == other.key; }
-};
-struct KeyHash {
-  size_t operator()(const Key& k) const {
-    return reinterpret_cast<size_t>(k.context) * 31 + (reinterpret_cast<size_t>(k.key) >> 4);
-  }
-};
-
-struct Storage {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock;
   std::unordered_map<Key, Entry, KeyHash> entries;
+  std::atomic<uint64_t> changes{1};  // counted after each: caches of threads are stale then
 };
 
-Storage* storage() {
-  static Storage* only = new Storage;
-  return only;
-}
-
-std::atomic<uint64_t> g_changes{1};
+namespace {
 
 struct Cached {
   Context* context;
@@ -64,7 +58,8 @@ CUresult storage_get(void** value, CUcontext context, void* key) {
   Context* c = context_named(context);
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Cache& cache = t_cache;
-  const uint64_t changes = g_changes.load(std::memory_order_acquire);
+  ContextStorage& storage = process()->context_storage.get();
+  const uint64_t changes = storage.changes.load(std::memory_order_acquire);
   if (cache.changes == changes) {
     for (const Cached& entry : cache.entries) {
       if (entry.context == c && entry.key == key) {
@@ -76,13 +71,12 @@ CUresult storage_get(void** value, CUcontext context, void* key) {
     cache = Cache{};
     cache.changes = changes;
   }
-  Storage* s = storage();
-  pthread_mutex_lock(&s->mutex);
-  auto it = s->entries.find({c, key});
-  const bool found = it != s->entries.end();
-  if (found) *value = it->second.value;
-  pthread_mutex_unlock(&s->mutex);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const base::Locked held(storage.lock);
+    const auto found = storage.entries.find({c, key});
+    if (found == storage.entries.end()) return CUDA_ERROR_INVALID_HANDLE;
+    *value = found->second.value;
+  }
   cache.entries[cache.next++ % kCached] = {c, key, *value};
   return CUDA_SUCCESS;
 }
@@ -91,11 +85,10 @@ CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructo
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Context* c = context_named(context);
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Storage* s = storage();
-  pthread_mutex_lock(&s->mutex);
-  s->entries[{c, key}] = {value, destructor};
-  pthread_mutex_unlock(&s->mutex);
-  g_changes.fetch_add(1, std::memory_order_release);
+  ContextStorage& storage = process()->context_storage.get();
+  const base::Locked held(storage.lock);
+  storage.entries[{c, key}] = {value, destructor};
+  storage.changes.fetch_add(1, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -103,30 +96,36 @@ CUresult storage_delete(CUcontext context, void* key) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Context* c = context_named(context);
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Storage* s = storage();
-  pthread_mutex_lock(&s->mutex);
-  const bool found = s->entries.erase({c, key}) != 0;
-  pthread_mutex_unlock(&s->mutex);
-  g_changes.fetch_add(1, std::memory_order_release);
+  ContextStorage& storage = process()->context_storage.get();
+  const base::Locked held(storage.lock);
+  const bool found = storage.entries.erase({c, key}) != 0;
+  storage.changes.fetch_add(1, std::memory_order_release);
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-void storage_end(Context* context) {
-  Storage* s = storage();
-  std::vector<std::pair<void*, Entry>> dying;
-  pthread_mutex_lock(&s->mutex);
-  for (auto it = s->entries.begin(); it != s->entries.end();) {
+namespace {
+
+std::vector<std::pair<void*, ContextStorage::Entry>> take_entries_of(Context* context) {
+  std::vector<std::pair<void*, ContextStorage::Entry>> dying;
+  ContextStorage& storage = process()->context_storage.get();
+  const base::Locked held(storage.lock);
+  for (auto it = storage.entries.begin(); it != storage.entries.end();) {
     if (it->first.context == context) {
       dying.emplace_back(it->first.key, it->second);
-      it = s->entries.erase(it);
+      it = storage.entries.erase(it);
     } else {
       ++it;
     }
   }
-  pthread_mutex_unlock(&s->mutex);
-  g_changes.fetch_add(1, std::memory_order_release);
+  storage.changes.fetch_add(1, std::memory_order_release);
+  return dying;
+}
+
+}  // namespace
+
+void storage_end(Context* context) {
   // Without the lock: destructors come back to us.
-  for (const auto& [key, entry] : dying) {
+  for (const auto& [key, entry] : take_entries_of(context)) {
     if (entry.destructor != nullptr)
       entry.destructor(handle_cast<CUcontext>(context), key, entry.value);
   }

@@ -4,7 +4,6 @@
 // order of the requests, as a driver's own callback thread would.
 #include "client/cuda/stream/callback.h"
 
-#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
@@ -13,13 +12,14 @@
 #include <unordered_map>
 
 #include "base/clock.h"
+#include "base/lock.h"
+#include "base/thread.h"
 #include "client/common/log.h"
 #include "client/cuda/bodies.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
-namespace {
 
 struct HostFunction {
   CUhostFn function = nullptr;
@@ -31,21 +31,21 @@ struct HostFunction {
   bool persistent = false;   // part of a graph: every launch of the graph runs it again
 };
 
-struct Ready {
-  Session* session;
-  uint64_t token, invocation;
-};
-
 struct Callbacks {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+  struct Ready {
+    Session* session;
+    uint64_t token, invocation;
+  };
+
+  base::Lock lock;
+  base::Event arrived;
   std::unordered_map<uint64_t, HostFunction> waiting;
   std::deque<Ready> ready;
   uint64_t next = 1;
-  bool running = false;
+  base::Thread thread;
   std::atomic<bool> awaited{false};  // `waiting` is not empty
 
-  // With the mutex held.
+  // These are called with the lock held.
   void keep(uint64_t token, const HostFunction& item) {
     waiting[token] = item;
     awaited.store(true, std::memory_order_release);
@@ -54,14 +54,12 @@ struct Callbacks {
     waiting.erase(token);
     awaited.store(!waiting.empty(), std::memory_order_release);
   }
+  bool start_thread();
 };
 
-// Made on first use, never destroyed; after fork the child has a Process of its own and starts with
-// none of it.
-Callbacks* callbacks() {
-  static Callbacks* all = new Callbacks;
-  return all;
-}
+namespace {
+
+Callbacks& callbacks() { return process()->callbacks.get(); }
 
 // The worker may take this out of its turn, and the mirrors' pushes and fetches: a call ahead of it
 // may be waiting for this very function. So nothing else may be sent for a host function.
@@ -73,7 +71,7 @@ void answer(Session* session, uint64_t invocation) {
 }
 
 void run_one(const HostFunction& item, uint64_t invocation) {
-  if (item.persistent && g_written_mirrors.load(std::memory_order_relaxed) != 0)
+  if (item.persistent && process()->written_mirrors.load(std::memory_order_relaxed) != 0)
     mirror_fetch_all(item.session,
                      nullptr);  // what the graph has written so far, which no wait has told of
   if (item.function != nullptr) item.function(item.data);
@@ -84,40 +82,55 @@ void run_one(const HostFunction& item, uint64_t invocation) {
   if (invocation != 0) answer(item.session, invocation);
 }
 
-void* callback_thread(void*) {
-  session::Lane::exempt_this_thread();
-  Callbacks* all = callbacks();
+Callbacks::Ready next_request(Callbacks* all) {
   for (;;) {
-    pthread_mutex_lock(&all->mutex);
-    while (all->ready.empty()) pthread_cond_wait(&all->arrived, &all->mutex);
-    const auto [session, token, invocation] = all->ready.front();
-    all->ready.pop_front();
-    auto it = all->waiting.find(token);
-    const bool known = it != all->waiting.end();
-    const HostFunction item = known ? it->second : HostFunction{};
-    pthread_mutex_unlock(&all->mutex);
-    if (!known) {  // a token we never gave, or one already run: the stream goes on all the same
+    const uint32_t seen = all->arrived.read();
+    {
+      const base::Locked held(all->lock);
+      if (!all->ready.empty()) {
+        const Callbacks::Ready request = all->ready.front();
+        all->ready.pop_front();
+        return request;
+      }
+    }
+    all->arrived.wait(seen, -1);
+  }
+}
+
+// False: a token that we never gave, or whose function has run.
+bool function_of(Callbacks* all, uint64_t token, HostFunction* item) {
+  const base::Locked held(all->lock);
+  const auto found = all->waiting.find(token);
+  if (found == all->waiting.end()) return false;
+  *item = found->second;
+  return true;
+}
+
+void run_requests(void* callbacks) {
+  session::Lane::exempt_this_thread();
+  auto* all = static_cast<Callbacks*>(callbacks);
+  for (;;) {
+    const auto [session, token, invocation] = next_request(all);
+    HostFunction item;
+    if (!function_of(all, token, &item)) {  // the stream goes on all the same
       if (invocation != 0) answer(session, invocation);
       continue;
     }
     run_one(item, invocation);
-    pthread_mutex_lock(&all->mutex);
-    if (!item.persistent) all->forget(token);
-    pthread_mutex_unlock(&all->mutex);
+    if (item.persistent) continue;
+    const base::Locked held(all->lock);
+    all->forget(token);
   }
-  return nullptr;
 }
 
-bool start_thread(Callbacks* all) {
-  if (all->running) return true;
-  sigset_t everything, before;
-  sigfillset(&everything);
-  pthread_sigmask(SIG_BLOCK, &everything, &before);
-  pthread_t thread;
-  all->running = pthread_create(&thread, nullptr, callback_thread, nullptr) == 0;
-  if (all->running) pthread_detach(thread);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return all->running;
+// Keeps the function for a request to come. 0: no thread could be started to run it.
+uint64_t keep_function(const HostFunction& item) {
+  Callbacks& all = callbacks();
+  const base::Locked held(all.lock);
+  if (!all.start_thread()) return 0;
+  const uint64_t token = all.next++;
+  all.keep(token, item);
+  return token;
 }
 
 CUresult launch(CUstream hStream, HostFunction item) {
@@ -129,13 +142,8 @@ CUresult launch(CUstream hStream, HostFunction item) {
   TENDRIL_TRY(check_work(c, s));
   item.session = c->session;
   item.persistent = is_capturing(s);
-  Callbacks* all = callbacks();
-  pthread_mutex_lock(&all->mutex);
-  const bool started = start_thread(all);
-  const uint64_t token = all->next++;
-  if (started) all->keep(token, item);
-  pthread_mutex_unlock(&all->mutex);
-  if (!started) return CUDA_ERROR_OPERATING_SYSTEM;
+  const uint64_t token = keep_function(item);
+  if (token == 0) return CUDA_ERROR_OPERATING_SYSTEM;
   c->session->lane->start_receiver();
   wire::cuda::host_function_request m;
   m.stream = stream_wire_id(s);
@@ -146,13 +154,19 @@ CUresult launch(CUstream hStream, HostFunction item) {
 
 }  // namespace
 
+bool Callbacks::start_thread() {
+  return thread.running() || thread.start("tendril-callbck", run_requests, this);
+}
+
 void run_callback(Session* session, uint64_t token, uint64_t invocation) {
-  Callbacks* all = callbacks();
-  pthread_mutex_lock(&all->mutex);
-  start_thread(all);
-  all->ready.push_back({session, token, invocation});
-  pthread_cond_signal(&all->arrived);
-  pthread_mutex_unlock(&all->mutex);
+  if (process() == nullptr) return;
+  Callbacks& all = callbacks();
+  {
+    const base::Locked held(all.lock);
+    all.start_thread();
+    all.ready.push_back({session, token, invocation});
+  }
+  all.arrived.signal();
 }
 
 uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
@@ -161,38 +175,26 @@ uint64_t add_host_function(Session* session, CUhostFn function, void* data) {
   item.data = data;
   item.session = session;
   item.persistent = true;
-  Callbacks* all = callbacks();
-  pthread_mutex_lock(&all->mutex);
-  const bool started = start_thread(all);
-  const uint64_t token = started ? all->next++ : 0;
-  if (started) all->keep(token, item);
-  pthread_mutex_unlock(&all->mutex);
-  if (started) session->lane->start_receiver();
+  const uint64_t token = keep_function(item);
+  if (token != 0) session->lane->start_receiver();
   return token;
 }
 
 bool host_function_of(uint64_t token, CUhostFn* function, void** data) {
-  Callbacks* all = callbacks();
-  pthread_mutex_lock(&all->mutex);
-  auto it = all->waiting.find(token);
-  const bool known = it != all->waiting.end() && it->second.function != nullptr;
-  if (known) {
-    *function = it->second.function;
-    *data = it->second.data;
-  }
-  pthread_mutex_unlock(&all->mutex);
-  return known;
+  HostFunction item;
+  if (!function_of(&callbacks(), token, &item) || item.function == nullptr) return false;
+  *function = item.function;
+  *data = item.data;
+  return true;
 }
 
 void destroy_after(uint64_t token, Object* object) {
-  Callbacks* all = callbacks();
-  pthread_mutex_lock(&all->mutex);
-  auto it = all->waiting.find(token);
-  if (it != all->waiting.end()) {
-    it->second.object = object;
-    it->second.persistent = false;
-  }
-  pthread_mutex_unlock(&all->mutex);
+  Callbacks& all = callbacks();
+  const base::Locked held(all.lock);
+  const auto found = all.waiting.find(token);
+  if (found == all.waiting.end()) return;
+  found->second.object = object;
+  found->second.persistent = false;
 }
 
 namespace {
@@ -238,17 +240,17 @@ CUresult look_before_wait(const char* call, const Event* event) {
   return look_before<wire::cuda::event_query_reply>(call, event->context, m);
 }
 
-bool Session::awaits_callbacks() { return callbacks()->awaited.load(std::memory_order_acquire); }
+bool Session::awaits_callbacks() {
+  return process() != nullptr && callbacks().awaited.load(std::memory_order_acquire);
+}
 
 bool callbacks_pending() {
-  Callbacks* all = callbacks();
-  if (!all->awaited.load(std::memory_order_acquire)) return false;
-  pthread_mutex_lock(&all->mutex);
-  bool pending = false;
-  for (const auto& entry : all->waiting)
-    pending |= !entry.second.persistent && entry.second.object == nullptr;
-  pthread_mutex_unlock(&all->mutex);
-  return pending;
+  Callbacks& all = callbacks();
+  if (!all.awaited.load(std::memory_order_acquire)) return false;
+  const base::Locked held(all.lock);
+  return std::any_of(all.waiting.begin(), all.waiting.end(), [](const auto& entry) {
+    return !entry.second.persistent && entry.second.object == nullptr;
+  });
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {

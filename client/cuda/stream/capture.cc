@@ -21,22 +21,16 @@ struct Capture {
   std::atomic<bool> invalid{false};
 };
 
+struct Captures {
+  base::Lock lock;
+  std::atomic<uint64_t> next_id{1};
+  std::vector<Capture*> open;
+  // Records of captures that have ended, to be used again: a stream's pointer may be read while its
+  // capture ends.
+  std::vector<Capture*> spare;
+};
+
 namespace {
-
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-std::atomic<uint64_t> g_next_id{1};
-
-std::vector<Capture*>& open_captures() {
-  static std::vector<Capture*>* all = new std::vector<Capture*>;
-  return *all;
-}
-
-// Records of captures that have ended, to be used again: a stream's pointer may be read while its
-// capture ends.
-std::vector<Capture*>& spare_captures() {
-  static std::vector<Capture*>* all = new std::vector<Capture*>;
-  return *all;
-}
 
 CUresult stream_of(CUstream handle, Context** c, Stream** s) {
   TENDRIL_TRY(require_context(c));
@@ -45,12 +39,13 @@ CUresult stream_of(CUstream handle, Context** c, Stream** s) {
   return CUDA_SUCCESS;
 }
 
-void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
-  pthread_mutex_lock(&g_mutex);
-  std::vector<Capture*>& spare = spare_captures();
+Capture* new_capture(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
+  Captures& captures = process()->captures.get();
+  const base::Locked held(captures.lock);
+  std::vector<Capture*>& spare = captures.spare;
   Capture* capture = spare.empty() ? new Capture : spare.back();
   if (!spare.empty()) spare.pop_back();
-  capture->id = g_next_id.fetch_add(1);
+  capture->id = captures.next_id.fetch_add(1);
   capture->origin = s;
   capture->mode = mode;
   capture->thread = thread_serial();
@@ -58,9 +53,8 @@ void open(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
   capture->into_graph = graph != nullptr;
   capture->shown.store(nullptr);
   capture->invalid.store(false);
-  open_captures().push_back(capture);
-  pthread_mutex_unlock(&g_mutex);
-  s->capture.store(capture);
+  captures.open.push_back(capture);
+  return capture;
 }
 
 // Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those
@@ -72,39 +66,40 @@ CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCa
   c->session->send_frees();
   const CUresult result = c->session->call(c, m, r);
   if (result == CUDA_SUCCESS)
-    open(s, mode, graph);
+    s->capture.store(new_capture(s, mode, graph));
   else
     process()->open_captures.fetch_sub(1);
   return result;
 }
 
+// False: it had ended before.
+bool take_from_open(Capture* capture) {
+  Captures& captures = process()->captures.get();
+  const base::Locked held(captures.lock);
+  const auto found = std::find(captures.open.begin(), captures.open.end(), capture);
+  if (found == captures.open.end()) return false;
+  captures.open.erase(found);
+  return true;
+}
+
 // No stream joins it any more, and every one that has leaves.
 void close(Capture* capture) {
-  pthread_mutex_lock(&g_mutex);
-  std::vector<Capture*>& all = open_captures();
-  const auto found = std::find(all.begin(), all.end(), capture);
-  const bool was_open = found != all.end();
-  if (was_open) all.erase(found);
-  pthread_mutex_unlock(&g_mutex);
-  if (!was_open) return;
+  if (!take_from_open(capture)) return;
   process()->open_captures.fetch_sub(1);
   process()->streams.for_each([&](Stream* s) {
     if (s->capture.load() == capture) s->capture.store(nullptr);
   });
-  pthread_mutex_lock(&g_mutex);
-  spare_captures().push_back(capture);
-  pthread_mutex_unlock(&g_mutex);
+  const base::Locked held(process()->captures->lock);
+  process()->captures->spare.push_back(capture);
 }
 
 // Null: it has ended.
 Capture* open_capture(uint64_t id) {
-  pthread_mutex_lock(&g_mutex);
-  const std::vector<Capture*>& all = open_captures();
-  const auto found = std::find_if(all.begin(), all.end(),
+  Captures& captures = process()->captures.get();
+  const base::Locked held(captures.lock);
+  const auto found = std::find_if(captures.open.begin(), captures.open.end(),
                                   [id](const Capture* capture) { return capture->id == id; });
-  Capture* const capture = found != all.end() ? *found : nullptr;
-  pthread_mutex_unlock(&g_mutex);
-  return capture;
+  return found != captures.open.end() ? *found : nullptr;
 }
 
 CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
@@ -284,8 +279,8 @@ CUresult check_unsafe_call() {
   if (mine == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   const uint64_t thread = thread_serial();
   bool forbidden = false;
-  pthread_mutex_lock(&g_mutex);
-  for (Capture* capture : open_captures()) {
+  const base::Locked held(p->captures->lock);
+  for (Capture* capture : p->captures->open) {
     const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool other =
         capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mine == CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -293,7 +288,6 @@ CUresult check_unsafe_call() {
     forbidden = true;
     capture->invalid.store(true);
   }
-  pthread_mutex_unlock(&g_mutex);
   return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 

@@ -45,7 +45,7 @@ Stream* new_stream(Context* context, unsigned flags, int priority) {
   const int least = context->device->least_priority, greatest = context->device->greatest_priority;
   s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
   s->flags = flags;
-  if ((flags & CU_STREAM_NON_BLOCKING) != 0) g_streams_apart.store(true);
+  if ((flags & CU_STREAM_NON_BLOCKING) != 0) process()->streams_apart.store(true);
   s->synchronised.store(0);
   s->id = process()->next_stream_id.fetch_add(1);
   s->capture.store(nullptr);
@@ -216,6 +216,37 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned 
   Context* c = nullptr;
   Stream* s = nullptr;
   return require_stream_context(hStream, &c, &s);  // a hint for managed memory; nothing to order
+}
+
+// The legacy stream waits for all streams except non-blocking ones. A stream destroyed while busy
+// is unknown to us: its context counts the ends of streams.
+void note_idle(Context* c, Stream* stream, uint64_t before) {
+  const uint64_t now = c->session->calls();
+  (stream != nullptr ? stream->idle : c->legacy_idle).note(before, now);
+  const bool all = stream == nullptr && !process()->streams_apart.load() &&
+                   c->stream_ended.load() <= c->waited.load();
+  if (all) c->idle.note(before, now);
+}
+
+CUresult synchronize_stream(Context* c, Stream* stream) {
+  wire::cuda::stream_synchronize_request m;
+  wire::cuda::stream_synchronize_reply r;
+  m.stream = stream_wire_id(stream);
+  Context* context = stream != nullptr ? stream->context : c;
+  Session* session = context->session;
+  if (!session->freed.empty()) session->send_frees();
+  const uint64_t serial = session->serial.load();
+  const uint64_t before = session->calls();
+  IdleSince& idle = stream != nullptr ? stream->idle : context->legacy_idle;
+  if (!idle.use(before)) {
+    TENDRIL_TRY(session->call(context, m, r));
+    note_idle(context, stream, before);
+    process()->reads.forget_stream(stream);
+  }
+  std::atomic<uint64_t>& synchronised =
+      stream != nullptr ? stream->synchronised : context->legacy_synchronised;
+  synchronised.store(serial, std::memory_order_release);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace tendril::client::cuda

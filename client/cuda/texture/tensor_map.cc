@@ -9,33 +9,33 @@
 #include "client/cuda/bodies.h"
 
 namespace tendril::client::cuda {
+
+// By everything that was asked.
+struct TensorMaps {
+  base::Lock lock;
+  std::unordered_map<std::string, CUtensorMap> all;
+};
+
 namespace {
 
 constexpr uint32_t kRankMax = 5;
 constexpr size_t kRememberedMax = 8192;
 enum What : uint32_t { kTiled = 0, kIm2col = 1, kIm2colWide = 2 };
 
-pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-std::unordered_map<std::string, CUtensorMap>& remembered() {
-  static auto* all = new std::unordered_map<std::string, CUtensorMap>;
-  return *all;
-}
-
 bool recall(const std::string& key, CUtensorMap* map) {
-  pthread_mutex_lock(&g_mutex);
-  auto it = remembered().find(key);
-  const bool found = it != remembered().end();
-  if (found) memcpy(map, &it->second, sizeof *map);
-  pthread_mutex_unlock(&g_mutex);
-  return found;
+  TensorMaps& maps = process()->tensor_maps.get();
+  const base::Locked held(maps.lock);
+  const auto found = maps.all.find(key);
+  if (found == maps.all.end()) return false;
+  memcpy(map, &found->second, sizeof *map);
+  return true;
 }
 
 void remember(const std::string& key, const CUtensorMap& map) {
-  pthread_mutex_lock(&g_mutex);
-  if (remembered().size() >= kRememberedMax) remembered().clear();
-  remembered()[key] = map;
-  pthread_mutex_unlock(&g_mutex);
+  TensorMaps& maps = process()->tensor_maps.get();
+  const base::Locked held(maps.lock);
+  if (maps.all.size() >= kRememberedMax) maps.all.clear();
+  maps.all[key] = map;
 }
 
 // The server that has the tensor; encoding needs no context.

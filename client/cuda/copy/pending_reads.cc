@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// See pending_reads.h.
+#include "client/cuda/copy/pending_reads.h"
+
+#include <algorithm>
+
+#include "client/cuda/memory/memory.h"
+#include "client/cuda/memory/mirror.h"
+
+namespace tendril::client::cuda {
+namespace {
+
+bool overlaps(const PendingReads::Read& read, uint64_t host, uint64_t bytes) {
+  return read.host < host + bytes && host < read.host + read.bytes;
+}
+
+}  // namespace
+
+void PendingReads::add(const Read& read) {
+  const base::Locked held(lock_);
+  reads_.push_back(read);
+  count_.store(static_cast<uint32_t>(reads_.size()), std::memory_order_release);
+}
+
+bool PendingReads::pending(uint64_t host, uint64_t bytes) {
+  if (count_.load(std::memory_order_acquire) == 0) return false;
+  const base::Locked held(lock_);
+  return std::any_of(reads_.begin(), reads_.end(),
+                     [&](const Read& read) { return overlaps(read, host, bytes); });
+}
+
+template <typename Over>
+void PendingReads::drop(Over&& over) {
+  if (count_.load(std::memory_order_acquire) == 0) return;
+  const base::Locked held(lock_);
+  reads_.erase(std::remove_if(reads_.begin(), reads_.end(), over), reads_.end());
+  count_.store(static_cast<uint32_t>(reads_.size()), std::memory_order_release);
+}
+
+void PendingReads::forget_stream(const Stream* stream) {
+  drop([stream](const Read& read) { return read.stream == stream; });
+}
+
+void PendingReads::forget_context(const Context* context) {
+  drop([context](const Read& read) { return read.context == context; });
+}
+
+void PendingReads::forget_memory(uint64_t host, uint64_t bytes) {
+  drop([&](const Read& read) { return overlaps(read, host, bytes); });
+}
+
+// Only the first: the copies of one stream come in their order. If two streams copy into the same
+// memory, which of them comes first is the program's affair.
+void PendingReads::arrived(const Session* session, uint64_t host, uint64_t bytes) {
+  bool found = false;
+  drop([&](const Read& read) {
+    if (found || !read.comes || read.host != host || read.bytes != bytes) return false;
+    found = read.context->session == session;
+    return found;
+  });
+}
+
+// On the thread that receives.
+void Session::delivered(uint64_t address, uint64_t bytes) {
+  if (Process* p = process()) p->reads.arrived(this, address, bytes);
+}
+
+void remember_graph_writes(Context* c, Stream* stream) {
+  if (__builtin_expect(process()->graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
+  struct Launch {
+    Context* context;
+    Stream* stream;
+  } launch{c, stream};
+  mirror_graph_writes(
+      c->session,
+      [](void* state, uint64_t base, uint64_t bytes) {
+        const auto* of = static_cast<const Launch*>(state);
+        PendingReads& reads = process()->reads;
+        if (!reads.pending(base, bytes)) reads.add({of->stream, of->context, base, bytes});
+      },
+      &launch);
+}
+
+}  // namespace tendril::client::cuda

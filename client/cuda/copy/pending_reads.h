@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asynchronous copies into pinned memory that no wait has covered yet and whose data has not come.
+// Whoever reads such memory on the program's behalf asks here first. Any thread; while there are
+// none, every question costs one load.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "base/lock.h"
+
+namespace tendril::client::cuda {
+
+struct Context;
+struct Stream;
+class Session;
+
+class PendingReads {
+ public:
+  struct Read {
+    Stream* stream;  // null: the legacy stream
+    Context* context;
+    uint64_t host, bytes;
+    bool comes = false;  // by itself, over the lane
+  };
+
+  void add(const Read& read);
+  // Does one of them write to this memory?
+  bool pending(uint64_t host, uint64_t bytes);
+  // A wait covered everything in `stream`, or in `context`, or everything that writes there.
+  void forget_stream(const Stream* stream);
+  void forget_context(const Context* context);
+  void forget_memory(uint64_t host, uint64_t bytes);
+  // The data of one that comes by itself is there.
+  void arrived(const Session* session, uint64_t host, uint64_t bytes);
+
+ private:
+  template <typename Over>
+  void drop(Over&& over);
+
+  std::atomic<uint32_t> count_{0};  // of reads_, to be read without the lock
+  base::Lock lock_;
+  std::vector<Read> reads_;
+};
+
+}  // namespace tendril::client::cuda
