@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/test_results.py, which computes the last line of scripts/test, against JUnit files as ctest
-writes them. And tools/foreign/ on results of other people's tests."""
+writes them. tools/foreign/ on results of other people's tests, and tools/coverage.py."""
 
 import pathlib
 import subprocess
@@ -11,6 +11,7 @@ import unittest
 import tree
 
 sys.path.insert(0, str(tree.ROOT / "tools"))
+import coverage  # noqa: E402
 import test_results as results  # noqa: E402
 
 CASES = """<?xml version="1.0"?>
@@ -44,6 +45,31 @@ class Results(unittest.TestCase):
         one = '<testsuite><testcase name="a" status="run"/></testsuite>'
         self.assertEqual(results.line(self.read(one)), "1 passed, 0 failed")
         self.assertEqual(results.line(self.read(one, status=8)), "1 passed, 1 failed")
+
+
+class Coverage(unittest.TestCase):
+    def test_lines_by_room(self):
+        def report(name, lines, folder="/r/build"):
+            counted = [{"line_number": number, "count": count} for number, count in lines.items()]
+            files = [{"file": name, "lines": counted}]
+            return {"current_working_directory": folder, "files": files}
+
+        files = coverage.merge(
+            [
+                report("../wire/a.cc", {1: 0, 2: 3}),
+                report("/r/wire/a.cc", {1: 1, 2: 0, 3: 0}),
+                report("/r/base/b.h", {7: 0}),
+                report("/r/base/b_test.cc", {7: 1}),
+                report("/r/build/generated/c.h", {7: 1}),
+                report("/usr/include/d.h", {7: 1}),
+                {},
+            ],
+            "/r",
+        )
+        self.assertEqual(files, {"wire/a.cc": {1: 1, 2: 3, 3: 0}, "base/b.h": {7: 0}})
+        self.assertEqual(coverage.rooms(files), {"wire": (2, 3), "base": (0, 1), "all": (2, 4)})
+        text = coverage.table(coverage.rooms(files))
+        self.assertEqual([line.split()[:2] for line in text][-1], ["all", "50.0"])
 
 
 MODULE = """import os
