@@ -47,6 +47,7 @@ def refusals(text):
     tests, calls = {}, set()
     for line in text.splitlines():
         call, arrow, code = line.strip().rpartition(" -> ")
+        call = call.replace("( ", "(")  # how the source breaks its lines does not matter
         name, _, word = line.partition(" ")
         if arrow:
             calls |= (
