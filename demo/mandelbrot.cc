@@ -53,7 +53,7 @@ void draw(const std::vector<uint8_t>& picture) {
   }
 }
 
-// Opens device 0, says which it is, and returns the kernel.
+// Opens device 0, prints what it is, and returns the kernel.
 CUfunction open_device() {
   CUdevice device;
   CUcontext context;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asks our libnvidia-ml what monitoring tools ask, through the real bindings (package
-nvidia-ml-py), and compares its devices with those of our libcuda. For hands, not for CI. Needs a
-server and the environment of a client:
+"""Asks Tendril's libnvidia-ml what monitoring tools ask, through the real bindings (package
+nvidia-ml-py), and compares its devices with those of Tendril's libcuda. People run it; CI
+does not. It needs a server and the environment of a client:
 
     LD_LIBRARY_PATH=build/dev/lib/client TENDRIL_SERVERS=host tools/nvml_check.py [--no-cuda]
 """

@@ -27,7 +27,7 @@ def outcome(case):
     if status == "disabled":
         return "skipped"
     why = (skipped.get("message") or "") if skipped is not None else ""
-    # What the test said of itself; anything else is a program that was not there.
+    # The test's own reason; anything else is a program that was not there.
     return "skipped" if re.match(r"SKIP_|Disabled", why) else "failed"
 
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what scripts/foreign.sh gathered, and says so in a table. Exits 1 when something differs
+"""Compares the results of scripts/foreign.sh and prints a table. Exits 1 if something differs
 that must not.
 
-compare.py PROGRAM FOLDER RESULTS WAY...   reads FOLDER/MODULE.WAY, which run_module.py wrote; the
-    first way is the direct one. Every test that passes directly passes in every other way that has
-    a file. RESULTS, unless it is `-`, gets a line `passed|failed|skipped NAME` for each test and
-    way; a test that fails directly counts as failed, unless tools/PROGRAM/known_failures.txt names
-    it.
+    compare.py PROGRAM FOLDER RESULTS WAY...
+
+Reads FOLDER/MODULE.WAY, which run_module.py wrote. The first way is the direct one. Every
+test that passes directly must pass in every other way that has a file. RESULTS, unless it is
+`-`, gets a line `passed|failed|skipped NAME` for each test and way. A test that fails
+directly counts as failed, unless tools/PROGRAM/known_failures.txt names it.
 """
 
 import pathlib
@@ -15,7 +16,7 @@ import sys
 
 
 def read(path):
-    """Results by name; None when the module could not be imported, with the reason."""
+    """Results by name. None, with the reason, if the module could not be imported."""
     found = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -38,8 +39,8 @@ def known_failures(program):
 
 
 def direct_results(found, known):
-    """What the tests of one module say of the software GPU itself. What a test leaves out by itself
-    is no result."""
+    """Results of one module on the software GPU itself. Tests that leave themselves out do not
+    count."""
     for name, word in found.items():
         if name in known:
             failed = word == "failed"
@@ -98,7 +99,7 @@ def tests(program, folder, results, ways):
     failed = [verdict for verdict in verdicts if verdict[0] == "failed"]
     for _, way, name in failed:
         print(f"  FAILED {way}: {name}")
-    if results == "-":  # whole modules, some of which ask more of a GPU than the software GPU has
+    if results == "-":  # whole modules; some ask more of a GPU than the software GPU has
         return bool(modules) and all(way == ways[0] for _, way, _ in failed)
     with open(results, "a", encoding="utf-8") as out:
         out.writelines(f"{word} {program}/{way}/{name}\n" for word, way, name in verdicts)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one test module of somebody's and writes one line per test: "passed|failed|skipped NAME",
-flushed at once.
+"""Runs one test module of another project and writes one line per test: "passed|failed|skipped
+NAME", flushed at once.
 
-Called by scripts/foreign.sh in a process per module, as what one module does to a context may spoil
-the rest. Each test has a time limit and then counts as failed; once the time of the whole module is
-over, the tests that are left are not run and not mentioned. A module that cannot be imported,
-because it wants something that is not installed, is one line "unavailable WHY".
+scripts/foreign.sh calls it in a process per module, because what one module does to a context
+may spoil the rest. Each test has a time limit; a test that exceeds it counts as failed. When
+the time of the whole module is over, the remaining tests are not run and not mentioned. If a
+module cannot be imported because something is not installed, the output is one line
+"unavailable WHY".
 """
 
 import importlib
@@ -25,7 +26,7 @@ class Lines(unittest.TestResult):
     def say(self, word, test, why=""):
         print(
             word, *test.id().split(), file=self.out, flush=True
-        )  # what names a part of a test may have lines
+        )  # the name of a part of a test may have several lines
         if why:
             print(f"== {word} {test.id()}\n{why}", flush=True)
 

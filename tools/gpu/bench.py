@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures: native, bare transport and ours, one program at a time. Called last by gpu_run.py,
-after everything else is quiet.
+"""The figures: native, bare transport and Tendril, one program at a time. gpu_run.py calls it
+last, when everything else is quiet.
 
-Prints measurements and judges one thing only: that the number of round trips does not grow with the
-number of launches.
+Prints measurements and judges one thing only: that the number of round trips does not grow
+with the number of launches.
 """
 
 import json
@@ -37,14 +37,14 @@ def figures(text):
 
 
 def medians(runs):
-    """Of several runs' figures."""
+    """The median figures of several runs."""
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: statistics.median(run[name] for run in runs if name in run) for name in names}
 
 
 def ratios(runs):
-    """Of each side's turns to native's of the same round, as the host is quicker and slower by
-    turns: {side: {name: median}}."""
+    """Ratios of each side's turns to native's of the same round, because the host's speed
+    changes: {side: {name: median}}."""
     native = runs.get("native", [])
     return {
         side: medians(
@@ -68,8 +68,8 @@ def block(title, columns):
 
 
 def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
-    """One program on every side, which take turns for several rounds: a block of lines, a median
-    each, and its ratio to native's."""
+    """One program on every side. The sides take turns for several rounds: a block of lines, a
+    median each, and its ratio to native's."""
     sides = sides or whole.sides
     runs, problems = {name: [] for name in sides}, []
     for name, side in list(sides.items()) * rounds:
@@ -88,8 +88,8 @@ def compare_sides(whole, title, label, argv, limit_s=60, rounds=1, sides=None):
 
 
 def round_trips(whole, program):
-    """Twice the same program with more launches: the difference in round trips is what launches
-    cost."""
+    """The same program twice, with more launches the second time: the difference in round trips
+    is the cost of launches."""
     lines = [
         f"{'round trips of launch_rate':34}{'launches':>12}{'calls sent':>12}{'round trips':>12}"
     ]
@@ -113,8 +113,7 @@ def round_trips(whole, program):
 
 
 def bare(binaries, name, *arguments):
-    """What a program without Tendril prints: the transports beside the lane, the driver's own
-    prices."""
+    """What a program without Tendril prints: the bare transports, the driver's own prices."""
     program = binaries / "bin" / name
     if not program.exists():
         return [f"{name} was not carried"]
@@ -128,7 +127,7 @@ def bare(binaries, name, *arguments):
 
 
 def idle_sides(whole):
-    """Servers' driver does nothing there: what a program waits for is Tendril and the line."""
+    """The servers' driver does nothing here, so a program waits only for Tendril and the line."""
     library = whole.binaries / "lib/libtendril-idle-driver.so"
     if not library.exists():
         whole.say(f"bench: {library.name} was not carried")
@@ -144,8 +143,8 @@ def idle_sides(whole):
 
 
 class Channels:
-    """What sockets and shared memory do by themselves, looked at several times, as the host is
-    quicker and slower by turns."""
+    """What sockets and shared memory do by themselves, measured several times, because the
+    host's speed changes."""
 
     def __init__(self, whole):
         self.whole, self.seen = whole, {"bare tcp": [], "bare shm": []}

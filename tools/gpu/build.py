@@ -2,9 +2,9 @@
 """Builds what only NVIDIA's compiler can build: programs/ of this folder and the chosen
 cuda-samples, for sm_90, several at once.
 
-Called by gpu_run.py on the GPU machine for what was not carried, and by prepare where a toolkit is
-installed. Nothing that comes out of it is committed. A sample becomes a folder of its own: its
-sources and data, the executable and the device code it loads.
+gpu_run.py calls it on the GPU machine for what was not carried; prepare calls it where a
+toolkit is installed. None of its output is committed. A sample becomes a folder with its
+sources and data, the executable and the device code that it loads.
 """
 
 import concurrent.futures
@@ -126,7 +126,7 @@ class Recipe:
 
 
 def build_sample(tree, folder, words, built, logs, afresh):
-    """One sample into built/samples/<folder>, unless it came there meanwhile. `tree` holds Common
+    """One sample into built/samples/<folder>, unless it is there already. `tree` holds Common
     and Samples."""
     recipe = Recipe(words)
     name = folder.rsplit("/", 1)[-1]

@@ -2,10 +2,10 @@
 """What is run: every program with its group, command, limit and the way its two results are
 compared. Called by gpu_run.py.
 
-A command may hold {bin} (the carried binaries), {built} (what nvcc built from programs/), {here}
-(this folder) and {python}. `compare` is "stdout" (exit status 0 and the same output, lines that
-begin with "time" left out), "pass" (exit status 0 and the pass pattern printed, for programs that
-print measurements) or "transcript" (same status, same conformance transcript).
+A command may contain {bin} (the carried binaries), {built} (what nvcc built from programs/),
+{here} (this folder) and {python}. `compare` is "stdout" (exit status 0 and the same output,
+without lines that begin with "time"), "pass" (exit status 0 and the pass pattern, for
+programs that print measurements) or "transcript" (same status, same conformance transcript).
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ BUILT_GROUPS = {
 # The program of the acceptance list, word for word.
 MATMUL_SUM = 'import torch; a=torch.randn(4096,4096,device="cuda"); print((a@a).sum())'
 
-# Outside the programs: what their frameworks are told on every side alike.
+# Settings for the frameworks from outside, the same on every side.
 FRAMEWORK_ENV = {
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
     "PYTHONFAULTHANDLER": "1",
@@ -122,7 +122,7 @@ def own_programs(libraries_env):
         "libraries": ["cublas_gemm", "cufft_program", "curand_program", "cusolver_program"],
         "errors": ["sticky_errors"],
     }
-    # What the driver has compiled before it does not compile again, and then it has nothing to log.
+    # The driver does not compile again what it has compiled before, and then has nothing to log.
     fixed = {"jit_logs": {"CUDA_CACHE_DISABLE": "1"}, "nvrtc_program": libraries_env}
     env = lambda group, name: libraries_env if group == "libraries" else fixed.get(name, {})
     return [
@@ -180,7 +180,7 @@ def framework_programs():
     script("errors", "torch_errors", limit_s=180)
     script("triton", "triton_kernels", limit_s=120)
     script("cupy", "cupy_checks", limit_s=120)
-    # XLA chooses algorithms by timing them, and so other last digits from run to run; the products
+    # XLA times algorithms and chooses one, so the last digits differ from run to run. The products
     # show that choosing works.
     fixed = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
     script("jax", "jax_stages", limit_s=120, env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | fixed)

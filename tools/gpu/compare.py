@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judges a remote run beside the native one, and says in a word what each came to. Called by
+"""Compares a remote run with the native one, and says in a word how each ended. Called by
 gpu_run.py.
 
-A remote line counts as equal when it is native's line. Where native ran twice and did not repeat a
-line, its numbers give a spread, and the remote line must be the same but for numbers that lie in
-it, widened by itself on both ends (two runs show little of it).
+A remote line is equal if it is native's line. If native ran twice and did not repeat a line,
+its numbers give a spread. Then the remote line must be the same, except for numbers that lie
+in the spread, widened by itself on both ends (two runs show little of it).
 """
 
 import re
 
 from catalog import without_times
 
-# What a program exits with when this machine lacks what it needs: check.h and frameworks/checks.py.
+# The exit status of a program if this machine lacks something: check.h and frameworks/checks.py.
 SKIP_STATUS = 77
 NUMBER = re.compile(r"(?<![\w#.])[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?(?![\w.])")
 FOLLOWED_NULL = re.compile(r"this driver follows the null pointer\n\[  SKIPPED \] (\S+)")
@@ -41,7 +41,7 @@ def skipped(outcome):
 
 
 def unsound_checks(outcome):
-    """Checks inside a program that showed nothing: (raised where nothing should be, left out)."""
+    """Checks inside a program that showed nothing: (raised by mistake, left out)."""
     lines = outcome.stdout.splitlines() if outcome else []
     return sum(" RAISED " in line for line in lines), sum(" SKIPPED " in line for line in lines)
 
@@ -63,8 +63,8 @@ def counts(outcome):
 
 
 def equal(program, native, remote, transcripts=None, again=()):
-    """True when the remote run is as good as the native one. `transcripts`: native and remote, for
-    conformance; `again`: further native runs, where there were any."""
+    """True if the remote run is as good as the native one. `transcripts`: native and remote, for
+    conformance; `again`: further native runs, if any."""
     if native is None or remote is None or native.timed_out or remote.timed_out:
         return False
     if skipped(native):
@@ -78,7 +78,7 @@ def equal(program, native, remote, transcripts=None, again=()):
 
 
 def followed_null(native):
-    """Tests that the vendor's driver dies of, because it follows a null pointer. The suite excuses
+    """Tests that kill the vendor's driver, because it follows a null pointer. The suite excuses
     it and takes our answer."""
     return set(FOLLOWED_NULL.findall(native.stdout))
 
@@ -98,8 +98,8 @@ def comparable(native, transcripts):
 
 
 def spread(native, remote, again=()):
-    """0 when the remote output is native's; else how far apart native's own runs are, relative;
-    None when it lies outside."""
+    """0 if the remote output is native's; else the relative distance of native's own runs; None
+    if the output lies outside."""
     theirs, ours = without_times(native.stdout), without_times(remote.stdout)
     if theirs == ours:
         return 0.0
@@ -129,7 +129,7 @@ def line_spread(natives, remote):
 
 
 def first_difference(program, native, remote, transcripts=None):
-    """One line for whoever looks into it."""
+    """One line for a person who looks into it."""
     if remote is None:
         return "not run"
     if remote.timed_out:

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the tables of docs/compatibility.md from the results.json files that run_all left.
 
-  tools/gpu/compatibility.py [--print] RESULTS.json[=DATE]...
+    tools/gpu/compatibility.py [--print] RESULTS.json[=DATE]...
 
-The last file that has a program counts. DATE is for files that were written before results carried
-theirs. Why a program differs is looked up in known_differences.txt; what has no reason there says
-so in the table. Only what lies between the page's two marks is written; the rest of the page is
-written by hand.
+The last file that has a program counts. DATE is for files from before results carried their
+date. Reasons for differences come from known_differences.txt. A difference without a reason
+says so in the table. Only the part between the page's two marks is written. People write the
+rest of the page.
 """
 
 import argparse
@@ -174,7 +174,7 @@ def summary(group, programs):
 
 
 def entry_points(runs):
-    """What programs called of the driver, and what of it is refused. Empty when no run recorded
+    """What programs called of the driver, and which calls are refused. Empty if no run recorded
     it."""
     held = [run["entry_points"] for run in runs if run.get("entry_points")]
     called = {name for one in held for name in one["called"]}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every program natively and through Tendril and compares. Started by run_all; see README.md
-for the options.
+"""Runs every program natively and through Tendril and compares. run_all starts it; README.md has
+the options.
 
-The three sides (native, tcp, shm) work through the same list at the same time, one thread and one
-program each, unless --serial asks for clean times. Nothing here waits without a limit, and what is
-known is in $OUT after every group.
+The three sides (native, tcp, shm) work through the same list at the same time, one thread and
+one program each, unless --serial asks for undisturbed times. Nothing here waits without a
+limit. After every group, $OUT has what is known.
 """
 
 import argparse
@@ -109,7 +109,8 @@ class Run:
             os.environ.get("OUT") or tempfile.mkdtemp(prefix="tendril-out-")
         ).resolve()
         self.out.mkdir(parents=True, exist_ok=True)
-        # Workers may run as other users: everything they open lies in a folder that they can enter.
+        # Workers may run as other users. Everything that they open lies in a folder that they can
+        # enter.
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tendril-gpu-", dir="/tmp"))
         self.work.chmod(0o755)
         self.logs = self.work / "logs"
@@ -260,8 +261,7 @@ class Run:
         )
 
     def limit_for(self, program, name):
-        """Where programs of this group have hung on this side before, the next ones get less
-        time."""
+        """If programs of this group have hung on this side before, the next ones get less time."""
         hangs = sum(
             1
             for r in self.results
@@ -271,7 +271,7 @@ class Run:
         return max(min(limit, 15), limit / 2**hangs)
 
     def run_on(self, results, name, key=None):
-        """One program on one side; the result goes into `results`, under `key` if it is not the
+        """One program on one side. The result goes into `results`, under `key` if it is not the
         side's own."""
         program, side = results["program"], self.sides[name]
         if key:
@@ -343,8 +343,8 @@ class Run:
             self.repeat_native(group)
 
     def repeat_differing(self, group):
-        """Three programs shared the GPU: what differs gets one try alone, unless that would take
-        long."""
+        """Three programs shared the GPU. A program that differs gets one try alone, unless that
+        would take long."""
         until = time.monotonic() + min(60, self.left() / 6)
         for results, name in itertools.product(group, self.args.sides[1:]):
             remote, native = results[name], results["native"]
@@ -358,8 +358,8 @@ class Run:
         self.pair_transcripts(group)
 
     def repeat_native(self, group):
-        """What still differs may not repeat natively either: up to three more native runs show
-        native's own spread."""
+        """A program that still differs may not repeat natively either. Up to three more native
+        runs show native's own spread."""
         for results in group:
             native = results["native"]
             if results["program"].compare != "stdout" or not native or native.status != 0:
@@ -447,7 +447,7 @@ class Run:
 
 
 def versions():
-    """Of the frameworks, as they are installed for this interpreter, and of the toolkit."""
+    """Versions of the frameworks, as installed for this interpreter, and of the toolkit."""
     names = (
         "torch",
         "triton",

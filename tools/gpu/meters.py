@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that measure themselves in turn: one process on each side, all alive at once, of which
-one works at a time.
+"""Programs that measure themselves in turn. There is one process on each side; all are alive at
+once, and one works at a time.
 
-The host's speed drifts within minutes, so what is compared is measured within seconds of each
-other: native, a remote side, the next one, and native again, several times over, the programs'
-threads on the same processors. The measured end is frameworks/meter.py. Called by speed.py and
-network.py.
+The host's speed drifts within minutes. So what is compared is measured within seconds of each
+other: native, a remote side, the next one, and native again, several times over, with the
+programs' threads on the same processors. frameworks/meter.py is the measured end. Called by
+speed.py and network.py.
 """
 
 import glob
@@ -23,8 +23,7 @@ import sides
 
 
 class Meter:
-    """One process on one side, which is told what to do and answers. An answer that does not come
-    ends it."""
+    """One process on one side, which gets commands and answers. A missing answer ends it."""
 
     def __init__(self, side, label, argv, environment, name=""):
         self.name = name or side.name
@@ -86,7 +85,7 @@ class Meter:
         try:
             self.process.stdin.close()
         except OSError:
-            pass  # what it was not told yet
+            pass  # commands that it has not had yet
         if self.process.poll() is None:
             try:
                 self.process.wait(timeout=0.1 if self.gone else 10)
@@ -101,7 +100,7 @@ class Meter:
 
 
 class Field:
-    """The same program on several sides. The first one is what the others are compared with; one
+    """The same program on several sides. The others are compared with the first one. A process
     that is gone takes part no more."""
 
     def __init__(self, say):
@@ -134,8 +133,8 @@ class Field:
         return {name: answer for name, answer in answers.items() if "error" not in answer}
 
     def compare(self, workload, rounds, seconds, setup_s, but=()):
-        """{name: answers of its turns}, of those that can; the first one begins and ends every
-        round. Empty where it cannot."""
+        """{name: answers of its turns}, for those that can. The first one begins and ends every
+        round. Empty if it cannot."""
         made = self.ask_all(f"setup {workload}", setup_s)
         able = [meter for meter in self.meters if meter.name in made and meter.name not in but]
         if not able or able[0] is not self.meters[0]:
@@ -154,8 +153,8 @@ class Field:
 
 
 def running_times():
-    """{(process, thread): (seconds it has run, processor it ran on last, name)} of this machine,
-    and None: now."""
+    """{(process, thread): (seconds it has run, processor it ran on last, name)} of this machine.
+    None: now."""
     ticks_per_s, out = os.sysconf("SC_CLK_TCK"), {None: time.monotonic()}
     for stat in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
         try:
@@ -170,8 +169,8 @@ def running_times():
 
 
 def busy_threads(before, after):
-    """[name, process, processor, share of the time between] of whoever ran for a tenth of it or
-    more: where two processors are one core's, who sits beside whom decides about speed."""
+    """[name, process, processor, share of the time between] of each thread that ran for a tenth
+    of it or more. If two processors belong to one core, neighbours decide about speed."""
     seconds = after[None] - before[None]
     ran = [
         (name, int(key[0]), processor, round((ran_s - before.get(key, (0.0,))[0]) / seconds, 2))
@@ -187,8 +186,8 @@ def quartiles(values):
 
 
 def summary(turns):
-    """Of a side's turns: quartiles over all blocks, the median of each turn, and means of what was
-    counted. None: it did not answer."""
+    """Of a side's turns: quartiles over all blocks, the median of each turn, and means of what
+    was counted. None: it did not answer."""
     if not turns or any("error" in turn for turn in turns):
         return None
     blocks = [value for turn in turns for value in turn["blocks"]]
@@ -220,8 +219,8 @@ def ratio(native, ours):
 
 
 def own_spread(native):
-    """The same for native's own turns against those around them, least and most: a ratio within it
-    says nothing. None: too few."""
+    """The same for native's own turns against those around them, least and most. A ratio within
+    it means nothing. None: too few."""
     turns = native["turns"]
     near = [(before + after) / 2 / turn for before, turn, after in zip(turns, turns[1:], turns[2:])]
     return (min(near), max(near)) if near else None

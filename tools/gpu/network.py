@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same training and inference natively and over longer lines, which the client emulates
-(TENDRIL_LINK), in turns. Called by gpu_run.py as its group `network`, when nothing else runs.
+(TENDRIL_LINK), in turns. gpu_run.py calls it as its group `network`, when nothing else runs.
 
-Prints for each network and workload: milliseconds a step, the share of native's speed, round trips
-and bytes of a step, and the least time that the bytes need on such a line, which tells whether data
-limits the step or latency does. The lines themselves are measured in the same processes
-(frameworks/bench_models.py): claimed and seen stand beside each other.
+Prints for each network and workload: milliseconds a step, the share of native's speed, round
+trips and bytes of a step, and the least time that the bytes need on such a line. That shows
+whether data or latency limits the step. The lines are measured in the same processes
+(frameworks/bench_models.py), so claimed and measured stand side by side.
 """
 
 import json
@@ -81,8 +81,7 @@ def compared(title, seen, native, microseconds, megabytes):
 
 
 def too_many_trips(whole, title, seen):
-    """A call that could be answered in the client must not cross the line in each step of
-    training."""
+    """A call that the client could answer must not cross the line in each step of training."""
     found = [
         f"{title}: {name} takes {figures['trips']:.1f} ROUND TRIPS A STEP, {TRIPS_MOST} at most"
         for name, figures in seen.items()

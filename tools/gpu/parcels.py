@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python package that the GPU machine lacks and that is too large for one journey there: packed
-in parcels, unpacked on arrival.
+"""A Python package that the GPU machine lacks and that is too large for one journey: packed in
+parcels, unpacked on arrival.
 
-  tools/gpu/prepare --onnx      # where a package index is: .gpu-parcels/1, 2, ... (git-ignored)
-  python3 tools/gpu/parcels.py  # on the GPU machine, once for each parcel that came, in any order
+    tools/gpu/prepare --onnx      # where a package index is: .gpu-parcels/1, 2, ... (git-ignored)
+    python3 tools/gpu/parcels.py  # on the GPU machine, once for each parcel that came, in any order
 
 A parcel is a folder with one piece of an xz tar. Pieces are collected outside the copy of the
-repository, where they stay from one call to the next as long as the machine does; with the last one
-the package is unpacked beside them, into SITE, which the programs of the group `onnx` get as
-PYTHONPATH on every side. Nothing is installed, and the machine's own packages stay as they are.
+repository, where they stay from one call to the next as long as the machine does. With the
+last piece the package is unpacked beside them, into SITE. The programs of the group `onnx`
+get SITE as PYTHONPATH on every side. Nothing is installed, and the machine's own packages
+stay as they are.
 """
 
 import fnmatch
@@ -28,9 +29,9 @@ import zlib
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PARCELS = ROOT / ".gpu-parcels"
 SITE = pathlib.Path(os.environ.get("GPU_PARCELS_SITE", "/tmp/tendril-gpu-site"))
-PIECE_BYTES = 54 << 20  # 64 MiB travel at once, and the repository goes along each time
+PIECE_BYTES = 54 << 20  # 64 MiB travel at once, and the repository travels along each time
 PIECE_NAME = re.compile(r"(?P<archive>.+)\.(?P<number>\d+)-of-(?P<count>\d+)")
-# For the Python of the GPU machine, which need not be the one here.
+# For the Python of the GPU machine, which may differ from the one here.
 WANTED_BY = [
     "--python-version",
     "3.12",
@@ -39,8 +40,8 @@ WANTED_BY = [
     "--platform",
     "manylinux_2_28_x86_64",
 ]
-# Of ONNX Runtime: another provider, the library for C programs (Python has its own), tools that no
-# check uses.
+# Parts of ONNX Runtime that are left out: another provider, the library for C programs (Python has
+# its own), tools that no check uses.
 LEFT_OUT = [
     "*/libonnxruntime_providers_tensorrt.so",
     "*/capi/libonnxruntime.so.*",
@@ -53,7 +54,7 @@ LEFT_OUT = [
 
 def pack_package(package):
     """Fetches the wheel of `package`, NAME==VERSION, from the index and packs it, which takes
-    minutes; what is there stays."""
+    minutes. A package that is there stays."""
     if any(PARCELS.glob("1/" + package.replace("-", "_").replace("==", "-") + ".*")):
         return
     with tempfile.TemporaryDirectory() as fresh:
@@ -78,8 +79,8 @@ def pack_package(package):
 
 
 def pack(wheel, parcels, piece_bytes):
-    """One folder for each piece; returns how many. xz makes a quarter less of machine code than the
-    wheel's own compression."""
+    """One folder for each piece; returns how many. xz is a quarter smaller for machine code than
+    the wheel's own compression."""
     with tempfile.TemporaryFile() as whole:
         with zipfile.ZipFile(wheel) as held, tarfile.open(
             fileobj=whole, mode="w:xz", preset=6
@@ -135,8 +136,8 @@ class Joined(io.RawIOBase):
 
 
 def unpack(pieces, site):
-    """`site` is there when all of it is: pieces that are broken leave none. They go in any case,
-    since they have to come again."""
+    """`site` exists once all of it does; broken pieces leave nothing. The pieces are removed in
+    any case, because they have to come again."""
     unfinished = site.with_name(site.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -150,8 +151,8 @@ def unpack(pieces, site):
 
 
 def collect(parcels, site):
-    """Moves what has come beside `site` and unpacks each package that is complete; returns what to
-    tell."""
+    """Moves what has come beside `site` and unpacks each package that is complete. Returns what
+    to print."""
     waiting = site.with_name(site.name + ".pieces")
     waiting.mkdir(parents=True, exist_ok=True)
     for piece in sorted(parcels.glob("*/*")):
@@ -175,8 +176,8 @@ def collect(parcels, site):
 
 
 def link_cuda_libraries(site):
-    """ONNX Runtime's preload_dlls looks for CUDA's libraries beside itself: there they are, from
-    this Python's own packages."""
+    """ONNX Runtime's preload_dlls looks for CUDA's libraries beside itself. Links put those of
+    this Python's packages there."""
     link, packages = site / "nvidia", importlib.util.find_spec("nvidia")
     if not site.is_dir() or os.path.lexists(link):
         return

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that run_all can show, cut into runs that fit ten minutes of a machine. Called by
-gpu_run.py for --part.
+"""Everything that run_all can show, cut into runs that fit ten minutes of a machine. gpu_run.py
+calls it for --part.
 
-Whoever wants the tables of docs/ anew runs all of them at one commit. Seconds are what such runs
-took on an H200.
+For new tables in docs/, run all of them at one commit. Seconds are what such runs took on an
+H200.
 """
 
 import shlex
 
 PARTS = {
-    # 355 s: what is not made of frameworks.
+    # 355 s: everything that is not made of frameworks.
     "programs": (
         "--only conformance,programs,runtime,runtimes,libraries,errors,nvml,samples --limit 60"
         " --budget 560"
     ),
-    # 476 s with native's repetitions; max-autotune and a cold cache of CuPy take longer than a
+    # 476 s with native's repetitions. max-autotune and a cold cache of CuPy take longer than a
     # minute.
     "frameworks": "--only torch,triton,cupy,jax,onnx,transformers --limit 120 --budget 570",
-    # 93 s, one side at a time, as the next one: single calls and copies, and what of them is the
-    # line's, ours and the driver's.
+    # 93 s, one side at a time, like the next one: single calls and copies, and how much of them is
+    # the line's, Tendril's and the driver's.
     "bench": "--only bench --serial --budget 300",
     # 457 s.
     "speed": "--only bench,speed,network --serial --budget 585",
@@ -38,7 +38,8 @@ PARTS = {
 
 
 def arguments(given):
-    """What run_all is told, with the options of `--part NAME` in its place: those after it win."""
+    """The options of run_all, with those of the part in the place of `--part NAME`. Options
+    after it win."""
     if "--part" not in given[:-1]:
         return given
     at = given.index("--part")

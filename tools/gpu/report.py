@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table, the machine-readable results and the tar of the logs. Called by gpu_run.py, also when
-a run is cut short."""
+"""The table, the machine-readable results and the tar of the logs. gpu_run.py calls it, also
+when a run is cut short."""
 
 import json
 import tarfile
@@ -44,8 +44,8 @@ def verdict(results, sides):
 
 
 def remarks(results, sides):
-    """What a `yes` must not hide: native's own spread, and checks that show nothing because they do
-    not work natively."""
+    """What a `yes` must not hide: native's own spread, and checks that show nothing because they
+    do not work natively."""
     raised, left_out = unsound_checks(results["native"])
     if results["program"].compare == "transcript":
         nulls = len(followed_null(results["native"]))
@@ -111,7 +111,7 @@ def table(all_results, sides):
 
 
 def summary(all_results, sides):
-    """One line per group: how many equal native, how many do not count because they fail
+    """One line per group: how many equal native, and how many do not count because they fail
     natively."""
     out = []
     for group in dict.fromkeys(r["program"].group for r in all_results):
@@ -137,7 +137,7 @@ def summary(all_results, sides):
 
 
 def differences(all_results, sides, most=40):
-    """One line for each different difference, capped, so that the table after it stays in view."""
+    """One line for each kind of difference, limited, so that the table after it stays in view."""
     found = {}
     for results in all_results:
         for side, what in reasons(results, sides).items():
@@ -151,12 +151,12 @@ def differences(all_results, sides, most=40):
 
 
 def reasons(results, sides):
-    """Where a side differs from native, or native itself fails: what is seen first, for whoever
-    explains it."""
+    """Where a side differs from native, or native itself fails: the first difference, for the
+    person who explains it."""
     native, what = results["native"], verdict(results, sides)
     if native is None:
         return {}
-    if what.startswith("yes"):  # what a second try must not make forgotten
+    if what.startswith("yes"):  # a second try must not make this forgotten
         tries = {
             side: results[side].before
             for side in sides[1:]
@@ -179,8 +179,9 @@ def reasons(results, sides):
 
 
 def entry_points(all_results, sides):
-    """Which entry points programs called remotely, and which of them told who that they are not
-    supported. The conformance suite, which tries every one, is no program."""
+    """Which entry points programs called remotely, and which of them told which program that
+    they are not supported. The conformance suite does not count, because it tries every entry
+    point."""
     called, refused = set(), {}
     for results in all_results:
         if results["program"].group == "conformance":
@@ -227,7 +228,7 @@ def as_json(run, all_results, sides):
 
 
 def write(out, logs, run, all_results, sides, bench_text, final=False):
-    """Called after every group, so that a run which is cut short leaves what it had."""
+    """Called after every group, so that a run which is cut short leaves its results."""
     (out / "results.json").write_text(as_json(run, all_results, sides))
     parts = (summary, differences, table) if all_results else ()
     text = "\n\n".join(part(all_results, sides) for part in parts) + "\n"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a bad neighbour costs a tenant, and how soon what it held is back. Called by shares.py with
-its Measurement.
+"""What a bad neighbour costs a tenant, and how soon its resources are back. shares.py calls it
+with its Measurement.
 
-Two tenants of 1/2 work alike; then one faults, asserts, traps, hangs, is killed, or floods. What
-the other one has from then on is set beside what it has with a neighbour that stays good, in the
-same run.
+Two tenants of 1/2 work alike. Then one faults, asserts, traps, hangs, is killed, or floods.
+What the other one gets from then on is compared with what it gets with a good neighbour, in
+the same run.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ KINDS = ["good", "fault", "assert", "trap", "SIGKILL", "hang", "launches", "allo
 KILLED_AT_ONCE, KILLED_LATE = {"SIGKILL"}, {"hang", "launches", "allocations"}
 BAD_AFTER_S, LASTS_S = 1.5, 3.5
 BACK_LIMIT_S = 5.0
-# What two contexts of the same programs may differ by.
+# How far two contexts of the same programs may differ.
 MEMORY_SLACK = 64 << 20
 
 
@@ -48,8 +48,8 @@ class Monitor:
 
 
 def back_after(m, server, monitor, before, since):
-    """Seconds from `since` until no lease lives but those of before, and until as much memory is
-    free; None: not seen in time."""
+    """Seconds from `since` until only the leases of before live, and until as much memory is
+    free. None: not seen in time."""
     slot_s = memory_s = None
     held, used_before = before
     while time.monotonic() - since < BACK_LIMIT_S and (slot_s is None or memory_s is None):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the measured tables of docs/slices.md, and the plot beside it, from the shares.json that
-run_all left.
+"""Writes the measured tables of docs/slices.md, and the plot beside it, from the shares.json
+that run_all left.
 
-  tools/gpu/share_tables.py [--print] SHARES.json...
+    tools/gpu/share_tables.py [--print] SHARES.json...
 
-Only what lies between the page's two marks is written. Of several runs the later ones replace what
-they measured again.
+Only the part between the page's two marks is written. Of several runs the later ones replace
+what they measured again.
 """
 
 import argparse
@@ -55,8 +55,8 @@ MODES = {
 
 
 def parts(held, case):
-    """(kind, asked, delivered, least and most in a second) for each tenant, in points of the whole
-    GPU as it is natively."""
+    """(kind, asked, delivered, least and most in a second) for each tenant, in percentage points
+    of what a whole GPU does natively."""
     out = []
     for asked, answer in zip(case["asked"], case["answers"]):
         if answer is None:
@@ -91,7 +91,7 @@ def alone_table(held):
 
 
 def case_rows(case, rows):
-    """A line for each tenant; where there are many, one for those that are alike."""
+    """A line for each tenant. Many tenants that are alike share one line."""
     total = number(sum(row[2] for row in rows))
     lines, name = [], case["case"]
     alike = {}
@@ -228,7 +228,7 @@ def attach_table(held):
 
 
 def plot(held):
-    """Delivered against asked, both in per cent: a dot for each tenant, and the line on which they
+    """Delivered against asked, both in per cent: a dot for each tenant, and the line where they
     should be."""
     size, margin = 420, 50
     at = lambda value: margin + value / 100 * (size - 2 * margin)
@@ -294,8 +294,8 @@ def tables(held):
 
 
 def merged(runs):
-    """One run's facts out of several: of what was measured again the later one counts, with its own
-    whole to compare with."""
+    """One run's facts out of several. Of what was measured again the later one counts, compared
+    with its own whole."""
     out = {"source": [], "cases": []}
     for held in runs:
         out["source"].append(held.get("source", ""))

@@ -2,9 +2,10 @@
 """PyTorch programs as tenants: many small ones at once, and ResNet-50 on quarters against the
 whole. Called by shares.py.
 
-The programs are frameworks/torch_tenant.py. They import PyTorch first, which takes their own
-machine seconds, and attach all in the same moment. Attach time is from there to the GPU's first
-answer, plus what `tendril run` took to get the lease and start the program.
+The programs are frameworks/torch_tenant.py. They first import PyTorch, which takes their own
+machine seconds, and then attach all at the same moment. The attach time lasts from there to
+the GPU's first answer, plus the time in which `tendril run` got the lease and started the
+program.
 """
 
 import fractions
@@ -31,7 +32,7 @@ def start(m, here, server, tenant, seconds):
 
 
 def all_say(processes, word, limit_s):
-    """When each said it, in seconds since its start; those that did not are left out."""
+    """When each one said it, in seconds since its start. Programs that did not are left out."""
     until = time.monotonic() + limit_s
     said = [process.wait_for(word, until - time.monotonic()) for process in processes]
     return [at for at in said if at is not None]
@@ -66,7 +67,7 @@ def steps(answer):
 
 
 def memory_of(answers):
-    """What the quota was, what was got of it at most, and which tenants did not end as they
+    """What the quota was, how much of it was got at most, and which tenants did not end as they
     should."""
     held = [answer["memory"] for answer in answers if answer and answer["memory"]]
     if not held:
@@ -127,7 +128,7 @@ def measure_many(m, here, server, count, title=""):
 
 
 def measure_warm(m, here, count):
-    """As many on a server that keeps workers for them."""
+    """The same number on a server that keeps workers for them."""
     options = ["--warm-spare", str(count)]
     server = m.server(f"torch-{count}", options)
     if server is None:
@@ -138,7 +139,7 @@ def measure_warm(m, here, count):
 
 
 def warming_s(workers):
-    """What a server takes to make so many contexts."""
+    """How long a server takes to make so many contexts."""
     return 1 + 0.25 * workers
 
 
@@ -174,8 +175,8 @@ def measure_resnet(m, here, server):
 
 
 def measure_attach(m, is_wanted):
-    """How long it takes until all of many small programs have the GPU's first answer: share_meter,
-    which is there at once."""
+    """How long it takes until all of many small programs have the GPU's first answer.
+    share_meter starts at once."""
     rows = m.facts.setdefault("attach", {})
     for count, options in (
         (20, None),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tenants get of a GPU against what they asked for. Called by gpu_run.py for the group
+"""What tenants get of a GPU against what they asked for. gpu_run.py calls it for the group
 `shares`, when nothing else runs.
 
 Every tenant is a `share_meter` (tests/programs): fixed pieces of work without end, counted by
-tenths of a second. What a tenant gets is its rate divided by the rate of the same program natively
-and alone. Prints measurements and judges nothing; shares.json has every count.
+tenths of a second. A tenant's part is its rate divided by the rate of the same program
+natively and alone. Prints measurements and judges nothing. shares.json has every count.
 """
 
 import fractions
@@ -70,8 +70,8 @@ LONGER = {"1/10 9/10, 50 ms": 2.1, "5 us, 500 us, 50 ms": 1.7}
 TEN_SECONDS = {name: 10 + SETTLE_S for name, _ in CASES if name.startswith("10 s")}
 PACKED = ["1/2 1/2", "4 x 1/4", "20 x 1/20"]
 COMPARED = ["1/2 1/2", "1/10 9/10", "4 x 1/4"]
-# What else the service's pairs of processors leave unused, or give twice: only when asked for by
-# this name.
+# Shows what else the service's pairs of processors leave unused or give twice. Only when asked for
+# by this name.
 STEPS = "packed-steps"
 STEP_CASES = [
     (name, tenants(kind, *[f"1/{count}"] * count))
@@ -133,8 +133,7 @@ class Measurement(Tenants):
 
     # ---- What is measured ----
     def measure_alone(self, server, kinds=None):
-        """Natively, which the others are compared with; and remotely, unless only some `kinds` are
-        asked for."""
+        """Natively, for comparison, and remotely, unless only some `kinds` are asked for."""
         seconds = max(2.5, self.seconds / 3)
         heads = f"{'whole GPU':>12}{'of native':>11}{'1/2, alone':>12}{'of native':>11}"
         self.say(f"{'alone, pieces/s':22}{'natively':>12}" + heads)
@@ -303,8 +302,8 @@ def parts_in_packs(m, server, seconds, packed, steps, several):
 
 
 def measure(whole, seconds, words=()):
-    """All of it as text, and as shares.json in $OUT. `words`: only the parts and cases whose name
-    holds one of them."""
+    """All of it as text, and as shares.json in $OUT. `words`: only parts and cases whose name
+    contains one of them."""
     whole.environment_of_programs = whole.environment()
     m = Measurement(whole, seconds)
     facts = whole.facts

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a program runs: natively, or through `tendril run` over TCP or shared memory.
 
-A Side turns a command into a process with that side's environment, bounds its time, and keeps what
-it printed. The remote sides have a daemon each, so that they can hold the whole GPU at the same
-time; the side `two` has two, with a GPU each. Called by gpu_run.py, one thread per side.
+A Side turns a command into a process with that side's environment, limits its time, and keeps
+what it printed. Each remote side has its own daemon, so that all can hold the whole GPU at
+the same time. The side `two` has two daemons with a GPU each. gpu_run.py calls it, with one
+thread per side.
 """
 
 import dataclasses
@@ -191,7 +192,7 @@ class Side:
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def beside(self, name):
-        """The same side with a folder of its own: what its programs keep for the next run, such as
+        """The same side with its own folder: what its programs keep for the next run, such as
         timed choices, is not found there."""
         other = Side(
             self.name,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole models beside native: training, generation, compiled code, graph replay, a JAX loop; then
-starting, and what a launch costs each processor (starts.py). Called by gpu_run.py as its group
-`speed`, when nothing else runs.
+"""Whole models beside native: training, generation, compiled code, graph replay, a JAX loop.
+Then starting, and what a launch costs each processor (starts.py). gpu_run.py calls it as its
+group `speed`, when nothing else runs.
 
-The sides' processes live at once and take turns (meters.py). What a step takes of the GPU itself is
-measured natively beside it: where that is well below the step's time, native waits for its own
-processor, and more speed than native's is no magic. Judges nothing; speed.json has every block,
-results.json the summary, speed_tables.py writes docs/performance.md from it.
+The sides' processes live at once and take turns (meters.py). The GPU's part of a step is
+measured natively. If it is well below the step's time, native waits for its own processor, so
+a faster step than native's is no surprise. Judges nothing. speed.json has every block,
+results.json the summary, and speed_tables.py writes docs/performance.md from it.
 """
 
 import json
@@ -90,8 +90,8 @@ class Speed:
         self.say(text)
 
     def idle(self, field):
-        """What a program that does nothing costs: its own processor time and, of the remote sides,
-        the server's."""
+        """What a program that does nothing costs: its own processor time and, on the remote
+        sides, the server's."""
         watches = {
             name: starts.Usage(side.servers[0].process.pid)
             for name, side in self.whole.sides.items()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of whole programs in docs/performance.md from the speed.json that run_all left.
+"""Writes the tables of whole programs in docs/performance.md from the speed.json that run_all
+left.
 
-  tools/gpu/speed_tables.py [--print] SPEED.json...
+    tools/gpu/speed_tables.py [--print] SPEED.json...
 
-What a later file has takes the place of what an earlier one has, so that a part can be measured
-again. Only what lies between the page's two marks is written.
+What a later file has replaces what an earlier one has, so that a part can be measured again.
+Only the part between the page's two marks is written.
 """
 
 import argparse
@@ -29,7 +30,7 @@ TITLES = {
     "resnet50-replay-b8": "ResNet-50 inference as a CUDA graph, batch 8",
     "jax-transformer-train-8x512": "JAX training loop, a transformer, 8 x 512",
 }
-BUSY = 0.9  # of native's time: below that, native waits for its processor
+BUSY = 0.9  # of native's time; below that, native waits for its processor
 REMOTE = ("tcp", "shm")
 
 

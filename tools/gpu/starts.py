@@ -19,8 +19,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Usage:
-    """Processor seconds of a process and of all that it has started. Those that have ended count:
-    who collects a child has its time."""
+    """Processor seconds of a process and of all that it has started. Those that have ended count
+    too, because a parent that collects a child gets its time."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -47,8 +47,8 @@ class Usage:
 
 
 def settle(side, most_s=4.0):
-    """Until the servers have done what they do after a program, such as making the next worker
-    warm."""
+    """Waits until the servers have done what they do after a program, such as making the next
+    worker warm."""
     until = time.monotonic() + most_s
     for server in side.servers:
         while time.monotonic() < until:
@@ -155,7 +155,7 @@ class Starts:
                 )
 
     def launches(self):
-        """Processor time for a launch: of the program, and of everything at the server. The
+        """Processor time of a launch, in the program and in everything at the server: the
         difference of two lengths of one program."""
         program = str(self.whole.binaries / "bin/programs/launch_rate")
         self.facts["launch_cpu_us"] = {}

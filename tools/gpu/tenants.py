@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that share a GPU: how they are started and told, and what they counted. Used by
+"""Programs that share a GPU: how they are started and instructed, and what they counted. Used by
 shares.py and what it calls."""
 
 import collections
@@ -37,7 +37,7 @@ class Process:
         with sides.RUNNING_LOCK:
             sides.RUNNING.add(self.process)
         self.said, self.spoke = {}, threading.Condition()
-        self.gone_s = None  # when it closed its output: it is gone, or as good as
+        self.gone_s = None  # when it closed its output: it is gone, or nearly
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
 
@@ -55,7 +55,8 @@ class Process:
             self.spoke.notify_all()
 
     def wait_for(self, word, limit_s):
-        """Until it has said it, is gone, or time is up; seconds since its start, or None."""
+        """Waits until it has said the word, is gone, or time is up. Seconds since its start, or
+        None."""
         with self.spoke:
             self.spoke.wait_for(lambda: word in self.said or self.gone_s, max(0.0, limit_s))
             return self.said[word][0] - self.begun if word in self.said else None
@@ -103,7 +104,7 @@ class Counts:
         return sum(part) / (len(part) * self.bucket_s) if part else 0.0
 
     def rates_by_second(self):
-        """Of every stretch of a second, one for each bucket that it may begin with."""
+        """For every stretch of a second, one for each bucket that it may begin with."""
         width = round(1 / self.bucket_s)
         part = self.pieces[self.first :]
         return [sum(part[i : i + width]) for i in range(len(part) - width + 1)]
@@ -191,8 +192,8 @@ class Tenants:
             return None
 
     def await_nobody(self, server):
-        """Who was measured before may be ending still, and what packed tenants get depends on who
-        is there."""
+        """A tenant that was measured before may still be ending, and what packed tenants get
+        depends on who is there."""
         until = time.monotonic() + NOBODY_LIMIT_S
         while self.leases(server) and time.monotonic() < until:
             time.sleep(0.02)

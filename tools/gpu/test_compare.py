@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the judgement (compare.py, report.py): what counts as equal, as within native's spread,
-as not run. No GPU needed."""
+"""Tests of the comparison (compare.py, report.py): what counts as equal, as within native's
+spread, as not run. No GPU needed."""
 
 import unittest
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of compatibility.py: which run counts, what is explained and what says that it is not. No
-GPU needed."""
+"""Tests of compatibility.py: which run counts, what is explained, and what says that it is not.
+No GPU needed."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that take turns, with a workload that only sleeps; and what is made of their answers."""
+"""Programs that take turns, with a workload that only sleeps, and the summary of their answers."""
 
 import os
 import pathlib

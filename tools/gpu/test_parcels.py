@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A package's way in pieces: packed here, collected there in several calls, with a wheel made for
-the purpose."""
+"""A package's way in pieces: packed here, collected in several calls, with a wheel made for the
+purpose."""
 
 import os
 import pathlib

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that the parts of everything leave nothing out, and ask for nothing that there is not. No
-GPU needed."""
+"""Tests that the parts of everything leave nothing out and name only what exists. No GPU needed."""
 
 import sys
 import unittest

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an installed toolkit's cuda.h and writes the facts of the ABI: api/cuda/signatures.txt and
-api/cuda/types.txt.
+"""Reads an installed toolkit's cuda.h and writes the facts of the ABI: api/cuda/signatures.txt
+and api/cuda/types.txt.
 
-Only names, types and numbers are taken (no comment, no text). People run it when a new toolkit
-appears; the test `api/check_toolkit` runs it with --check where a toolkit is installed and fails on
-any difference. Needs clang for its syntax tree; the build itself needs neither clang nor a toolkit.
+It takes names, types and numbers only, no comment and no text. People run it when a new
+toolkit appears. The test `api/check_toolkit` runs it with --check if a toolkit is installed,
+and fails on any difference. It needs clang for its syntax tree. The build itself needs
+neither clang nor a toolkit.
 """
 
 import argparse

@@ -29,8 +29,8 @@ FORMATS = {
     "f64": "d",
 }
 LAUNCH_BYTES_SHARED = 1024
-# What a case is allowed to answer beside success when no output is listed: these programs are only
-# compiled by their owners.
+# What a case may answer beside success if no output is listed. Their owners only compile these
+# programs.
 TIMEOUT_SECONDS = 30
 
 
@@ -138,7 +138,7 @@ def read_table(path):
 
 
 class Cuda:
-    """As much of the driver API as a case needs."""
+    """The part of the driver API that a case needs."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares what scripts/tinygrad trained, and says so in a table. Exits 1 when something differs
-that must not.
+"""Compares what scripts/tinygrad trained and prints a table. Exits 1 if something differs that
+must not.
 
-losses.py CPU DIRECT REMOTE...   JSON files of train.py: remote equals direct to the last bit, both
-                                 are close to the CPU
+    losses.py CPU DIRECT REMOTE...
+
+The arguments are JSON files of train.py. Remote must equal direct to the last bit, and both
+must be close to the CPU.
 """
 
 import json

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tinygrad's test modules import as test.helpers, which its source distribution leaves out.
 
-scripts/tinygrad lays it beside the unpacked modules. It has what the modules of the list ask for,
-and nothing of its own to test.
+scripts/tinygrad puts it beside the unpacked modules. It has what the modules of the list
+need, and tests nothing itself.
 """
 
 import functools
@@ -28,7 +28,7 @@ def get_uops(sink, renderer=None):
 
 
 def assert_jit_cache_len(function, expected):
-    """A captured function has so many kernels, as such or inside one graph."""
+    """A captured function has so many kernels, on their own or inside one graph."""
     cache = function.jit_cache
     if cache and type(cache[0].prg).__name__.endswith("Graph"):
         assert len(cache) == 1, len(cache)

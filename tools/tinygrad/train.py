@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a network of two layers with tinygrad on whatever device its environment selects (DEV).
+"""Trains a network of two layers with tinygrad on the device that its environment selects (DEV).
 
-Called by scripts/tinygrad, once per way to reach a device. Data and first weights come from a fixed
-seed, so every run must tell the same story. The first half of the steps launches kernel by kernel,
-the second half replays a captured step (TinyJit; graphs on CUDA). Prints every loss and writes all
-of them to a JSON file when one is named. Fails unless the loss falls below a threshold.
+scripts/tinygrad calls it once per way to reach a device. Data and first weights come from a
+fixed seed, so every run must print the same losses. The first half of the steps launches
+kernel by kernel. The second half replays a captured step (TinyJit; graphs on CUDA). Prints
+every loss, and writes all of them to a JSON file if one is named. Fails unless the loss falls
+below a threshold.
 """
 
 import argparse
@@ -22,7 +23,7 @@ THRESHOLD = 0.45  # begins near ln(4) = 1.39
 
 
 def synthetic_data(rng):
-    """Points around one centre per class: separable, but not by nothing."""
+    """Points around one centre per class: separable, but not trivially."""
     centres = rng.standard_normal((CLASSES, INPUTS)).astype(np.float32) * 0.6
     labels = rng.integers(0, CLASSES, POINTS)
     points = centres[labels] + 0.6 * rng.standard_normal((POINTS, INPUTS)).astype(np.float32)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's models under tools/gpu/meters.py, for the groups speed and network; how commands come
-is in meter.py.
+"""PyTorch's models under tools/gpu/meters.py, for the groups speed and network. meter.py
+describes the commands.
 
-Beside its commands: `line` measures the way to the GPU as this very process sees it, `busy` the
-time of a step in which the GPU works.
+Two more commands: `line` measures the way to the GPU as this process sees it, `busy` the time
+of a step in which the GPU works.
 """
 
 import statistics
@@ -49,7 +49,7 @@ def line():
 
 
 def busy():
-    """Milliseconds of a step that kernels and copies take on the GPU: what is left of the step's
+    """Milliseconds of a step that kernels and copies take on the GPU. The rest of the step's
     time is spent waiting for the program."""
     from torch.profiler import ProfilerActivity, profile
 

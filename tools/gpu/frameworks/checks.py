@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the framework programs share: checks by name, one line of output each, so that a line which
-differs names the check.
+"""What the framework programs share: named checks with one line of output each, so that a line
+which differs names the check.
 
-A check is a function that returns values: arrays are shown as checksum and sum of absolute values,
-the rest as text. An exception ends its check only and becomes a line with RAISED, since errors must
-equal native too; report.py counts those, for a check that raises natively shows nothing. Lines that
-begin with `time` are not compared. Arguments choose checks by a part of their name.
+A check is a function that returns values. Arrays are shown as checksum and sum of absolute
+values, the rest as text. An exception ends its check only and becomes a line with RAISED,
+because errors must equal native too. report.py counts those, because a check that raises
+natively shows nothing. Lines that begin with `time` are not compared. Arguments choose checks
+by a part of their name.
 """
 
 import importlib
@@ -26,7 +27,7 @@ class Skipped(Exception):
 
 
 def need(name):
-    """A module, or the end of this program as `skip` where it is not installed."""
+    """A module. Without it, ends this program as `skip`."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -83,7 +84,7 @@ def crc(value):
 
 
 def shown(value):
-    """One value as text that is the same only for the same bits."""
+    """One value as text. The text is the same only for the same bits."""
     if isinstance(value, (list, tuple)):
         return " ".join(shown(item) for item in value)
     if isinstance(value, dict):
@@ -124,8 +125,8 @@ def run():
 
 
 def in_child(name, *, env=None, limit_s=60, script=None):
-    """Runs one part of the calling script in a new process, `script NAME`; what it printed, and how
-    it ended."""
+    """Runs one part of the calling script in a new process, `script NAME`. Returns what it
+    printed and how it ended."""
     script = script or sys.modules["__main__"].__file__
     try:
         done = subprocess.run(

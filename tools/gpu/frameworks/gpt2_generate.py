@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers: GPT-2's architecture with random weights generates greedily, then takes training
-steps."""
+"""transformers: GPT-2's architecture with random weights generates greedily and then takes
+training steps."""
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel

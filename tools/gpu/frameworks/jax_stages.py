@@ -2,8 +2,8 @@
 """JAX by stages, from finding the device to a training loop, so that the first line that differs
 names the call that fails.
 
-With the word preallocate: what changes when XLA takes most of the memory at the start, as it does
-by default. JAX_STAGES_LOG=1 lets XLA say on stderr what it compiles, autotunes and tries.
+With the word preallocate: what changes if XLA takes most of the memory at the start, which is
+its default. With JAX_STAGES_LOG=1 XLA says on stderr what it compiles, autotunes and tries.
 """
 
 import os
@@ -36,8 +36,7 @@ def normal(seed, *shape, kind=jnp.float32):
 
 
 def stages():
-    """In the order of what needs what: no product before `product_*`, for those are what XLA
-    autotunes."""
+    """In the order of dependence: no product before `product_*`, because XLA autotunes products."""
     check(devices)
     check(put_and_get)
     check(one_kernel)
@@ -213,9 +212,10 @@ def training_loop():
 
 
 def transformer():
-    """Layers in a scan and products of libraries: XLA makes graphs of it, with graphs as nodes."""
+    """Layers in a scan, and products of libraries: XLA makes graphs of them, with graphs as
+    nodes."""
     step = jax_workloads.transformer_train(2, 64)
-    # The gradient of the words is added up in any order: the fourth loss was 6.1368 to 6.1382 in
+    # The gradient of the words is added up in any order. The fourth loss was 6.1368 to 6.1382 in
     # three native runs.
     return [round(step(), 2) for _ in range(4)]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training loop of JAX, for checks and measurements: a transformer in plain arrays, its layers in
-one scan. Each step's loss is read."""
+"""A training loop of JAX, for checks and measurements: a transformer in plain arrays, with its
+layers in one scan. Each step's loss is read."""
 
 import checks
 

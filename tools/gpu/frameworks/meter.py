@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measured end of tools/gpu/meters.py: a process that makes workloads and runs them when it is
-told, so that several processes, each on another side, can take turns within seconds and what the
-host does meanwhile touches all of them alike.
+"""The measured end of tools/gpu/meters.py: a process that makes workloads and runs them on
+command. Several such processes, each on another side, take turns within seconds, so that the
+host's changes touch all of them alike.
 
-Commands come as lines on stdin, each answered by one line `meter {json}`: what was asked, and
-figures or `error`. A workload is a function that returns its step; `synchronize` waits until the
-device is done.
+Commands come as lines on stdin. Each is answered by one line `meter {json}`: what was asked,
+and figures or `error`. A workload is a function that returns its step. `synchronize` waits
+until the device is done.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import sys
 import time
 
 SETTLE = 3
-BLOCK_S = 0.04  # steps are timed in blocks of about that long, or one by one where they take longer
+BLOCK_S = 0.04  # steps are timed in blocks of about this length; longer steps one by one
 STARTED = time.time()
 
 
@@ -59,9 +59,9 @@ def memory():
 
 
 class SameProcessors:
-    """While sides are compared, the threads that make a step's time, Python's and autograd's, have
-    one processor each, the same on every side: processors of a shared host differ by half, for
-    seconds at a time. What belongs to a driver or to Tendril runs anywhere.
+    """While sides are compared, the threads that make a step's time (Python's and autograd's)
+    have one processor each, the same on every side. Processors of a shared host differ by
+    half, for seconds at a time. Threads of a driver or of Tendril run anywhere.
     """
 
     def __init__(self):
@@ -124,8 +124,8 @@ class Meter:
         return {"seconds": made - begun, "ms": self.each_s * 1e3}
 
     def measure(self, seconds):
-        """Milliseconds of a step for each block of steps, after a short warm-up: others have used
-        the GPU since."""
+        """Milliseconds of a step for each block of steps, after a short warm-up, because others
+        have used the GPU since."""
         with self.processors:
             return self.measured(self.step, float(seconds))
 
@@ -164,7 +164,7 @@ class Meter:
         return {"cpu": used / took, "memory": memory()}
 
     def serve(self):
-        """Until stdin ends. An error is told and costs its workload only."""
+        """Until stdin ends. An error is reported and costs its workload only."""
         self.say("hello", {"seconds": time.time() - STARTED})
         for line in sys.stdin:
             words = line.split()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that ask NVML: PyTorch's own questions, then nvidia-ml-py. What changes from one second
-to the next is a relation."""
+"""Programs that ask NVML: PyTorch's own queries, then nvidia-ml-py. Values that change from one
+second to the next are shown as relations."""
 
 import checks
 from checks import check
@@ -9,7 +9,7 @@ torch = checks.need("torch")
 
 
 def asked(function):
-    """A number that lies in a sane range, or what is said instead."""
+    """A number in a sane range, or the answer that came in its place."""
 
     def answer():
         value = function()
@@ -83,7 +83,7 @@ def figures():
 
 @check
 def own_process():
-    """Natively this process is listed; in a container its number may be another's."""
+    """Natively this process is listed. In a container its number may be another one's."""
     nvml, gpu = library()
     torch.ones(1, device="cuda")
     listed = nvml.nvmlDeviceGetComputeRunningProcesses(gpu)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA runtimes of several releases, each in a process of its own: libcudart.so.11.0, .12 and .13,
-opened by name and called as compiled programs call them, the registration of their kernels
-included.
+"""CUDA runtimes of several releases, each in a process of its own: libcudart.so.11.0, .12 and
+.13, opened by name and called as compiled programs call them, with the registration of their
+kernels.
 
 Argument 1: the folder with the libraries (`tools/gpu/prepare --runtimes` puts them into
-.gpu/runtimes); a library that is not there is looked for where the system has it. Argument 2: the
-release for this process; without it one process is started for each.
+.gpu/runtimes). A library that is not there is looked for in the system. Argument 2: the
+release for this process. Without it one process is started for each.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ ATTRIBUTES = {
 }
 
 
-# Device code that any release takes, as its programs carry it: in a fat binary.
+# Device code for any release, in a fat binary, as its programs carry it.
 PTX = b""".version 6.0
 .target sm_70
 .address_size 64
@@ -125,8 +125,8 @@ def versions(cuda):
 
 
 def device(cuda):
-    """The name stands first in cudaDeviceProp in every release; the rest moves about, so attributes
-    tell it."""
+    """The name stands first in cudaDeviceProp in every release. The rest moves about, so
+    attributes tell it."""
     properties = ctypes.create_string_buffer(PROPERTIES_BYTES)
     try:
         cuda.cudaGetDeviceProperties_v2(properties, 0)
@@ -180,8 +180,8 @@ def streams_and_events(cuda):
 
 
 def registered_kernel(cuda):
-    """What the start-up code of a compiled program does. The runtime keeps pointers to all of it,
-    so it lives as long as `cuda`."""
+    """What the start-up code of a compiled program does. The runtime keeps pointers to all of
+    it, so it lives as long as `cuda`."""
     if not hasattr(cuda.library, "kept"):
         binary = ctypes.create_string_buffer(fat_binary(PTX))
         wrapper = Wrapper(0x466243B1, 1, ctypes.addressof(binary), None)

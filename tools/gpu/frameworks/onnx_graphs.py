@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models of onnx_models.py: written node by node with onnx.helper, their weights from seeds, so
-that nothing is downloaded.
+"""The models of onnx_models.py, written node by node with onnx.helper. Their weights come from
+seeds, so nothing is downloaded.
 
-Each has the values for its inputs beside it, and shapes for its outputs. What is of the domain
-com.microsoft (ONNX Runtime's own operators) the checker of onnx does not know and leaves alone.
+Each model has values for its inputs and shapes for its outputs. The checker of onnx does not
+know the domain com.microsoft (ONNX Runtime's own operators) and leaves it alone.
 """
 
 import dataclasses
@@ -21,13 +21,13 @@ def values(seed, *shape, kind=SINGLE):
 
 
 def small(seed, *shape, kind=SINGLE):
-    """Weights of a layer: its results are about as large as what it is given."""
+    """Weights of a layer. Its results are about as large as its input."""
     fan_in = shape[0] if len(shape) < 3 else int(numpy.prod(shape[1:]))
     return (values(seed, *shape) / SINGLE(fan_in**0.5)).astype(kind)
 
 
 def node(kind, inputs, outputs, **attributes):
-    """Names of inputs and outputs are words of one text; `-` is an input that is left out."""
+    """Names of inputs and outputs are words of one text. `-` is an input that is left out."""
     names = ["" if name == "-" else name for name in inputs.split()]
     return helper.make_node(kind, names, outputs.split(), **attributes)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX Runtime's CUDA provider, with the models of onnx_graphs.py.
 
-No session may put a node on the processor (`session.disable_cpu_ep_fallback`), or start again there
-(enable_fallback): a provider that does not work fails here, where ONNX Runtime by itself would go
-on without the GPU. `nodes_of` shows who ran each node.
+No session may put a node on the processor (`session.disable_cpu_ep_fallback`) or start again
+there (enable_fallback). By itself ONNX Runtime would go on without the GPU; here a provider
+that does not work fails. `nodes_of` shows who ran each node.
 """
 
 import json
@@ -25,11 +25,11 @@ PROVIDER = "CPUExecutionProvider" if ON_CPU else "CUDAExecutionProvider"
 if PROVIDER not in runtime.get_available_providers():
     checks.skip(f"onnxruntime {runtime.__version__} has no {PROVIDER}")
 if not ON_CPU:
-    # CUDA's libraries out of the packages that pip installs; it says which it does not find.
+    # CUDA's libraries from the packages that pip installs. It names those that it does not find.
     runtime.preload_dlls()
 runtime.set_default_logger_severity(4)  # what fails is an exception, and here a result
-# Convolutions as cuDNN's heuristics choose them: by default they are timed, and another choice may
-# be another last digit.
+# Convolutions as cuDNN's heuristics choose them. By default they are timed, and another choice may
+# give another last digit.
 REPEATABLE = {} if ON_CPU else {"cudnn_conv_algo_search": "HEURISTIC"}
 
 
@@ -50,8 +50,8 @@ def session(model, provider=PROVIDER, profile="", shared_memory=False, **options
 
 
 def need_provider():
-    """Ends this program with an error where no session begins: then there is nothing to compare,
-    and no check says why better."""
+    """Ends this program with an error if no session begins: then there is nothing to compare,
+    and no check says better why."""
     try:
         session(graphs.perceptron())
     except Exception as error:
@@ -124,7 +124,7 @@ def model(case):
 
 @check
 def convolutions_by_time():
-    """Algorithms as cuDNN times them, which is the default: only about the same."""
+    """Algorithms that cuDNN times, which is the default: results are only about the same."""
     made = graphs.convolutions()
     options = {} if ON_CPU else {"cudnn_conv_algo_search": "EXHAUSTIVE"}
     return "near" if is_near(made, results(made, **options)) else "FAR from the CPU's"
@@ -142,7 +142,7 @@ def own_operator(made):
 
 @check
 def bound_to_the_device():
-    """Input and output stay on the device, and one run's output is the next one's input."""
+    """Input and output stay on the device. One run's output is the next one's input."""
     made = graphs.perceptron()
     ready = session(made)
     binding = ready.io_binding()
@@ -183,7 +183,7 @@ def graph_session(made):
 
 
 def captured(ready, made, name, number=None, steps=4):
-    """The first run captures the graph, the next ones launch it with other values in the same
+    """The first run captures the graph. The next ones launch it with other values in the same
     memory."""
     x = runtime.OrtValue.ortvalue_from_numpy(made.inputs["x"], "cuda", 0)
     y = runtime.OrtValue.ortvalue_from_shape_and_type(
@@ -286,7 +286,8 @@ def without_waiting():
 
 @check
 def on_a_stream_of_torch():
-    """One stream for PyTorch's work and the session's, and PyTorch's memory as input and output."""
+    """One stream for PyTorch's work and the session's, with PyTorch's memory as input and
+    output."""
     only_on_gpu()
     try:
         import torch
@@ -319,7 +320,7 @@ MIB = 1 << 20
 
 @check
 def limited_arena():
-    """The arena has a limit of its own: what passes it is refused, and the session goes on."""
+    """The arena has its own limit. What passes it is refused, and the session goes on."""
     only_on_gpu()
     made = graphs.perceptron(open_axis=0)
     ready = session(made, gpu_mem_limit=128 * MIB, arena_extend_strategy="kSameAsRequested")
@@ -334,8 +335,8 @@ def limited_arena():
 
 @check
 def shrinking_arena():
-    """What the arena got for a large batch goes back to the device at the end of the run that says
-    so."""
+    """What the arena got for a large batch goes back to the device at the end of the run that
+    asks for it."""
     only_on_gpu()
     made, options = graphs.perceptron(open_axis=0), runtime.RunOptions()
     options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "gpu:0")
@@ -383,8 +384,8 @@ def wrong_device():
 
 @check
 def shared_arena():
-    """One arena of the process for two sessions, by turns; the last check, since what it registers
-    stays the process's own."""
+    """One arena of the process for two sessions, by turns. The last check, because what it
+    registers stays with the process."""
     name = "Cpu" if ON_CPU else "Cuda"
     memory = runtime.OrtMemoryInfo(
         name, runtime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, runtime.OrtMemType.DEFAULT

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: scaled_dot_product_attention with each back end forced, forth and back; what refuses a
-shape must refuse it."""
+"""PyTorch: scaled_dot_product_attention with each back end forced, forwards and backwards. A
+back end that refuses a shape must refuse it here."""
 
 import checks
 from checks import DEVICE, check, check_each
@@ -41,8 +41,8 @@ def whole(backend):
 
 @check_each(**BACKENDS)
 def gradients(backend):
-    """The gradient of q adds in an order that may change from run to run: sums too, for the
-    spread."""
+    """The gradient of q adds in an order that may change from run to run. So sums are shown too,
+    for the spread."""
     out, inputs = attend(backend, torch.bfloat16, is_causal=True)
     out.float().square().mean().backward()
     return [x.grad for x in inputs]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.compile: functions and a training step through Inductor and Triton. With the word autotune:
-mode max-autotune, reduced."""
+"""torch.compile: functions and a training step through Inductor and Triton. With the word
+autotune: mode max-autotune, reduced."""
 
 import sys
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: cuDNN convolutions forth and back in every layout and type, its benchmark mode,
-normalisation and pooling."""
+"""PyTorch: cuDNN convolutions forwards and backwards in every layout and type, its benchmark
+mode, normalisation and pooling."""
 
 import checks
 from checks import DEVICE, check, check_each
@@ -58,8 +58,8 @@ def transposed():
 
 @check_each(**KINDS)
 def benchmark_mode(kind):
-    """cuDNN times its algorithms and takes the fastest, so only closeness to the unhurried answer
-    can be asked for."""
+    """cuDNN times its algorithms and takes the fastest, so only closeness to the answer without
+    timing can be asked for."""
     conv = torch.nn.Conv2d(64, 128, 3, padding=1, device=DEVICE, dtype=kind)
     x = torch.randn(16, 64, 28, 28, device=DEVICE).to(kind)
     with torch.no_grad():

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch and Triton after an error that ends a context: each in a process of its own, which prints
-what it sees, twice.
+"""PyTorch and Triton after an error that ends a context. Each error has a process of its own,
+which prints what it sees, twice.
 
-The second look tells stickiness. A process beside them works before and after each, so that one's
-end is seen to harm nobody.
+The second look shows stickiness. A process beside them works before and after each, which
+shows that one's end harms nobody.
 """
 
 import checks

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's caching allocator: its statistics, out of memory and recovery, limits, other back ends
-of it in children of their own.
+"""PyTorch's caching allocator: its statistics, out of memory and recovery, limits, and its other
+back ends in child processes.
 
-Runs with the GPU for itself. What depends on how much memory is free is shown as a relation, never
-as a number.
+Runs with the GPU for itself. What depends on how much memory is free is shown as a relation,
+never as a number.
 """
 
 import checks
@@ -22,7 +22,7 @@ def refused(bytes_wanted):
 
 
 def fill():
-    """Allocates until nothing is left: between 0 and 2 GiB may be."""
+    """Allocates until nothing is left. 0 to 2 GiB may be left."""
     held, size = [], 1 << 34
     while size >= 1 << 28:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: small models of the usual kinds, trained some steps and then asked: ViT, BERT-size
+"""PyTorch: small models of the usual kinds, trained for some steps and then run: ViT, BERT-size
 encoder, LSTM and GRU, U-Net, GPT."""
 
 import checks

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: what is neither a network nor a product: FFT, sparse, linear algebra, sorting, scans,
-random numbers, indexing."""
+"""PyTorch without networks and products: FFT, sparse, linear algebra, sorting, scans, random
+numbers, indexing."""
 
 import checks
 from checks import DEVICE, check, check_each
@@ -44,7 +44,7 @@ def real_fft(kind):
 
 @check_each(**FLOATS)
 def decompositions(kind):
-    """Vectors are known up to a sign, so what is shown is values and what the vectors give back."""
+    """Vectors are known up to a sign. So the check shows values and what the vectors give back."""
     a = rand(200, 120, kind=kind)
     u, s, vh = torch.linalg.svd(a, full_matrices=False)
     q, r = torch.linalg.qr(a)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.multiprocessing: CUDA tensors and events handed between processes, which share the memory
-through IPC handles."""
+"""torch.multiprocessing: processes pass CUDA tensors and events to each other and share the
+memory through IPC handles."""
 
 import checks
 from checks import check
@@ -12,8 +12,7 @@ LIMIT_S = 60
 
 
 def double_in_place(inbox, outbox):
-    """The child: doubles what it is given, in the sender's memory, and answers with a tensor of its
-    own."""
+    """The child: doubles its input in the sender's memory, and answers with a tensor of its own."""
     try:
         while (item := inbox.get(timeout=LIMIT_S)) is not None:
             item.mul_(2)
@@ -21,7 +20,7 @@ def double_in_place(inbox, outbox):
             torch.cuda.synchronize()
             outbox.put(made)
             del item
-        inbox.get(timeout=LIMIT_S)  # the parent has let go of what lies in this process's memory
+        inbox.get(timeout=LIMIT_S)  # the parent has released what lies in this process's memory
     except Exception as error:
         outbox.put(checks.error_line(error))
 

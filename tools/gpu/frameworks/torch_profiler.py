@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.profiler with CUDA activities: CUPTI needs the local driver, so remotely it may see no
+"""torch.profiler with CUDA activities. CUPTI needs the local driver, so remotely it may see no
 kernels, but nothing may break.
 
-What the profiler saw of the GPU goes into a `time` line, which is not compared; that the program
-under it works is.
+What the profiler saw of the GPU goes into a `time` line, which is not compared. The check is
+that the program under it works.
 """
 
 import checks

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch: streams, events and threads, pinned and non-blocking copies, and the orders of them that
+"""PyTorch: streams, events and threads, pinned and non-blocking copies, and orders of them that
 are easy to get wrong."""
 
 import threading
@@ -62,8 +62,8 @@ def pinned_there_and_back_across_streams():
 
 @check
 def host_writes_after_an_event():
-    """The host changes a pinned buffer as soon as the event says that its copy is done, again and
-    again."""
+    """The host changes a pinned buffer as soon as the event says that its copy is done, again
+    and again."""
     host, x = torch.zeros(1 << 16).pin_memory(), torch.zeros(1 << 16, device="cuda")
     total = torch.zeros((), device="cuda", dtype=torch.float64)
     event = torch.cuda.Event()
@@ -116,8 +116,8 @@ def event_not_done_and_not_timed():
 
 @check
 def default_stream_and_side_stream():
-    """PyTorch's default stream is the legacy one: streams that block wait for it, PyTorch's own do
-    not."""
+    """PyTorch's default stream is the legacy one. Streams that block wait for it. PyTorch's own
+    streams do not."""
     side, x = torch.cuda.Stream(), torch.zeros(1 << 20, device="cuda")
     torch.cuda._sleep(SLEEP_CYCLES)
     x.fill_(5)
@@ -130,7 +130,7 @@ def default_stream_and_side_stream():
 
 @check
 def several_threads():
-    """Each thread has a current stream of its own; what they make is handed on through events."""
+    """Each thread has its own current stream. Events order what the threads pass on."""
     results, events = [None] * 6, [None] * 6
 
     def work(number):

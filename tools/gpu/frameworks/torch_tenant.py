@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One tenant of a shared GPU, for tools/gpu/share_torch.py: a loop of training or inference steps
-counted by tenths of a second.
+"""One tenant of a shared GPU, for tools/gpu/share_torch.py: a loop of training or inference
+steps, counted by tenths of a second.
 
-  torch_tenant.py train|infer|resnet SECONDS
+    torch_tenant.py train|infer|resnet SECONDS
 
-Says `started`, and `imported` when PyTorch is there and nothing has touched the GPU yet. Reads from
-standard input when to attach (nanoseconds of the monotonic clock, or an empty line: at once), says
-`attached` with how long the first answer of the GPU took, `ready` after some steps; reads when to
-begin; prints the counts as share_meter does. At its end it fills its memory until PyTorch says that
-there is no more, and takes one more step. CHECKS_DEVICE=cpu tries it without a GPU, and without the
-last part.
+1. Says `started`, and `imported` when PyTorch is loaded and nothing has touched the GPU yet.
+2. Reads from standard input when to attach (nanoseconds of the monotonic clock; an empty
+line: at once).
+3. Says `attached` and how long the first answer of the GPU took, and `ready` after some
+steps.
+4. Reads when to begin, and prints the counts as share_meter does.
+5. Fills its memory until PyTorch says that there is no more, and takes one more step.
+
+CHECKS_DEVICE=cpu tries it without a GPU, and without the last part.
 """
 
 import json
@@ -93,7 +96,7 @@ def steps_of(model, optimizer, images, labels):
 
 
 def run(step, begin_ns, seconds, waits):
-    """Counts of steps that the GPU has done. `waits`: for each one's result, as a server of
+    """Counts of steps that the GPU has done. `waits`: it waits for each result, as a server of
     requests does."""
     counts = [0] * round(seconds / BUCKET_S)
     flying = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on two GPUs of one program: copies between them, streams and events of both, a model cut
-in two, data parallel training. The two may lie in one server or in two; where they lie in two,
-nothing but speed may differ."""
+"""PyTorch on two GPUs of one program: copies between them, streams and events of both, a model
+cut in two, data parallel training. The two may belong to one server or to two. With two
+servers nothing but speed may differ."""
 
 import threading
 

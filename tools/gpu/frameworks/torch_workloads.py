@@ -2,10 +2,10 @@
 """PyTorch's workloads of the groups bench, speed and network: training and inference of models
 built from their configuration.
 
-Each function makes a model and returns its step. Training reads the loss of every step. Where a
-workload's name says `fed`, each step brings its images from the host, one byte a channel as loaders
-keep them, and inference takes the answer back; elsewhere both stay on the GPU. Called by
-bench_torch.py and bench_models.py.
+Each function makes a model and returns its step. Training reads the loss of every step. If a
+workload's name says `fed`, each step brings its images from the host, one byte a channel as
+loaders keep them, and inference takes the answer back. Otherwise both stay on the GPU. Called
+by bench_torch.py and bench_models.py.
 """
 
 import functools
@@ -22,7 +22,7 @@ def synchronize():
 
 
 def released():
-    """Gives back what the last workload had cached: other sides need the memory."""
+    """Gives back what the last workload cached, because other sides need the memory."""
     if DEVICE == "cuda":
         torch.cuda.empty_cache()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""transformers: models built from their configuration with random weights, nothing downloaded:
-train two steps, then ask."""
+"""transformers: models built from their configuration with random weights, nothing downloaded.
+Each trains two steps and is then run."""
 
 import checks
 from checks import DEVICE, check

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Triton: kernels compiled here and launched through Triton's own launcher: from a vector sum to
+"""Triton: kernels compiled here and launched through Triton's own launcher, from a vector sum to
 fused attention."""
 
 import checks
@@ -135,8 +135,8 @@ def matmul(kind):
 
 @check
 def autotuned_matmul():
-    """Triton times its configurations with events and takes the fastest: only closeness is the same
-    each time."""
+    """Triton times its configurations with events and takes the fastest. So only closeness is
+    the same each time."""
     configurations = [
         triton.Config({"BM": bm, "BN": bn, "BK": 32}, num_warps=warps)
         for bm, bn, warps in ((32, 64, 4), (64, 64, 4), (128, 64, 8))

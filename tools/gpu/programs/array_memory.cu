@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays and what reads them: one to three dimensions, layers, cube maps, mip-maps; textures with
-// filtering and every address mode, textures over linear and pitched memory; surfaces.
+// filtering and every address mode; textures over linear and pitched memory; surfaces.
 #include <cuda_runtime.h>
 
 #include "check.h"

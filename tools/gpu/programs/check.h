@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the programs here share: checked calls, checksums, reproducible input, and the last line
 // PASS or FAIL. They print nothing that differs between two runs, so native and remote output can
-// be compared byte by byte. One thread, exits on the first error.
+// be compared byte by byte. One thread. The first error ends the program.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-// `call` gives 0 when it worked, as the CUDA libraries do.
+// `call` gives 0 on success, as the CUDA libraries do.
 #define CHECK(call)                                                              \
   do {                                                                           \
     const int check_code = static_cast<int>(call);                               \

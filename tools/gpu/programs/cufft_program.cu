@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuFFT: complex transforms of several sizes forth and back, a batch in a stream, a real transform
-// in two dimensions. Prints checksums and whether the way back gives the input.
+// cuFFT: complex transforms of several sizes forwards and backwards, a batch in a stream, a real
+// transform in two dimensions. Prints checksums, and whether the way back gives the input.
 #include <cuda_runtime.h>
 #include <cufft.h>
 

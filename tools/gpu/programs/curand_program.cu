@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuRAND: three generators with fixed seeds; the numbers they give are part of the library's
-// contract, so the checksums are equal wherever the library is.
+// cuRAND: three generators with fixed seeds. Their numbers are part of the library's contract, so
+// the checksums are equal on every machine.
 #include <cuda_runtime.h>
 #include <curand.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuSOLVER: factors a dense matrix and solves with it; the residual is checked on the host.
+// cuSOLVER: factors a dense matrix and solves with it. The host checks the residual.
 #include <cuda_runtime.h>
 #include <cusolverDn.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver-API program with its device code as PTX text: compiled by the driver with a log, linked
-// with a second piece, launched with both ways of passing arguments.
+// A driver-API program with its device code as PTX text. The driver compiles it with a log and
+// links it with a second piece. It is launched with both ways of passing arguments.
 #include <cuda.h>
 
 #include "check.h"

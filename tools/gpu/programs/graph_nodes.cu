@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs built node by node, with every kind of node that needs no other machine part: kernel,
 // copy, set, host, child, empty, event record and wait, allocation and free, conditional (if,
-// while, switch); updates of an instantiated graph; a graph launched from the device.
+// while, switch). Also updates of an instantiated graph, and a graph launched from the device.
 #include <cuda_runtime.h>
 
 #include "check.h"
@@ -61,7 +61,7 @@ void launch(cudaGraph_t graph, int times = 1) {
 
 void CUDART_CB called(void* times) { ++*static_cast<int*>(times); }
 
-// set -> {copy, kernel} -> empty -> host; the copy goes by another way than the kernel.
+// set -> {copy, kernel} -> empty -> host. The copy takes another way than the kernel.
 void plain_nodes() {
   cudaGraph_t graph;
   cudaGraphNode_t set, copy, empty, host;
@@ -145,7 +145,7 @@ void memory_nodes() {
   CHECK(cudaDeviceGraphMemTrim(0));
 }
 
-// The body adds once each time; what the body's turn is comes from `decide`, on the device.
+// The body adds once each time. `decide`, on the device, says whose turn it is.
 void conditional(const char* what, cudaGraphConditionalNodeType kind, uint32_t until,
                  uint32_t expected) {
   cudaGraph_t graph;

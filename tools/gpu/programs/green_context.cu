@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Green contexts: the multiprocessors split in two, a context and a stream on each part, kernels on
-// both; and what the driver says of the parts.
+// both, and what the driver says of the parts.
 #include <cuda.h>
 
 #include "check.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that the device reaches: mapped, registered, write-combined and managed, what pointer
-// queries say of each, and pinned memory that the kernel writes through read(2).
+// Host memory that the device reaches: mapped, registered, write-combined and managed; what pointer
+// queries say of each; and pinned memory that read(2) writes.
 #include <cuda_runtime.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -72,7 +72,7 @@ void registered() {
   munmap(host, kBytes);
 }
 
-// The operating system writes pinned memory: no store of this program's shows it.
+// The operating system writes pinned memory. No store of this program shows it.
 void written_by_read() {
   char name[] = "/tmp/host-memory-XXXXXX";
   const int file = mkstemp(name);

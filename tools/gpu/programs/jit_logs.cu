@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's own compiler and linker: information and error logs, options that it answers in,
-// pieces that do not fit together, code for another device, a library with kernels and globals.
+// The driver's own compiler and linker: information and error logs, options with answers, pieces
+// that do not fit together, code for another device, a library with kernels and globals.
 #include <cuda.h>
 
 #include <string>
@@ -50,7 +50,7 @@ const char* name_of(CUresult result) {
   return name;
 }
 
-// What a log says without what differs between machines: its first line, and whether it is empty.
+// The parts of a log that do not differ between machines: its first line, and whether it is empty.
 void show_log(const char* what, const char* log) {
   const std::string text = log;
   std::printf("  %s log: %s\n", what, text.substr(0, text.find('\n')).c_str());

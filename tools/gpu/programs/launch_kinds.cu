@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches that are more than a grid: cooperative, thread block clusters with distributed shared
-// memory, programmatic dependent launch, priorities, much dynamic shared memory, large parameters;
-// and what occupancy says of them.
+// memory, programmatic dependent launch, priorities, much dynamic shared memory, large parameters.
+// And what occupancy says of them.
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
@@ -14,7 +14,7 @@ constexpr int kWords = 1 << 16;
 uint32_t* data;
 bool good = true;
 
-// Each round writes one half from the other, which the whole grid has finished by then.
+// Each round writes one half from the other half, which the whole grid has finished by then.
 __global__ void rounds(uint32_t* values, int half, int times) {
   const groups::grid_group grid = groups::this_grid();
   for (int round = 0; round < times; round++) {

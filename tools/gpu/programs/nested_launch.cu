@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dynamic parallelism: kernels that launch kernels, to some depth and into the device-side streams;
-// device-side memory, and printf from both levels in an order that is fixed.
+// device-side memory; and printf from both levels in a fixed order.
 #include <cuda_runtime.h>
 
 #include "check.h"
@@ -15,7 +15,7 @@ __global__ void leaf(uint32_t* data, uint32_t add) {
 
 __global__ void say(int who) { printf("child %d\n", who); }
 
-// Halves the range until it is small; the leaves write.
+// Halves the range until it is small. The leaves write.
 __global__ void divide(uint32_t* data, int words, uint32_t depth) {
   if (words <= 1024) {
     leaf<<<words / 128, 128>>>(data, depth);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of things where it is easy to get wrong: pinned memory that the device fills and reads
-// again, host functions between copies, events across streams and threads, copies in a capture, the
-// legacy default stream, memory that the host changes as soon as it may.
+// Orders that are easy to get wrong: pinned memory that the device fills and reads again, host
+// functions between copies, events across streams and threads, copies in a capture, the legacy
+// default stream, memory that the host changes as soon as it may.
 #include <cuda_runtime.h>
 
 #include <thread>
@@ -50,7 +50,7 @@ void expect(const char* what, const uint32_t* data, uint32_t first, uint32_t las
   good = good && right;
 }
 
-// DtoH into pinned memory, then HtoD from it on the same stream, nobody waiting.
+// DtoH into pinned memory, then HtoD from it on the same stream. Nobody waits.
 void there_and_back() {
   delay<<<1, 1, 0, one>>>(kDelayCycles);
   fill<<<kBlocks, 256, 0, one>>>(device, 0);
@@ -76,7 +76,7 @@ void CUDART_CB double_pinned(void*) {
   for (int i = 0; i < kWords; i++) pinned[i] *= 2;
 }
 
-// Host functions write what the next copy takes, and see what the one before brought.
+// Host functions write what the next copy takes, and see what the copy before brought.
 void host_functions() {
   static uint32_t from = 1000;
   CHECK(cudaMemsetAsync(device, 0, kBytes, one));
@@ -90,7 +90,7 @@ void host_functions() {
   expect("host functions", other, 2 * 3001, 2 * ((1000 + kWords - 1) * 3 + 1));
 }
 
-// A wait takes the record that was there when it was called, not a later one.
+// A wait takes the record that was there at the call, not a later one.
 void events() {
   cudaEvent_t event;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -110,7 +110,7 @@ void events() {
   expect("event", pinned, 5, 5 + kWords - 1);
 }
 
-// Another thread waits for this thread's work, and hands its own back.
+// Another thread waits for this thread's work, and passes its own work back.
 void threads() {
   cudaEvent_t ready, done;
   CHECK(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming));
@@ -132,7 +132,7 @@ void threads() {
   CHECK(cudaEventDestroy(done));
 }
 
-// Eight threads, each with a stream; the sum of what they add does not depend on their order.
+// Eight threads, each with a stream. The sum does not depend on their order.
 void many_threads() {
   CHECK(cudaMemset(device, 0, kBytes));
   CHECK(cudaDeviceSynchronize());  // the streams below do not wait for the default stream
@@ -186,7 +186,7 @@ void capture() {
   CHECK(cudaGraphDestroy(graph));
 }
 
-// The legacy default stream waits for blocking streams and they for it.
+// The legacy default stream waits for blocking streams, and they wait for it.
 void legacy_stream() {
   cudaStream_t blocking;
   CHECK(cudaStreamCreate(&blocking));
@@ -199,7 +199,7 @@ void legacy_stream() {
   CHECK(cudaStreamDestroy(blocking));
 }
 
-// Pageable memory is the caller's again when the call returns; its copies keep their order.
+// The caller may use pageable memory again when the call returns. Its copies keep their order.
 void pageable() {
   std::vector<uint32_t> host(kWords);
   delay<<<1, 1, 0, one>>>(kDelayCycles);

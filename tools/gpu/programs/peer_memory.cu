@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two GPUs: copies between them, kernels of one in the memory of the other, events across them, and
-// what is refused without peer access. Skips where there is one.
+// what is refused without peer access. Skipped on a machine with one GPU.
 #include <cuda_runtime.h>
 
 #include "check.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled with --default-stream per-thread: <<<>>> and copies without a stream belong to the
-// calling thread's own, which does not wait for another thread's; cudaStreamLegacy still waits for
-// them all.
+// calling thread's own stream, which does not wait for another thread's. cudaStreamLegacy still
+// waits for them all.
 #include <cuda_runtime.h>
 
 #include <thread>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and an event shared between two processes by IPC handles. The second process is this
-// program again, started with the handles as text; each line says who printed it, in an order that
-// is fixed.
+// Memory and an event that two processes share by IPC handles. The second process is this program
+// again, started with the handles as text. Each line says who printed it, in a fixed order.
 #include <cuda_runtime.h>
 #include <sys/wait.h>
 #include <unistd.h>

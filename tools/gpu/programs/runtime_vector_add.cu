@@ -54,7 +54,7 @@ int main() {
   for (int i = 0; i < n; i++) good = good && c[i] == 2.0f * (a[i] + b[i]);
   std::printf("sum %016llx, %llu threads counted\n", static_cast<unsigned long long>(checksum(c)),
               counted);
-  // Too many threads in a block: refused at the launch, and cleared by asking.
+  // Too many threads in a block: the launch is refused, and asking clears the error.
   add<<<1, 4096>>>(da, db, dc, n);
   const cudaError_t refused = cudaGetLastError();
   std::printf("%s; then %s\n", cudaGetErrorName(refused), cudaGetErrorName(cudaGetLastError()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program sees after an error: each kind in a process of its own, which is this program
-// again. It prints the error where it comes up and what every later call says, so stickiness is
-// compared too; the first process works on beside them, and after each.
+// What a program sees after an error. Each kind has a process of its own, which is this program
+// again. It prints the error where it appears and what every later call says, so stickiness is
+// compared too. The first process works beside them, and after each.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor maps: descriptors that the driver encodes, handed to a kernel as a parameter, by which the
-// tensor memory accelerator copies boxes into shared memory and back; and encodings that are
+// Tensor maps: the driver encodes descriptors, and a kernel gets them as a parameter. By them the
+// tensor memory accelerator copies boxes into shared memory and back. Also encodings that are
 // refused.
 #include <cuda.h>
 #include <cuda_runtime.h>

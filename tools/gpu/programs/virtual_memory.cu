@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual memory management by the driver API: a reserved range that grows by mapping physical
-// pieces into it, one piece seen at two addresses, access rights, remapping, what is refused.
+// pieces into it, one piece seen at two addresses, access rights, remapping, refusals.
 #include <cuda.h>
 #include <cuda_runtime.h>
 

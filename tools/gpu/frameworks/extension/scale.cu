@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of torch_extension.py's extension. No header of PyTorch's: that would cost nvcc half
-// a minute.
+// The kernels of torch_extension.py's extension. They include no header of PyTorch, which would
+// cost nvcc half a minute.
 #include <cuda_runtime.h>
 
 namespace {
