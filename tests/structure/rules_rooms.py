@@ -2,6 +2,7 @@
 """Rules about rooms: which room may include which, what each room may call, and that every source
 is built. The tables below are the ones that CONTRIBUTING.md describes in words."""
 
+import collections
 import fnmatch
 import re
 
@@ -251,4 +252,45 @@ def unbuilt(sources, cmake_texts):
         stem = re.escape(name.rsplit(".", 1)[0])
         if not any(re.search(rf"\b{stem}\b|\$\{{\w+\}}(_\w+)?\.cc|GLOB", text) for text in near):
             problems.append(f"{path}: no CMakeLists.txt builds it; build it or remove it")
+    return problems
+
+
+FOLDER_SOURCES_MAX = 40
+
+
+def crowded(names):
+    """Folders with more source files than a newcomer can look through; subfolders count for
+    themselves."""
+    counts = collections.Counter(name.rpartition("/")[0] for name in names)
+    return [
+        f"{folder}/: {count} source files; at most {FOLDER_SOURCES_MAX}: make subfolders by topic"
+        for folder, count in sorted(counts.items())
+        if count > FOLDER_SOURCES_MAX
+    ]
+
+
+def stems(specs, sources):
+    """One topic has one name: what X.spec leaves to a body or a handler by hand begins in X.cc, on
+    the client's side and on the worker's. specs: {path: text} of descriptions; sources: {path:
+    text} of C++ files."""
+    sides = [
+        ("client", r"^local (\w+)", r"\b{name}\("),
+        ("worker", r"^op (\w+)", r"\bhandle\([^;{{]*\b{name}_request&"),
+    ]
+    problems = []
+    for spec, text in sorted(specs.items()):
+        _, api, file = spec.split("/")
+        stem = file.removesuffix(".spec")
+        for side, line, use in sides:
+            names = re.findall(line, text, re.M)
+            own = [
+                source
+                for path, source in sources.items()
+                if re.fullmatch(f"{side}/{api}/(.*/)?{stem}\\.cc", path)
+            ]
+            uses = re.compile("|".join(use.format(name=name) for name in names))
+            if names and not own:
+                problems.append(f"{spec}: {side}/{api}/ has no {stem}.cc")
+            elif names and not any(uses.search(source) for source in own):
+                problems.append(f"{spec}: {stem}.cc of {side}/{api}/ has nothing of it")
     return problems

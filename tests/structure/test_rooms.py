@@ -2,12 +2,14 @@
 """Every C++ file against the rules of rules_rooms.py (include direction, banned calls, dead files),
 and those rules against fixtures."""
 
+import re
 import unittest
 
 import rules_rooms as rules
 import tree
 from check_case import CheckCase
 
+SUFFIXES = tree.CPP + (".py",)
 SOURCES = {
     name: tree.text(name) for name in tree.files() if name.endswith((".cc", ".h", ".cpp", ".c"))
 }
@@ -34,6 +36,9 @@ class Tree(CheckCase):
 
     def test_vendor_names(self):
         self.each(rules.vendor_names)
+
+    def test_folders(self):
+        self.clean(rules.crowded([name for name in tree.files() if name.endswith(SUFFIXES)]))
 
     def test_every_source_is_built(self):
         tracked = set((tree.git("ls-files", "-z") or "").split("\0"))
@@ -138,6 +143,24 @@ class Rules(CheckCase):
             rules.vendor_names("base/a.h", '__attribute__((visibility("default"))) int x;'),
             ["only client/"],
         )
+
+    def test_crowded(self):
+        names = [f"a/b/{number}.cc" for number in range(40)]
+        self.clean(rules.crowded(names + ["a/b/c/d.cc", "a/e.cc"]))
+        self.finds(rules.crowded(names + ["a/b/e.h"]), ["a/b/: 41 source files"])
+
+    def test_stems(self):
+        specs = {"api/x/event.spec": "local xRecord\nop event_record a:u64\n"}
+        sources = {
+            "client/x/stream/event.cc": "int xRecord(int a) {\n}\n",
+            "worker/x/event.cc": "int handle(W& w, const wire::x::event_record_request& m) {\n}\n",
+        }
+        self.clean(rules.stems(specs, sources))
+        self.clean(rules.stems({"api/x/none.spec": "call xGet a=out\n"}, sources))
+        lacks = {path: text for path, text in sources.items() if "worker" in path}
+        self.finds(rules.stems(specs, lacks), ["client/x/ has no event.cc"])
+        empty = sources | {"worker/x/event.cc": "int handle(W& w, const other_request& m);\n"}
+        self.finds(rules.stems(specs, empty), ["event.cc of worker/x/ has nothing of it"])
 
     def test_unbuilt(self):
         cmake = {"a/CMakeLists.txt": "add_library(x STATIC one.cc sub/two.cc)\nadd_test(three)"}
