@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What scripts/test, scripts/longtest, scripts/demo and scripts/foreign.sh share: where things are,
 # building with a log, and results that add up. Sourced, never run. A result is one line
-# "passed|failed|skipped NAME" in $results, so that the last line can be computed.
+# "passed|failed|skipped NAME" in $results, from which the last line is computed.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 logs=$root/build/logs
@@ -10,7 +10,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL=$jobs
 
 say() { printf '%s\n' "$*"; }
 
-# Runs a command with its output in $logs/NAME.log; on failure shows the end of it.
+# Runs a command with its output in $logs/NAME.log. On failure shows the end of it.
 logged() {
   local name=$1 status=0 began=$SECONDS
   shift
@@ -30,8 +30,8 @@ logged() {
 
 result() { printf '%s %s\n' "$1" "$2" >>"$results"; }
 
-# The same, counted as a test when it fails: a build that breaks must not look like tests that were
-# not there.
+# The same, counted as a test if it fails: a build that breaks must not look like tests that do not
+# exist.
 step() {
   if logged "$@"; then
     return 0
@@ -91,8 +91,8 @@ run_foreign() {
   python3 -B "$root/tools/test_results.py" brief "$program" "$results" | sed "s/^/  $program: /"
 }
 
-# Every libFuzzer target of the fuzz preset for so many seconds, as many at once as there are jobs,
-# with its corpus if the repository has one.
+# Runs every libFuzzer target of the fuzz preset for so many seconds, with its corpus if the
+# repository has one. As many run at once as there are jobs.
 run_fuzzers() { # SECONDS SEED (0: another one each time)
   local seconds=$1 seed=$2 targets=() target
   configure fuzz || return 0
@@ -124,7 +124,7 @@ run_fuzzer() { # TARGET SECONDS SEED
   if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
 }
 
-# Prints failures and the one line that others read; the exit status is that of the whole run.
+# Prints failures and the one line that others read. The exit status is that of the whole run.
 summary() {
   say ""
   python3 -B "$root/tools/test_results.py" total "$results"

@@ -106,13 +106,13 @@ python_by() { # WAY ARGUMENTS...
   esac
   (
     environment "$way"
-    # What is stuck in the library hears no alarm of a test's.
+    # A test that is stuck in the library hears no alarm.
     exec timeout -k 10 $((module_seconds + 2 * test_seconds)) "${command[@]}" \
       "$place/venv/bin/python" -B "$@"
   )
 }
 
-# A client that cannot have shared memory goes on over TCP, which would prove nothing.
+# A client that cannot have shared memory goes on over TCP, which would prove nothing here.
 ways_in() { sed -n -E 's/^tendril: server [^ ]* over ([a-z]+):.*/\1/p' "$1" | sort -u; } # LOG
 
 went_over() { # WAY LOG
