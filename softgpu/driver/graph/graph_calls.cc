@@ -91,6 +91,12 @@ CUresult give_list(const std::vector<CUgraphNode>& list, CUgraphNode* out, size_
   return CUDA_SUCCESS;
 }
 
+// The data of edges beside such a list. A null array asks for none.
+void give_data(const std::vector<CUgraphEdgeData>& data, CUgraphEdgeData* out, size_t count) {
+  if (out == nullptr) return;
+  for (size_t i = 0; i < count; ++i) out[i] = i < data.size() ? data[i] : CUgraphEdgeData{};
+}
+
 CUresult edit_edges(CUgraph handle, const CUgraphNode* from, const CUgraphNode* to,
                     const CUgraphEdgeData* data, size_t count, bool add) {
   GraphPtr graph = graphs().get(handle);
@@ -292,8 +298,7 @@ SOFT(cuGraphGetEdges_v2)
       data.push_back(edge.data);
     }
   size_t room = *numEdges;
-  if (edgeData != nullptr)
-    for (size_t i = 0; i < room; ++i) edgeData[i] = i < data.size() ? data[i] : CUgraphEdgeData{};
+  give_data(data, edgeData, room);
   if (from == nullptr) return give_list(sources, nullptr, numEdges);
   give_list(sources, from, &room);
   return give_list(targets, to, numEdges);
@@ -310,10 +315,12 @@ SOFT(cuGraphNodeGetDependencies_v2)
   if (numDependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(capture_lock());
   std::vector<CUgraphNode> list;
-  for (const auto& edge : node->dependencies) list.push_back(edge.from->handle);
-  if (edgeData != nullptr)
-    for (size_t i = 0; i < *numDependencies; ++i)
-      edgeData[i] = i < list.size() ? node->dependencies[i].data : CUgraphEdgeData{};
+  std::vector<CUgraphEdgeData> data;
+  for (const auto& edge : node->dependencies) {
+    list.push_back(edge.from->handle);
+    data.push_back(edge.data);
+  }
+  give_data(data, edgeData, *numDependencies);
   return give_list(list, dependencies, numDependencies);
 }
 
@@ -337,8 +344,7 @@ SOFT(cuGraphNodeGetDependentNodes_v2)
         list.push_back(other->handle);
         data.push_back(edge.data);
       }
-  if (edgeData != nullptr)
-    for (size_t i = 0; i < *count; ++i) edgeData[i] = i < data.size() ? data[i] : CUgraphEdgeData{};
+  give_data(data, edgeData, *count);
   return give_list(list, dependents, count);
 }
 

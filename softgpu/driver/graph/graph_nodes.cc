@@ -21,6 +21,18 @@ CUresult work_of(CUgraphNode handle, NodePtr* node, std::shared_ptr<T>* work) {
   return *work ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// Fills *out with what `read` takes from the work of a node, which must be of type T.
+template <typename T, typename Out, typename Read>
+CUresult get(CUgraphNode handle, Out* out, Read read) {
+  NodePtr node;
+  std::shared_ptr<T> work;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult bad = work_of(handle, &node, &work)) return bad;
+  *out = read(*work);
+  return CUDA_SUCCESS;
+}
+
+// Gives a node of kind `type` the work that `make` makes.
 template <typename Make>
 CUresult replace(CUgraphNode handle, CUgraphNodeType type, Make make) {
   NodePtr node = graph_nodes().get(handle);
@@ -126,12 +138,7 @@ SOFT(cuGraphKernelNodeCopyAttributes)(CUgraphNode dst, CUgraphNode src) {
 }
 
 SOFT(cuGraphMemcpyNodeGetParams)(CUgraphNode hNode, CUDA_MEMCPY3D* p) {
-  NodePtr node;
-  std::shared_ptr<CopyWork> work;
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *p = work->params;
-  return CUDA_SUCCESS;
+  return get<CopyWork>(hNode, p, [](const CopyWork& work) { return work.params; });
 }
 
 SOFT(cuGraphMemcpyNodeSetParams)(CUgraphNode hNode, const CUDA_MEMCPY3D* p) {
@@ -141,12 +148,7 @@ SOFT(cuGraphMemcpyNodeSetParams)(CUgraphNode hNode, const CUDA_MEMCPY3D* p) {
 }
 
 SOFT(cuGraphMemsetNodeGetParams)(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* p) {
-  NodePtr node;
-  std::shared_ptr<MemsetWork> work;
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *p = work->params;
-  return CUDA_SUCCESS;
+  return get<MemsetWork>(hNode, p, [](const MemsetWork& work) { return work.params; });
 }
 
 SOFT(cuGraphMemsetNodeSetParams)(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* p) {
@@ -156,12 +158,7 @@ SOFT(cuGraphMemsetNodeSetParams)(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAM
 }
 
 SOFT(cuGraphHostNodeGetParams)(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* p) {
-  NodePtr node;
-  std::shared_ptr<HostWork> work;
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *p = work->params;
-  return CUDA_SUCCESS;
+  return get<HostWork>(hNode, p, [](const HostWork& work) { return work.params; });
 }
 
 SOFT(cuGraphHostNodeSetParams)(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* p) {
@@ -170,30 +167,16 @@ SOFT(cuGraphHostNodeSetParams)(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* p
 }
 
 SOFT(cuGraphChildGraphNodeGetGraph)(CUgraphNode hNode, CUgraph* phGraph) {
-  NodePtr node;
-  std::shared_ptr<ChildWork> work;
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *phGraph = work->graph->handle;
-  return CUDA_SUCCESS;
+  return get<ChildWork>(hNode, phGraph, [](const ChildWork& work) { return work.graph->handle; });
 }
 
 SOFT(cuGraphEventRecordNodeGetEvent)(CUgraphNode hNode, CUevent* event_out) {
-  NodePtr node;
-  std::shared_ptr<RecordWork> work;
-  if (event_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *event_out = work->event->handle;
-  return CUDA_SUCCESS;
+  return get<RecordWork>(hNode, event_out,
+                         [](const RecordWork& work) { return work.event->handle; });
 }
 
 SOFT(cuGraphEventWaitNodeGetEvent)(CUgraphNode hNode, CUevent* event_out) {
-  NodePtr node;
-  std::shared_ptr<WaitWork> work;
-  if (event_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *event_out = work->event->handle;
-  return CUDA_SUCCESS;
+  return get<WaitWork>(hNode, event_out, [](const WaitWork& work) { return work.event->handle; });
 }
 
 SOFT(cuGraphEventRecordNodeSetEvent)(CUgraphNode hNode, CUevent event) {
@@ -207,14 +190,12 @@ SOFT(cuGraphEventWaitNodeSetEvent)(CUgraphNode hNode, CUevent event) {
 }
 
 SOFT(cuGraphBatchMemOpNodeGetParams)(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* p) {
-  NodePtr node;
-  std::shared_ptr<MemOpWork> work;
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *p = {};
-  p->count = static_cast<unsigned>(work->ops.size());
-  p->paramArray = work->ops.data();
-  return CUDA_SUCCESS;
+  return get<MemOpWork>(hNode, p, [](MemOpWork& work) {
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {};
+    params.count = static_cast<unsigned>(work.ops.size());
+    params.paramArray = work.ops.data();
+    return params;
+  });
 }
 
 SOFT(cuGraphBatchMemOpNodeSetParams)(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* p) {
@@ -224,21 +205,11 @@ SOFT(cuGraphBatchMemOpNodeSetParams)(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_
 }
 
 SOFT(cuGraphMemAllocNodeGetParams)(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* p) {
-  NodePtr node;
-  std::shared_ptr<AllocWork> work;
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *p = work->params;
-  return CUDA_SUCCESS;
+  return get<AllocWork>(hNode, p, [](const AllocWork& work) { return work.params; });
 }
 
 SOFT(cuGraphMemFreeNodeGetParams)(CUgraphNode hNode, CUdeviceptr* dptr_out) {
-  NodePtr node;
-  std::shared_ptr<FreeWork> work;
-  if (dptr_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult bad = work_of(hNode, &node, &work)) return bad;
-  *dptr_out = work->address;
-  return CUDA_SUCCESS;
+  return get<FreeWork>(hNode, dptr_out, [](const FreeWork& work) { return work.address; });
 }
 
 SOFT(cuGraphNodeSetParams)(CUgraphNode hNode, CUgraphNodeParams* p) {
