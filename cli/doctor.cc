@@ -206,7 +206,6 @@ bool Checkup::check_transport() {
   request.lease.slice = {kTestShare, 0};
   request.client = request.lease.client = client_info("tendril doctor");
   request.bulk_channels = 1;
-  request.shared_memory = true;
   request.api = kApiName;
   request.api_digest = schema_digest();
   const uint64_t begin_us = base::now_us();

@@ -80,18 +80,10 @@ Status read_terms(Configuration* configuration) {
   return {};
 }
 
-Status read_transport(Configuration* configuration) {
-  const std::string transport = trimmed(variable("TENDRIL_TRANSPORT"));
-  if (transport.empty() || transport == "auto") {
-    configuration->transport = Transport::kAuto;
-  } else if (transport == "tcp") {
-    configuration->transport = Transport::kTcp;
-  } else if (transport == "shm") {
-    configuration->transport = Transport::kShm;
-  } else {
-    return unexpected("TENDRIL_TRANSPORT", transport, "auto, tcp or shm");
-  }
-  return {};
+// Which kinds there are is known where the client attaches (transport/registry.h).
+void read_transport(Configuration* configuration) {
+  configuration->transport = trimmed(variable("TENDRIL_TRANSPORT"));
+  if (configuration->transport == "auto") configuration->transport.clear();
 }
 
 Status read_link(Configuration* configuration) {
@@ -135,7 +127,7 @@ base::Result<Configuration> load_configuration() {
   Status status = read_servers(&configuration);
   if (status.ok()) status = read_slices(&configuration);
   if (status.ok()) status = read_terms(&configuration);
-  if (status.ok()) status = read_transport(&configuration);
+  read_transport(&configuration);
   if (status.ok()) status = read_link(&configuration);
   if (!status.ok()) return status;
   base::Result<std::string> token = load_token("", TokenUse::kClient);

@@ -14,7 +14,7 @@
 //   TENDRIL_CAP         1: never more than that share of time, also when the GPU is idle; default 0
 //   TENDRIL_PRIORITY    -100 to 100, default 0: higher is served first, and gets no more
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
-//   TENDRIL_TRANSPORT   auto (default), tcp or shm
+//   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
 //   TENDRIL_LINK        "<us>:<MB/s>": behave as if the servers were that far away, each way; 0 is
 //                       no limit; for tests and planning
 #pragma once
@@ -28,15 +28,13 @@
 
 namespace tendril::config {
 
-enum class Transport : uint8_t { kAuto, kTcp, kShm };
-
 // Everything that TENDRIL_* variables and files say.
 struct Configuration : ServerList {  // in device order; a server appears once per lease
   uint32_t slice_count = 1;          // over all servers; means nothing with leases
   wire::SliceSpec slice;             // each; means nothing with leases
   wire::LeaseTerms terms;            // means nothing with leases
   std::string token;                 // never logged
-  Transport transport = Transport::kAuto;
+  std::string transport;             // a kind; empty: the nearest
   uint32_t link_delay_us = 0;
   uint32_t link_megabytes_per_s = 0;
 

@@ -4,16 +4,12 @@
 
 #include "base/text.h"
 #include "daemon/log.h"
-#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 
-ConnectionHandler::ConnectionHandler(const ConnectionContext* context, std::string peer,
-                                     bool trusted, std::function<void()> handed_over)
-    : context_(context),
-      peer_(std::move(peer)),
-      trusted_(trusted),
-      handed_over_(std::move(handed_over)) {}
+ConnectionHandler::ConnectionHandler(const ConnectionContext* context, session::Peer peer,
+                                     std::function<void()> handed_over)
+    : context_(context), peer_(std::move(peer)), handed_over_(std::move(handed_over)) {}
 
 ConnectionHandler::~ConnectionHandler() {
   if (unattached_session_ != 0) context_->sessions->abandon(unattached_session_);
@@ -22,10 +18,10 @@ ConnectionHandler::~ConnectionHandler() {
 wire::Hello ConnectionHandler::hello() { return context_->hello; }
 
 bool ConnectionHandler::token_matches(const std::string& token, bool* required) {
-  *required = !context_->token.empty() && !trusted_;
+  *required = !context_->token.empty() && !peer_.trusted;
   const bool same = base::equal_in_constant_time(context_->token, token);
   if (*required && !same) {
-    log(Level::kWarning, "%s was refused: its token is %s", peer_.c_str(),
+    log(Level::kWarning, "%s was refused: its token is %s", peer_.text.c_str(),
         token.empty() ? "missing" : "wrong");
   }
   return same || !*required;
@@ -48,14 +44,14 @@ base::Result<wire::LeaseReply> ConnectionHandler::lease(const wire::LeaseRequest
 
 base::Status ConnectionHandler::release(uint64_t lease_id) {
   if (!refused().ok()) return refused();
-  log(Level::kInfo, "%s asks to end lease %llu", peer_.c_str(),
+  log(Level::kInfo, "%s asks to end lease %llu", peer_.text.c_str(),
       static_cast<unsigned long long>(lease_id));
   return context_->sessions->release(lease_id);
 }
 
 base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
   if (!refused().ok()) return refused();
-  log(Level::kInfo, "%s asks to change lease %llu", peer_.c_str(),
+  log(Level::kInfo, "%s asks to change lease %llu", peer_.text.c_str(),
       static_cast<unsigned long long>(request.lease_id));
   return context_->sessions->change(request);
 }
@@ -66,20 +62,20 @@ void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
   (void)ignored;
 }
 
-base::Result<wire::AttachReply> ConnectionHandler::attach(const wire::AttachRequest& request) {
+base::Result<wire::AttachReply> ConnectionHandler::attach(const wire::AttachRequest& request,
+                                                          const session::Connection& connection) {
   if (!refused().ok()) return refused();
-  base::Result<wire::AttachReply> reply = context_->sessions->attach(request);
-  if (!reply.ok()) return reply;
-  unattached_session_ = reply->session_id;
-  if (request.shared_memory) reply->shared_memory_socket = context_->shared_memory_socket;
+  base::Result<wire::AttachReply> reply =
+      context_->sessions->attach(request, connection, context_->descriptor_socket);
+  if (reply.ok()) unattached_session_ = reply->session_id;
   return reply;
 }
 
-void ConnectionHandler::attached(uint64_t session_id, int command_fd) {
+void ConnectionHandler::attached(uint64_t session_id, session::Connection connection) {
   unattached_session_ = 0;
   handed_over_();
-  session::allow_stalls(command_fd);
-  context_->sessions->attached(session_id, base::Fd(command_fd));
+  connection.allow_stalls();
+  context_->sessions->attached(session_id, std::move(connection));
 }
 
 base::Status ConnectionHandler::join(const wire::JoinRequest& request) {
@@ -87,20 +83,20 @@ base::Status ConnectionHandler::join(const wire::JoinRequest& request) {
   return context_->sessions->join(request);
 }
 
-void ConnectionHandler::joined(const wire::JoinRequest& request, int fd) {
+void ConnectionHandler::joined(const wire::JoinRequest& request, session::Connection connection) {
   handed_over_();
-  session::allow_stalls(fd);
-  context_->sessions->joined(request, base::Fd(fd));
+  connection.allow_stalls();
+  context_->sessions->joined(request, std::move(connection));
 }
 
-base::Result<int> ConnectionHandler::share(const wire::JoinRequest& request) {
+base::Result<base::Fd> ConnectionHandler::fetch(const wire::JoinRequest& request) {
   if (!refused().ok()) return refused();
-  return context_->sessions->share(request);
+  return context_->sessions->fetch(request);
 }
 
-base::Status ConnectionHandler::shared(const wire::JoinRequest& request) {
+base::Status ConnectionHandler::use(const wire::JoinRequest& request) {
   if (!refused().ok()) return refused();
-  return context_->sessions->shared(request);
+  return context_->sessions->use(request);
 }
 
 }  // namespace tendril::daemon

@@ -17,17 +17,18 @@ struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
   std::vector<wire::ApiRecord> apis;
-  std::string token;                 // empty: none demanded
-  std::string shared_memory_socket;  // offered to clients of this host
+  std::string token;  // empty: none demanded
+  // Where clients of this host fetch descriptors that belong to a transport.
+  std::string descriptor_socket;
   std::function<wire::ListReply()> list;
   std::string refusal;  // not empty: every request is refused with it (too many connections)
 };
 
 class ConnectionHandler : public session::ControlHandler {
  public:
-  // `trusted`: a unix peer with the daemon's own user needs no token. `handed_over` is called when
-  // the descriptor went to a session.
-  ConnectionHandler(const ConnectionContext* context, std::string peer, bool trusted,
+  // A trusted peer (session/control/connection.h) needs no token. `handed_over` is called when the
+  // connection went to a session.
+  ConnectionHandler(const ConnectionContext* context, session::Peer peer,
                     std::function<void()> handed_over);
   ~ConnectionHandler() override;
 
@@ -39,19 +40,19 @@ class ConnectionHandler : public session::ControlHandler {
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
   void lease_connection_closed(uint64_t lease_id) override;
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request) override;
-  void attached(uint64_t session_id, int command_fd) override;
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
+                                         const session::Connection& connection) override;
+  void attached(uint64_t session_id, session::Connection connection) override;
   base::Status join(const wire::JoinRequest& request) override;
-  void joined(const wire::JoinRequest& request, int fd) override;
-  base::Result<int> share(const wire::JoinRequest& request) override;
-  base::Status shared(const wire::JoinRequest& request) override;
+  void joined(const wire::JoinRequest& request, session::Connection connection) override;
+  base::Result<base::Fd> fetch(const wire::JoinRequest& request) override;
+  base::Status use(const wire::JoinRequest& request) override;
 
  private:
   base::Status refused() const;
 
   const ConnectionContext* const context_;
-  const std::string peer_;
-  const bool trusted_;
+  const session::Peer peer_;
   const std::function<void()> handed_over_;
   uint64_t unattached_session_ = 0;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // See daemon.h.
 #include "daemon/daemon.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,15 +43,6 @@ constexpr uint64_t kContextsPerCode = 4;
 // word.
 constexpr uint32_t kRefusersMax = 64;
 constexpr int kStopMaxS = 5;
-
-std::string read_line(const char* path) {
-  const base::Fd fd(open(path, O_RDONLY | O_CLOEXEC));
-  char text[256];
-  const ssize_t got = fd.valid() ? read(fd.get(), text, sizeof text) : 0;
-  std::string line(text, got > 0 ? static_cast<size_t>(got) : 0);
-  while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) line.pop_back();
-  return line;
-}
 
 std::string host_name() {
   char name[256] = {};
@@ -103,8 +95,7 @@ class DaemonImpl : public Daemon {
   lease::LeaseBook make_book() const;
   wire::ListReply list();
   void take_connection(const transport::Listener& listener);
-  void run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
-                      std::string peer);
+  void run_connection(uint64_t id, session::Connection connection, bool over_limit);
   void forget_descriptor(uint64_t id);
   void stop();
 
@@ -158,7 +149,7 @@ Status DaemonImpl::open_listeners() {
     if (!opened.ok()) return opened.status();
     listeners_.push_back(opened.take());
   }
-  context_.shared_memory_socket = unix_paths.back();
+  context_.descriptor_socket = unix_paths.back();
   return Status();
 }
 
@@ -231,13 +222,18 @@ Status DaemonImpl::prepare() {
   auto arbiter = Arbiter::start(options_.sharing);
   if (!arbiter.ok()) return arbiter.status();
   arbiter_ = arbiter.take();
+  ServerId server_id;
+  if (!base::random_bytes(server_id.data(), server_id.size())) {
+    return Status(Code::kExhausted,
+                  "the kernel gives no random bytes for this server's identity; start it again "
+                  "when the machine has collected some");
+  }
   sessions_ = std::make_unique<Sessions>(loop_.get(), pool_.get(), packed_.get(), arbiter_.get(),
-                                         make_book(), exported_descriptors_max());
+                                         make_book(), exported_descriptors_max(), server_id);
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
   context_.apis = options_.apis;
   context_.hello.product_version = options_.product_version;
-  context_.hello.boot_id = read_line("/proc/sys/kernel/random/boot_id");
   context_.hello.bulk_channels = kBulkMax;
   context_.list = [this] { return list(); };
   refusing_context_ = context_;
@@ -291,12 +287,11 @@ void DaemonImpl::forget_descriptor(uint64_t id) {
   if (found != connections_.end()) found->second.reset();
 }
 
-void DaemonImpl::run_connection(uint64_t id, int fd, bool local, bool trusted, bool over_limit,
-                                std::string peer) {
+void DaemonImpl::run_connection(uint64_t id, session::Connection connection, bool over_limit) {
   {
-    ConnectionHandler handler(over_limit ? &refusing_context_ : &context_, std::move(peer), trusted,
+    ConnectionHandler handler(over_limit ? &refusing_context_ : &context_, connection.peer(),
                               [this, id] { forget_descriptor(id); });
-    session::serve_connection(fd, local, &handler);
+    session::serve_connection(std::move(connection), &handler);
   }
   std::lock_guard<std::mutex> hold(mutex_);
   connections_.erase(id);
@@ -312,8 +307,7 @@ void DaemonImpl::take_connection(const transport::Listener& listener) {
     usleep(100'000);
     return;
   }
-  bool local = false, trusted = false;
-  std::string peer = transport::describe_peer(fd.get(), &local, &trusted);
+  session::Connection connection(std::move(fd));
   uint64_t id;
   bool over_limit;
   {
@@ -321,14 +315,15 @@ void DaemonImpl::take_connection(const transport::Listener& listener) {
     over_limit = connections_.size() >= options_.connections_max;
     if (connections_.size() >= options_.connections_max + kRefusersMax) return;
     id = next_connection_++;
-    connections_[id].reset(fcntl(fd.get(), F_DUPFD_CLOEXEC, 4));
+    connections_[id].reset(fcntl(connection.descriptor(), F_DUPFD_CLOEXEC, 4));
   }
-  const int raw = fd.release();
+  const std::string peer = connection.peer().text;
   try {
-    std::thread([=, this] { run_connection(id, raw, local, trusted, over_limit, peer); }).detach();
+    std::thread([this, id, over_limit, connection = std::move(connection)]() mutable {
+      run_connection(id, std::move(connection), over_limit);
+    }).detach();
   } catch (const std::system_error&) {
     log(Level::kError, "cannot start a thread for %s", peer.c_str());
-    close(raw);
     std::lock_guard<std::mutex> hold(mutex_);
     connections_.erase(id);
   }

@@ -3,7 +3,6 @@
 #include "daemon/sessions.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,8 +14,6 @@
 #include "base/text.h"
 #include "config/quantity.h"
 #include "daemon/log.h"
-#include "session/control/adopt.h"
-#include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
 namespace {
@@ -25,6 +22,7 @@ using base::Code;
 using base::Status;
 
 constexpr int kWorkerWaitMs = 30'000;
+constexpr int kAnswerMs = 10'000;  // from an assignment to the worker's answer
 constexpr int kSweepMs = 2000;
 constexpr size_t kSecretBytes = 16;
 
@@ -63,19 +61,28 @@ uint64_t processor_ns(pid_t pid) {
   return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
+// An answer without a kind tells why there is none.
+Status refusal(const wire::TransportAnswers& answers) {
+  if (!answers.answers.empty() && !answers.answers[0].kind.empty()) return Status();
+  const std::string why = answers.answers.empty() ? "" : answers.answers[0].reason;
+  return Status(Code::kUnsupported,
+                why.empty() ? "the session's worker chose no transport; see the server's log"
+                            : printable(why, wire::kTransportReasonBytesMax));
+}
+
 uint64_t age_s(uint64_t began_ns) { return (base::now_ns() - began_ns) / 1'000'000'000u; }
 
 }  // namespace
 
 Sessions::Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-                   lease::LeaseBook book, size_t descriptors_max)
+                   lease::LeaseBook book, size_t descriptors_max, const ServerId& server_id)
     : loop_(loop),
       pool_(pool),
       packed_(packed),
       arbiter_(arbiter),
       book_(std::move(book)),
-      exports_(descriptors_max) {
-  base::random_bytes(server_id_, sizeof server_id_);
+      exports_(descriptors_max),
+      server_id_(server_id) {
   pool_->when_trimmed([this] { trimmed(); });
   tell_room();
 }
@@ -226,7 +233,7 @@ Status Sessions::change(const wire::ChangeRequest& request) {
 
 base::Result<Sessions::Lease*> Sessions::find_lease(const wire::AttachRequest& request) {
   const auto found = leases_.find(request.lease_id);
-  if (found == leases_.end() || found->second->ending || found->second->implicit ||
+  if (found == leases_.end() || found->second->ending ||
       !base::equal_in_constant_time(found->second->secret, request.secret)) {
     return Status(
         Code::kRefused,
@@ -291,7 +298,7 @@ void Sessions::drop_session(Session* session) {
     }
     lease.sessions.erase(session->tally);
     charge_own(&lease);
-    if (lease.implicit) lease.ending = true;
+    if (lease.implicit && lease.sessions.empty()) lease.ending = true;
   }
   arbiter_->leave(session->id);
   if (exports_.end(session->id)) {
@@ -365,6 +372,9 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   uses.asked = [this, id](const wire::WorkerRequest& request, base::Fd fd) {
     worker_asked(id, request, std::move(fd));
   };
+  uses.answered = [this, id](const wire::TransportAnswers& answers, base::Fd fd) {
+    worker_answered(id, answers, std::move(fd));
+  };
   wish.gpu = slice.gpu_index;
   wish.expected = session->expected;
   wish.like = like.get();
@@ -386,7 +396,9 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   return worker;
 }
 
-base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request) {
+base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& request,
+                                                 const session::Connection& connection,
+                                                 const std::string& descriptor_socket) {
   std::shared_ptr<Session> session;
   {
     Hold hold(mutex_);
@@ -400,54 +412,89 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
   }
   const uint64_t id = session->id;
   const auto worker = take_worker(session);
-  std::lock_guard<std::mutex> hold(mutex_);
+  Hold hold(mutex_);
   if (!worker.ok()) {
     drop_session(session.get());
     return worker.status();
   }
   // While this thread waited, the worker may have died again or the lease may have ended.
-  if (find_session(id) == nullptr || session->ending) {
+  const auto is_over = [&] { return find_session(id) == nullptr || session->ending; };
+  Status failure;
+  if (!is_over()) {
+    failure = assign(*session, request.transports, connection);
+    answered_.wait_for(hold, std::chrono::milliseconds(failure.ok() ? kAnswerMs : 0),
+                       [&] { return session->answered || is_over(); });
+  }
+  if (is_over())
+    failure = Status(Code::kClosed, "the session ended while it was being set up; see the log");
+  else if (failure.ok() && !session->answered)
+    failure = Status(Code::kTimeout, "the session's worker does not answer; see the server's log");
+  else if (failure.ok())
+    failure = refusal(session->answers);
+  if (!failure.ok()) {
     session->worker->kill();
     if (find_session(id) != nullptr) session->ending = true;
-    return Status(Code::kClosed, "the lease ended while the session was being set up");
+    return failure;
   }
   wire::AttachReply reply;
   reply.session_id = id;
   reply.session_secret = session->secret;
   reply.lease = reply_of(*leases_[session->lease_id]);
   reply.bulk_channels = session->channels_granted;
+  reply.transports = session->answers;
+  if (session->descriptor.valid()) reply.descriptor_socket = descriptor_socket;
   return reply;
 }
 
-void Sessions::attached(uint64_t session_id, base::Fd command) {
-  std::lock_guard<std::mutex> hold(mutex_);
-  const std::shared_ptr<Session> session = find_session(session_id);
-  if (session == nullptr || session->ending) return;
-  const Lease& lease = *leases_[session->lease_id];
+Status Sessions::assign(const Session& session, const wire::TransportOffers& offers,
+                        const session::Connection& connection) {
+  const Lease& lease = *leases_[session.lease_id];
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kAssign;
-  message.assignment.session_id = session_id;
-  memcpy(message.assignment.server_id, server_id_, sizeof server_id_);
+  message.connection = connection.record();
+  message.assignment.session_id = session.id;
+  memcpy(message.assignment.server_id, server_id_.data(), server_id_.size());
   message.assignment.slice_count = static_cast<uint32_t>(lease.slices.size());
-  message.assignment.tally = session->tally;
+  message.assignment.tally = session.tally;
+  message.assignment.bulk_channels = session.channels_granted;
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& slice = lease.slices[i];
     message.assignment.slices[i] = {slice.gpu_index, slice.share_millionths, slice.memory_bytes};
   }
-  const auto seat = arbiter_->join(session_id, lease.id);
-  Status sent = seat.status();
-  if (seat.ok()) {
-    const int fds[] = {command.get(), lease.accounting->fd(), seat.value().page_fd,
-                       seat.value().bell_fd};
-    sent = session->worker->send(message, fds, 4);
-  }
+  const auto seat = arbiter_->join(session.id, lease.id);
+  if (!seat.ok()) return seat.status();
+  const int fds[] = {lease.accounting->fd(), seat.value().page_fd, seat.value().bell_fd};
+  return session.worker->send(message, fds, 3, wire::encode(offers));
+}
+
+// Supervisor's thread.
+void Sessions::worker_answered(uint64_t session_id, const wire::TransportAnswers& answers,
+                               base::Fd fd) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->answered) return;
+  session->answered = true;
+  session->answers = answers;
+  session->descriptor = std::move(fd);
+  answered_.notify_all();
+}
+
+void Sessions::attached(uint64_t session_id, session::Connection connection) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const std::shared_ptr<Session> session = find_session(session_id);
+  if (session == nullptr || session->ending) return;
+  wire::WorkerMessage message = {};
+  message.kind = wire::WorkerMessageKind::kCommand;
+  message.connection = connection.record();
+  const int fd = connection.descriptor();
+  const Status sent = session->worker->send(message, &fd, 1);
   if (!sent.ok()) {
     end_session(session, sent.message().c_str());
     return;
   }
   ++counters_.sessions_begun;
   session->attached = true;
-  session->liveness = std::move(command);
+  session->liveness = std::move(connection);
   log(Level::kInfo, "session %llu on lease %llu: %s, worker %d",
       static_cast<unsigned long long>(session_id),
       static_cast<unsigned long long>(session->lease_id), who(session->client).c_str(),
@@ -460,7 +507,7 @@ void Sessions::attached(uint64_t session_id, base::Fd command) {
     std::lock_guard<std::mutex> inner(mutex_);
     const std::shared_ptr<Session> late = find_session(session_id);
     if (late != nullptr && !late->started)
-      end_session(late, "its bulk channels did not arrive in time");
+      end_session(late, "its connections did not arrive in time");
   });
 }
 
@@ -486,14 +533,15 @@ Status Sessions::join(const wire::JoinRequest& request) {
   return Status();
 }
 
-void Sessions::joined(const wire::JoinRequest& request, base::Fd channel) {
+void Sessions::joined(const wire::JoinRequest& request, session::Connection connection) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request.session_id);
   if (session == nullptr || session->ending) return;
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kChannel;
   message.reserved = request.channel;
-  const int fd = channel.get();
+  message.connection = connection.record();
+  const int fd = connection.descriptor();
   const Status sent = session->worker->send(message, &fd, 1);
   if (!sent.ok()) {
     end_session(session, sent.message().c_str());
@@ -503,33 +551,24 @@ void Sessions::joined(const wire::JoinRequest& request, base::Fd channel) {
   start_if_complete(session.get());
 }
 
-base::Result<int> Sessions::share(const wire::JoinRequest& request) {
+base::Result<base::Fd> Sessions::fetch(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  if (session->started || session->memory.valid())
-    return Status(Code::kInvalid, "this session has its memory already");
-  auto memory = session::create_shared_memory(session->channels_granted);
-  if (!memory.ok()) return memory.status();
-  session->memory = memory.take();
-  return session->memory.get();
+  if (session->started || !session->descriptor.valid())
+    return Status(Code::kInvalid, "this session has no descriptor to fetch, or gave it already");
+  return std::move(session->descriptor);
 }
 
-Status Sessions::shared(const wire::JoinRequest& request) {
+Status Sessions::use(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  // It may ask before attached() was called: the client has its reply a moment before this side
+  // It may come before attached() was called: the client has its reply a moment before this side
   // gets on.
-  if (session->started || !session->memory.valid() || session->channels_here != 0) {
-    return Status(Code::kInvalid, "this session cannot move to shared memory any more");
-  }
-  wire::WorkerMessage message = {};
-  message.kind = wire::WorkerMessageKind::kChannel;
-  const int fd = session->memory.get();
-  const Status sent = session->worker->send(message, &fd, 1);
-  if (!sent.ok()) return sent;
-  session->memory.reset();
+  if (session->started || !session->answered || session->channels_here != 0)
+    return Status(Code::kInvalid, "this session cannot change its transport any more");
+  session->start_on = wire::StartOn::kFirst;
   session->channels_here = session->channels_granted;
   session->channels_joined.assign(session->channels_granted, true);
   start_if_complete(session.get());
@@ -540,8 +579,10 @@ void Sessions::start_if_complete(Session* session) {
   if (!session->attached || session->started || session->channels_here < session->channels_granted)
     return;
   session->started = true;
+  session->descriptor.reset();
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kStart;
+  message.reserved = static_cast<uint32_t>(session->start_on);
   const Status sent = session->worker->send(message, nullptr, 0);
   if (!sent.ok()) session->worker->kill();
 }
@@ -551,6 +592,7 @@ void Sessions::start_if_complete(Session* session) {
 void Sessions::end_session(const std::shared_ptr<Session>& session, const char* why) {
   if (session == nullptr || session->ending) return;
   session->ending = true;
+  answered_.notify_all();
   if (session->worker == nullptr)
     return;  // attach() is still waiting for one and will see `ending`
   log(Level::kInfo, "session %llu ends: %s", static_cast<unsigned long long>(session->id), why);
@@ -569,7 +611,7 @@ void Sessions::end_session(const std::shared_ptr<Session>& session, const char* 
 void Sessions::watch_client(const std::shared_ptr<Session>& session) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (!session->liveness.valid()) return;
-  const int fd = session->liveness.get();
+  const int fd = session->liveness.descriptor();
   const Status watched = loop_->watch(fd, EPOLLRDHUP, [this, session, fd](uint32_t) {
     loop_->unwatch(fd);
     {
@@ -589,11 +631,12 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
       static_cast<unsigned long long>(session_id),
       static_cast<double>(base::now_ns() - session->began_ns) / 1e9, how.c_str());
   if (session->liveness.valid()) {
-    loop_->unwatch(session->liveness.get());
-    shutdown(session->liveness.get(), SHUT_RDWR);
-    session->liveness.reset();
+    loop_->unwatch(session->liveness.descriptor());
+    session->liveness.shutdown();
+    session->liveness = session::Connection();
   }
   session->ending = true;
+  answered_.notify_all();
   drop_session(session.get());
 }
 
@@ -632,6 +675,7 @@ void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& requ
       orphans = exports_.release(session_id, request.record);
       break;
     case wire::WorkerRequestKind::kReady:
+    case wire::WorkerRequestKind::kTransport:
       break;
   }
   if (!orphans) return;
@@ -695,7 +739,7 @@ void Sessions::sweep() {
   {
     std::lock_guard<std::mutex> hold(mutex_);
     for (const auto& [id, session] : sessions_) {
-      if (session->liveness.valid() && transport::is_half_open(session->liveness.get())) {
+      if (session->liveness.valid() && session->liveness.is_half_open()) {
         end_session(session, "the client's machine does not answer any more");
       }
     }

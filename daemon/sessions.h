@@ -7,6 +7,7 @@
 // worker is ready.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -25,6 +26,7 @@
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
 #include "lease/lease_book.h"
+#include "session/control/connection.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
 
@@ -41,28 +43,35 @@ inline constexpr uint16_t kBulkMax = 16;
 // processes cost, and memory of others that they keep from being freed.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
+using ServerId = std::array<uint8_t, wire::kServerIdBytes>;
+
 class Sessions {
  public:
   // `descriptors_max`: how many of this process' descriptors what workers export may take.
+  // `server_id` tells this server's handles from those of others.
   Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
-           lease::LeaseBook book, size_t descriptors_max);
+           lease::LeaseBook book, size_t descriptors_max, const ServerId& server_id);
 
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request);
   // Ends the lease and every session on it.
   base::Status release(uint64_t lease_id);
   base::Status change(const wire::ChangeRequest& request);
 
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request);
-  // The reply is out and the command channel is the session's.
-  void attached(uint64_t session_id, base::Fd command);
+  // Blocks until a worker is ready and has answered the client's offers. `descriptor_socket`: where
+  // a client can fetch the descriptor of such an answer.
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
+                                         const session::Connection& connection,
+                                         const std::string& descriptor_socket);
+  // The reply is out and the connection is the session's.
+  void attached(uint64_t session_id, session::Connection connection);
   // The client vanished before it had its reply.
   void abandon(uint64_t session_id);
   base::Status join(const wire::JoinRequest& request);
-  void joined(const wire::JoinRequest& request, base::Fd channel);
-  // A client on this host fetches the session's memory (the descriptor stays ours), and then says
-  // that it uses it instead of bulk channels.
-  base::Result<int> share(const wire::JoinRequest& request);
-  base::Status shared(const wire::JoinRequest& request);
+  void joined(const wire::JoinRequest& request, session::Connection connection);
+  // A client on this host fetches the descriptor of the worker's answer.
+  base::Result<base::Fd> fetch(const wire::JoinRequest& request);
+  // The client uses the worker's first answer in place of joined connections.
+  base::Status use(const wire::JoinRequest& request);
 
   // Fills in shares and memory used per GPU, and the leases with what they use.
   void describe(wire::ListReply* reply);
@@ -80,11 +89,15 @@ class Sessions {
     std::string secret;
     uint32_t tally = 0;
     std::shared_ptr<WorkerProcess> worker;
-    base::Fd liveness;  // a copy of the command channel, watched for the client's end, never read
+    // The connection that attached. The worker reads it; here it is watched for the client's end.
+    session::Connection liveness;
     uint16_t channels_granted = 0;
     std::vector<bool> channels_joined;
     uint16_t channels_here = 0;
-    base::Fd memory;  // shared memory offered to the client
+    bool answered = false;  // the worker has chosen among the client's transports
+    wire::TransportAnswers answers;
+    base::Fd descriptor;  // of the first answer, where the client needs one
+    wire::StartOn start_on = wire::StartOn::kConnections;
     bool attached = false, started = false, ending = false;
     bool client_gone = false;  // its worker will follow
     wire::ClientInfo client;
@@ -124,6 +137,10 @@ class Sessions {
   void drop_lease_if_done(uint64_t lease_id);
   void charge_own(Lease* lease);
   base::Result<std::shared_ptr<WorkerProcess>> take_worker(const std::shared_ptr<Session>& session);
+  // Gives the session to its worker, with the client's offers.
+  base::Status assign(const Session& session, const wire::TransportOffers& offers,
+                      const session::Connection& connection);
+  void worker_answered(uint64_t session_id, const wire::TransportAnswers& answers, base::Fd fd);
   void end_session(const std::shared_ptr<Session>& session, const char* why);
   void start_if_complete(Session* session);
   wire::LeaseReply reply_of(const Lease& lease) const;
@@ -141,13 +158,14 @@ class Sessions {
   Arbiter* const arbiter_;
   std::mutex mutex_;
   std::condition_variable freed_;                          // slices were given back
+  std::condition_variable answered_;                       // a worker answered, or is gone
   lease::LeaseBook book_;                                  // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_
   uint64_t next_id_ = 1;                                   // guarded by mutex_
   Counters counters_;                                      // guarded by mutex_; the sums of events
-  uint8_t server_id_[wire::kServerIdBytes] = {};
+  const ServerId server_id_;
 };
 
 }  // namespace tendril::daemon

@@ -277,7 +277,13 @@ void WorkerPool::start_one(uint32_t gpu, Order order) {
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
   events.asked = [this](WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
-    asked(worker, request, std::move(fd));
+    const Uses uses = uses_of(*worker);
+    if (uses.asked) uses.asked(request, std::move(fd));
+  };
+  events.answered = [this](WorkerProcess* worker, const wire::TransportAnswers& answers,
+                           base::Fd fd) {
+    const Uses uses = uses_of(*worker);
+    if (uses.answered) uses.answered(answers, std::move(fd));
   };
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
   auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot,
@@ -327,15 +333,11 @@ void WorkerPool::ready(WorkerProcess* worker) {
   if (entry.order != 0) entry.worker->kill();  // whoever asked for it gave up
 }
 
-void WorkerPool::asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd) {
-  std::function<void(const wire::WorkerRequest&, base::Fd)> asked;
-  {
-    std::lock_guard<std::mutex> hold(mutex_);
-    const auto found = entries_.find(worker->pid());
-    if (found != entries_.end() && found->second.state == State::kTaken)
-      asked = found->second.uses.asked;
-  }
-  if (asked) asked(request, std::move(fd));
+WorkerPool::Uses WorkerPool::uses_of(const WorkerProcess& worker) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  const auto found = entries_.find(worker.pid());
+  const bool taken = found != entries_.end() && found->second.state == State::kTaken;
+  return taken ? found->second.uses : Uses();
 }
 
 void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {

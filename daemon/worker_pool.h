@@ -49,10 +49,11 @@ class WorkerPool {
   void stop();
 
   // All on the supervisor's thread: `gone` once, when the worker has exited; `asked` for each of
-  // its requests.
+  // its requests; `answered` for its choice of a transport.
   struct Uses {
     std::function<void(const std::string& how)> gone;
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
+    std::function<void(const wire::TransportAnswers& answers, base::Fd fd)> answered;
   };
   // What a session needs of its worker. Any idle one on the GPU will do, unless one of the others
   // is said: then it is started for this session.
@@ -121,7 +122,8 @@ class WorkerPool {
   bool is_crowded() const;
   void start_one(uint32_t gpu, Order order);
   void ready(WorkerProcess* worker);
-  void asked(WorkerProcess* worker, const wire::WorkerRequest& request, base::Fd fd);
+  // What whoever took the worker wants to hear of it; empty for one that nobody took.
+  Uses uses_of(const WorkerProcess& worker);
   void gone(WorkerProcess* worker, const std::string& how);
   void fail_waiters(uint32_t gpu, const base::Status& why);
   uint32_t free_slot();

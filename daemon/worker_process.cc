@@ -5,13 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "daemon/log.h"
-#include "session/control/attach.h"
+#include "session/control/connection.h"
 
 namespace tendril::daemon {
 namespace {
@@ -72,24 +73,35 @@ base::Status WorkerProcess::watch() {
 }
 
 void WorkerProcess::read_control() {
-  wire::WorkerRequest request = {};
+  std::vector<uint8_t> buffer(sizeof(wire::WorkerRequest) + wire::kTailBytesMax);
   size_t bytes = 0;
-  auto received = session::receive_descriptors(control_.get(), &request, sizeof request, &bytes);
+  auto received =
+      session::receive_descriptors(control_.get(), buffer.data(), buffer.size(), &bytes);
   std::vector<base::Fd> fds;
   if (received.ok()) {
     for (const int fd : *received) fds.emplace_back(fd);
   }
-  if (!received.ok() || bytes != sizeof request) {
+  wire::WorkerRequest request = {};
+  wire::TransportAnswers answers;
+  bool good = received.ok() && bytes >= sizeof request;
+  if (good) {
+    memcpy(&request, buffer.data(), sizeof request);
+    good = wire::decode(buffer.data() + sizeof request, bytes - sizeof request, &answers);
+  }
+  if (!good) {
     // It closed its end, and the exit follows; or it talks nonsense, and the exit had better
     // follow.
     loop_->unwatch(control_.get());
     if (bytes != 0) kill();
     return;
   }
+  base::Fd first = fds.empty() ? base::Fd() : std::move(fds.front());
   if (request.kind == wire::WorkerRequestKind::kReady) {
     if (events_.ready) events_.ready(this);
+  } else if (request.kind == wire::WorkerRequestKind::kTransport) {
+    if (events_.answered) events_.answered(this, answers, std::move(first));
   } else if (events_.asked) {
-    events_.asked(this, request, fds.empty() ? base::Fd() : std::move(fds.front()));
+    events_.asked(this, request, std::move(first));
   }
 }
 
@@ -148,10 +160,14 @@ void WorkerProcess::collect() {
   if (gone) gone(this, how);
 }
 
-base::Status WorkerProcess::send(const wire::WorkerMessage& message, const int* fds, size_t count) {
+base::Status WorkerProcess::send(const wire::WorkerMessage& message, const int* fds, size_t count,
+                                 const std::vector<uint8_t>& tail) {
+  const auto* raw = reinterpret_cast<const uint8_t*>(&message);
+  std::vector<uint8_t> all(raw, raw + sizeof message);
+  all.insert(all.end(), tail.begin(), tail.end());
   std::lock_guard<std::mutex> hold(mutex_);
   if (!control_.valid()) return base::Status(base::Code::kClosed, "the worker process is gone");
-  return session::send_descriptors(control_.get(), &message, sizeof message, fds, count);
+  return session::send_descriptors(control_.get(), all.data(), all.size(), fds, count);
 }
 
 void WorkerProcess::answer(const wire::WorkerMessage& message, int fd) {

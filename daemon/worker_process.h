@@ -16,6 +16,7 @@
 #include "daemon/child_process.h"
 #include "daemon/event_loop.h"
 #include "wire/assignment.h"
+#include "wire/control.h"
 
 namespace tendril::daemon {
 
@@ -24,6 +25,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   struct Events {
     std::function<void(WorkerProcess*)> ready;  // its context exists; it waits for an assignment
     std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd)> asked;
+    // What it answers to the client's offers of transports.
+    std::function<void(WorkerProcess*, const wire::TransportAnswers&, base::Fd)> answered;
     std::function<void(WorkerProcess*, const std::string&)>
         gone;  // exited and collected; text says how
   };
@@ -36,7 +39,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
                                                             Events events);
   ~WorkerProcess() = default;
 
-  base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count);
+  // `tail` goes behind the message.
+  base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count,
+                    const std::vector<uint8_t>& tail = {});
   // Answers a request of the worker's own. One that does not read its answers is killed: nobody
   // waits for a worker.
   void answer(const wire::WorkerMessage& message, int fd);

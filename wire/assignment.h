@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tendrild tells a warm worker over their socket pair when a session is given to it. Both are
 // of one build, so these are plain structs without version; the protocol is private to one server.
-// Descriptors ride along (session/control/attach.h: send_descriptors).
+// Descriptors ride along (session/control/connection.h: send_descriptors). Two kinds of message
+// have a tail behind the struct: a control message's body (wire/control.h), for it has no fixed
+// size.
 #pragma once
 
 #include <atomic>
@@ -12,19 +14,36 @@ namespace tendril::wire {
 inline constexpr uint32_t kSlicesMax = 64;
 
 enum class WorkerMessageKind : uint32_t {
-  // Assignment; descriptors: [0] command channel, [1] accounting page, [2] turn page (turn_page.h),
-  // [3] the arbiter's bell
+  // Assignment; descriptors: [0] accounting page, [1] turn page (turn_page.h), [2] the arbiter's
+  // bell. Tail: TransportOffers of the client. Answered with kTransport
   kAssign = 1,
-  kChannel = 2,  // one more bulk channel; descriptor [0]
-  kStart = 3,    // every channel is there: run the session
+  kChannel = 2,  // the connection of bulk channel `reserved`; descriptor [0]
+  kStart = 3,    // every connection is there: run the session, on the transport StartOn `reserved`
   kStop = 4,     // end the session now
   kExport = 5,   // the answer to a WorkerRequest; descriptor [0] where what was fetched has one
+  kCommand = 6,  // the connection that attached; descriptor [0]
 };
 
 struct AssignedSlice {
   uint32_t gpu_index;  // ordinal in the driver's own numbering
   uint32_t share_millionths;
   uint64_t memory_bytes;
+};
+
+// WorkerMessage::reserved of kStart.
+enum class StartOn : uint32_t {
+  kConnections = 0,  // the answer over connections, which the client has joined
+  kFirst = 1,        // the first answer
+};
+
+// Who is at the other end of a connection that is handed to a worker, and what its bytes are sealed
+// with. Texts end with a NUL.
+inline constexpr uint32_t kConnectionKeyBytesMax = 64;
+struct ConnectionRecord {
+  char peer[96];      // its address, for messages
+  char identity[96];  // who it has proven to be; empty: nobody
+  uint32_t key_bytes;
+  uint8_t keys[kConnectionKeyBytesMax];  // secret
 };
 
 inline constexpr uint32_t kServerIdBytes = 16;
@@ -34,7 +53,8 @@ struct Assignment {
   uint8_t
       server_id[kServerIdBytes];  // made by tendrild at its start: tells handles of other servers
   uint32_t slice_count;
-  uint32_t tally;  // this worker's column in the accounting page
+  uint32_t tally;          // this worker's column in the accounting page
+  uint32_t bulk_channels;  // granted to the client
   AssignedSlice slices[kSlicesMax];
 };
 
@@ -68,6 +88,8 @@ enum class WorkerRequestKind : uint32_t {
   kFreed = 4,    // as above, and the owner pays no longer; answered
   kFetch = 5,    // by token and kind; answered
   kRelease = 6,  // what was fetched is closed again
+  // The answer to kAssign. Tail: TransportAnswers; descriptor [0] where the client needs one
+  kTransport = 7,
 };
 
 struct WorkerRequest {
@@ -90,7 +112,9 @@ struct WorkerMessage {
   uint32_t reserved;
   Assignment assignment;
   ExportRecord exported;
+  ConnectionRecord connection;  // of kAssign, kCommand and kChannel
 };
+inline constexpr uint32_t kTailBytesMax = 16u << 10;
 
 // Shared by tendrild and every worker of one lease: bytes of GPU memory charged per slice and
 // worker. A worker writes its own column only; tendrild clears the column of a worker that died. A

@@ -136,15 +136,40 @@ void visit(V& v, ListReply& m) {
 }
 
 template <typename V>
+void visit(V& v, TransportOffer& m) {
+  v(1, m.kind);
+  v(2, m.blob);
+  v.unless_empty(3, m.unavailable);
+}
+
+template <typename V>
+void visit(V& v, TransportOffers& m) {
+  v(1, m.offers);
+}
+
+template <typename V>
+void visit(V& v, TransportAnswer& m) {
+  v(1, m.kind);
+  v(2, m.blob);
+  v(3, m.reason);
+}
+
+template <typename V>
+void visit(V& v, TransportAnswers& m) {
+  v(1, m.answers);
+}
+
+// Tag 6 was a flag for shared memory, before protocol 2.
+template <typename V>
 void visit(V& v, AttachRequest& m) {
   v(1, m.lease_id);
   v(2, m.secret);
   v(3, m.lease);
   v(4, m.client);
   v(5, m.bulk_channels);
-  v(6, m.shared_memory);
   v(7, m.api);
   v(8, m.api_digest);
+  v(9, m.transports);
 }
 
 template <typename V>
@@ -153,7 +178,8 @@ void visit(V& v, AttachReply& m) {
   v(2, m.session_secret);
   v(3, m.lease);
   v(4, m.bulk_channels);
-  v(5, m.shared_memory_socket);
+  v(5, m.descriptor_socket);
+  v(6, m.transports);
 }
 
 template <typename V>
@@ -187,7 +213,6 @@ void visit(V& v, Hello& m) {
   v.range(uint16_t(Feature::kProtocol), m.protocol_oldest, m.protocol_newest);
   v(uint16_t(Feature::kProductVersion), m.product_version);
   v.unless_empty(uint16_t(Feature::kToken), m.token);
-  v.unless_empty(uint16_t(Feature::kSharedMemory), m.boot_id);
   v(uint16_t(Feature::kBulkChannels), m.bulk_channels);
 }
 
@@ -317,6 +342,27 @@ bool sensible(const Message&) {
   return true;
 }
 bool sensible(const Hello& hello) { return hello.protocol_oldest <= hello.protocol_newest; }
+bool sensible(const TransportOffers& offers) {
+  for (const TransportOffer& offer : offers.offers) {
+    if (offer.kind.size() > kTransportKindBytesMax || offer.blob.size() > kTransportBlobBytesMax ||
+        offer.unavailable.size() > kTransportReasonBytesMax) {
+      return false;
+    }
+  }
+  return offers.offers.size() <= kTransportOffersMax;
+}
+bool sensible(const TransportAnswers& answers) {
+  for (const TransportAnswer& answer : answers.answers) {
+    if (answer.kind.size() > kTransportKindBytesMax ||
+        answer.blob.size() > kTransportBlobBytesMax ||
+        answer.reason.size() > kTransportReasonBytesMax) {
+      return false;
+    }
+  }
+  return answers.answers.size() <= kTransportAnswersMax;
+}
+bool sensible(const AttachRequest& request) { return sensible(request.transports); }
+bool sensible(const AttachReply& reply) { return sensible(reply.transports); }
 
 template <typename Message>
 void before_reading(Message&) {}
@@ -357,6 +403,8 @@ TENDRIL_CONTROL_MESSAGE(JoinRequest)
 TENDRIL_CONTROL_MESSAGE(ReleaseRequest)
 TENDRIL_CONTROL_MESSAGE(ChangeRequest)
 TENDRIL_CONTROL_MESSAGE(PingBody)
+TENDRIL_CONTROL_MESSAGE(TransportOffers)
+TENDRIL_CONTROL_MESSAGE(TransportAnswers)
 #undef TENDRIL_CONTROL_MESSAGE
 
 bool believable(const ControlHeader& header) {

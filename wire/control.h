@@ -25,8 +25,8 @@ enum class Feature : uint16_t {
   // 2 was the digest of the GPU's calls, before protocol 2
   kProductVersion = 3,  // text, for messages only
   kToken = 4,           // client -> daemon: the shared secret; never logged
-  kSharedMemory = 5,    // boot id: same host?
-  kBulkChannels = 6,    // u16 wished / granted
+  // 5 was the boot id, before protocol 2: an offer of shared memory has it now
+  kBulkChannels = 6,  // u16 wished / granted
 };
 
 struct Hello {
@@ -34,7 +34,6 @@ struct Hello {
   uint16_t protocol_newest = kProtocolVersion;
   std::string product_version;
   std::string token;
-  std::string boot_id;
   uint16_t bulk_channels = 0;
 };
 
@@ -45,9 +44,12 @@ enum class Request : uint16_t {
   kAttach = 4,   // AttachRequest -> AttachReply; the connection becomes the session's command lane
   kJoin = 5,     // JoinRequest -> Status; the connection becomes a bulk channel of a session
   kRelease = 6,  // end a lease by id (administration)
-  kShare = 7,    // over a unix socket. JoinRequest -> a memory descriptor rides on the reply
-  kShared = 8,   // JoinRequest: the client has mapped it; the session moves to shared memory
-  kChange = 9,   // ChangeRequest: new terms for a lease that lives (administration)
+  // JoinRequest, over a unix socket -> the descriptor of the worker's answer rides on the reply
+  kFetch = 7,
+  // JoinRequest: the client has what the worker answered; the session begins on that transport, and
+  // no connections are joined
+  kUse = 8,
+  kChange = 9,  // ChangeRequest: new terms for a lease that lives (administration)
 };
 
 // "0.1.0": this build, for hello and messages.
@@ -167,26 +169,53 @@ struct ListReply {
   std::vector<ApiRecord> apis;
 };
 
+// A kind of transport that the client's build has. `unavailable` not empty: why it cannot be used
+// there; then there is no blob.
+struct TransportOffer {
+  std::string kind;
+  std::string blob;  // for the transport at the worker
+  std::string unavailable;
+};
+struct TransportOffers {
+  std::vector<TransportOffer> offers;
+};
+// What the worker chose of them. The first is its choice. Where that has channels of its own, a
+// second one uses the session's connections: a client that cannot use the first, after all, joins
+// connections in place of kUse.
+struct TransportAnswer {
+  std::string kind;
+  std::string blob;    // for the transport at the client
+  std::string reason;  // for people
+};
+struct TransportAnswers {
+  std::vector<TransportAnswer> answers;
+};
+inline constexpr size_t kTransportKindBytesMax = 16, kTransportBlobBytesMax = 1024,
+                        kTransportReasonBytesMax = 512, kTransportOffersMax = 8,
+                        kTransportAnswersMax = 2;
+
 struct AttachRequest {
   uint64_t lease_id = 0;  // 0: ask for `lease` implicitly, for the life of this session
   std::string secret;
   LeaseRequest lease;
   ClientInfo client;
   uint16_t bulk_channels = 0;  // wished
-  bool shared_memory = false;  // the client can use it (same boot id)
   // Which of the server's APIs the session is for, and how the client describes it. A process has
   // one session per API; they may be on one lease.
   std::string api;
   uint64_t api_digest = 0;
+  TransportOffers transports;
 };
 
 struct AttachReply {
   uint64_t session_id = 0;
   std::string session_secret;  // for Join
   LeaseReply lease;
-  uint16_t bulk_channels = 0;  // granted: join this many
-  // unix socket (leading '@': abstract) where descriptors are handed over; empty: none
-  std::string shared_memory_socket;
+  uint16_t bulk_channels = 0;  // granted: join this many where the transport uses connections
+  // The server's unix socket (leading '@': abstract) where the descriptor that belongs to the
+  // answer can be fetched; empty: there is none.
+  std::string descriptor_socket;
+  TransportAnswers transports;
 };
 
 struct JoinRequest {
@@ -211,7 +240,8 @@ inline constexpr uint16_t kHelloKind = 0;
 
 // Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and
 // ignores records it does not know. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply,
-// AttachRequest, AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody.
+// AttachRequest, AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
+// TransportOffers, TransportAnswers.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };

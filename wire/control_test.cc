@@ -102,7 +102,6 @@ TEST(Control, HelloRoundTrip) {
   hello.protocol_newest = 7;
   hello.product_version = "0.1.0";
   hello.token = "secret";
-  hello.boot_id = "b";
   hello.bulk_channels = 4;
   std::vector<uint8_t> body = encode(hello);
   Hello back;
@@ -110,7 +109,6 @@ TEST(Control, HelloRoundTrip) {
   EXPECT_EQ(back.protocol_oldest, kProtocolVersion);
   EXPECT_EQ(back.protocol_newest, 7);
   EXPECT_EQ(back.token, "secret");
-  EXPECT_EQ(back.boot_id, "b");
   EXPECT_EQ(back.bulk_channels, 4);
 }
 
@@ -120,13 +118,15 @@ TEST(Control, AttachRoundTrip) {
   request.lease.slice.share_millionths = 0;
   request.lease.slice.memory_bytes = 77;
   request.client.pid = 12;
-  request.shared_memory = true;
+  request.transports.offers = {{"shm", "boot", ""}, {"rdma", "", "no device"}};
   request.api = "cuda";
   request.api_digest = 42;
   std::vector<uint8_t> body = encode(request);
   AttachRequest back;
   ASSERT_TRUE(decode(body.data(), body.size(), &back));
-  EXPECT_TRUE(back.shared_memory);
+  ASSERT_EQ(back.transports.offers.size(), 2u);
+  EXPECT_EQ(back.transports.offers[0].blob, "boot");
+  EXPECT_EQ(back.transports.offers[1].unavailable, "no device");
   EXPECT_EQ(back.api, "cuda");
   EXPECT_EQ(back.api_digest, 42u);
   EXPECT_EQ(back.lease.slice.memory_bytes, 77u);
@@ -135,11 +135,22 @@ TEST(Control, AttachRoundTrip) {
   AttachReply reply;
   reply.session_secret = "s";
   reply.lease.slices = {{1, 2, 3}};
-  reply.shared_memory_socket = "@x";
+  reply.descriptor_socket = "@x";
+  reply.transports.answers = {{"shm", "b", "near"}, {"tcp", "", ""}};
   body = encode(reply);
   AttachReply reply_back;
   ASSERT_TRUE(decode(body.data(), body.size(), &reply_back));
-  EXPECT_EQ(reply_back.shared_memory_socket, "@x");
+  EXPECT_EQ(reply_back.descriptor_socket, "@x");
+  ASSERT_EQ(reply_back.transports.answers.size(), 2u);
+  EXPECT_EQ(reply_back.transports.answers[0].reason, "near");
+
+  // What is longer than any transport's is refused.
+  reply.transports.answers[0].blob.resize(kTransportBlobBytesMax + 1);
+  body = encode(reply);
+  EXPECT_FALSE(decode(body.data(), body.size(), &reply_back));
+  request.transports.offers.resize(kTransportOffersMax + 1);
+  body = encode(request);
+  EXPECT_FALSE(decode(body.data(), body.size(), &back));
   EXPECT_EQ(reply_back.lease.slices.at(0).memory_bytes, 3u);
 }
 

@@ -67,7 +67,7 @@ class Attaching {
     if (!endpoint.ok()) return endpoint.status();
     session::ConnectOptions options;
     options.token = configuration_.token;
-    options.allow_shared_memory = configuration_.transport != config::Transport::kTcp;
+    options.transport = configuration_.transport;
     options.link.delay_us = configuration_.link_delay_us;
     options.link.bytes_per_second = uint64_t{configuration_.link_megabytes_per_s} * 1'000'000;
     wire::AttachRequest request;
@@ -80,7 +80,6 @@ class Attaching {
     request.api = api_.name;
     request.api_digest = api_.digest;
     request.bulk_channels = options.bulk_channels;
-    request.shared_memory = options.allow_shared_memory;
     base::Result<session::Attached> attached = session::attach(*endpoint, options, request);
     if (!attached.ok()) return attached.status();
     return open(server.endpoint, &*attached);

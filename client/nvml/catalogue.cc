@@ -122,7 +122,6 @@ base::Status connect(size_t at) {
   session::ConnectOptions options;
   options.token = g_links->configuration.token;
   options.timeout_ms = kTimeoutMs;
-  options.allow_shared_memory = false;
   auto control = session::Control::connect(*endpoint, options);
   if (!control.ok()) return control.status();
   g_links->links[at].control = control.take();

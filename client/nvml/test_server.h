@@ -61,10 +61,13 @@ class FakeServer : public session::ControlHandler {
   base::Status release(uint64_t) override { return no(); }
   base::Status change(const wire::ChangeRequest&) override { return no(); }
   void lease_connection_closed(uint64_t) override {}
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override { return no(); }
-  void attached(uint64_t, int fd) override { close(fd); }
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest&,
+                                         const session::Connection&) override {
+    return no();
+  }
+  void attached(uint64_t, session::Connection) override {}
   base::Status join(const wire::JoinRequest&) override { return no(); }
-  void joined(const wire::JoinRequest&, int fd) override { close(fd); }
+  void joined(const wire::JoinRequest&, session::Connection) override {}
 
  private:
   static base::Status no() { return base::Status(base::Code::kUnsupported, "not here"); }
@@ -77,9 +80,9 @@ class FakeServer : public session::ControlHandler {
       int raw = fd->release();
       std::lock_guard<std::mutex> hold(mutex_);
       fds_.push_back(raw);
-      threads_.emplace_back([this, raw, local] {
+      threads_.emplace_back([this, raw] {
         int copy = dup(raw);  // so that hang_up never meets a number that was given away again
-        session::serve_connection(copy, local, this);
+        session::serve_connection(session::Connection(base::Fd(copy)), this);
         shutdown(raw, SHUT_RDWR);
       });
     }

@@ -15,10 +15,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "session/control/adopt.h"
-#include "session/lane/lane.h"
-#include "session/lane/service.h"
-#include "session/lane/test_pair.h"
+#include "session/control/test_server.h"
 #include "transport/tcp/listener.h"
 
 namespace tendril::session {
@@ -36,174 +33,10 @@ std::string this_boot() {
   return std::string(text).substr(0, 36);
 }
 
-transport::Listener listen_here() {
-  return std::move(transport::listen_tcp("127.0.0.1:0", 0).take()[0]);
-}
-
-// One session at a time; its worker is a thread that echoes.
-class SmallServer : public ControlHandler {
- public:
-  explicit SmallServer(const std::string& token = "", uint16_t oldest = 2, uint16_t newest = 2,
-                       bool broken = false)
-      : token_(token), break_sharing_(broken) {
-    hello_.protocol_oldest = oldest;
-    hello_.protocol_newest = newest;
-    hello_.product_version = "9.9";
-    hello_.boot_id = this_boot();
-    listening_ = listen_here();
-    unsigned char salt[8];
-    base::random_bytes(salt, sizeof salt);
-    share_name_ = "@tendril-test-" + base::hex(salt, sizeof salt);
-    sharing_ = transport::listen_unix(share_name_).take();
-    acceptors_[0] = std::thread([this] { accept_loop(listening_); });
-    acceptors_[1] = std::thread([this] { accept_loop(sharing_); });
-  }
-  ~SmallServer() override {
-    stop_ = true;
-    for (std::thread& thread : acceptors_) thread.join();
-    for (std::thread& thread : threads_) thread.join();
-    if (worker_.joinable()) worker_.join();
-  }
-  std::string address() const { return listening_.text; }
-
-  wire::Hello hello() override { return hello_; }
-  std::vector<wire::ApiRecord> apis() override { return {{"echo", 11}, {"other", 12}}; }
-  bool token_matches(const std::string& token, bool* required) override {
-    *required = !token_.empty();
-    return token == token_;
-  }
-  base::Result<wire::ListReply> list() override {
-    wire::ListReply reply;
-    reply.server = "small";
-    return reply;
-  }
-  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override {
-    if (request.count > 4) return base::Status(Code::kUnavailable, "only 4 GPUs are here");
-    wire::LeaseReply reply;
-    reply.lease_id = 77;
-    reply.slices.resize(request.count);
-    return reply;
-  }
-  base::Status release(uint64_t lease_id) override {
-    return lease_id == 77 ? base::Status() : base::Status(Code::kNotFound, "no such lease");
-  }
-  base::Status change(const wire::ChangeRequest& request) override {
-    if (request.lease_id != 77) return base::Status(Code::kNotFound, "no such lease");
-    const bool whole = request.sets_priority && request.terms.priority == -3;
-    return whole ? base::Status() : base::Status(Code::kInternal, "something was lost");
-  }
-  void lease_connection_closed(uint64_t lease_id) override { closed_lease = lease_id; }
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request) override {
-    wire::AttachReply reply;
-    reply.session_id = 5;
-    reply.session_secret = "hush";
-    reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
-    if (request.shared_memory) reply.shared_memory_socket = share_name_;
-    granted_ = reply.bulk_channels;
-    return reply;
-  }
-  void attached(uint64_t, int command_fd) override {
-    std::lock_guard<std::mutex> guard(mutex_);
-    command_.reset(command_fd);
-    start_if_whole();
-  }
-  base::Status join(const wire::JoinRequest& request) override {
-    return request.session_secret == "hush" && request.session_id == 5
-               ? base::Status()
-               : base::Status(Code::kRefused, "no such session");
-  }
-  void joined(const wire::JoinRequest& request, int fd) override {
-    std::lock_guard<std::mutex> guard(mutex_);
-    more_.resize(std::max<size_t>(more_.size(), request.channel + 1u));
-    more_[request.channel].reset(fd);
-    ++joined_;
-    start_if_whole();
-  }
-  base::Result<int> share(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || break_sharing_)
-      return base::Status(Code::kRefused, "sharing is broken today");
-    if (!memory_.valid()) memory_ = create_shared_memory(granted_).take();
-    return memory_.get();
-  }
-  base::Status shared(const wire::JoinRequest& request) override {
-    if (!join(request).ok() || !memory_.valid())
-      return base::Status(Code::kRefused, "no such session");
-    std::lock_guard<std::mutex> guard(mutex_);
-    more_.clear();
-    more_.push_back(std::move(memory_));
-    joined_ = granted_;
-    start_if_whole();
-    return base::Status();
-  }
-
-  std::atomic<uint64_t> closed_lease{0};
-
- private:
-  void accept_loop(const transport::Listener& listening) {
-    while (!stop_) {
-      bool local = false;
-      base::Result<base::Fd> fd = transport::accept_on(listening, 50, &local);
-      if (!fd.ok()) continue;
-      std::lock_guard<std::mutex> guard(threads_mutex_);
-      threads_.emplace_back(
-          [this, raw = fd->release(), local] { serve_connection(raw, local, this); });
-    }
-  }
-  void start_if_whole() {
-    if (!command_.valid() || joined_ != granted_) return;
-    worker_ = std::thread([command = std::move(command_), more = std::move(more_)]() mutable {
-      Adopted adopted = adopt_channels(std::move(command), std::move(more)).take();
-      auto service = Service::open(std::move(adopted.command), adopted.bulk.data(),
-                                   adopted.bulk.size(), SlotPool());
-      for (;;) {
-        base::Result<Call> call = service->next({0, -1});
-        if (!call.ok()) return;
-        if (call->opcode == kEcho) service->reply(call->reply_id, 7, call->body, call->bytes);
-        if (call->opcode == kTake) {
-          uint64_t ask[2], got = 0;
-          memcpy(ask, call->body, sizeof ask);
-          Piece piece;
-          while (got < ask[1] && service->take(ask[0], &piece)) {
-            got += piece.bytes;
-            service->release(piece);
-          }
-          service->reply(call->reply_id, 0, nullptr, 0);
-        }
-      }
-    });
-  }
-
-  wire::Hello hello_;
-  const std::string token_;
-  const bool break_sharing_;
-  transport::Listener listening_, sharing_;
-  std::string share_name_;
-  std::atomic<bool> stop_{false};
-  std::mutex mutex_, threads_mutex_;
-  std::thread acceptors_[2];
-  std::vector<std::thread> threads_;
-  base::Fd command_, memory_;
-  std::vector<base::Fd> more_;
-  uint16_t granted_ = 0, joined_ = 0;
-  std::thread worker_;
-};
-
 class AttachTest : public ::testing::Test {
  protected:
   void SetUp() override { alarm(240); }
   void TearDown() override { alarm(0); }
-  static Endpoint at(const std::string& text) { return parse_endpoint(text).take(); }
-  static ConnectOptions quick() {
-    ConnectOptions options;
-    options.timeout_ms = 2000;
-    return options;
-  }
-  static wire::AttachRequest for_echo() {
-    wire::AttachRequest request;
-    request.api = "echo";
-    request.api_digest = 11;
-    return request;
-  }
 };
 
 TEST_F(AttachTest, ParsesEndpoints) {
@@ -325,37 +158,17 @@ TEST_F(AttachTest, RecognisesStrangers) {
   }
 }
 
-void use_session(Attached& attached) {
-  TestEvents events;
-  auto lane =
-      Lane::open(std::move(attached.command), attached.bulk.data(), attached.bulk.size(), &events);
-  auto post = [&](uint16_t opcode, const void* body, uint32_t bytes) {
-    uint32_t id = lane->new_reply_id();
-    uint8_t* at = lane->begin(opcode, 0, bytes, id);
-    if (at != nullptr) memcpy(at, body, bytes), lane->commit();
-    return id;
-  };
-  Reply reply = lane->wait(post(kEcho, "hello", 5));
-  ASSERT_FALSE(reply.lost);
-  EXPECT_EQ(reply.bytes, 5u);
-  std::vector<uint8_t> data(9u << 20);
-  uint64_t ask[2] = {lane->new_transfer_id(), data.size()};
-  uint32_t id = post(kTake, ask, sizeof ask);
-  EXPECT_TRUE(lane->send_bulk(ask[0], data.data(), data.size()));
-  EXPECT_FALSE(lane->wait(id).lost);
-  lane->close(2000);
-}
-
 TEST_F(AttachTest, AttachesOverTcp) {
   SmallServer server;
   ConnectOptions options = quick();
-  options.allow_shared_memory = false;
+  options.transport = "tcp";
   auto attached = attach(at(server.address()), options, for_echo());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "tcp");
   EXPECT_EQ(attached->bulk.size(), 3u);
   EXPECT_NE(attached->reason.find("switched off"), std::string::npos);
   use_session(*attached);
+  EXPECT_EQ(server.peer_seen.find("127.0.0.1:"), 0u) << server.peer_seen;
 }
 
 TEST_F(AttachTest, MovesToSharedMemory) {
@@ -410,7 +223,7 @@ TEST_F(AttachTest, HalfOpenConnectionsDoNotPinTheServer) {
   base::Fd mine(ends[0]);
   ASSERT_EQ(write(mine.get(), "TN", 2), 2);
   uint64_t start = base::now_ns();
-  serve_connection(ends[1], true, &server);  // returns by itself
+  serve_connection(Connection(base::Fd(ends[1])), &server);  // returns by itself
   EXPECT_LT(base::now_ns() - start, 8'000'000'000u);
 }
 

@@ -31,26 +31,25 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
                                                             const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more) {
   Deadline deadline(options.timeout_ms);
-  Result<int> fd = connect_to(endpoint, deadline);
-  if (!fd.ok()) return fd.status();
-  std::unique_ptr<ControlClient> client(new ControlClient(base::Fd(*fd), endpoint, options));
+  Result<Connection> connection = connect_to(endpoint, deadline);
+  if (!connection.ok()) return connection.status();
+  std::unique_ptr<ControlClient> client(new ControlClient(connection.take(), endpoint, options));
   wire::Hello hello;
   hello.product_version = wire::product_version();
   hello.token = options.token;
-  hello.boot_id = options.allow_shared_memory ? boot_id() : std::string();
   hello.bulk_channels = options.bulk_channels;
   std::vector<uint8_t> body = wire::encode(hello);
   std::vector<uint8_t> all = pack(wire::kHelloKind, Code::kOk, body.data(), body.size());
   all.insert(all.end(), more.begin(), more.end());
   // A server that refuses may close before it has read everything; its reason is still to be read.
-  Status sent = send_all(client->fd_.get(), all.data(), all.size(), deadline);
+  Status sent = client->connection_.send_all(all.data(), all.size(), deadline);
   if (!sent.ok() && sent.code() != Code::kClosed) return sent;
   return client;
 }
 
 Status ControlClient::read_hello() {
   Result<Message> message =
-      receive_message(fd_.get(), Deadline(options_.timeout_ms), options_.timeout_ms);
+      receive_message(&connection_, Deadline(options_.timeout_ms), options_.timeout_ms);
   if (!message.ok()) {
     switch (message.status().code()) {
       case Code::kTimeout:
@@ -87,7 +86,8 @@ Status ControlClient::read_hello() {
 }
 
 Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms) {
-  Result<Message> message = receive_message(fd_.get(), Deadline(timeout_ms), options_.timeout_ms);
+  Result<Message> message =
+      receive_message(&connection_, Deadline(timeout_ms), options_.timeout_ms);
   if (!message.ok()) {
     return Status(message.status().code(), base::format("%s: %s", endpoint_.text.c_str(),
                                                         message.status().message().c_str()));
@@ -104,13 +104,30 @@ Result<Message> ControlClient::read_reply(wire::Request request, int timeout_ms)
 Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint8_t>& body,
                                    int timeout_ms) {
   Status sent =
-      send_message(fd_.get(), uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
+      send_message(&connection_, uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
   // A refusal may be waiting even though nobody reads any more.
   if (!sent.ok() && sent.code() != Code::kClosed) {
     return Status(sent.code(),
                   base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
   }
   return read_reply(request, timeout_ms);
+}
+
+Status ControlClient::fetch(const std::vector<uint8_t>& body, base::Fd* descriptor) {
+  const Deadline deadline(options_.timeout_ms);
+  Status status =
+      send_message(&connection_, uint16_t(wire::Request::kFetch), Code::kOk, body, deadline);
+  if (!status.ok()) return status;
+  // The descriptor rides on the header's bytes.
+  wire::ControlHeader header;
+  size_t got = 0;
+  status = connection_.receive_some(&header, sizeof header, deadline, &got, descriptor);
+  if (!status.ok()) return status;
+  if (got != sizeof header || !wire::believable(header)) return strange("sent a malformed answer");
+  if (header.code == uint16_t(Code::kOk)) return Status();
+  std::string text(header.bytes, 0);
+  status = connection_.receive_all(&text[0], text.size(), deadline, &got);
+  return Status(Code(header.code), status.ok() ? cleaned(text) : "no reason was given");
 }
 
 Result<double> ControlClient::ping_us() {

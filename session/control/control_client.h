@@ -14,8 +14,8 @@ namespace tendril::session {
 
 class ControlClient final : public Control {
  public:
-  ControlClient(base::Fd fd, const Endpoint& endpoint, const ConnectOptions& options)
-      : fd_(std::move(fd)), endpoint_(endpoint), options_(options) {}
+  ControlClient(Connection connection, const Endpoint& endpoint, const ConnectOptions& options)
+      : connection_(std::move(connection)), endpoint_(endpoint), options_(options) {}
   // Connects and sends hello, with `more` (an already packed request) right behind it.
   static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint,
                                                             const ConnectOptions& options,
@@ -31,13 +31,16 @@ class ControlClient final : public Control {
   base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override;
   base::Status release(uint64_t lease_id) override;
   base::Status change(const wire::ChangeRequest& request) override;
-  int fd() const override { return fd_.get(); }
-  base::Fd take_fd() { return std::move(fd_); }
+  int fd() const override { return connection_.descriptor(); }
+  // The descriptor that belongs to a session's answer; `body` is a JoinRequest.
+  base::Status fetch(const std::vector<uint8_t>& body, base::Fd* descriptor);
+  const std::string& keys() const { return connection_.keys(); }
+  Connection take_connection() { return std::move(connection_); }
 
  private:
   base::Status strange(const char* what) const;
 
-  base::Fd fd_;
+  Connection connection_;
   Endpoint endpoint_;
   ConnectOptions options_;
   wire::Hello hello_;

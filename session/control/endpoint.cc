@@ -91,7 +91,7 @@ int connect_one(int fd, const sockaddr* address, socklen_t bytes, const Deadline
   return error;
 }
 
-Result<int> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
+Result<Connection> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string& path = endpoint.unix_path;
@@ -109,7 +109,7 @@ Result<int> connect_unix(const Endpoint& endpoint, const Deadline& deadline) {
   if (!fd.valid()) return base::errno_status(Code::kExhausted, "opening a socket", errno);
   int error = connect_one(fd.get(), reinterpret_cast<sockaddr*>(&address), bytes, deadline);
   if (error != 0) return connect_status(endpoint, error);
-  return fd.release();
+  return Connection(std::move(fd), endpoint.text);
 }
 
 }  // namespace
@@ -161,7 +161,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return endpoint;
 }
 
-Result<int> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
+Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
   if (!endpoint.unix_path.empty()) return connect_unix(endpoint, deadline);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -176,8 +176,8 @@ Result<int> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
                      endpoint.host.c_str(), gai_strerror(resolved)));
   }
   int error = EHOSTUNREACH;
-  int connected = -1;
-  for (addrinfo* at = list; at != nullptr && connected < 0; at = at->ai_next) {
+  base::Fd connected;
+  for (addrinfo* at = list; at != nullptr && !connected.valid(); at = at->ai_next) {
     base::Fd fd(socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, at->ai_protocol));
     if (!fd.valid()) {
       if (errno != EAFNOSUPPORT) error = errno;
@@ -185,16 +185,17 @@ Result<int> connect_to(const Endpoint& endpoint, const Deadline& deadline) {
     }
     int failed = connect_one(fd.get(), at->ai_addr, at->ai_addrlen, deadline);
     if (failed == 0) {
-      connected = fd.release();
+      connected = std::move(fd);
     } else if (error == EHOSTUNREACH || failed == ECONNREFUSED) {
       error = failed;  // "refused" tells most: the host is there
     }
     if (deadline.passed()) break;
   }
   freeaddrinfo(list);
-  if (connected < 0) return connect_status(endpoint, error);
-  keep_alive(connected);
-  return connected;
+  if (!connected.valid()) return connect_status(endpoint, error);
+  Connection connection(std::move(connected), endpoint.text);
+  connection.keep_alive();
+  return connection;
 }
 
 }  // namespace tendril::session

@@ -24,12 +24,13 @@ struct Handler : session::ControlHandler {
   base::Status release(uint64_t) override { return base::Status(); }
   base::Status change(const wire::ChangeRequest&) override { return base::Status(); }
   void lease_connection_closed(uint64_t) override {}
-  base::Result<wire::AttachReply> attach(const wire::AttachRequest&) override {
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest&,
+                                         const session::Connection&) override {
     return wire::AttachReply();
   }
-  void attached(uint64_t, int fd) override { close(fd); }
+  void attached(uint64_t, session::Connection) override {}
   base::Status join(const wire::JoinRequest&) override { return base::Status(); }
-  void joined(const wire::JoinRequest&, int fd) override { close(fd); }
+  void joined(const wire::JoinRequest&, session::Connection) override {}
 };
 }  // namespace
 
@@ -47,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (bytes > 1) (void)!send(ends[0], data + 1, bytes - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   shutdown(ends[0], SHUT_WR);
   Handler handler;
-  session::serve_connection(ends[1], true, &handler);
+  session::serve_connection(session::Connection(base::Fd(ends[1])), &handler);
   close(ends[0]);
   return 0;
 }

@@ -2,11 +2,8 @@
 // The server's half of a control connection: hello, then one request and one reply at a time, until
 // the connection ends or becomes part of a session. Runs on a thread of the daemon. The peer is a
 // stranger until its hello was accepted, and hostile for ever.
-#include <sys/socket.h>
-
 #include <vector>
 
-#include "base/fd.h"
 #include "base/text.h"
 #include "session/control/control_io.h"
 
@@ -22,11 +19,11 @@ namespace {
 constexpr int kMessageMs = 5'000;     // to finish a message, hello included
 constexpr int kIdleMs = 10 * 60'000;  // between requests on a connection that holds no lease
 
-class Connection {
+class Conversation {
  public:
-  Connection(int fd, bool local, ControlHandler* handler)
-      : fd_(fd), local_(local), handler_(handler) {}
-  ~Connection() {
+  Conversation(Connection connection, ControlHandler* handler)
+      : connection_(std::move(connection)), handler_(handler) {}
+  ~Conversation() {
     for (uint64_t lease : leases_) handler_->lease_connection_closed(lease);
   }
   void serve();
@@ -37,14 +34,14 @@ class Connection {
   bool handle_lease(const Message& message);
   bool handle_attach(const Message& message);
   bool handle_join(const Message& message);
-  bool handle_share(const Message& message);
+  bool handle_fetch(const Message& message);
 
   bool answer(uint16_t kind, const std::vector<uint8_t>& body) {
-    return send_message(fd_.get(), kind, Code::kOk, body, Deadline(kMessageMs)).ok();
+    return send_message(&connection_, kind, Code::kOk, body, Deadline(kMessageMs)).ok();
   }
   bool refuse(uint16_t kind, Code code, const std::string& text) {
     std::vector<uint8_t> body(text.begin(), text.end());
-    return send_message(fd_.get(), kind, code, body, Deadline(kMessageMs)).ok();
+    return send_message(&connection_, kind, code, body, Deadline(kMessageMs)).ok();
   }
   bool refuse(uint16_t kind, const Status& status) {
     return refuse(kind, status.code(), status.message());
@@ -54,15 +51,14 @@ class Connection {
     return false;
   }
 
-  base::Fd fd_;
-  const bool local_;
+  Connection connection_;
   ControlHandler* handler_;
   wire::Hello mine_, theirs_;
   std::vector<uint64_t> leases_;
 };
 
-bool Connection::accept_hello() {
-  Result<Message> message = receive_message(fd_.get(), Deadline(kMessageMs), kMessageMs);
+bool Conversation::accept_hello() {
+  Result<Message> message = receive_message(&connection_, Deadline(kMessageMs), kMessageMs);
   if (!message.ok()) return false;  // a port scanner, or somebody else's protocol: no answer
   if (message->kind != wire::kHelloKind || !message->read(&theirs_))
     return malformed(wire::kHelloKind);
@@ -91,18 +87,18 @@ bool Connection::accept_hello() {
   return answer(wire::kHelloKind, wire::encode(mine_));
 }
 
-void Connection::serve() {
-  keep_alive(fd_.get());
+void Conversation::serve() {
+  connection_.keep_alive();
   if (!accept_hello()) return;
   theirs_.token.clear();
   for (;;) {
     Result<Message> message =
-        receive_message(fd_.get(), Deadline(leases_.empty() ? kIdleMs : -1), kMessageMs);
+        receive_message(&connection_, Deadline(leases_.empty() ? kIdleMs : -1), kMessageMs);
     if (!message.ok() || !handle(*message)) return;
   }
 }
 
-bool Connection::handle(const Message& message) {
+bool Conversation::handle(const Message& message) {
   switch (wire::Request(message.kind)) {
     case wire::Request::kPing:
       return answer(message.kind, message.body);
@@ -117,9 +113,14 @@ bool Connection::handle(const Message& message) {
       return handle_attach(message);
     case wire::Request::kJoin:
       return handle_join(message);
-    case wire::Request::kShare:
-    case wire::Request::kShared:
-      return handle_share(message);
+    case wire::Request::kFetch:
+      return handle_fetch(message);
+    case wire::Request::kUse: {
+      wire::JoinRequest request;
+      if (!message.read(&request)) return malformed(message.kind);
+      Status used = handler_->use(request);
+      return used.ok() ? answer(message.kind, {}) : refuse(message.kind, used);
+    }
     case wire::Request::kChange: {
       wire::ChangeRequest request;
       if (!message.read(&request)) return malformed(message.kind);
@@ -140,7 +141,7 @@ bool Connection::handle(const Message& message) {
           mine_.product_version.c_str()));
 }
 
-bool Connection::handle_lease(const Message& message) {
+bool Conversation::handle_lease(const Message& message) {
   wire::LeaseRequest request;
   if (!message.read(&request)) return malformed(message.kind);
   Result<wire::LeaseReply> lease = handler_->lease(request);
@@ -149,49 +150,38 @@ bool Connection::handle_lease(const Message& message) {
   return answer(message.kind, wire::encode(*lease));
 }
 
-bool Connection::handle_attach(const Message& message) {
+bool Conversation::handle_attach(const Message& message) {
   wire::AttachRequest request;
   if (!message.read(&request)) return malformed(message.kind);
   const Status served =
       check_api(request, theirs_.product_version, handler_->apis(), mine_.product_version);
   if (!served.ok()) return refuse(message.kind, served);
-  request.shared_memory =
-      request.shared_memory && !mine_.boot_id.empty() && theirs_.boot_id == mine_.boot_id;
-  Result<wire::AttachReply> reply = handler_->attach(request);
+  Result<wire::AttachReply> reply = handler_->attach(request, connection_);
   if (!reply.ok()) return refuse(message.kind, reply.status());
   if (!answer(message.kind, wire::encode(*reply))) return false;
-  handler_->attached(reply->session_id, fd_.release());
+  handler_->attached(reply->session_id, std::move(connection_));
   return false;
 }
 
-bool Connection::handle_join(const Message& message) {
+bool Conversation::handle_join(const Message& message) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
   Status status = handler_->join(request);
   if (!status.ok()) return refuse(message.kind, status);
   if (!answer(message.kind, {})) return false;
-  handler_->joined(request, fd_.release());
+  handler_->joined(request, std::move(connection_));
   return false;
 }
 
-bool Connection::handle_share(const Message& message) {
+bool Conversation::handle_fetch(const Message& message) {
   wire::JoinRequest request;
   if (!message.read(&request)) return malformed(message.kind);
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof address;
-  getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &bytes);
-  if (!local_ || address.ss_family != AF_UNIX) {
-    return refuse(message.kind, Code::kInvalid,
-                  "shared memory is handed over on unix sockets only");
-  }
-  if (wire::Request(message.kind) == wire::Request::kShared) {
-    Status status = handler_->shared(request);
-    return status.ok() ? answer(message.kind, {}) : refuse(message.kind, status);
-  }
-  Result<int> memory = handler_->share(request);
-  if (!memory.ok()) return refuse(message.kind, memory.status());
+  if (!connection_.peer().unix_socket)
+    return refuse(message.kind, Code::kInvalid, "descriptors are handed over on unix sockets only");
+  Result<base::Fd> descriptor = handler_->fetch(request);
+  if (!descriptor.ok()) return refuse(message.kind, descriptor.status());
   std::vector<uint8_t> reply = pack(message.kind, Code::kOk, nullptr, 0);
-  return send_descriptors(fd_.get(), reply.data(), reply.size(), &*memory, 1).ok();
+  return connection_.send_all(reply.data(), reply.size(), *descriptor).ok();
 }
 
 }  // namespace
@@ -220,8 +210,8 @@ Status check_api(const wire::AttachRequest& request, const std::string& client_v
                    cleaned(client_version).c_str()));
 }
 
-void serve_connection(int fd, bool local, ControlHandler* handler) {
-  Connection(fd, local, handler).serve();
+void serve_connection(Connection connection, ControlHandler* handler) {
+  Conversation(std::move(connection), handler).serve();
 }
 
 }  // namespace tendril::session

@@ -210,4 +210,18 @@ std::string describe_peer(int fd, bool* loopback, bool* same_user) {
   return base::format("unix pid %d uid %u", credentials.pid, credentials.uid);
 }
 
+bool is_unix_peer(int fd, uint32_t* user) {
+  sockaddr_storage mine = {};
+  socklen_t bytes = sizeof mine;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&mine), &bytes) != 0 ||
+      mine.ss_family != AF_UNIX) {
+    return false;
+  }
+  ucred credentials = {};
+  bytes = sizeof credentials;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return false;
+  *user = credentials.uid;
+  return true;
+}
+
 }  // namespace tendril::transport

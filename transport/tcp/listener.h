@@ -38,4 +38,7 @@ bool is_half_open(int fd);
 // daemon's user or root.
 std::string describe_peer(int fd, bool* loopback, bool* same_user);
 
+// Whether the peer is at a unix socket, and then which user it is.
+bool is_unix_peer(int fd, uint32_t* user);
+
 }  // namespace tendril::transport

@@ -4,14 +4,15 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
 #include <map>
 #include <thread>
 
-#include "session/control/adopt.h"
-#include "session/control/attach.h"
+#include "session/control/connection.h"
+#include "wire/control.h"
 
 namespace tendril::worker {
 namespace {
@@ -29,26 +30,35 @@ base::Result<Page*> map_page(int fd) {
 
 Status take_assignment(const wire::WorkerMessage& message, std::vector<base::Fd>* fds,
                        SessionParts* parts) {
-  auto accounting = map_page<wire::AccountingPage>((*fds)[1].get());
+  auto accounting = map_page<wire::AccountingPage>((*fds)[0].get());
   if (!accounting.ok()) return accounting.status();
   parts->accounting = *accounting;
   parts->assignment = message.assignment;
-  auto turns = map_page<wire::TurnPage>((*fds)[2].get());
+  auto turns = map_page<wire::TurnPage>((*fds)[1].get());
   if (!turns.ok()) return turns.status();
-  parts->turns = {*turns, (*fds)[3].release()};
+  parts->turns = {*turns, (*fds)[2].release()};
   return Status();
 }
 
-base::Result<SessionParts> adopt(SessionParts parts, base::Fd command,
-                                 std::map<uint32_t, base::Fd> more) {
-  std::vector<base::Fd> ordered;
-  for (auto& [number, fd] : more) ordered.push_back(std::move(fd));
-  auto adopted = session::adopt_channels(std::move(command), std::move(ordered));
-  if (!adopted.ok()) return adopted.status();
-  parts.command = std::move(adopted->command);
-  parts.bulk = std::move(adopted->bulk);
-  parts.window = std::move(adopted->window);
-  return parts;
+// One message with its tail and its descriptors.
+struct Received {
+  wire::WorkerMessage message = {};
+  std::vector<uint8_t> tail;
+  std::vector<base::Fd> fds;
+};
+
+base::Result<Received> receive(int socket) {
+  std::vector<uint8_t> buffer(sizeof(wire::WorkerMessage) + wire::kTailBytesMax);
+  size_t bytes = 0;
+  auto fds = session::receive_descriptors(socket, buffer.data(), buffer.size(), &bytes);
+  if (!fds.ok()) return fds.status();
+  Received received;
+  for (const int fd : *fds) received.fds.emplace_back(fd);
+  if (bytes < sizeof received.message) return Status(Code::kClosed, "the daemon closed its end");
+  memcpy(&received.message, buffer.data(), sizeof received.message);
+  received.tail.assign(buffer.begin() + sizeof received.message,
+                       buffer.begin() + static_cast<ptrdiff_t>(bytes));
+  return received;
 }
 
 }  // namespace
@@ -62,33 +72,75 @@ Status DaemonLink::say(wire::WorkerRequestKind kind, const wire::ExportRecord& r
 
 Status DaemonLink::say_ready() { return say(wire::WorkerRequestKind::kReady, {}, -1); }
 
+base::Result<session::Choice> DaemonLink::answer_offers(const wire::WorkerMessage& message,
+                                                        const std::vector<uint8_t>& tail) {
+  wire::TransportOffers offers;
+  transport::Setting setting;
+  setting.bulk_channels = static_cast<uint16_t>(message.assignment.bulk_channels);
+  setting.keys = session::Connection(base::Fd(), message.connection).keys();
+  base::Result<session::Choice> choice =
+      wire::decode(tail.data(), tail.size(), &offers)
+          ? session::choose(offers, setting)
+          : base::Result<session::Choice>(Status(Code::kInvalid, "the offers are malformed"));
+  wire::TransportAnswers answers;
+  if (choice.ok()) {
+    answers = choice->answers;
+  } else {
+    answers.answers.push_back({"", "", choice.status().message()});
+  }
+  wire::WorkerRequest request = {};
+  request.kind = wire::WorkerRequestKind::kTransport;
+  const auto* raw = reinterpret_cast<const uint8_t*>(&request);
+  std::vector<uint8_t> all(raw, raw + sizeof request);
+  const std::vector<uint8_t> body = wire::encode(answers);
+  all.insert(all.end(), body.begin(), body.end());
+  const int fd = choice.ok() ? choice->descriptor.get() : -1;
+  const Status sent =
+      session::send_descriptors(socket_, all.data(), all.size(), &fd, fd >= 0 ? 1 : 0);
+  if (!sent.ok()) return sent;
+  if (choice.ok()) choice->descriptor.reset();
+  return choice;
+}
+
 base::Result<SessionParts> DaemonLink::receive_session() {
   SessionParts parts;
-  base::Fd command;
-  std::map<uint32_t, base::Fd> more;
+  session::Choice choice;
+  session::Connection command;
+  std::map<uint32_t, session::Connection> bulk;
   for (;;) {
-    wire::WorkerMessage message = {};
-    size_t bytes = 0;
-    auto received = session::receive_descriptors(socket_, &message, sizeof message, &bytes);
+    auto received = receive(socket_);
     if (!received.ok()) return received.status();
-    std::vector<base::Fd> fds;
-    for (const int fd : *received) fds.emplace_back(fd);
-    if (bytes != sizeof message) return Status(Code::kClosed, "the daemon closed its end");
+    const wire::WorkerMessage& message = received->message;
+    std::vector<base::Fd>& fds = received->fds;
     switch (message.kind) {
       case wire::WorkerMessageKind::kAssign: {
-        if (fds.size() != 4 || message.assignment.slice_count > wire::kSlicesMax) break;
+        if (fds.size() != 3 || message.assignment.slice_count > wire::kSlicesMax) break;
         const Status taken = take_assignment(message, &fds, &parts);
         if (!taken.ok()) return taken;
-        command = std::move(fds[0]);
+        auto answered = answer_offers(message, received->tail);
+        if (!answered.ok()) return answered.status();
+        choice = answered.take();
         continue;
       }
+      case wire::WorkerMessageKind::kCommand:
+        if (fds.size() != 1) break;
+        command = session::Connection(std::move(fds[0]), message.connection);
+        continue;
       case wire::WorkerMessageKind::kChannel:
         if (fds.size() != 1) break;
-        more[message.reserved] = std::move(fds[0]);
+        bulk[message.reserved] = session::Connection(std::move(fds[0]), message.connection);
         continue;
-      case wire::WorkerMessageKind::kStart:
-        if (!command.valid()) break;
-        return adopt(std::move(parts), std::move(command), std::move(more));
+      case wire::WorkerMessageKind::kStart: {
+        if (!command.valid() || choice.halves.empty()) break;
+        transport::Streams streams;
+        streams.command = command.take_descriptor();
+        for (auto& [number, each] : bulk) streams.bulk.push_back(each.take_descriptor());
+        auto channels = session::open_choice(
+            std::move(choice), static_cast<wire::StartOn>(message.reserved), std::move(streams));
+        if (!channels.ok()) return channels.status();
+        parts.channels = channels.take();
+        return parts;
+      }
       case wire::WorkerMessageKind::kStop:
         return Status(Code::kClosed, "the daemon ended the session before it began");
       case wire::WorkerMessageKind::kExport:
@@ -111,12 +163,10 @@ void DaemonLink::listen(session::Service* service) {
 
 void DaemonLink::take_messages(session::Service* service) {
   for (;;) {
-    wire::WorkerMessage message = {};
-    size_t bytes = 0;
-    auto received = session::receive_descriptors(socket_, &message, sizeof message, &bytes);
-    const bool told = received.ok() && bytes != 0;
+    auto received = receive(socket_);
+    const bool told = received.ok();
     std::lock_guard<std::mutex> hold(mutex_);
-    if (!told || message.kind != wire::WorkerMessageKind::kExport) {
+    if (!told || received->message.kind != wire::WorkerMessageKind::kExport) {
       gone_ = true;
       answered_.notify_all();
       service->end(told ? "the server ended this session (its lease ended or was released)"
@@ -124,9 +174,9 @@ void DaemonLink::take_messages(session::Service* service) {
       return;
     }
     Answer& answer = answer_.emplace();
-    answer.answer = static_cast<wire::ExportAnswer>(message.reserved);
-    answer.record = message.exported;
-    if (!received->empty()) answer.fd.reset(received->front());
+    answer.answer = static_cast<wire::ExportAnswer>(received->message.reserved);
+    answer.record = received->message.exported;
+    if (!received->fds.empty()) answer.fd = std::move(received->fds.front());
     answered_.notify_all();
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's end of its socket to the daemon: says that it is ready, collects the session's
-// channels and the accounting page, and then listens for the order to stop, and for answers about
-// what workers share, on a thread of its own. See wire/assignment.h for the messages.
+// The worker's end of its socket to the daemon. It says that it is ready, chooses among the
+// client's transports, and collects the session's connections and pages. Then it listens for the
+// order to stop, and for answers about what workers share, on a thread of its own. See
+// wire/assignment.h for the messages.
 #pragma once
 
 #include <condition_variable>
@@ -12,9 +13,9 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "session/control/offers.h"
 #include "session/lane/service.h"
-#include "transport/host_window.h"
-#include "transport/transport.h"
+#include "transport/registry.h"
 #include "wire/assignment.h"
 #include "worker/core/exports.h"
 #include "worker/core/turns.h"
@@ -25,9 +26,7 @@ struct SessionParts {
   wire::Assignment assignment = {};
   wire::AccountingPage* accounting = nullptr;  // mapped for the life of the process
   Turns turns;                                 // as long
-  std::unique_ptr<transport::Channel> command;
-  std::vector<std::unique_ptr<transport::Channel>> bulk;  // by channel number
-  transport::HostWindow window;                           // valid over shared memory
+  transport::Channels channels;                // on the transport that both ends agreed on
 };
 
 class DaemonLink final : public Exports {
@@ -53,6 +52,9 @@ class DaemonLink final : public Exports {
     base::Fd fd;
   };
   base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
+  // Chooses among the offers and tells the daemon, failure or not.
+  base::Result<session::Choice> answer_offers(const wire::WorkerMessage& message,
+                                              const std::vector<uint8_t>& tail);
   Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
   void take_messages(session::Service* service);
 

@@ -139,15 +139,16 @@ int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
   auto parts = link.receive_session();
   if (!parts.ok()) return parts.status().code() == base::Code::kClosed ? 0 : fail(parts.status());
   if (recording.calls.valid() && recording.frames.valid()) {
-    parts->command = transport::recording(std::move(parts->command), std::move(recording.calls),
-                                          std::move(recording.frames));
+    parts->channels.command =
+        transport::recording(std::move(parts->channels.command), std::move(recording.calls),
+                             std::move(recording.frames));
   }
-  const auto service =
-      session::Service::open(std::move(parts->command), parts->bulk.data(), parts->bulk.size(),
-                             (*worker)->slot_pool(), &parts->turns.page->counts);
+  const auto service = session::Service::open(
+      std::move(parts->channels.command), parts->channels.bulk.data(), parts->channels.bulk.size(),
+      (*worker)->slot_pool(), &parts->turns.page->counts);
   link.listen(service.get());
   const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
-                                         std::move(parts->window), &link, parts->turns);
+                                         std::move(parts->channels.window), &link, parts->turns);
   fflush(stdout);
   // No destructors: the stop watcher and the driver's threads still use what they would take down.
   _exit(exit_status);

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// See connection.h. Sockets are used non-blocking per call.
+#include "session/control/connection.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/text.h"
+#include "transport/tcp/listener.h"
+
+namespace tendril::session {
+
+using base::Code;
+using base::Deadline;
+using base::Result;
+using base::Status;
+
+namespace {
+
+constexpr size_t kDescriptorsMax = 64;
+constexpr int kRestMs = 5000;
+
+// Waits for the socket; false when the deadline passed.
+bool wait_for(int fd, short events, const Deadline& deadline) {
+  for (;;) {
+    pollfd waiting{fd, events, 0};
+    const int ready = poll(&waiting, 1, deadline.left_ms());
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+    if (deadline.passed()) return false;
+  }
+}
+
+Status send_on(int fd, const void* data, size_t bytes, const Deadline& deadline) {
+  const auto* at = static_cast<const uint8_t*>(data);
+  while (bytes > 0) {
+    const ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      at += sent;
+      bytes -= size_t(sent);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(fd, POLLOUT, deadline)) return Status(Code::kTimeout, "the peer does not read");
+    } else if (errno != EINTR) {
+      return base::errno_status(Code::kClosed, "sending", errno);
+    }
+  }
+  return Status();
+}
+
+template <size_t kBytes>
+void put_text(char (&into)[kBytes], const std::string& text) {
+  const size_t bytes = std::min(text.size(), kBytes - 1);
+  std::memcpy(into, text.data(), bytes);
+  into[bytes] = 0;
+}
+
+template <size_t kBytes>
+std::string get_text(const char (&from)[kBytes]) {
+  return std::string(from, strnlen(from, kBytes));
+}
+
+}  // namespace
+
+Connection::Connection(base::Fd fd) : fd_(std::move(fd)) {
+  uint32_t user = 0;
+  peer_.text = transport::describe_peer(fd_.get(), &peer_.local, &peer_.trusted);
+  peer_.unix_socket = transport::is_unix_peer(fd_.get(), &user);
+  if (peer_.unix_socket) peer_.identity = base::format("uid %u", user);
+}
+
+Connection::Connection(base::Fd fd, std::string server) : fd_(std::move(fd)) {
+  peer_.text = std::move(server);
+}
+
+Connection::Connection(base::Fd fd, const wire::ConnectionRecord& record) : fd_(std::move(fd)) {
+  peer_.text = get_text(record.peer);
+  peer_.identity = get_text(record.identity);
+  keys_.assign(reinterpret_cast<const char*>(record.keys),
+               std::min(record.key_bytes, wire::kConnectionKeyBytesMax));
+}
+
+wire::ConnectionRecord Connection::record() const {
+  wire::ConnectionRecord record = {};
+  put_text(record.peer, peer_.text);
+  put_text(record.identity, peer_.identity);
+  record.key_bytes = uint32_t(std::min<size_t>(keys_.size(), sizeof record.keys));
+  std::memcpy(record.keys, keys_.data(), record.key_bytes);
+  return record;
+}
+
+Status Connection::send_all(const void* data, size_t bytes, const Deadline& deadline) {
+  return send_on(fd_.get(), data, bytes, deadline);
+}
+
+Status Connection::send_all(const void* data, size_t bytes, const base::Fd& riding) {
+  const int fd = riding.get();
+  return send_descriptors(fd_.get(), data, bytes, &fd, 1);
+}
+
+Status Connection::receive_all(void* into, size_t bytes, const Deadline& deadline, size_t* got) {
+  auto* at = static_cast<uint8_t*>(into);
+  *got = 0;
+  while (*got < bytes) {
+    const ssize_t received = recv(fd_.get(), at + *got, bytes - *got, MSG_DONTWAIT);
+    if (received > 0) {
+      *got += size_t(received);
+    } else if (received == 0) {
+      return Status(Code::kClosed, "the peer closed the connection");
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (!wait_for(fd_.get(), POLLIN, deadline))
+        return Status(Code::kTimeout, "the peer does not answer");
+    } else if (errno != EINTR) {
+      return base::errno_status(Code::kClosed, "receiving", errno);
+    }
+  }
+  return Status();
+}
+
+Status Connection::receive_some(void* into, size_t bytes, const Deadline& deadline, size_t* got,
+                                base::Fd* riding) {
+  if (!wait_for(fd_.get(), POLLIN, deadline))
+    return Status(Code::kTimeout, "the peer does not answer");
+  Result<std::vector<int>> received = receive_descriptors(fd_.get(), into, bytes, got);
+  if (!received.ok()) return received.status();
+  std::vector<base::Fd> owned;
+  for (const int fd : *received) owned.emplace_back(fd);
+  if (owned.size() > 1) return Status(Code::kMismatch, "more than one descriptor came");
+  if (!owned.empty()) *riding = std::move(owned[0]);
+  return Status();
+}
+
+void Connection::keep_alive() {
+  const int fd = fd_.get();
+  const int on = 1, idle_s = 5, interval_s = 2, count = 3, user_ms = 12'000;
+  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) return;  // not TCP
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof user_ms);
+}
+
+void Connection::allow_stalls() {
+  const int none = 0;
+  setsockopt(fd_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &none, sizeof none);
+}
+
+bool Connection::is_half_open() const { return transport::is_half_open(fd_.get()); }
+
+void Connection::shutdown() { ::shutdown(fd_.get(), SHUT_RDWR); }
+
+Status send_descriptors(int socket, const void* message, size_t bytes, const int* fds,
+                        size_t count) {
+  if (count > kDescriptorsMax || bytes == 0)
+    return Status(Code::kInvalid, "too many descriptors in one message");
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+  iovec part{const_cast<void*>(message), bytes};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (count > 0) {
+    header.msg_control = control;
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* c = CMSG_FIRSTHDR(&header);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+  }
+  ssize_t sent;
+  do {
+    sent = sendmsg(socket, &header, MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) return base::errno_status(Code::kClosed, "passing descriptors", errno);
+  // Descriptors went with the first byte; the rest of the message follows plainly.
+  if (size_t(sent) < bytes) {
+    return send_on(socket, static_cast<const uint8_t*>(message) + sent, bytes - size_t(sent),
+                   Deadline(kRestMs));
+  }
+  return Status();
+}
+
+Result<std::vector<int>> receive_descriptors(int socket, void* message, size_t capacity,
+                                             size_t* bytes) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kDescriptorsMax * sizeof(int))] = {};
+  iovec part{message, capacity};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  ssize_t got;
+  do {
+    got = recvmsg(socket, &header, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) return base::errno_status(Code::kClosed, "receiving descriptors", errno);
+  std::vector<int> fds;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    size_t before = fds.size();
+    fds.resize(before + count);
+    std::memcpy(fds.data() + before, CMSG_DATA(c), count * sizeof(int));
+  }
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    for (int fd : fds) close(fd);
+    return Status(Code::kExhausted,
+                  "descriptors were lost on the way: too many, or this process may open no more");
+  }
+  *bytes = size_t(got);
+  return fds;
+}
+
+}  // namespace tendril::session

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// For tests: a small server in this process, which answers offers as a worker does, and a session
+// that is used for an echo and a transfer.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.h"
+#include "session/control/attach.h"
+#include "session/control/offers.h"
+#include "session/lane/lane.h"
+#include "session/lane/service.h"
+#include "session/lane/test_pair.h"
+#include "transport/tcp/listener.h"
+
+namespace tendril::session {
+
+inline transport::Listener listen_here() {
+  return std::move(transport::listen_tcp("127.0.0.1:0", 0).take()[0]);
+}
+
+// One session at a time; its worker is a thread that echoes.
+class SmallServer : public ControlHandler {
+ public:
+  explicit SmallServer(const std::string& token = "", uint16_t oldest = 2, uint16_t newest = 2,
+                       bool broken = false)
+      : token_(token), break_sharing_(broken) {
+    hello_.protocol_oldest = oldest;
+    hello_.protocol_newest = newest;
+    hello_.product_version = "9.9";
+    listening_ = listen_here();
+    unsigned char salt[8];
+    base::random_bytes(salt, sizeof salt);
+    share_name_ = "@tendril-test-" + base::hex(salt, sizeof salt);
+    sharing_ = transport::listen_unix(share_name_).take();
+    acceptors_[0] = std::thread([this] { accept_loop(listening_); });
+    acceptors_[1] = std::thread([this] { accept_loop(sharing_); });
+  }
+  ~SmallServer() override {
+    stop_ = true;
+    for (std::thread& thread : acceptors_) thread.join();
+    for (std::thread& thread : threads_) thread.join();
+    if (worker_.joinable()) worker_.join();
+  }
+  std::string address() const { return listening_.text; }
+
+  wire::Hello hello() override { return hello_; }
+  std::vector<wire::ApiRecord> apis() override { return {{"echo", 11}, {"other", 12}}; }
+  bool token_matches(const std::string& token, bool* required) override {
+    *required = !token_.empty();
+    return token == token_;
+  }
+  base::Result<wire::ListReply> list() override {
+    wire::ListReply reply;
+    reply.server = "small";
+    return reply;
+  }
+  base::Result<wire::LeaseReply> lease(const wire::LeaseRequest& request) override {
+    if (request.count > 4) return base::Status(base::Code::kUnavailable, "only 4 GPUs are here");
+    wire::LeaseReply reply;
+    reply.lease_id = 77;
+    reply.slices.resize(request.count);
+    return reply;
+  }
+  base::Status release(uint64_t lease_id) override {
+    return lease_id == 77 ? base::Status() : base::Status(base::Code::kNotFound, "no such lease");
+  }
+  base::Status change(const wire::ChangeRequest& request) override {
+    if (request.lease_id != 77) return base::Status(base::Code::kNotFound, "no such lease");
+    const bool whole = request.sets_priority && request.terms.priority == -3;
+    return whole ? base::Status() : base::Status(base::Code::kInternal, "something was lost");
+  }
+  void lease_connection_closed(uint64_t lease_id) override { closed_lease = lease_id; }
+  base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
+                                         const Connection& connection) override {
+    wire::AttachReply reply;
+    reply.session_id = 5;
+    reply.session_secret = "hush";
+    granted_ = reply.bulk_channels = std::min<uint16_t>(request.bulk_channels, 3);
+    base::Result<Choice> choice = choose(request.transports, {granted_, connection.keys()});
+    if (!choice.ok()) return choice.status();
+    choice_ = choice.take();
+    reply.transports = choice_.answers;
+    if (choice_.descriptor.valid()) reply.descriptor_socket = share_name_;
+    return reply;
+  }
+  void attached(uint64_t, Connection connection) override {
+    std::lock_guard<std::mutex> guard(mutex_);
+    // As tendrild does it: what a worker gets is a descriptor and a record.
+    const wire::ConnectionRecord record = connection.record();
+    command_ = Connection(connection.take_descriptor(), record);
+    start_if_whole();
+  }
+  base::Status join(const wire::JoinRequest& request) override {
+    return request.session_secret == "hush" && request.session_id == 5
+               ? base::Status()
+               : base::Status(base::Code::kRefused, "no such session");
+  }
+  void joined(const wire::JoinRequest& request, Connection connection) override {
+    std::lock_guard<std::mutex> guard(mutex_);
+    streams_.bulk.resize(std::max<size_t>(streams_.bulk.size(), request.channel + 1u));
+    streams_.bulk[request.channel] = connection.take_descriptor();
+    ++joined_;
+    start_if_whole();
+  }
+  base::Result<base::Fd> fetch(const wire::JoinRequest& request) override {
+    if (!join(request).ok() || break_sharing_)
+      return base::Status(base::Code::kRefused, "sharing is broken today");
+    return std::move(choice_.descriptor);
+  }
+  base::Status use(const wire::JoinRequest& request) override {
+    if (!join(request).ok()) return base::Status(base::Code::kRefused, "no such session");
+    std::lock_guard<std::mutex> guard(mutex_);
+    start_on_ = wire::StartOn::kFirst;
+    joined_ = granted_;
+    start_if_whole();
+    return base::Status();
+  }
+
+  std::atomic<uint64_t> closed_lease{0};
+  std::string peer_seen;  // by the worker
+
+ private:
+  void accept_loop(const transport::Listener& listening) {
+    while (!stop_) {
+      bool local = false;
+      base::Result<base::Fd> fd = transport::accept_on(listening, 50, &local);
+      if (!fd.ok()) continue;
+      std::lock_guard<std::mutex> guard(threads_mutex_);
+      threads_.emplace_back(
+          [this, raw = fd->release()] { serve_connection(Connection(base::Fd(raw)), this); });
+    }
+  }
+  void start_if_whole() {
+    if (!command_.valid() || joined_ != granted_) return;
+    peer_seen = command_.peer().text;
+    streams_.command = command_.take_descriptor();
+    worker_ = std::thread([choice = std::move(choice_), on = start_on_,
+                           streams = std::move(streams_)]() mutable {
+      transport::Channels adopted = open_choice(std::move(choice), on, std::move(streams)).take();
+      auto service = Service::open(std::move(adopted.command), adopted.bulk.data(),
+                                   adopted.bulk.size(), SlotPool());
+      for (;;) {
+        base::Result<Call> call = service->next({0, -1});
+        if (!call.ok()) return;
+        if (call->opcode == kEcho) service->reply(call->reply_id, 7, call->body, call->bytes);
+        if (call->opcode == kTake) {
+          uint64_t ask[2], got = 0;
+          memcpy(ask, call->body, sizeof ask);
+          Piece piece;
+          while (got < ask[1] && service->take(ask[0], &piece)) {
+            got += piece.bytes;
+            service->release(piece);
+          }
+          service->reply(call->reply_id, 0, nullptr, 0);
+        }
+      }
+    });
+  }
+
+  wire::Hello hello_;
+  const std::string token_;
+  const bool break_sharing_;
+  transport::Listener listening_, sharing_;
+  std::string share_name_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_, threads_mutex_;
+  std::thread acceptors_[2];
+  std::vector<std::thread> threads_;
+  Connection command_;
+  Choice choice_;
+  wire::StartOn start_on_ = wire::StartOn::kConnections;
+  transport::Streams streams_;
+  uint16_t granted_ = 0, joined_ = 0;
+  std::thread worker_;
+};
+
+inline Endpoint at(const std::string& text) { return parse_endpoint(text).take(); }
+inline ConnectOptions quick() {
+  ConnectOptions options;
+  options.timeout_ms = 2000;
+  return options;
+}
+inline wire::AttachRequest for_echo() {
+  wire::AttachRequest request;
+  request.api = "echo";
+  request.api_digest = 11;
+  return request;
+}
+
+inline void use_session(Attached& attached) {
+  TestEvents events;
+  auto lane =
+      Lane::open(std::move(attached.command), attached.bulk.data(), attached.bulk.size(), &events);
+  auto post = [&](uint16_t opcode, const void* body, uint32_t bytes) {
+    uint32_t id = lane->new_reply_id();
+    uint8_t* at = lane->begin(opcode, 0, bytes, id);
+    if (at != nullptr) memcpy(at, body, bytes), lane->commit();
+    return id;
+  };
+  Reply reply = lane->wait(post(kEcho, "hello", 5));
+  ASSERT_FALSE(reply.lost);
+  EXPECT_EQ(reply.bytes, 5u);
+  std::vector<uint8_t> data(9u << 20);
+  uint64_t ask[2] = {lane->new_transfer_id(), data.size()};
+  uint32_t id = post(kTake, ask, sizeof ask);
+  EXPECT_TRUE(lane->send_bulk(ask[0], data.data(), data.size()));
+  EXPECT_FALSE(lane->wait(id).lost);
+  lane->close(2000);
+}
+
+}  // namespace tendril::session
