@@ -122,7 +122,7 @@ double round_ns(gpu::Driver* driver, uint64_t launches, worker::Turns turns) {
   executor.callbacks().end();
   CUcontext context = nullptr;
   if (driver->cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS) abort();
-  executor.add_context(id(api::cuda::Kind::kContext, 1))->context = context;
+  executor.contexts().add(id(api::cuda::Kind::kContext, 1))->context = context;
   int objects[kFunctions + 1];
   executor.objects().bind(api::cuda::Kind::kStream, id(api::cuda::Kind::kStream, 1),
                           &objects[kFunctions]);

@@ -19,39 +19,42 @@
 namespace tendril::simulation {
 namespace {
 
-using worker::cuda::Gate;
-using worker::cuda::work_kind;
+using worker::ContextHandle;
+using worker::EventHandle;
+using worker::Gate;
+using worker::StreamHandle;
+using worker::work_kind;
 
-constexpr uint64_t kLegacy = 1;  // as CU_STREAM_LEGACY
+constexpr uint64_t kLegacy = 1;  // as in CUDA
 
-CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
-CUcontext const kContext = reinterpret_cast<CUcontext>(7);
+StreamHandle stream_of(uint64_t number) { return reinterpret_cast<StreamHandle>(number); }
+ContextHandle const kContext = reinterpret_cast<ContextHandle>(7);
 
 // Streams run their work in order. An event is the time at which its stream will have finished what
 // it has then.
-class FakeGpu final : public worker::cuda::GateHost {
+class FakeGpu final : public worker::GateHost {
  public:
   explicit FakeGpu(SimulatedTime* time) : time_(*time) {}
-  void run(CUstream stream, uint64_t ns) {
+  void run(StreamHandle stream, uint64_t ns) {
     uint64_t& free_ns = streams_[stream];
     free_ns = std::max(free_ns, time_.now_ns()) + ns;
   }
-  uint64_t unfinished_ns(CUstream stream) {
+  uint64_t unfinished_ns(StreamHandle stream) {
     const uint64_t now_ns = time_.now_ns();
     return streams_[stream] > now_ns ? streams_[stream] - now_ns : 0;
   }
 
-  CUcontext owner(CUcontext current, CUstream) override { return current; }
-  CUevent mark(CUcontext, CUstream stream) override {
+  ContextHandle owner(ContextHandle current, StreamHandle) override { return current; }
+  EventHandle mark(ContextHandle, StreamHandle stream) override {
     if (refuses_marks) return nullptr;
     ++marks;
     events_[++events_made_] = streams_[stream];
-    return reinterpret_cast<CUevent>(events_made_);
+    return reinterpret_cast<EventHandle>(events_made_);
   }
-  bool reached(CUevent event) override {
+  bool reached(EventHandle event) override {
     return broken || time_.now_ns() >= events_.at(reinterpret_cast<uint64_t>(event));
   }
-  void give_back(CUcontext, CUevent event) override {
+  void give_back(ContextHandle, EventHandle event) override {
     events_.erase(reinterpret_cast<uint64_t>(event));
   }
   bool serve() override {
@@ -70,7 +73,7 @@ class FakeGpu final : public worker::cuda::GateHost {
 
  private:
   SimulatedTime& time_;
-  std::map<CUstream, uint64_t> streams_;
+  std::map<StreamHandle, uint64_t> streams_;
   std::map<uint64_t, uint64_t> events_;
   uint64_t events_made_ = 0;
   // A test whose turn ends unexpectedly fails and does not hang.
@@ -86,7 +89,8 @@ class GateTest : public testing::Test {
                             kPromptlyNs = 20 * kUs;
 
   GateTest()
-      : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), gate_(&gpu_, {page_.get(), bell_.get()}, 2) {
+      : bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        gate_(&gpu_, {page_.get(), bell_.get()}, 2, stream_of(kLegacy)) {
     for (wire::TurnPart& part : page_->slices) {
       part.window_ns = 2 * kMs;
       part.linger_ns = kMs / 2;
@@ -153,7 +157,7 @@ class GateTest : public testing::Test {
 TEST_F(GateTest, WhereTheGpuIsWholeThereIsNoGate) {
   EXPECT_FALSE(gate_.open(0));
   EXPECT_TRUE(gate_.open(1));
-  EXPECT_TRUE(Gate(&gpu_, {}, 2).open(0));
+  EXPECT_TRUE(Gate(&gpu_, {}, 2, nullptr).open(0));
 }
 
 TEST_F(GateTest, AsksOnceAndSleepsUntilItsTurn) {

@@ -10,9 +10,10 @@ namespace tendril::simulation {
 namespace {
 
 constexpr int kFirstBell = 1'000'000;
+constexpr uint64_t kLegacyStream = 1;  // as in CUDA
 SharedServer* the_server = nullptr;
 
-CUstream stream_of(uint64_t number) { return reinterpret_cast<CUstream>(number); }
+StreamHandle stream_of(uint64_t number) { return reinterpret_cast<StreamHandle>(number); }
 
 }  // namespace
 
@@ -131,12 +132,12 @@ SimulatedWorker::SimulatedWorker(SharedServer* server, size_t number, std::vecto
       number_(number),
       gpus_(std::move(gpus)),
       gate_(this, {page_.get(), kFirstBell + static_cast<int>(number)},
-            static_cast<uint32_t>(gpus_.size())) {}
+            static_cast<uint32_t>(gpus_.size()), stream_of(kLegacyStream)) {}
 
 SimulatedGpu& SimulatedWorker::gpu(uint32_t slice) { return server_.gpu(gpus_[slice]); }
 
 void SimulatedWorker::launch(uint64_t usual_ns, uint64_t stream, uint32_t slice, uint64_t ns) {
-  gate_.pass(slice, context(slice), stream_of(stream), worker::cuda::work_kind(usual_ns, 1));
+  gate_.pass(slice, context(slice), stream_of(stream), worker::work_kind(usual_ns, 1));
   server_.time().spend(kCallNs);
   gpu(slice).kernel(number_, stream, ns);
   ++pieces_;
@@ -156,13 +157,13 @@ void SimulatedWorker::wait(uint64_t stream, uint32_t slice) {
   const uint64_t event = gpu(slice).mark(number_, stream);
   while (!gpu(slice).reached(event)) {
     server_.time().spend(kLookNs);
-    if (gate_.pace() != worker::cuda::Gate::Pace::kNever) gate_.look(false);
+    if (gate_.pace() != worker::Gate::Pace::kNever) gate_.look(false);
   }
 }
 
 // As the executor looks for the next call.
 void SimulatedWorker::compute(uint64_t ns) {
-  using Pace = worker::cuda::Gate::Pace;
+  using Pace = worker::Gate::Pace;
   SimulatedTime& time = server_.time();
   const uint64_t until_ns = time.now_ns() + ns;
   while (time.now_ns() < until_ns) {
@@ -178,14 +179,14 @@ void SimulatedWorker::compute(uint64_t ns) {
   }
 }
 
-CUevent SimulatedWorker::mark(CUcontext context, CUstream stream) {
+EventHandle SimulatedWorker::mark(ContextHandle context, StreamHandle stream) {
   server_.time().spend(kMarkNs);
   const auto slice = static_cast<uint32_t>(reinterpret_cast<uint64_t>(context) - 1);
-  return reinterpret_cast<CUevent>(
+  return reinterpret_cast<EventHandle>(
       gpu(slice).mark(number_, reinterpret_cast<uint64_t>(stream)) * kFirstBell + slice);
 }
 
-bool SimulatedWorker::reached(CUevent event) {
+bool SimulatedWorker::reached(EventHandle event) {
   server_.time().spend(kLookNs);
   const auto number = reinterpret_cast<uint64_t>(event);
   return gpu(static_cast<uint32_t>(number % kFirstBell)).reached(number / kFirstBell);

@@ -20,6 +20,10 @@
 
 namespace tendril::simulation {
 
+using worker::ContextHandle;
+using worker::EventHandle;
+using worker::StreamHandle;
+
 // Streams run their work in order, and a GPU runs one kernel at a time. A tenant has the GPU until
 // it has nothing more to run, or until its slice is over while another waits. Then its kernel is
 // interrupted, and goes on when its slice comes again. (An H200 does so.)
@@ -77,7 +81,7 @@ class SimulatedGpu {
 class SharedServer;
 
 // A session: its program is a fiber that says what comes next, and its executor does it.
-class SimulatedWorker final : public worker::cuda::GateHost {
+class SimulatedWorker final : public worker::GateHost {
  public:
   static constexpr uint64_t kCallNs = 2'000, kMarkNs = 1'500, kLookNs = 700, kServeNs = 500;
   SimulatedWorker(SharedServer* server, size_t number, std::vector<uint32_t> gpus);
@@ -93,10 +97,10 @@ class SimulatedWorker final : public worker::cuda::GateHost {
   uint64_t pieces() const { return pieces_; }
   wire::TurnPage* page() { return page_.get(); }
 
-  CUcontext owner(CUcontext current, CUstream) override { return current; }
-  CUevent mark(CUcontext context, CUstream stream) override;
-  bool reached(CUevent event) override;
-  void give_back(CUcontext, CUevent) override {}
+  ContextHandle owner(ContextHandle current, StreamHandle) override { return current; }
+  EventHandle mark(ContextHandle context, StreamHandle stream) override;
+  bool reached(EventHandle event) override;
+  void give_back(ContextHandle, EventHandle) override {}
   bool serve() override;
   bool busy() override { return false; }
   void set_hardware_slice(uint32_t slice, uint32_t us) override {
@@ -106,15 +110,15 @@ class SimulatedWorker final : public worker::cuda::GateHost {
  private:
   SimulatedGpu& gpu(uint32_t slice);
   void take_call_at(uint64_t at_ns);
-  CUcontext context(uint32_t slice) const {
-    return reinterpret_cast<CUcontext>(uint64_t{slice} + 1);
+  ContextHandle context(uint32_t slice) const {
+    return reinterpret_cast<ContextHandle>(uint64_t{slice} + 1);
   }
 
   SharedServer& server_;
   const size_t number_;
   const std::vector<uint32_t> gpus_;
   std::unique_ptr<wire::TurnPage> page_ = std::make_unique<wire::TurnPage>();
-  worker::cuda::Gate gate_;
+  worker::Gate gate_;
   uint64_t pieces_ = 0;
 };
 

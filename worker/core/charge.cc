@@ -2,7 +2,7 @@
 // See charge.h.
 #include "worker/core/charge.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 
 Charge::Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting)
     : assignment_(assignment), accounting_(accounting) {}
@@ -84,4 +84,4 @@ bool Charge::release(uint64_t key) {
   return true;
 }
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -10,14 +10,14 @@
 
 #include "wire/assignment.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 
 class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
 
-  // False: it would pass the quota (answer CUDA_ERROR_OUT_OF_MEMORY). What is kept for later goes
-  // back before that is said.
+  // False: it would pass the quota (answer the API's error for memory that ran out). What is kept
+  // for later goes back before that is said.
   bool take(uint32_t slot, uint64_t bytes);
   // The same without asking anybody to give something up.
   bool try_take(uint32_t slot, uint64_t bytes);
@@ -51,4 +51,4 @@ class Charge {
   uint64_t holds_ = 0;
 };
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 wire::Assignment of_two_slices(uint32_t tally) {
@@ -114,4 +114,4 @@ TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
 }
 
 }  // namespace
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 using wire::kTurnWithoutEnd;
@@ -59,8 +59,9 @@ void nap(uint64_t ns) {
 
 }  // namespace
 
-Gate::Gate(GateHost* host, Turns turns, uint32_t slots)
+Gate::Gate(GateHost* host, Turns turns, uint32_t slots, StreamHandle legacy_stream)
     : host_(host),
+      legacy_stream_(legacy_stream),
       page_(turns.page != nullptr ? turns.page : &nobody_divides),
       bell_(turns.bell),
       slices_(slots) {
@@ -74,7 +75,8 @@ void Gate::has_context(uint32_t slot) {
   host_->set_hardware_slice(slot, us);
 }
 
-bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind) {
+bool Gate::pass_at_once(uint32_t slot, ContextHandle context, StreamHandle stream,
+                        const WorkKind& kind) {
   if (slot >= slices_.size()) return false;
   Slice& slice = slices_[slot];
   const uint64_t piece_ns = estimates_.of(kind);
@@ -86,9 +88,9 @@ bool Gate::pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const
   return true;
 }
 
-bool Gate::pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind) {
+bool Gate::pass(uint32_t slot, ContextHandle context, StreamHandle stream, const WorkKind& kind) {
   if (slot >= slices_.size() || pass_at_once(slot, context, stream, kind)) return true;
-  if (stream != CU_STREAM_LEGACY) leaves_legacy_stream();
+  if (stream != legacy_stream_) leaves_legacy_stream();
   Slice& slice = slices_[slot];
   uint64_t piece_ns = estimates_.of(kind);
   bool unknown = piece_ns == WorkEstimates::kUnknown;
@@ -128,7 +130,8 @@ bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) c
   return slice.unfinished_ns <= base::now_ns() - slice.progress_ns + kNearlyOverNs;
 }
 
-bool Gate::wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns) {
+bool Gate::wait_to_pass(Slice& slice, ContextHandle context, StreamHandle stream,
+                        uint64_t piece_ns) {
   const auto slot = static_cast<uint32_t>(&slice - slices_.data());
   slice.waiting = true;
   mark_all(slice);
@@ -219,7 +222,7 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
   slice.queued_ns += after_ns - now_ns;
 }
 
-size_t Gate::queue_of(Slice& slice, CUcontext context, CUstream stream) {
+size_t Gate::queue_of(Slice& slice, ContextHandle context, StreamHandle stream) {
   const auto is = [&](const Queue& queue) {
     return queue.stream == stream && queue.context == context;
   };
@@ -278,7 +281,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
       launching_ = &slice;
     }
   }
-  legacy_unmarked_ |= queue.stream == CU_STREAM_LEGACY;
+  legacy_unmarked_ |= queue.stream == legacy_stream_;
   queue.work.add(kind);
   queue.estimated_ns += piece_ns;
   slice.unfinished_ns += piece_ns;
@@ -290,7 +293,7 @@ void Gate::add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t 
 void Gate::mark(Slice& slice, Queue& queue) {
   if (launching_ != nullptr) launched();
   if (queue.work.pieces() == 0) return;
-  const CUevent event = host_->mark(queue.owner, queue.stream);
+  const EventHandle event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr) {
     queue.markers.push_back({event, queue.work, queue.begun_ns, queue.estimated_ns, queue.begun_ns,
                              queue.preempted_ns, !queue.behind_program, false});
@@ -310,14 +313,14 @@ void Gate::mark_legacy_streams() {
   legacy_unmarked_ = false;
   for (Slice& slice : slices_) {
     for (Queue& queue : slice.queues) {
-      if (queue.stream == CU_STREAM_LEGACY) mark(slice, queue);
+      if (queue.stream == legacy_stream_) mark(slice, queue);
     }
   }
 }
 
 // Without one the work behind seems to take as long as the host function.
 void Gate::mark_program(Queue& queue) {
-  const CUevent event = host_->mark(queue.owner, queue.stream);
+  const EventHandle event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr)
     queue.markers.push_back({event, {}, queue.begun_ns, 0, queue.begun_ns, 0, false, true});
 }
@@ -326,7 +329,7 @@ void Gate::mark_everything() {
   for (Slice& slice : slices_) mark_all(slice);
 }
 
-void Gate::stream_ends(CUstream stream) {
+void Gate::stream_ends(StreamHandle stream) {
   for (Slice& slice : slices_) {
     for (Queue& queue : slice.queues) {
       if (queue.stream == stream) mark(slice, queue);
@@ -334,7 +337,7 @@ void Gate::stream_ends(CUstream stream) {
   }
 }
 
-void Gate::host_function(uint32_t slot, CUcontext context, CUstream stream) {
+void Gate::host_function(uint32_t slot, ContextHandle context, StreamHandle stream) {
   if (slot >= slices_.size() || open(slot)) return;
   Slice& slice = slices_[slot];
   Queue& queue = slice.queues[queue_of(slice, context, stream)];
@@ -342,7 +345,7 @@ void Gate::host_function(uint32_t slot, CUcontext context, CUstream stream) {
   queue.behind_program = true;
 }
 
-void Gate::forget_context(CUcontext context) {
+void Gate::forget_context(ContextHandle context) {
   const uint64_t now_ns = base::now_ns();
   for (Slice& slice : slices_) {
     for (Queue& queue : slice.queues) {
@@ -597,4 +600,4 @@ void Gate::rest() {
     sched_yield();
 }
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

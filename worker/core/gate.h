@@ -14,24 +14,28 @@
 #include <deque>
 #include <vector>
 
-#include "gpu/cuda/driver.h"
 #include "worker/core/turns.h"
 #include "worker/core/work_estimates.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
+
+// Objects of the API's driver. The gate compares them and hands them back to its host.
+using ContextHandle = struct OpaqueContext*;
+using StreamHandle = struct OpaqueStream*;
+using EventHandle = struct OpaqueEvent*;
 
 // What the gate needs of the executor; tests put a GPU of their own here.
 class GateHost {
  public:
   virtual ~GateHost() = default;
   // The context that `stream` is of, where `current` is the one of the call.
-  virtual CUcontext owner(CUcontext current, CUstream stream) = 0;
+  virtual ContextHandle owner(ContextHandle current, StreamHandle stream) = 0;
   // An event behind all work of `stream` so far. Null: there can be none (the stream captures, the
   // context is broken).
-  virtual CUevent mark(CUcontext context, CUstream stream) = 0;
+  virtual EventHandle mark(ContextHandle context, StreamHandle stream) = 0;
   // True also when the event can never be reached because of an error.
-  virtual bool reached(CUevent event) = 0;
-  virtual void give_back(CUcontext context, CUevent event) = 0;
+  virtual bool reached(EventHandle event) = 0;
+  virtual void give_back(ContextHandle context, EventHandle event) = 0;
   // While the executor waits here: sees to what must go on. False: the session is over.
   virtual bool serve() = 0;
   // Others than the gate want to be looked at often.
@@ -42,7 +46,9 @@ class GateHost {
 
 class Gate {
  public:
-  Gate(GateHost* host, Turns turns, uint32_t slots);
+  // `legacy_stream`: an event in it waits for the work of other streams, as in CUDA's. Null: the
+  // API has no such stream.
+  Gate(GateHost* host, Turns turns, uint32_t slots, StreamHandle legacy_stream);
 
   // A context has been made on this slot's GPU, or was there before the session: the hardware must
   // know its share too.
@@ -53,10 +59,11 @@ class Gate {
   }
   // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may
   // be. Those that passed before have been given. False: the session is over.
-  bool pass(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
+  bool pass(uint32_t slot, ContextHandle context, StreamHandle stream, const WorkKind& kind);
   // The same when no wait and no marker is needed, so that several pieces may pass before the first
   // is given. False: not at once.
-  bool pass_at_once(uint32_t slot, CUcontext context, CUstream stream, const WorkKind& kind);
+  bool pass_at_once(uint32_t slot, ContextHandle context, StreamHandle stream,
+                    const WorkKind& kind);
 
   // How soon the executor's loop must call `look` again when no call comes.
   enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };
@@ -86,19 +93,19 @@ class Gate {
   void leaves_legacy_stream() {
     if (legacy_unmarked_) mark_legacy_streams();
   }
-  void stream_ends(CUstream stream);
+  void stream_ends(StreamHandle stream);
   // A host function is about to be given to `stream`. What is there already is marked in front of
   // it, and its end behind it: how long that takes is the program's doing and tells nothing of the
   // GPU, and while nothing else of the slice can run its turn is the others'.
-  void host_function(uint32_t slot, CUcontext context, CUstream stream);
+  void host_function(uint32_t slot, ContextHandle context, StreamHandle stream);
   // The context is gone and its events with it.
-  void forget_context(CUcontext context);
+  void forget_context(ContextHandle context);
 
  private:
   static constexpr uint32_t kCallsUnseen = 8;
   // A marker and the work before it.
   struct Marker {
-    CUevent event;
+    EventHandle event;
     WorkEstimates::Batch work;
     uint64_t begun_ns;      // when the first of it was submitted
     uint64_t estimated_ns;  // grows when it takes longer
@@ -109,8 +116,8 @@ class Gate {
   };
   // A stream, and its work that is not known to be over.
   struct Queue {
-    CUcontext context = nullptr, owner = nullptr;
-    CUstream stream = nullptr;
+    ContextHandle context = nullptr, owner = nullptr;
+    StreamHandle stream = nullptr;
     WorkEstimates::Batch work;                                  // not marked yet
     uint64_t begun_ns = 0, estimated_ns = 0, preempted_ns = 0;  // the last as of its beginning
     bool mark_next = false;
@@ -151,7 +158,7 @@ class Gate {
     return slice.part->turn.load(std::memory_order_acquire) != slice.given_up;
   }
   bool may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const;
-  bool wait_to_pass(Slice& slice, CUcontext context, CUstream stream, uint64_t piece_ns);
+  bool wait_to_pass(Slice& slice, ContextHandle context, StreamHandle stream, uint64_t piece_ns);
   void sleep_until_turn(Slice& slice, uint64_t now_ns);
   static uint64_t preempted_ns(const Slice& slice) {
     return slice.part->preempted_ns.load(std::memory_order_relaxed);
@@ -161,7 +168,7 @@ class Gate {
   static bool in_program(const Slice& slice);
   static bool stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns);
   void look_outside(Slice& slice, uint64_t now_ns);
-  size_t queue_of(Slice& slice, CUcontext context, CUstream stream);
+  size_t queue_of(Slice& slice, ContextHandle context, StreamHandle stream);
   void add_piece(Slice& slice, Queue& queue, const WorkKind& kind, uint64_t piece_ns);
   void launched();
   static void excuse_absence(Slice& slice, uint64_t now_ns);
@@ -184,6 +191,7 @@ class Gate {
   void find_pace();
 
   GateHost* host_;
+  const StreamHandle legacy_stream_;
   wire::TurnPage* page_;
   const int bell_;
   WorkEstimates estimates_;
@@ -198,4 +206,4 @@ class Gate {
   bool legacy_unmarked_ = false;  // there may be such work
 };
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

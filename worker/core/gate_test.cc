@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
@@ -28,10 +28,12 @@ constexpr uint64_t kSecond = 1'000'000'000;
 // Whose work is over as soon as it is asked for.
 class IdleGpu final : public GateHost {
  public:
-  CUcontext owner(CUcontext current, CUstream) override { return current; }
-  CUevent mark(CUcontext, CUstream) override { return reinterpret_cast<CUevent>(1); }
-  bool reached(CUevent) override { return true; }
-  void give_back(CUcontext, CUevent) override {}
+  ContextHandle owner(ContextHandle current, StreamHandle) override { return current; }
+  EventHandle mark(ContextHandle, StreamHandle) override {
+    return reinterpret_cast<EventHandle>(1);
+  }
+  bool reached(EventHandle) override { return true; }
+  void give_back(ContextHandle, EventHandle) override {}
   bool serve() override { return base::now_ns() < patience_until_ns_; }
   bool busy() override { return false; }
   void set_hardware_slice(uint32_t, uint32_t) override {}
@@ -49,7 +51,7 @@ TEST(GateAndArbiter, TurnsGoToAndFro) {
   part.linger_ns = 1000 * kSecond;
   const base::Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   IdleGpu gpu;
-  Gate gate(&gpu, {page.get(), bell.get()}, 1);
+  Gate gate(&gpu, {page.get(), bell.get()}, 1, nullptr);
   std::atomic<bool> over{false};
   uint32_t granted = 0,
            used = 0;  // each is written by one thread, and handed to the other with the turn
@@ -95,4 +97,4 @@ TEST(GateAndArbiter, TurnsGoToAndFro) {
 }
 
 }  // namespace
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 // Upwards faster than downwards: an estimate that is too low lets too much be submitted.
@@ -79,4 +79,4 @@ void WorkEstimates::learn(const Batch& batch, uint64_t most_ns, bool certain) {
   }
 }
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 
 // What makes two pieces alike: what is run (an id, an opcode), and how much of it.
 struct WorkKind {
@@ -74,4 +74,4 @@ class WorkEstimates {
   uint32_t next_victim_ = 0;
 };
 
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tendril::worker::cuda {
+namespace tendril::worker {
 namespace {
 
 TEST(WorkEstimates, LearnsFromBatches) {
@@ -66,4 +66,4 @@ TEST(WorkEstimates, ForgetsWhatIsTooMuchToRemember) {
 }
 
 }  // namespace
-}  // namespace tendril::worker::cuda
+}  // namespace tendril::worker

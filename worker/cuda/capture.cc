@@ -18,7 +18,7 @@ const CUgraphEdgeData* edges_of(Scope& s, const wire::Bytes& bytes, size_t count
 void before(Executor& w) { w.gate().mark_everything(); }
 
 CUresult begun(Executor& w, CUresult result) {
-  if (result == CUDA_SUCCESS) w.capture_begins();
+  if (result == CUDA_SUCCESS) w.streams().capture_begins();
   return result;
 }
 
@@ -52,7 +52,7 @@ CUresult handle(Executor& w, const wire::cuda::capture_end_request& m,
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  w.capture_ends();
+  w.streams().capture_ends();
   CUgraph graph = nullptr;
   const CUresult result = w.driver().cuStreamEndCapture(stream, &graph);
   if (result != CUDA_SUCCESS || graph == nullptr)

@@ -126,7 +126,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) 
   item.context = w.context()->context;
   item.block = block;
   w.waiters().in_flight(stream, item);
-  return w.copy_given(m.stream, result);
+  return w.streams().copy_given(m.stream, result);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m,
@@ -148,14 +148,14 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m
     staging.give_back(block);
     return result;
   }
-  if (m.transfer == 0) return w.wait_for_copy(stream, block, bytes);
+  if (m.transfer == 0) return w.waiters().answer_after_copy(stream, block, bytes);
   Delivery delivery;
   delivery.context = w.context()->context;
   delivery.block = block;
   delivery.bytes = bytes;
   delivery.transfer = m.transfer;
   const CUresult added = w.waiters().add_delivery(stream, delivery);
-  return added == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : added;
+  return added == CUDA_SUCCESS ? w.waiters().answer_after_copy(stream, Block{}, 0) : added;
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
@@ -171,8 +171,9 @@ CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
   if (p.dstMemoryType == CU_MEMORYTYPE_UNIFIED) p.dstDevice = w.mirrors().place_of(p.dstDevice);
   if (!s.ok()) return s.error();
   const uint64_t bytes = p.WidthInBytes * p.Height * p.Depth;
-  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), bytes)) return CUDA_ERROR_UNKNOWN;
-  return w.copy_given(m.stream, w.driver().cuMemcpy3DAsync_v2(&p, stream));
+  if (!w.gate().may_work(w.context(), stream, static_cast<uint64_t>(m.kOp), bytes))
+    return CUDA_ERROR_UNKNOWN;
+  return w.streams().copy_given(m.stream, w.driver().cuMemcpy3DAsync_v2(&p, stream));
 }
 
 }  // namespace tendril::worker::cuda

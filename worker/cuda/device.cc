@@ -65,7 +65,7 @@ void context_facts(Executor& w, uint32_t slot, uint64_t* limits, int32_t* priori
   CUcontext context = nullptr;
   const CUdevice device = w.device_of(slot);
   if (d.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return;
-  w.use(context);
+  w.contexts().use(context);
   for (int i = 0; i < CU_LIMIT_MAX; ++i) {
     size_t value = 0;
     if (d.cuCtxGetLimit(&value, static_cast<CUlimit>(i)) == CUDA_SUCCESS) limits[i] = value;
@@ -138,8 +138,8 @@ CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m,
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
-  WorkerContext* context = w.find_context(m.context);
-  if (context == nullptr) context = w.add_context(m.context);
+  WorkerContext* context = w.contexts().find(m.context);
+  if (context == nullptr) context = w.contexts().add(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
   const CUresult result = w.driver().cuDevicePrimaryCtxRetain(&driver_context, device);
@@ -153,7 +153,7 @@ CUresult handle(Executor& w, const wire::cuda::primary_retain_request& m,
   ++context->retains;
   w.gate().has_context(m.slot);
   w.objects().bind(Kind::kContext, m.context, driver_context);
-  return w.use(driver_context);
+  return w.contexts().use(driver_context);
 }
 
 CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m,
@@ -167,10 +167,10 @@ CUresult handle(Executor& w, const wire::cuda::primary_reset_request& m,
   const CUresult result = w.driver().cuDevicePrimaryCtxReset_v2(device);
   w.kept_memory().forget_slot(m.slot);
   w.objects().for_each(Kind::kContext, [&](uint64_t id, void*) {
-    WorkerContext* context = w.find_context(id);
+    WorkerContext* context = w.contexts().find(id);
     if (context != nullptr && context->primary && context->slot == m.slot) w.empty_context(context);
   });
-  w.forget_current();
+  w.contexts().forget_current();
   return result;
 }
 
@@ -179,12 +179,12 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m,
   Scope s(w);
   const CUdevice device = s.device(m.slot);
   if (!s.ok()) return s.error();
-  WorkerContext* context = w.add_context(m.context);
+  WorkerContext* context = w.contexts().add(m.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
   const CUresult result = w.driver().cuCtxCreate_v2(
       &driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
-  w.forget_current();  // creation made it current; let `use` decide from now on
+  w.contexts().forget_current();  // creation made it current; let `use` decide from now on
   if (result != CUDA_SUCCESS) {
     w.remove_context(m.context);
     return result;
@@ -200,15 +200,15 @@ CUresult handle(Executor& w, const wire::cuda::context_create_request& m,
 
 CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m,
                 wire::cuda::context_destroy_reply&) {
-  WorkerContext* context = w.find_context(m.context);
+  WorkerContext* context = w.contexts().find(m.context);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  w.use(context->context);
+  w.contexts().use(context->context);
   w.waiters().deliver_all();
   w.waiters().reclaim(0);
   const CUresult result = w.driver().cuCtxDestroy_v2(context->context);
   w.objects().unbind(Kind::kContext, m.context);
   w.remove_context(m.context);
-  w.forget_current();
+  w.contexts().forget_current();
   return result;
 }
 
@@ -229,12 +229,12 @@ CUresult handle(Executor& w, const wire::cuda::context_set_cache_config_request&
 CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&,
                 wire::cuda::context_synchronize_reply&) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return w.wait(Executor::WaitKind::kContext, nullptr);
+  return w.waiters().answer_after(WaitKind::kContext, nullptr);
 }
 
 CUresult handle(Executor& w, const wire::cuda::deferred_error_request&,
                 wire::cuda::deferred_error_reply&) {
-  return w.take_deferred_of(w.context());
+  return Contexts::take_deferred_of(w.context());
 }
 
 CUresult handle(Executor& w, const wire::cuda::peer_access_request& m,

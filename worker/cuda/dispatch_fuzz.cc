@@ -57,7 +57,7 @@ void clear(Executor& executor) {
   gpu::Driver& d = *g_driver;
   for (uint32_t i = 1; i < 4096; ++i) {
     worker::cuda::WorkerContext* context =
-        executor.find_context(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
+        executor.contexts().find(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
     if (context == nullptr) continue;
     d.cuCtxSetCurrent(context->context);
     d.cuCtxSynchronize();
@@ -68,7 +68,7 @@ void clear(Executor& executor) {
   destroy_each<CUlibrary>(executor, api::cuda::Kind::kLibrary, d.cuLibraryUnload);
   for (uint32_t i = 1; i < 4096; ++i) {
     worker::cuda::WorkerContext* context =
-        executor.find_context(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
+        executor.contexts().find(api::make_id(api::cuda::Kind::kContext, 0, 0, i));
     if (context != nullptr && !context->primary) d.cuCtxDestroy_v2(context->context);
   }
   for (int device = 0; device < static_cast<int>(kSlots); ++device)

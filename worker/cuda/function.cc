@@ -146,7 +146,7 @@ class Launches {
       const size_t end = gated ? pass_gate(i) : count_;
       for (; i < end; ++i) {
         const CUresult result = make_one(d, launches_[i]);
-        w_.defer(result);
+        w_.contexts().defer(result);
         if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
       }
     }
@@ -182,13 +182,15 @@ class Launches {
   size_t pass_gate(size_t first) {
     Launch& next = launches_[first];
     const bool made = next.error == CUDA_SUCCESS;
-    if (made && !w_.may_work(next.stream, next.id, threads_of(next.geometry)))
+    if (made && !w_.gate().may_work(w_.context(), next.stream, next.id, threads_of(next.geometry)))
       next.error = CUDA_ERROR_UNKNOWN;
     size_t end = first + 1;
     for (; end < count_; ++end) {
       const Launch& more = launches_[end];
       const bool passes = more.error == CUDA_SUCCESS;
-      if (passes && !w_.may_work_at_once(more.stream, more.id, threads_of(more.geometry))) break;
+      if (passes && !w_.gate().may_work_at_once(w_.context(), more.stream, more.id,
+                                                threads_of(more.geometry)))
+        break;
     }
     return end;
   }
@@ -239,7 +241,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
   void* pointers[kParamsMax];
   if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
-  if (!w.may_work(stream, m.function, threads_of(m.geometry.data))) return CUDA_ERROR_UNKNOWN;
+  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.geometry.data)))
+    return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, pointers, nullptr);
 }
 
@@ -258,7 +261,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
   const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
-  if (!w.may_work(stream, m.function, threads_of(m.geometry.data))) return CUDA_ERROR_UNKNOWN;
+  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.geometry.data)))
+    return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
 }
 

@@ -67,7 +67,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  if (!w.may_work(stream, m.exec, 1)) return CUDA_ERROR_UNKNOWN;
+  if (!w.gate().may_work(w.context(), stream, m.exec, 1)) return CUDA_ERROR_UNKNOWN;
   KeptMemory& memory = w.kept_memory();
   if (!memory.has_graphs()) return w.driver().cuGraphLaunch(exec, stream);
   w.waiters().synchronise_owed();  // what streams have freed makes room
@@ -115,7 +115,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m,
                               : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
   r.outcome = static_cast<uint32_t>(params.result_out);
   r.node = s.id(Kind::kNode, params.hErrNode_out);
-  w.reply_with_body_anyway();
+  w.replies().reply_with_body_anyway();
   if (result != CUDA_SUCCESS) return result;
   if (!w.objects().bind(Kind::kExec, m.exec, exec)) {
     w.driver().cuGraphExecDestroy(exec);
@@ -232,7 +232,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_update_request& m,
   r.outcome = static_cast<uint32_t>(info.result);
   r.node = s.id(Kind::kNode, info.errorNode);
   r.from = s.id(Kind::kNode, info.errorFromNode);
-  w.reply_with_body_anyway();
+  w.replies().reply_with_body_anyway();
   return result;
 }
 

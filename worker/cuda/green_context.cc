@@ -48,7 +48,7 @@ CUresult handle(Executor& w, const wire::cuda::green_context_create_request& m,
   CUresult result = d.cuGreenCtxCreate(&green, description, device, m.flags);
   if (result != CUDA_SUCCESS) return result;
   result = d.cuCtxFromGreenCtx(&made, green);
-  WorkerContext* context = result == CUDA_SUCCESS ? w.add_context(m.context) : nullptr;
+  WorkerContext* context = result == CUDA_SUCCESS ? w.contexts().add(m.context) : nullptr;
   if (context == nullptr || !w.objects().bind(Kind::kGreenContext, m.green, green)) {
     if (context != nullptr) w.remove_context(m.context);
     d.cuGreenCtxDestroy(green);
@@ -65,17 +65,17 @@ CUresult handle(Executor& w, const wire::cuda::green_context_destroy_request& m,
                 wire::cuda::green_context_destroy_reply&) {
   Scope s(w);
   CUgreenCtx green = s.get<CUgreenCtx>(Kind::kGreenContext, m.green);
-  WorkerContext* context = w.find_context(m.context);
+  WorkerContext* context = w.contexts().find(m.context);
   if (!s.ok() || context == nullptr || context->primary)
     return s.ok() ? CUDA_ERROR_INVALID_CONTEXT : s.error();
-  w.use(context->context);
+  w.contexts().use(context->context);
   w.waiters().deliver_all();
   w.waiters().reclaim(0);
   const CUresult result = w.driver().cuGreenCtxDestroy(green);
   w.objects().unbind(Kind::kGreenContext, m.green);
   w.objects().unbind(Kind::kContext, m.context);
   w.remove_context(m.context);
-  w.forget_current();
+  w.contexts().forget_current();
   return result;
 }
 
@@ -87,7 +87,7 @@ CUresult handle(Executor& w, const wire::cuda::green_stream_create_request& m,
   CUstream stream = nullptr;
   const CUresult result = w.driver().cuGreenCtxStreamCreate(&stream, green, m.flags, m.priority);
   if (result != CUDA_SUCCESS) return result;
-  if (w.objects().bind(Kind::kStream, m.stream, stream)) return w.begin_apart(stream);
+  if (w.objects().bind(Kind::kStream, m.stream, stream)) return w.streams().begin_apart(stream);
   w.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }

@@ -226,7 +226,7 @@ CUresult handle(Executor& w, const wire::cuda::copy_to_device_request& m) {
   const bool bulk = m.transfer != 0;
   const CUresult result = bulk ? send_bulk(w, m.destination, m.bytes, m.transfer, stream)
                                : send_staged(w, m.destination, m.data.data, m.bytes, stream);
-  return w.copy_given(m.stream, result);
+  return w.streams().copy_given(m.stream, result);
 }
 
 CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m,
@@ -238,12 +238,12 @@ CUresult handle(Executor& w, const wire::cuda::copy_from_device_request& m,
   if (m.transfer == 0 && m.bytes > wire::kReplyInlineMax) return CUDA_ERROR_INVALID_VALUE;
   if (m.transfer != 0) {
     const CUresult result = read_bulk(w, m.source, m.bytes, m.transfer, stream, true);
-    return result == CUDA_SUCCESS ? w.wait_for_copy(stream, Block{}, 0) : result;
+    return result == CUDA_SUCCESS ? w.waiters().answer_after_copy(stream, Block{}, 0) : result;
   }
   const Block block = w.waiters().staging().take(m.bytes);
   if (block.data == nullptr) return refusal(w, stream);
   const CUresult result = w.driver().cuMemcpyDtoHAsync_v2(block.data, m.source, m.bytes, stream);
-  if (result == CUDA_SUCCESS) return w.wait_for_copy(stream, block, m.bytes);
+  if (result == CUDA_SUCCESS) return w.waiters().answer_after_copy(stream, block, m.bytes);
   w.waiters().staging().give_back(block);
   return result;
 }
@@ -280,13 +280,13 @@ CUresult handle(Executor& w, const wire::cuda::copy_device_request& m) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!w.gate().open(w.slot()) && !is_of_host(w, m.destination) && !is_of_host(w, m.source) &&
-      !w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(m.bytes))) {
+      !w.gate().may_work(w.context(), stream, static_cast<uint64_t>(m.kOp), size_class(m.bytes))) {
     return CUDA_ERROR_UNKNOWN;
   }
   const Mirrors& mirrors = w.mirrors();
-  return w.copy_given(m.stream,
-                      w.driver().cuMemcpyAsync(mirrors.place_of(m.destination),
-                                               mirrors.place_of(m.source), m.bytes, stream));
+  return w.streams().copy_given(
+      m.stream, w.driver().cuMemcpyAsync(mirrors.place_of(m.destination),
+                                         mirrors.place_of(m.source), m.bytes, stream));
 }
 
 // A stream of the moment waits for the copies, and nothing else: an event of theirs may be recorded
@@ -298,7 +298,7 @@ CUresult handle(Executor& w, const wire::cuda::copies_wait_request&,
   CUresult result = w.driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
   if (result != CUDA_SUCCESS) return result;
   result = w.driver().cuStreamWaitEvent(stream, w.context()->copied, 0);
-  if (result == CUDA_SUCCESS) result = w.wait_for_copy(stream, Block{}, 0);
+  if (result == CUDA_SUCCESS) result = w.waiters().answer_after_copy(stream, Block{}, 0);
   w.driver().cuStreamDestroy_v2(stream);  // when what it has is over
   return result;
 }
@@ -312,7 +312,7 @@ CUresult handle(Executor& w, const wire::cuda::memory_set_request& m) {
   const auto half = static_cast<unsigned short>(m.value);
   const bool flat = m.height <= 1;
   const uint64_t bytes = m.element * m.width * (flat ? 1 : m.height);
-  if (!w.may_work(stream, static_cast<uint64_t>(m.kOp), size_class(bytes)))
+  if (!w.gate().may_work(w.context(), stream, static_cast<uint64_t>(m.kOp), size_class(bytes)))
     return CUDA_ERROR_UNKNOWN;
   switch (m.element) {
     case 1:

@@ -15,7 +15,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
   if (result != CUDA_SUCCESS) return result;
   const bool apart = (m.flags & CU_STREAM_NON_BLOCKING) != 0;
   if (w.objects().bind(Kind::kStream, m.stream, stream))
-    return apart ? w.begin_apart(stream) : CUDA_SUCCESS;
+    return apart ? w.streams().begin_apart(stream) : CUDA_SUCCESS;
   w.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }
@@ -23,7 +23,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
 CUresult handle(Executor& w, const wire::cuda::stream_destroy_request& m) {
   void* stream = w.objects().unbind(Kind::kStream, m.stream);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  w.untouch(static_cast<CUstream>(stream));
+  w.forget_stream(static_cast<CUstream>(stream));
   return w.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
 }
 
@@ -35,7 +35,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_query_request& m,
   const CUresult result = w.driver().cuStreamQuery(stream);
   if (result == CUDA_ERROR_NOT_READY) return result;
   w.waiters().send_news(true);
-  return result != CUDA_SUCCESS ? result : w.take_deferred_of(w.context());
+  return result != CUDA_SUCCESS ? result : Contexts::take_deferred_of(w.context());
 }
 
 CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m,
@@ -43,7 +43,7 @@ CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m,
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  return w.wait(Executor::WaitKind::kStream, stream);
+  return w.waiters().answer_after(WaitKind::kStream, stream);
 }
 
 CUresult handle(Executor& w, const wire::cuda::stream_wait_event_request& m) {
@@ -51,7 +51,8 @@ CUresult handle(Executor& w, const wire::cuda::stream_wait_event_request& m) {
   CUstream stream = s.stream(m.stream);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
-  if (w.capturing()) w.gate().mark_everything();  // the stream may begin to capture by this
+  if (w.streams().capturing())
+    w.gate().mark_everything();  // the stream may begin to capture by this
   return w.driver().cuStreamWaitEvent(stream, event, m.flags);
 }
 
@@ -59,7 +60,7 @@ CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
   Scope s(w);
   CUstream stream = s.stream(m.stream);
   if (!s.ok()) return s.error();
-  w.pass_host_function(stream);
+  w.gate().pass_host_function(w.context(), stream);
   if (m.persistent != 0) return w.callbacks().capture(&w.driver(), stream, m.token);
   return w.callbacks().launch(&w.driver(), stream, m.token, w.waiters().last_delivery());
 }
@@ -110,7 +111,7 @@ CUresult handle(Executor& w, const wire::cuda::event_synchronize_request& m,
   Scope s(w);
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
-  return w.wait(Executor::WaitKind::kEvent, event);
+  return w.waiters().answer_after(WaitKind::kEvent, event);
 }
 
 CUresult handle(Executor& w, const wire::cuda::event_elapsed_request& m,

@@ -37,7 +37,7 @@ class JitOptions {
     r->values = values_copy(&s);
     r->info_log = log_copy(&s, info_log_);
     r->error_log = log_copy(&s, error_log_);
-    w.reply_with_body_anyway();
+    w.replies().reply_with_body_anyway();
   }
 
  private:

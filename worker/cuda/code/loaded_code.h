@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "worker/core/charge.h"
-#include "worker/core/objects.h"
 #include "worker/cuda/code/code_variables.h"
+#include "worker/cuda/executor/objects.h"
 
 namespace tendril::worker::cuda {
 

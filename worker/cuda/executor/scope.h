@@ -59,7 +59,7 @@ class Scope {
   template <typename T>
   T* scratch(uint64_t count) {
     if (count == 0) return nullptr;
-    void* memory = count < (uint64_t{1} << 28) ? w_.scratch(count * sizeof(T)) : nullptr;
+    void* memory = count < (uint64_t{1} << 28) ? w_.scratch().take(count * sizeof(T)) : nullptr;
     if (memory == nullptr)
       fail(CUDA_ERROR_OUT_OF_MEMORY);
     else

@@ -42,8 +42,7 @@ Waiters::~Waiters() {
 
 CUresult Waiters::query(Wait* wait) {
   gpu::Driver& d = executor_->driver();
-  const bool stream = wait->kind == Executor::WaitKind::kStream,
-             context = wait->kind == Executor::WaitKind::kContext;
+  const bool stream = wait->kind == WaitKind::kStream, context = wait->kind == WaitKind::kContext;
   CUevent event = stream || context ? wait->own_event : static_cast<CUevent>(wait->object);
   CUresult result = CUDA_SUCCESS;
   if (event != nullptr)
@@ -66,9 +65,8 @@ CUresult Waiters::query(Wait* wait) {
 CUresult Waiters::synchronise(const Wait& wait) {
   gpu::Driver& d = executor_->driver();
   if (wait.own_event != nullptr) return d.cuEventSynchronize(wait.own_event);
-  if (wait.kind == Executor::WaitKind::kEvent)
-    return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
-  const bool context = wait.kind == Executor::WaitKind::kContext;
+  if (wait.kind == WaitKind::kEvent) return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+  const bool context = wait.kind == WaitKind::kContext;
   return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
 }
 
@@ -95,12 +93,12 @@ void Waiters::end(Wait wait, CUresult result) {
 // An error would be one that every later call tells, too: what was waited for had ended well.
 void Waiters::synchronise_owed() {
   if (owed_.event == nullptr) return;
-  const CUcontext before = executor_->current_in_driver();
-  executor_->use(owed_.context);
+  const CUcontext before = executor_->contexts().current_in_driver();
+  executor_->contexts().use(owed_.context);
   executor_->driver().cuEventSynchronize(owed_.event);
   staging_.give_back_event(owed_.context, owed_.event);
   owed_.event = nullptr;
-  if (before != nullptr) executor_->use(before);
+  if (before != nullptr) executor_->contexts().use(before);
 }
 
 // Other streams would wait for an event on the legacy stream, and it for them: only when they have
@@ -108,7 +106,7 @@ void Waiters::synchronise_owed() {
 void Waiters::begin_stream_wait(Wait* wait) {
   CUstream stream = static_cast<CUstream>(wait->object);
   const WorkerContext* context = wait->context;
-  if (context == nullptr || executor_->capturing()) return;
+  if (context == nullptr || executor_->streams().capturing()) return;
   const bool others = !context->touched.empty() || context->untold || context->waits.load() != 0;
   if (stream != CU_STREAM_LEGACY || !others)
     wait->own_event = staging_.record_event(wait->driver_context, stream);
@@ -121,7 +119,7 @@ bool Waiters::begin_context_wait(Wait* wait) {
   const bool alone = context.waits.fetch_add(1) == 0;
   bool green = false;  // waited for with the primary context
   executor_->objects().for_each(Kind::kGreenContext, [&](uint64_t, void*) { green = true; });
-  const bool ask = alone && !green && !context.untold && !executor_->capturing() &&
+  const bool ask = alone && !green && !context.untold && !executor_->streams().capturing() &&
                    context.touched.size() < Wait::kStreamsMax;
   const size_t touched = context.touched.size();
   if (ask && touched <= 1) {
@@ -142,15 +140,43 @@ void Waiters::add(const Wait& wait) {
   Wait mine = wait;
   mine.begun_ns = base::now_ns();
   // Otherwise a thread sleeps, as the other client threads' calls must go on.
-  if (mine.kind == Executor::WaitKind::kContext && !begin_context_wait(&mine))
-    return hand_over(mine);
-  if (mine.kind == Executor::WaitKind::kStream) begin_stream_wait(&mine);
+  if (mine.kind == WaitKind::kContext && !begin_context_wait(&mine)) return hand_over(mine);
+  if (mine.kind == WaitKind::kStream) begin_stream_wait(&mine);
   // While the GPU works.
-  mine.quiet = mine.own_event != nullptr && !executor_->capturing() && is_quiet();
+  mine.quiet = mine.own_event != nullptr && !executor_->streams().capturing() && is_quiet();
   synchronise_owed();
   const CUresult result = query(&mine);
   if (result != CUDA_ERROR_NOT_READY) return end(mine, result);
   polled_.push_back(mine);
+}
+
+Wait Waiters::of_call(WaitKind kind, void* object) {
+  Wait wait;
+  wait.kind = kind;
+  wait.object = object;
+  wait.context = executor_->context();
+  wait.driver_context = executor_->contexts().current_in_driver();
+  wait.reply_id = executor_->call().reply_id;
+  return wait;
+}
+
+CUresult Waiters::answer_after(WaitKind kind, void* object) {
+  executor_->replies().take_over();
+  add(of_call(kind, object));
+  return CUDA_SUCCESS;
+}
+
+CUresult Waiters::answer_after_copy(CUstream stream, const Block& block, uint64_t bytes) {
+  CUevent copied = nullptr;
+  const CUresult marked = mark_copy(executor_->context()->context, stream, block, &copied);
+  if (marked != CUDA_SUCCESS) return marked;
+  Wait wait = of_call(WaitKind::kEvent, copied);
+  wait.own_event = copied;
+  wait.block = block;
+  wait.bytes = bytes;
+  executor_->replies().take_over();
+  add(wait);
+  return CUDA_SUCCESS;
 }
 
 void Waiters::forget_stream(CUstream stream) {
@@ -161,9 +187,8 @@ void Waiters::forget_stream(CUstream stream) {
   pthread_mutex_unlock(&delivery_mutex_);
   for (size_t i = 0; i < polled_.size();) {
     const Wait wait = polled_[i];
-    if (wait.kind != Executor::WaitKind::kContext ||
-        std::find(wait.streams, wait.streams + wait.stream_count, stream) ==
-            wait.streams + wait.stream_count) {
+    if (wait.kind != WaitKind::kContext || std::find(wait.streams, wait.streams + wait.stream_count,
+                                                     stream) == wait.streams + wait.stream_count) {
       ++i;
       continue;
     }
@@ -213,14 +238,14 @@ void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
 
 void Waiters::poll() {
   const uint64_t now = base::now_ns();
-  const bool alone = executor_->gate().pace() == Gate::Pace::kNever;
+  const bool alone = executor_->gate().gate().pace() == Gate::Pace::kNever;
   const uint64_t most_ns =
       alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined =
-        polled_[i].kind == Executor::WaitKind::kContext && !polled_[i].context->touched.empty();
-    executor_->use(polled_[i].driver_context);
+        polled_[i].kind == WaitKind::kContext && !polled_[i].context->touched.empty();
+    executor_->contexts().use(polled_[i].driver_context);
     const CUresult result = joined ? CUDA_ERROR_NOT_READY : query(&polled_[i]);
     const bool late =
         joined || (result == CUDA_ERROR_NOT_READY && now - polled_[i].begun_ns > most_ns);
@@ -274,13 +299,13 @@ void Waiters::sleep_until_done(const Wait& wait) {
   d.cuCtxSetCurrent(wait.driver_context);
   CUresult result = CUDA_ERROR_UNKNOWN;
   switch (wait.kind) {
-    case Executor::WaitKind::kStream:
+    case WaitKind::kStream:
       result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
       break;
-    case Executor::WaitKind::kEvent:
+    case WaitKind::kEvent:
       result = d.cuEventSynchronize(static_cast<CUevent>(wait.object));
       break;
-    case Executor::WaitKind::kContext:
+    case WaitKind::kContext:
       result = d.cuCtxSynchronize();
       break;
   }
@@ -298,12 +323,12 @@ void Waiters::send_news(bool on_executor) {
 
 void Waiters::complete(const Wait& wait, CUresult result, bool on_executor) {
   session::Service& service = executor_->service();
-  if (wait.kind == Executor::WaitKind::kContext) wait.context->waits.fetch_sub(1);
+  if (wait.kind == WaitKind::kContext) wait.context->waits.fetch_sub(1);
   // Before the reply: the client may end the context then, and what comes back later would outlive
   // it.
   staging_.give_back_event(wait.driver_context, wait.own_event);
   send_news(on_executor);
-  if (result == CUDA_SUCCESS) result = executor_->take_deferred_of(wait.context);
+  if (result == CUDA_SUCCESS) result = Contexts::take_deferred_of(wait.context);
   if (wait.block.data == nullptr || result != CUDA_SUCCESS) {
     service.reply(wait.reply_id, result, nullptr, 0);
   } else {

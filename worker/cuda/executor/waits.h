@@ -18,9 +18,11 @@
 
 namespace tendril::worker::cuda {
 
+enum class WaitKind : uint8_t { kStream, kEvent, kContext };
+
 struct Wait {
   static constexpr unsigned kStreamsMax = 8;
-  Executor::WaitKind kind = Executor::WaitKind::kStream;
+  WaitKind kind = WaitKind::kStream;
   void* object = nullptr;  // CUstream, CUevent, or null for a context
   WorkerContext* context = nullptr;
   CUcontext driver_context = nullptr;
@@ -73,7 +75,11 @@ class Waiters {
   // client that died may never end.
   ~Waiters();
 
-  void add(const Wait& wait);
+  // For handlers: the call's reply goes out when the GPU is there. The handler returns this result.
+  CUresult answer_after(WaitKind kind, void* object);
+  // As above, for a copy to the client: what the stream has now, then the reply, with the data of
+  // `block` unless they go beside it. Events and blocks are the staging's.
+  CUresult answer_after_copy(CUstream stream, const Block& block, uint64_t bytes);
   bool polling() const { return !polled_.empty(); }
   // Has a polled wait ended, which nobody has taken note of since? Who waited calls again soon.
   bool some_ended() const { return ended_; }
@@ -120,6 +126,8 @@ class Waiters {
   Staging& staging() { return staging_; }
 
  private:
+  Wait of_call(WaitKind kind, void* object);
+  void add(const Wait& wait);
   static void* thread_main(void* self);
   void sleep_until_done(const Wait& wait);
   void complete(const Wait& wait, CUresult result, bool on_executor);

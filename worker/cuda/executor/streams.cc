@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// See streams.h.
+#include "worker/cuda/executor/streams.h"
+
+#include <algorithm>
+
+namespace tendril::worker::cuda {
+
+// A stream may belong to another context than the call's.
+void Streams::note_touched(WorkerContext* current, CUstream stream) {
+  current->touched_last = stream;
+  const auto holds = [stream](const WorkerContext& context) {
+    return std::find(context.touched.begin(), context.touched.end(), stream) !=
+           context.touched.end();
+  };
+  if (holds(*current)) return;
+  CUcontext owner = nullptr;
+  if (driver_->cuStreamGetCtx(stream, &owner) != CUDA_SUCCESS) {
+    current->untold = true;
+    return;
+  }
+  contexts_->for_each([&](WorkerContext& context) {
+    if (context.context != owner) return;
+    if (&context != current) current->touched_last = nullptr;
+    if (!holds(context)) context.touched.push_back(stream);
+  });
+}
+
+void Streams::forget(CUstream stream) {
+  contexts_->for_each([stream](WorkerContext& context) {
+    const auto found = std::find(context.touched.begin(), context.touched.end(), stream);
+    if (found == context.touched.end()) return;
+    context.touched.erase(found);
+    context.touched_last = nullptr;
+    context.untold = true;
+  });
+}
+
+bool Streams::ask_whether_captures(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+// One event is enough, behind the last copy: each copy comes after those before it. Nothing has
+// been given to another stream since the copy, so the event ties no streams together that the copy
+// has not.
+CUresult Streams::mark_copied(WorkerContext* context) {
+  if (context->copied == nullptr) {
+    const CUresult result = driver_->cuEventCreate(&context->copied, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return driver_->cuEventRecord(context->copied, nullptr);
+}
+
+CUresult Streams::begin_apart(CUstream stream) {
+  some_apart_ = true;
+  const WorkerContext* context = contexts_->current();
+  if (context == nullptr || context->copied == nullptr) return CUDA_SUCCESS;
+  return driver_->cuStreamWaitEvent(stream, context->copied, 0);
+}
+
+}  // namespace tendril::worker::cuda
