@@ -169,10 +169,10 @@ class Charging(unittest.TestCase):
     def test_addresses_that_the_program_has_itself(self):
         with Server(environment={"TENDRIL_SOFTGPU_ADDRESSES": "process"}) as server:
             for transport in ("tcp", "shm"):
-                # Each time one block is refused; but for its place the driver finds that
-                # neighbourhood taken. What small ones are cut from is used up by larger ones, where
-                # it has room for thousands. A pool may have what was given back to it at once or
-                # later, so how often that is done differs: 20 to 111 round trips were seen.
+                # Each time one block is refused. Then the driver knows that place, and finds the
+                # neighbourhood taken. Larger requests use up the chunk from which a driver cuts
+                # small blocks, where it has room for thousands. A pool may have freed memory at
+                # once or later, so the number of refusals differs: 20 to 111 round trips were seen.
                 for name, arguments, least, most in (
                     ("cuMemAlloc_v2", "c_size_t(2 * MIB)", 6, 6),
                     ("cuMemAlloc_v2", "c_size_t(256)", 6, 400),

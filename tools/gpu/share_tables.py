@@ -176,7 +176,7 @@ def torch_table(held):
     lines = [
         (
             "| PyTorch programs | lease granted, program started | GPU's first answer | training"
-            " steps/s | inferences/s | least in a second | memory told, used, got at most |"
+            " steps/s | inferences/s | least in a second | memory shown, used, got at most |"
         ),
         "|---|---|---|---|---|---|---|",
     ]

@@ -188,20 +188,12 @@ def tables(files):
     facts, sources = merged(files)
     head = [
         f"Measured with `run_all --only speed`: {sources}.",
-        (
-            "Medians and quartiles of blocks of steps. The sides take turns on the same processors,"
-            " natively before"
-        ),
-        (
-            "and after the others; a ratio is the median (least to most) of single turns against"
-            " native's around"
-        ),
-        (
-            "them, and native's own turns against each other show what the host does to it. Where"
-            " the GPU works"
-        ),
-        "for less than 90 % of native's step that part is told: native waits for its processor,",
-        "and running ahead wins. Bold: below 0.98.",
+        "Medians and quartiles of blocks of steps. The sides take turns on the same",
+        "processors. A ratio is the median (least to most) of single turns against native's",
+        "turns before and after them. Native's own turns against each other show how much the",
+        'host varies. A per cent figure under "GPU at work" means that the GPU is idle for',
+        "the rest of native's step: native waits for its processor, so a program that runs",
+        "ahead is faster. Bold: below 0.98.",
         "",
     ]
     return "\n".join(head + model_table(facts.get("models", {})) + [""] + start_table(facts))
