@@ -24,7 +24,7 @@ QUOTED = re.compile(r"`([^`\n]+)`")
 ONE_NAME = re.compile(r"(?:\w+::)*~?([A-Za-z_]\w*)(?:\(\))?")
 PATH = re.compile(
     r"(?<![\w./${}*-])(?:{rooms})/[\w./-]*\w"
-    r"\.(?:cc|h|cpp|c|cu|py|sh|md|txt|spec|cmake|ini|csv|json|lock)\b(?![\w/*])"
+    r"\.(?:cc|h|cpp|c|cu|py|sh|md|txt|spec|cmake|ini|toml|csv|json|lock)\b(?![\w/*])"
 )
 # Files whose literals name what does not exist.
 FIXTURES = {"tests/structure/test_names.py", "tests/structure/rules_names.py"}
