@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/tinygrad and scripts/numba share: the proof by a program that nobody here wrote. It
-# comes from the configured package index into .cache/PROGRAM, checked against digests in
-# tools/PROGRAM; nothing of it is part of this repository. Test modules of its own run on a software
-# GPU, once with the library opened directly and then through `tendril run` over TCP and over shared
-# memory. Whatever passes directly must pass remotely. When the index cannot be had it ends with 77,
-# or says so in the results. Sourced, never run. The script defines these and ends with
-# `foreign_main "$@"`:
+# What scripts/tinygrad and scripts/numba share: a proof by a program that nobody here wrote. The
+# program comes from the configured package index into .cache/PROGRAM and is checked against digests
+# in tools/PROGRAM. Nothing of it is part of this repository. Its own test modules run on a software
+# GPU: first with the library opened directly, then through `tendril run` over TCP and over shared
+# memory. What passes directly must pass remotely. Without the index it ends with 77, or says so in
+# the results. Sourced, never run. The script defines these and ends with `foreign_main "$@"`:
 #   program, package  its name, and the package that its test modules are imported from
 #   wanted            files in tools/PROGRAM that say what is fetched
 #   modules, short_modules, short_shm_modules
 #   fetch             fills $place: `venv`, an environment for Python, and `tests`, where modules
 #                     run; not 0 without an index
-#   all_modules       prints the modules, where `modules` is empty
+#   all_modules       prints the modules, if `modules` is empty
 #   environment WAY   exports what the program needs to find the library of a way
 #   before_tests      what else it tries
 # Its options:

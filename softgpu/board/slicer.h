@@ -21,7 +21,7 @@ struct Share {
   uint32_t first = kNoJob, last = kNoJob;
   int64_t left_ns = 0;  // of the oldest job
   int64_t slice_ns = 1;
-  int64_t ran_ns = 0;  // since it was added; whoever accounts for it takes it and clears this
+  int64_t ran_ns = 0;  // since it was added; the one that accounts for it takes it and clears this
 };
 
 struct SliceRing {

@@ -47,8 +47,8 @@ int64_t clock_now(const BoardData& data) {
 }
 
 // While one of these exists, rings do not agree with jobs. If the process dies meanwhile,
-// repair_jobs mends them. A process that dies with the lock but without this has changed nobody's
-// times. Any program may die so: one that ends while a thread of it only looks.
+// repair_jobs mends them. If a process dies with the lock but without this, it has changed nobody's
+// times. Any program may do that: it ends while one of its threads only looks.
 class Change {
  public:
   explicit Change(BoardData& data) : data_(data) { data_.changing.fetch_add(1); }

@@ -107,7 +107,7 @@ TEST(Timeline, PollingIsWaiting) {
   program.polls();
   uint64_t cookie = 0;
   EXPECT_TRUE(program.timeline().next_end(5000, &cookie));
-  program.submit(kMs);  // whoever polled has the clock again
+  program.submit(kMs);  // the program that polled has the clock again
   program.timeline().delivered();
   EXPECT_FALSE(program.timeline().next_end(50, &cookie));
 }

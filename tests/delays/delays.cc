@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded into whatever a test starts, this makes threads late where they speak to each other: at
 // sockets, polls, locks, futexes and their own beginning, at random and for milliseconds. A test,
-// or the code under it, may take an order for granted. Here that fails in minutes; on a busy
-// machine it fails once in a thousand runs. Only tests preload it; `scripts/longtest delays` uses
-// it for all of them. It must never change what a call does or answers, errno included.
+// or the code under it, may take an order for granted. Then it fails here in minutes; on a busy
+// machine it would fail once in a thousand runs. Only tests preload it; `scripts/longtest delays`
+// uses it for all of them. It must never change what a call does or answers, errno included.
 //   TENDRIL_DELAYS_ONE_IN  one call in so many is late (default 200)
 //   TENDRIL_DELAYS_MAX_US  by at most this (default 3000)
 #include <dlfcn.h>

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes random PTX programs for tests/programs/ptx_cases.cc, which prints one checksum for each:
-the same file on the software GPU in order, on the software GPU shuffled and on a real GPU must
-print the same lines.
-  fuzz.py SEED COUNT FILE
-Results cannot depend on the order of blocks, warps or lanes: threads write only their own cells,
-meet at barriers that all of them reach, and touch shared cells of others only by commutative
-atomics read behind a barrier. Every instruction has one exact answer (no approximations), and warp
-instructions run where the whole warp is together.
+"""Writes random PTX programs for tests/programs/ptx_cases.cc, which prints one checksum for
+each. The same file must print the same lines on the software GPU in order, on the software
+GPU shuffled, and on a real GPU.
+
+    fuzz.py SEED COUNT FILE
+
+Results cannot depend on the order of blocks, warps or lanes. Threads write only their own
+cells and meet at barriers that all of them reach. They touch shared cells of others only by
+commutative atomics, which are read behind a barrier. Every instruction has one exact answer
+(no approximations). Warp instructions run where the whole warp is together.
 """
 
 import random

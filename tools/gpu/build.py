@@ -113,9 +113,9 @@ def strip(path):
 
 
 class Recipe:
-    """The last field of a line of samples.txt, taken apart. Words:
-    a file name: a source (default: all in the folder; Common/X is the samples' shared one); -x: for
-    nvcc; fatbin:A:B and ptx:A:B: device code B made from A, no source; headers: toolkit headers
+    """The last field of a line of samples.txt, taken apart. Its words: a file name is a source
+    (default: all in the folder; Common/X is the samples' shared one). -x is for nvcc.
+    fatbin:A:B and ptx:A:B are device code B made from A, no source. headers: toolkit headers
     that an NVRTC program looks for beside itself."""
 
     def __init__(self, words):

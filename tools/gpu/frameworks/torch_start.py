@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch from nothing to a tensor and a product on the GPU: when each was there, what code was
-uploaded, what memory it takes. One line of JSON; times are of time.time(), since whoever started
-this knows when that was. Called by tools/gpu/starts.py.
+uploaded, what memory it takes. Prints one line of JSON. Times are of time.time(), because the
+process that started this knows its own start by that clock. Called by tools/gpu/starts.py.
 """
 
 import json
