@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/configuration.h"
+#include "lease/placement.h"
 #include "wire/assignment.h"
 
 namespace tendril::cli {
@@ -14,26 +15,52 @@ namespace {
 using base::Code;
 using base::Status;
 
-// As many of `wanted` slices as this server grants; 0 with *why when it grants none.
-base::Result<uint32_t> take_most(session::Control* control, uint32_t wanted,
-                                 wire::LeaseRequest request, wire::LeaseReply* reply) {
-  auto list = control->list();
-  if (!list.ok()) return list.status();
-  uint32_t count = std::min<uint32_t>(wanted, static_cast<uint32_t>(list->gpus.size()));
-  Status why(Code::kRefused, "host " + list->server + " has no GPU");
-  // The server decides; asking for one less costs a round trip only.
-  for (; count > 0; --count) {
-    request.count = count;
-    auto lease = control->lease(request);
-    if (lease.ok()) {
-      *reply = lease.take();
-      return count;
+// Takes slices from one server after another and keeps the leases.
+class Taking {
+ public:
+  Taking(const session::ConnectOptions& connect, const wire::LeaseRequest& request)
+      : connect_(connect), request_(request) {}
+
+  // `count` slices of this server, all or none.
+  Status ask(const session::Endpoint& endpoint, uint32_t count) {
+    if (control_ == nullptr || endpoint_.text != endpoint.text) {
+      const Status met = meet(endpoint);
+      if (!met.ok()) return met;
     }
-    why = lease.status();
-    if (why.code() != Code::kRefused) break;
+    // More than it has GPUs, no server can give: no need to ask.
+    if (count > std::max<size_t>(gpus_, 1)) return Status(Code::kRefused, "too few GPUs");
+    if (gpus_ == 0) return Status(Code::kRefused, "host " + host_ + " has no GPU");
+    request_.count = count;
+    auto lease = control_->lease(request_);
+    if (!lease.ok()) return lease.status();
+    taken_.push_back({endpoint, std::move(control_), lease.take()});
+    return Status();
   }
-  return why;
-}
+
+  std::vector<TakenLease> take() { return std::move(taken_); }
+
+ private:
+  Status meet(const session::Endpoint& endpoint) {
+    control_.reset();
+    auto control = session::Control::connect(endpoint, connect_);
+    if (!control.ok()) return control.status();
+    auto list = (*control)->list();
+    if (!list.ok()) return list.status();
+    control_ = control.take();
+    endpoint_ = endpoint;
+    host_ = list->server;
+    gpus_ = list->gpus.size();
+    return Status();
+  }
+
+  const session::ConnectOptions& connect_;
+  wire::LeaseRequest request_;
+  session::Endpoint endpoint_;  // of control_
+  std::unique_ptr<session::Control> control_;
+  std::string host_;
+  size_t gpus_ = 0;
+  std::vector<TakenLease> taken_;
+};
 
 }  // namespace
 
@@ -53,40 +80,24 @@ base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::End
                                                   uint32_t count,
                                                   const wire::LeaseRequest& request) {
   const bool one_each = count == 0;
-  uint32_t missing = one_each ? static_cast<uint32_t>(endpoints.size()) : count;
-  if (missing > wire::kSlicesMax) {
+  const size_t wanted = one_each ? endpoints.size() : count;
+  if (wanted > wire::kSlicesMax) {
     return Status(Code::kInvalid,
                   "a program gets at most " + std::to_string(wire::kSlicesMax) + " slices");
   }
-  std::vector<TakenLease> taken;
-  std::string refusals;
-  for (const session::Endpoint& endpoint : endpoints) {
-    if (missing == 0) break;
-    TakenLease one;
-    one.endpoint = endpoint;
-    Status why;
-    auto control = session::Control::connect(endpoint, connect);
-    if (control.ok()) {
-      one.control = control.take();
-      auto got = take_most(one.control.get(), one_each ? 1 : missing, request, &one.lease);
-      if (got.ok()) {
-        missing -= *got;
-        taken.push_back(std::move(one));
-        continue;
-      }
-      why = got.status();
-    } else {
-      why = control.status();
+  Taking taking(connect, request);
+  if (one_each) {
+    for (const session::Endpoint& endpoint : endpoints) {
+      const Status answer = taking.ask(endpoint, 1);
+      if (!answer.ok()) return answer;
     }
-    if (one_each) return why;
-    refusals += (refusals.empty() ? "" : "; ") + why.message();
+    return taking.take();
   }
-  if (missing == 0) return taken;
-  const std::string found =
-      std::to_string(count - missing) + " of " + std::to_string(count) + " slices found";
-  if (count - missing == 0 && endpoints.size() == 1) return Status(Code::kRefused, refusals);
-  if (refusals.empty()) refusals = "the servers named have no more GPUs with room";
-  return Status(Code::kRefused, found + ": " + refusals);
+  const lease::Filling filling = lease::fill_servers(
+      endpoints.size(), count,
+      [&](size_t server, uint32_t slices) { return taking.ask(endpoints[server], slices); });
+  if (filling.missing == 0) return taking.take();
+  return lease::shortage(filling, endpoints.size(), count);
 }
 
 std::string leases_text(const std::vector<TakenLease>& leases) {

@@ -148,4 +148,11 @@ std::string format_fraction(uint32_t millionths) {
   return out;
 }
 
+std::string format_slice(uint32_t share_millionths, uint64_t memory_bytes) {
+  std::string text;
+  if (share_millionths != 0) text = format_fraction(share_millionths) + " GPU";
+  if (memory_bytes != 0) text += (text.empty() ? "" : " with ") + format_size(memory_bytes);
+  return text;
+}
+
 }  // namespace tendril::config

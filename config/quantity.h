@@ -22,8 +22,10 @@ base::Result<uint32_t> parse_fraction(const std::string& text);
 // number of more than 16 TiB is refused, because somebody meant bytes.
 base::Result<uint64_t> parse_size(const std::string& text);
 
-std::string format_size(uint64_t bytes);           // for people: "10.0 GiB"
-std::string format_size_exactly(uint64_t bytes);   // for parse_size: "10G", "1536M", "7B"
+std::string format_size(uint64_t bytes);          // for people: "10.0 GiB"
+std::string format_size_exactly(uint64_t bytes);  // for parse_size: "10G", "1536M", "7B"
+// "0.25 GPU", "0.25 GPU with 10.0 GiB", "10.0 GiB". 0: not said.
+std::string format_slice(uint32_t share_millionths, uint64_t memory_bytes);
 std::string format_fraction(uint32_t millionths);  // "0.35", "1.00", "0.333333"
 
 }  // namespace tendril::config

@@ -85,6 +85,12 @@ TEST(Quantity, Formats) {
   EXPECT_EQ(format_fraction(333'333), "0.333333");
 }
 
+TEST(Quantity, ASliceIsWhatWasSaidOfIt) {
+  EXPECT_EQ(format_slice(250'000, 0), "0.25 GPU");
+  EXPECT_EQ(format_slice(0, 10ull << 30), "10.0 GiB");
+  EXPECT_EQ(format_slice(250'000, 10ull << 30), "0.25 GPU with 10.0 GiB");
+}
+
 TEST(Quantity, WhatIsWrittenExactlyReadsTheSame) {
   EXPECT_EQ(format_size_exactly(10ull << 30), "10G");
   EXPECT_EQ(format_size_exactly(1536ull << 20), "1536M");

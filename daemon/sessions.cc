@@ -686,7 +686,7 @@ void Sessions::describe(wire::ListReply* reply) {
   std::lock_guard<std::mutex> hold(mutex_);
   for (wire::GpuRecord& gpu : reply->gpus) {
     if (gpu.index >= book_.gpu_count()) continue;
-    gpu.share_used_millionths = book_.share_used(gpu.index);
+    lease::describe(book_.room(gpu.index), &gpu);
     gpu.memory_used_bytes = 0;
   }
   for (const auto& [id, lease] : leases_) {

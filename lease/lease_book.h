@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the
 // shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
-// without clock, lock or I/O; the daemon calls it under its own lock. Memory policy
-// (daemon/README.md): a slice's quota includes what its processes' contexts and code cost; usable
-// memory is the GPU's total less the contexts of idle warm workers. While anybody is on a GPU it is
-// either packed or not.
+// without clock, lock or I/O; the daemon calls it under its own lock. A quota includes what its
+// processes' contexts and code cost; usable memory is the GPU's total less the contexts of idle
+// warm workers (daemon/README.md). lease/placement.h chooses the GPUs.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "lease/placement.h"
 #include "wire/control.h"
 
 namespace tendril::lease {
@@ -20,8 +20,8 @@ namespace tendril::lease {
 struct GpuCapacity {
   uint64_t memory_usable_bytes = 0;
   uint64_t context_bytes = 0;  // of a process that has allocated nothing
-  uint64_t code_bytes = 0;     // of one that runs: what is not asked for by a number of bytes
-  uint32_t processors = 0;     // 0: not known
+  uint64_t code_bytes = 0;     // kept back per process for what no call asks for in bytes
+  uint32_t processors = 0;     // SMs; 0: not known
   uint64_t process_bytes() const { return context_bytes + code_bytes; }
 };
 
@@ -29,8 +29,7 @@ class LeaseBook {
  public:
   LeaseBook(std::string host, std::vector<GpuCapacity> gpus);
 
-  // All slices, each on a GPU of its own, or none. A refusal names what does not fit. Among GPUs
-  // with room the fullest is taken, so that whole GPUs stay free for those who need them.
+  // All slices, each on a GPU of its own, or none. A refusal names what does not fit.
   base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
   // Gives each slice of the lease this share instead, or none of them. Its memory stays what it is.
@@ -41,43 +40,34 @@ class LeaseBook {
   static base::Status check(const wire::LeaseTerms& terms);
 
   size_t gpu_count() const { return gpus_.size(); }
-  uint32_t share_used(uint32_t gpu) const { return used_[gpu].share_millionths; }
-  uint64_t memory_promised(uint32_t gpu) const { return used_[gpu].memory_bytes; }
-  uint64_t memory_usable(uint32_t gpu) const { return gpus_[gpu].memory_usable_bytes; }
+  const GpuRoom& room(uint32_t gpu) const { return rooms_[gpu]; }
+  uint32_t share_used(uint32_t gpu) const { return rooms_[gpu].share_promised_millionths; }
+  uint64_t memory_promised(uint32_t gpu) const { return rooms_[gpu].memory_promised_bytes; }
+  uint64_t memory_usable(uint32_t gpu) const { return rooms_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
   uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
-  // How many of its GPU's processors the packed lease's slice is to have, by its place among the
-  // slices. 0: their number is not known, or odd. Pairs, as the service gives no less. Large slices
-  // have one less now and then, so that all together have no more than there are: processors that
-  // two tenants have keep both waiting. Not so slices of which that is more than one part in 25:
-  // they have no less than their share, and the service puts many small ones onto the same
-  // processors anyway (ten of a tenth, on an H200).
+  // SMs for the packed lease's slice, by its place among the slices. 0: unknown, or an odd number.
+  // Always pairs, because the vendor's service gives no less. Large slices may get one pair less
+  // than their share rounded up, so that all together have no more than there are: two tenants on
+  // one SM keep each other waiting. Slices of which a pair is more than one part in 25 never do.
+  // The service puts many small slices onto the same SMs anyway (ten of a tenth, on an H200).
   uint32_t packed_processors(uint64_t lease_id, size_t slice) const;
-  uint64_t process_bytes(uint32_t gpu) const { return gpus_[gpu].process_bytes(); }
+  uint64_t process_bytes(uint32_t gpu) const { return rooms_[gpu].process_bytes; }
 
  private:
-  struct Used {
-    uint32_t share_millionths = 0;
-    uint64_t memory_bytes = 0;
-    bool packed = false;  // of those who are on it
-    uint32_t packed_processors = 0;
-  };
-
   struct Held {
     wire::SliceGrant slice;
     uint32_t packed_processors = 0;
   };
 
   base::Status check(const wire::LeaseRequest& request) const;
-  // What the slice would be there; or why there can never be one.
-  base::Result<wire::SliceGrant> slice_on(uint32_t gpu, const wire::SliceSpec& spec) const;
-  bool fits(const wire::SliceGrant& slice) const;
   uint32_t processors_for(const wire::SliceGrant& slice) const;
   std::string refusal(const wire::LeaseRequest& request, size_t found) const;
 
   std::string host_;
   std::vector<GpuCapacity> gpus_;
-  std::vector<Used> used_;
+  std::vector<GpuRoom> rooms_;               // by GPU
+  std::vector<uint32_t> packed_processors_;  // promised, by GPU
   std::map<uint64_t, std::vector<Held>> leases_;
 };
 

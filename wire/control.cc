@@ -67,6 +67,10 @@ void visit(V& v, GpuRecord& m) {
   v(8, m.utilization_percent);
   v(9, m.temperature_c);
   v(10, m.power_mw);
+  v(11, m.memory_usable_bytes);
+  v(12, m.memory_promised_bytes);
+  v(13, m.process_bytes);
+  v(14, m.packed);
 }
 
 template <typename V>

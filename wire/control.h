@@ -96,6 +96,10 @@ struct GpuRecord {
   uint64_t memory_total_bytes = 0;  // of the whole GPU
   uint64_t memory_used_bytes = 0;   // by all leases
   uint32_t share_used_millionths = 0;
+  // What placement needs (lease/placement.h): what the GPU lends, what of it is promised, what a
+  // process needs before it allocates anything, and whether those who are on it are packed.
+  uint64_t memory_usable_bytes = 0, memory_promised_bytes = 0, process_bytes = 0;
+  bool packed = false;
   // From the vendor's monitoring library where it is there; -1 = unknown.
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
 };

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/common/log.h"
+#include "lease/placement.h"
 #include "session/control/attach.h"
 
 namespace tendril::client::core {
@@ -37,27 +38,20 @@ class Attaching {
   // Leases that `tendril run` took: one session each. Otherwise fills the servers in order until
   // enough slices are held.
   base::Status all() {
-    base::Status outcome;
+    const std::vector<config::Server>& servers = configuration_.servers;
     if (configuration_.leased()) {
-      for (const config::Server& server : configuration_.servers) {
-        outcome = one(server, 0);
+      for (const config::Server& server : servers) {
+        const base::Status outcome = one(server, 0);
         if (!outcome.ok()) return outcome;
       }
-      return outcome;
+      return base::Status();
     }
-    uint32_t wanted = configuration_.slice_count;
-    for (const config::Server& server : configuration_.servers) {
-      for (uint32_t count = wanted; count != 0 && wanted != 0; --count) {
-        outcome = one(server, count);
-        if (outcome.ok()) {
-          wanted -= count;
-          break;
-        }
-        if (outcome.code() != base::Code::kRefused && outcome.code() != base::Code::kUnavailable)
-          break;
-      }
-    }
-    return wanted == 0 ? base::Status() : outcome;
+    const uint32_t wanted = configuration_.slice_count;
+    const lease::Filling filling = lease::fill_servers(
+        servers.size(), wanted,
+        [&](size_t server, uint32_t count) { return one(servers[server], count); });
+    if (filling.missing == 0) return base::Status();
+    return lease::shortage(filling, servers.size(), wanted);
   }
 
  private:

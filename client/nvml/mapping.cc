@@ -6,6 +6,8 @@
 #include "base/text.h"
 #include "client/common/visible_devices.h"
 #include "client/nvml/catalogue.h"
+#include "config/quantity.h"
+#include "lease/placement.h"
 
 namespace tendril::client::nvml {
 namespace {
@@ -13,8 +15,6 @@ namespace {
 using base::Code;
 using base::Result;
 using base::Status;
-
-constexpr uint32_t kWhole = 1'000'000;
 
 bool parse_hex(const std::string& text, uint32_t* value) {
   if (text.empty() || text.size() > 8) return false;
@@ -98,41 +98,53 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
   return devices;
 }
 
-// The GPUs that a server would choose now for `wanted` slices of this share: among those with room
-// the fullest, in order of index (lease/lease_book.h); when there is no room, its first ones, so
-// that a program can at least see what there is.
-std::vector<const wire::GpuRecord*> choice(const wire::ListReply& list, uint32_t share,
-                                           size_t wanted) {
-  std::vector<const wire::GpuRecord*> chosen;
-  for (const wire::GpuRecord& gpu : list.gpus) chosen.push_back(&gpu);
-  auto has_room = [&](const wire::GpuRecord* gpu) {
-    return share <= kWhole - std::min(kWhole, gpu->share_used_millionths);
-  };
-  std::stable_sort(chosen.begin(), chosen.end(),
-                   [&](const wire::GpuRecord* a, const wire::GpuRecord* b) {
-                     if (has_room(a) != has_room(b)) return has_room(a);
-                     return has_room(a) && a->share_used_millionths > b->share_used_millionths;
-                   });
-  if (chosen.size() > wanted) chosen.resize(wanted);
-  std::sort(chosen.begin(), chosen.end(),
-            [](const auto* a, const auto* b) { return a->index < b->index; });
-  return chosen;
+// The device that a slice on this GPU would be.
+Device device_of(const wire::ListReply& list, const wire::SliceGrant& slice, uint32_t server) {
+  const wire::GpuRecord* const gpu = find_gpu(list, slice.gpu_index);
+  return device_of(*gpu, server, std::min(slice.memory_bytes, gpu->memory_total_bytes));
 }
 
+// GPUs that no slice was placed on, in their order: so that a program whose slices would not be
+// granted can at least see what there is.
+void add_others(const wire::ListReply& list, const wire::SliceSpec& slice, uint32_t server,
+                const std::vector<Device>& placed, size_t wanted, std::vector<Device>* devices) {
+  for (const wire::GpuRecord& gpu : list.gpus) {
+    const auto same = [&](const Device& device) {
+      return device.server == server && device.uuid == gpu.uuid;
+    };
+    if (devices->size() >= wanted) return;
+    if (std::any_of(placed.begin(), placed.end(), same)) continue;
+    const auto part = static_cast<unsigned __int128>(gpu.memory_total_bytes) *
+                      slice.share_millionths / config::kWholeGpu;
+    const uint64_t memory_bytes =
+        slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
+    devices->push_back(device_of(gpu, server, std::min(memory_bytes, gpu.memory_total_bytes)));
+  }
+}
+
+// The slices that would be granted now, as libcuda's attaching would spread them.
 Result<std::vector<Device>> expected(const Configuration& configuration,
                                      const std::vector<ServerView>& views) {
-  const wire::SliceSpec& slice = configuration.slice;
+  const uint32_t wanted = configuration.slice_count;
   std::vector<Device> devices;
-  for (uint32_t server = 0; server < views.size() && devices.size() < configuration.slice_count;
-       ++server) {
-    for (const wire::GpuRecord* gpu : choice(views[server].list, slice.share_millionths,
-                                             configuration.slice_count - devices.size())) {
-      auto part =
-          static_cast<unsigned __int128>(gpu->memory_total_bytes) * slice.share_millionths / kWhole;
-      uint64_t memory_bytes =
-          slice.memory_bytes != 0 ? slice.memory_bytes : static_cast<uint64_t>(part);
-      devices.push_back(device_of(*gpu, server, std::min(memory_bytes, gpu->memory_total_bytes)));
-    }
+  const auto ask = [&](size_t server, uint32_t count) {
+    const wire::ListReply& list = views[server].list;
+    std::vector<lease::GpuRoom> rooms;
+    for (const wire::GpuRecord& gpu : list.gpus) rooms.push_back(lease::room_of(gpu));
+    const lease::Placement placement = lease::place(rooms, configuration.slice, count, list.server);
+    if (placement.chosen.size() < count) return Status(Code::kRefused, "no room");
+    for (const wire::SliceGrant& slice : placement.chosen)
+      devices.push_back(device_of(list, slice, static_cast<uint32_t>(server)));
+    return Status();
+  };
+  const lease::Filling filling = lease::fill_servers(views.size(), wanted, ask);
+  if (filling.missing != 0) {
+    const std::vector<Device> placed = devices;
+    for (uint32_t server = 0; server < views.size(); ++server)
+      add_others(views[server].list, configuration.slice, server, placed, wanted, &devices);
+    std::stable_sort(devices.begin(), devices.end(), [](const Device& one, const Device& other) {
+      return one.server < other.server;
+    });
   }
   if (devices.empty()) {
     return Status(Code::kNotFound,

@@ -18,6 +18,7 @@ wire::GpuRecord gpu(uint32_t index, uint32_t share_used = 0) {
   record.pci_bus_id = "0000:0" + std::to_string(index + 1) + ":00.0";
   record.memory_total_bytes = 140 * kGiB;
   record.share_used_millionths = share_used;
+  record.memory_usable_bytes = record.memory_total_bytes;
   return record;
 }
 
@@ -121,6 +122,36 @@ TEST(MapDevices, WithoutALeaseTheGpusThatWouldBeGranted) {
   ASSERT_EQ(devices->size(), 5u) << "no more than there are";
   EXPECT_EQ((*devices)[4].server, 1u);
   EXPECT_EQ((*devices)[4].memory_total_bytes, 10 * kGiB);
+}
+
+TEST(MapDevices, WithoutALeaseMemoryAndPackedNeighboursCountToo) {
+  std::vector<ServerView> views = {server(4)};
+  std::vector<wire::GpuRecord>& gpus = views[0].list.gpus;
+  gpus[0].share_used_millionths = 300'000;  // the fullest, but its memory is promised
+  gpus[0].memory_promised_bytes = 130 * kGiB;
+  gpus[1].share_used_millionths = 200'000;  // the next, for packed slices only
+  gpus[1].packed = true;
+  gpus[2].memory_usable_bytes = 100 * kGiB;  // and GPU 3 lends less than it has
+  gpus[3].share_used_millionths = 100'000;
+  gpus[3].memory_usable_bytes = 120 * kGiB;
+  gpus[3].memory_promised_bytes = 20 * kGiB;
+  gpus[3].process_bytes = kGiB;
+  Configuration configuration = servers({0});
+  configuration.slice.share_millionths = 250'000;
+  auto devices = map_devices(configuration, views, kSelf);
+  ASSERT_TRUE(devices.ok());
+  ASSERT_EQ(devices->size(), 1u);
+  EXPECT_EQ((*devices)[0].pci.bus, 4u);
+  EXPECT_EQ((*devices)[0].memory_total_bytes, 30 * kGiB) << "of what the GPU lends";
+  configuration.slice_count = 2;
+  devices = map_devices(configuration, views, kSelf);
+  ASSERT_EQ(devices->size(), 2u);
+  EXPECT_EQ((*devices)[0].pci.bus, 3u);
+  EXPECT_EQ((*devices)[0].memory_total_bytes, 25 * kGiB);
+  configuration.slice.packed = true;
+  configuration.slice_count = 1;
+  devices = map_devices(configuration, views, kSelf);
+  EXPECT_EQ((*devices)[0].pci.bus, 2u);
 }
 
 TEST(MapDevices, NoGpuAtAllIsAnError) {
