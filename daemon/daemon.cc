@@ -23,9 +23,10 @@
 #include "daemon/connection.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
-#include "daemon/metrics_server.h"
+#include "daemon/metrics.h"
 #include "daemon/probe.h"
 #include "daemon/sessions.h"
+#include "http/server.h"
 #include "transport/tcp/listener.h"
 
 namespace tendril::daemon {
@@ -94,6 +95,7 @@ class DaemonImpl : public Daemon {
   Status open_gpus();
   lease::LeaseBook make_book() const;
   wire::ListReply list();
+  http::Router pages();
   void take_connection(const transport::Listener& listener);
   void run_connection(uint64_t id, session::Connection connection, bool over_limit);
   void forget_descriptor(uint64_t id);
@@ -108,7 +110,7 @@ class DaemonImpl : public Daemon {
   std::unique_ptr<WorkerPool> pool_;
   std::unique_ptr<PackedServers> packed_;
   std::unique_ptr<Arbiter> arbiter_;
-  std::unique_ptr<MetricsServer> metrics_;
+  std::unique_ptr<http::Server> metrics_;
   std::unique_ptr<Sessions> sessions_;
   std::shared_ptr<MonitorFeed> monitor_;
   ConnectionContext context_, refusing_context_;
@@ -241,12 +243,12 @@ Status DaemonImpl::prepare() {
                               std::to_string(options_.connections_max) +
                               " control connections; try again later";
   if (!options_.metrics.empty()) {
-    auto metrics = MetricsServer::start(
-        options_.metrics, [this] { return metrics_text(list(), sessions_->counters()); });
-    if (!metrics.ok()) return metrics.status();
+    auto metrics = http::Server::start(options_.metrics, pages());
+    if (!metrics.ok())
+      return base::Status(metrics.status().code(), "--metrics: " + metrics.status().message());
     metrics_ = metrics.take();
     for (const std::string& address : metrics_->addresses())
-      log(Level::kInfo, "metrics on %s", address.c_str());
+      log(Level::kInfo, "metrics on %s/metrics", address.c_str());
   }
   pool_->start();
   loop_->post([this] { sessions_->sweep(); });
@@ -258,6 +260,15 @@ std::vector<std::string> DaemonImpl::addresses() const {
   std::vector<std::string> texts;
   for (const transport::Listener& listener : listeners_) texts.push_back(listener.text);
   return texts;
+}
+
+http::Router DaemonImpl::pages() {
+  http::Router router;
+  router.add("GET", "/metrics", [this](const http::Request&) {
+    return http::Response{200, "text/plain; version=0.0.4",
+                          metrics_text(list(), sessions_->counters())};
+  });
+  return router;
 }
 
 wire::ListReply DaemonImpl::list() {

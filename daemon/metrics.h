@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the server counts and measures, as Prometheus text (exposition format 0.0.4). Pure: from a
 // listing, as `tendril ls` has it, and from counters that a listing has not. Names are a contract
-// with dashboards: add, never rename. Called by the daemon for daemon/metrics_server.h.
+// with dashboards: add, never rename. The daemon serves it at /metrics (http/server.h).
 #pragma once
 
 #include <cstdint>

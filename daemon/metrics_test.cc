@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics: what the text says, and the server that gives it, to scrapers and to hostile peers.
+// What the text of the metrics says.
 #include "daemon/metrics.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <random>
-
-#include "base/clock.h"
-#include "daemon/metrics_server.h"
 
 namespace tendril::daemon {
 namespace {
@@ -95,101 +88,6 @@ TEST(Metrics, EachFamilyIsDescribedOnce) {
     ++types;
   }
   EXPECT_GT(types, 15u);
-}
-
-TEST(Metrics, OnlyOneRequestIsUnderstood) {
-  const auto text = [] { return std::string("the text"); };
-  const auto status = [&](const char* request) { return http_answer(request, text).substr(9, 3); };
-  EXPECT_EQ(status("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"), "200");
-  EXPECT_EQ(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), "200");
-  EXPECT_EQ(status("GET / HTTP/1.0\r\n\r\n"), "404");
-  EXPECT_EQ(status("GET /metricsandmore HTTP/1.0\r\n\r\n"), "404");
-  EXPECT_EQ(status("GET /../metrics HTTP/1.0\r\n\r\n"), "404");
-  EXPECT_EQ(status("POST /metrics HTTP/1.0\r\n\r\n"), "405");
-  EXPECT_EQ(status("GET /metrics\r\n\r\n"), "400");
-  EXPECT_EQ(status("\r\n\r\n"), "400");
-  EXPECT_EQ(status(""), "400");
-  const std::string whole = http_answer("GET /metrics HTTP/1.0\r\n\r\n", text);
-  EXPECT_NE(whole.find("Content-Length: 8\r\n"), std::string::npos);
-  EXPECT_EQ(whole.substr(whole.size() - 12), "\r\n\r\nthe text");
-}
-
-class MetricsServerTest : public testing::Test {
- protected:
-  void SetUp() override {
-    auto started = MetricsServer::start("127.0.0.1:0", [this] { return text_; });
-    ASSERT_TRUE(started.ok()) << started.status().message();
-    server_ = started.take();
-  }
-  base::Fd connected() {
-    base::Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(server_->port());
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    return fd;
-  }
-  static void say(const base::Fd& fd, const std::string& words) {
-    (void)!send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL);
-  }
-  static std::string hear(const base::Fd& fd) {
-    std::string all;
-    char piece[4096];
-    for (ssize_t got; (got = recv(fd.get(), piece, sizeof piece, 0)) > 0;)
-      all.append(piece, static_cast<size_t>(got));
-    return all;
-  }
-
-  std::string text_ = "tendril_sessions 2\n";
-  std::unique_ptr<MetricsServer> server_;
-};
-
-TEST_F(MetricsServerTest, AnswersAScraper) {
-  const base::Fd fd = connected();
-  say(fd, "GET /met");
-  usleep(20'000);
-  say(fd, "rics HTTP/1.1\r\nHost: x\r\n\r\n");
-  const std::string answer = hear(fd);
-  EXPECT_EQ(answer.substr(0, 15), "HTTP/1.0 200 OK");
-  EXPECT_EQ(answer.substr(answer.size() - text_.size()), text_);
-}
-
-TEST_F(MetricsServerTest, ALongAnswerArrivesWhole) {
-  text_.assign(8u << 20, 'x');
-  const base::Fd fd = connected();
-  say(fd, "GET /metrics HTTP/1.0\r\n\r\n");
-  usleep(50'000);
-  EXPECT_GT(hear(fd).size(), text_.size());
-}
-
-// More connections that say nothing than there are places, and others that talk nonsense.
-TEST_F(MetricsServerTest, HostilePeersEndAloneAndInTime) {
-  std::vector<base::Fd> silent;
-  for (int i = 0; i < 40; ++i) silent.push_back(connected());
-  std::mt19937 random(9433);
-  for (int i = 0; i < 20; ++i) {
-    std::string noise(random() % 6000, 0);
-    for (char& c : noise) c = static_cast<char>(random());
-    silent.push_back(connected());
-    say(silent.back(), noise);
-  }
-  const uint64_t begun_ns = base::now_ns();
-  const base::Fd fd = connected();
-  say(fd, "GET /metrics HTTP/1.0\r\n\r\n");
-  EXPECT_NE(hear(fd).find("tendril_sessions 2"), std::string::npos);
-  EXPECT_LT(base::now_ns() - begun_ns, 2'000'000'000u);
-}
-
-TEST_F(MetricsServerTest, ARequestWithoutEndIsRefused) {
-  const base::Fd fd = connected();
-  say(fd, "GET /metrics HTTP/1.0\r\n" + std::string(5000, 'a'));
-  EXPECT_NE(hear(fd).find(" 431 "), std::string::npos);
-}
-
-TEST(Metrics, AnAddressNeedsAPort) {
-  EXPECT_EQ(MetricsServer::start("127.0.0.1", [] { return ""; }).status().code(),
-            base::Code::kInvalid);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ MAY_INCLUDE = {
     "softgpu": {"base", "api"},
     "client": {"base", "wire", "config", "lease", "transport", "session", "api"},
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
-    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu"},
+    "http": {"base", "transport"},
+    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu", "http"},
     "pool": {"base", "wire", "config", "lease", "transport", "session"},
     "cli": {
         "base",
@@ -43,6 +44,7 @@ ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
 # ABI, however indirectly.
 NO_CUDA = (
     "daemon",
+    "http",
     "pool",
     "base",
     "wire",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See metrics_server.h.
-#include "daemon/metrics_server.h"
+// See server.h.
+#include "http/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,77 +13,51 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "base/text.h"
 
-namespace tendril::daemon {
+namespace tendril::http {
 namespace {
 
 using base::Code;
 
 constexpr size_t kConnectionsMax = 16;
-constexpr size_t kRequestMax = 4096;
 constexpr uint64_t kAnswerNs = 5'000'000'000;
 constexpr int kTickMs = 500;  // how late a connection that is over time may end
 
-std::string answer_of(const char* status, const std::string& body,
-                      const char* type = "text/plain") {
-  return base::format(
-             "HTTP/1.0 %s\r\nContent-Type: %s; charset=utf-8\r\nContent-Length: %zu\r\n"
-             "Connection: close\r\n\r\n",
-             status, type, body.size()) +
-         body;
-}
-
 }  // namespace
 
-std::string http_answer(std::string_view request, const MetricsServer::Text& text) {
-  const std::string_view line = request.substr(0, request.find_first_of("\r\n"));
-  const size_t first = line.find(' '), last = line.rfind(' ');
-  if (first == std::string_view::npos || last == first || line.substr(last + 1, 5) != "HTTP/")
-    return answer_of("400 Bad Request", "this is not a request\n");
-  const std::string_view target = line.substr(first + 1, last - first - 1);
-  if (target.substr(0, target.find('?')) != "/metrics")
-    return answer_of("404 Not Found", "only /metrics is here\n");
-  if (line.substr(0, first) != "GET")
-    return answer_of("405 Method Not Allowed", "only GET is understood\n");
-  return answer_of("200 OK", text(), "text/plain; version=0.0.4");
-}
-
-base::Result<std::unique_ptr<MetricsServer>> MetricsServer::start(const std::string& address,
-                                                                  Text text) {
-  std::unique_ptr<MetricsServer> server(new MetricsServer(std::move(text)));
+base::Result<std::unique_ptr<Server>> Server::start(const std::string& address, Router router) {
+  std::unique_ptr<Server> server(new Server(std::move(router)));
   if (address.find(':') == std::string::npos) {
     return base::Status(
         Code::kInvalid,
-        "metrics need an address with a port, such as 127.0.0.1:9433, not '" + address + "'");
+        "HTTP needs an address with a port, such as 127.0.0.1:9433, not '" + address + "'");
   }
   auto listeners = transport::listen_tcp(address, 0);
   if (!listeners.ok()) return listeners.status();
   server->listeners_ = listeners.take();
   server->stop_.reset(eventfd(0, EFD_CLOEXEC));
   if (!server->stop_.valid())
-    return base::errno_status(Code::kExhausted, "cannot serve metrics", errno);
+    return base::errno_status(Code::kExhausted, "cannot serve HTTP", errno);
   for (const transport::Listener& listener : server->listeners_)
     fcntl(listener.fd.get(), F_SETFL, O_NONBLOCK);
   server->thread_ = std::thread([raw = server.get()] { raw->run(); });
   return server;
 }
 
-MetricsServer::~MetricsServer() {
+Server::~Server() {
   if (!thread_.joinable()) return;
   eventfd_write(stop_.get(), 1);
   thread_.join();
 }
 
-std::vector<std::string> MetricsServer::addresses() const {
+std::vector<std::string> Server::addresses() const {
   std::vector<std::string> texts;
-  for (const transport::Listener& listener : listeners_)
-    texts.push_back("http://" + listener.text + "/metrics");
+  for (const transport::Listener& listener : listeners_) texts.push_back("http://" + listener.text);
   return texts;
 }
 
-void MetricsServer::run() {
-  pthread_setname_np(pthread_self(), "metrics");
+void Server::run() {
+  pthread_setname_np(pthread_self(), "http");
   std::vector<Connection> connections;
   for (;;) {
     std::vector<pollfd> waits = {{stop_.get(), POLLIN, 0}};
@@ -112,8 +86,7 @@ void MetricsServer::run() {
   }
 }
 
-void MetricsServer::take(const transport::Listener& listener,
-                         std::vector<Connection>* connections) const {
+void Server::take(const transport::Listener& listener, std::vector<Connection>* connections) const {
   Connection connection;
   connection.fd.reset(accept4(listener.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!connection.fd.valid()) {
@@ -127,27 +100,24 @@ void MetricsServer::take(const transport::Listener& listener,
 }
 
 // False: the connection is over.
-bool MetricsServer::serve(Connection* connection) const {
+bool Server::serve(Connection* connection) const {
   return connection->answer.empty() ? read_request(connection) : send_answer(connection);
 }
 
-bool MetricsServer::read_request(Connection* connection) const {
+bool Server::read_request(Connection* connection) const {
   char piece[1024];
   const ssize_t got = recv(connection->fd.get(), piece, sizeof piece, 0);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
   std::string& request = connection->request;
   request.append(piece, static_cast<size_t>(got));
-  if (request.find("\r\n\r\n") != std::string::npos || request.find("\n\n") != std::string::npos) {
-    connection->answer = http_answer(request, text_);
-  } else if (request.size() >= kRequestMax) {
-    connection->answer =
-        answer_of("431 Request Header Fields Too Large", "the request is too long\n");
-  }
+  const bool whole =
+      request.find("\r\n\r\n") != std::string::npos || request.find("\n\n") != std::string::npos;
+  if (whole || request.size() > kRequestBytesMax) connection->answer = router_.answer(request);
   return connection->answer.empty() || send_answer(connection);
 }
 
-bool MetricsServer::send_answer(Connection* connection) {
+bool Server::send_answer(Connection* connection) {
   const std::string& answer = connection->answer;
   const ssize_t sent = send(connection->fd.get(), answer.data() + connection->sent,
                             answer.size() - connection->sent, MSG_NOSIGNAL);
@@ -163,4 +133,4 @@ bool MetricsServer::send_answer(Connection* connection) {
   return false;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::http

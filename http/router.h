@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a request's bytes to an answer's bytes: parsing within limits, and a table from method and
+// path to a handler. Whoever can connect may send anything, so nothing here trusts its input, and a
+// request that is not understood gets a status, never a handler. http/server.h calls it with whole
+// requests. Any thread, when no route is added any more.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tendril::http {
+
+// The longest request, its headers included. A longer one is answered with 431.
+inline constexpr size_t kRequestBytesMax = 4096;
+// The most headers that a request may have.
+inline constexpr size_t kHeadersMax = 64;
+
+struct Request {
+  std::string method;  // "GET"
+  std::string path;    // "/metrics", with %XX decoded; always begins with '/'
+  std::string query;   // what follows '?', as it came
+  std::vector<std::pair<std::string, std::string>> headers;  // names in lower case
+
+  // The first header of that name (lower case); empty when there is none.
+  std::string_view header(std::string_view name) const;
+};
+
+struct Response {
+  int status = 200;
+  std::string type = "text/plain";  // the answer adds "; charset=utf-8"
+  std::string body;
+};
+
+// Reads a request up to its empty line. False: it is not one; *problem says what to answer. A body
+// is not read.
+bool parse_request(std::string_view text, Request* request, Response* problem);
+
+// The bytes of an answer, after which the connection ends.
+std::string answer_text(const Response& response);
+
+class Router {
+ public:
+  using Handler = std::function<Response(const Request&)>;
+
+  // `path` is compared as a whole.
+  void add(std::string method, std::string path, Handler handler);
+  // 404 without such a path, 405 when the path has other methods.
+  Response route(const Request& request) const;
+  // The whole answer to a complete request.
+  std::string answer(std::string_view request) const;
+
+ private:
+  struct Route {
+    std::string method, path;
+    Handler handler;
+  };
+  std::vector<Route> routes_;
+};
+
+}  // namespace tendril::http
