@@ -177,7 +177,7 @@ class Tenants:
         return server if server.ensure() else None
 
     def leases(self, server):
-        """The numbers of those that live; None if the server cannot say."""
+        """The numbers of the living leases; None if the server cannot say."""
         argv = [str(self.whole.binaries / "bin/tendril"), "ls", "--json", "-s", server.address()]
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=20, env=self.environment(True)
