@@ -1,41 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 # What runs on systems that we do not know is built against an old C library: the client libraries,
-# which other people's programs load, and the command line (`tendril`, `tendril-bench`). By default a
-# second configuration of this source tree (TENDRIL_PORTABLE_ONLY) compiles them with clang against
-# the sysroot that scripts/setup unpacked. With a sanitizer, for fuzzing, or without a sysroot, the
-# main build makes them itself. Either way the targets `tendril_client`, `tendril` and
+# which other people's programs load, and the command line (`tendril`, `tendril-bench`). By default
+# a second configuration of this source tree (TENDRIL_PORTABLE_ONLY) compiles them with clang
+# against the sysroot that scripts/setup unpacked. With a sanitizer, for fuzzing, or without a
+# sysroot, the main build makes them itself. Either way the targets `tendril_client`, `tendril` and
 # `tendril_bench` make them, and they are in <build>/lib/client and <build>/bin.
 include_guard(GLOBAL)
 
-set(TENDRIL_SYSROOT "${CMAKE_SOURCE_DIR}/.cache/sysroot" CACHE PATH "The older C library that portable targets are built against")
+set(TENDRIL_SYSROOT "${CMAKE_SOURCE_DIR}/.cache/sysroot" CACHE PATH
+  "The older C library that portable targets are built against")
 set(TENDRIL_PORTABLE_COMPILER "clang++-14" CACHE STRING "The compiler of portable targets")
-set(TENDRIL_CLIENT_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/client" CACHE PATH "Where the client libraries go")
+set(TENDRIL_CLIENT_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/client" CACHE PATH
+  "Where the client libraries go")
 set(TENDRIL_PROGRAM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where programs go")
 
 # What the targets of client/ are called; each is optional, so that the room can grow.
 set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml)
 
 find_program(TENDRIL_PORTABLE_COMPILER_PATH NAMES ${TENDRIL_PORTABLE_COMPILER} NO_CACHE)
-string(REPLACE "clang++" "clang" TENDRIL_PORTABLE_C_COMPILER_PATH "${TENDRIL_PORTABLE_COMPILER_PATH}")
+string(REPLACE "clang++" "clang" TENDRIL_PORTABLE_C_COMPILER_PATH
+  "${TENDRIL_PORTABLE_COMPILER_PATH}")
 set(portable_default OFF)
 if(EXISTS "${TENDRIL_SYSROOT}/usr/include/features.h" AND TENDRIL_PORTABLE_COMPILER_PATH
    AND NOT TENDRIL_SANITIZE AND NOT TENDRIL_PORTABLE_ONLY)
   set(portable_default ON)
 endif()
-option(TENDRIL_PORTABLE "Build the client libraries and the command line against the older C library in TENDRIL_SYSROOT"
+option(TENDRIL_PORTABLE
+  "Build the client libraries and the command line against the older C library in TENDRIL_SYSROOT"
        ${portable_default})
 
 # Flags for everything that goes into a client library. Called in the portable configuration before
 # any room is added.
 function(tendril_client_compile_options)
-  add_compile_options(-fno-exceptions -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden -ffunction-sections -fdata-sections
+  add_compile_options(-fno-exceptions -fno-rtti -fvisibility=hidden -fvisibility-inlines-hidden
+    -ffunction-sections -fdata-sections
                       $<$<CXX_COMPILER_ID:Clang>:-Wno-unused-command-line-argument>)
 endfunction()
 
 # Flags for the rooms of the command line. Called in the portable configuration after the rooms that
 # reach a client library. Its header takes away what is younger than the oldest C library.
 macro(tendril_command_line_compile_options)
-  add_compile_options(-fexceptions -frtti $<$<COMPILE_LANGUAGE:CXX>:-include$<SEMICOLON>${CMAKE_SOURCE_DIR}/cmake/old_glibc.h>)
+  add_compile_options(-fexceptions -frtti
+    $<$<COMPILE_LANGUAGE:CXX>:-include$<SEMICOLON>${CMAKE_SOURCE_DIR}/cmake/old_glibc.h>)
 endmacro()
 
 # Finishes the targets of client/ once that room has been added: where they go, and that they need
@@ -49,11 +55,15 @@ function(tendril_finish_client_targets)
     add_dependencies(tendril_client ${target})
     # Some programs (Taichi among them) open the name without a version, which a vendor's
     # installation has too.
-    add_custom_command(TARGET tendril_client POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E create_symlink
-      $<TARGET_FILE_NAME:${target}> ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/lib$<TARGET_FILE_BASE_NAME:${target}>.so)
-    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
+    add_custom_command(TARGET tendril_client POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -E
+      create_symlink
+      $<TARGET_FILE_NAME:${target}>
+      ${TENDRIL_CLIENT_OUTPUT_DIRECTORY}/lib$<TARGET_FILE_BASE_NAME:${target}>.so)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY
+      ${TENDRIL_CLIENT_OUTPUT_DIRECTORY})
     if(NOT TENDRIL_SANITIZE)
-      target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL -Wl,--gc-sections -Wl,-z,defs
+      target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--exclude-libs,ALL
+        -Wl,--gc-sections -Wl,-z,defs
                           -Wl,-z,relro -Wl,-z,now)
     endif()
   endforeach()
@@ -61,9 +71,11 @@ endfunction()
 
 # A program of the command line: it brings its C++ runtime and needs the C library only.
 function(tendril_portable_program target)
-  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${TENDRIL_PROGRAM_OUTPUT_DIRECTORY})
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+    ${TENDRIL_PROGRAM_OUTPUT_DIRECTORY})
   if(TENDRIL_PORTABLE_ONLY)
-    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc -Wl,--gc-sections
+      -Wl,-z,relro -Wl,-z,now)
   endif()
 endfunction()
 
@@ -72,7 +84,8 @@ endfunction()
 function(tendril_header_library target folder header)
   find_path(header_place ${folder}/${header} NO_CACHE NO_CMAKE_FIND_ROOT_PATH REQUIRED)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/header_libraries)
-  file(CREATE_LINK ${header_place}/${folder} ${CMAKE_BINARY_DIR}/header_libraries/${folder} SYMBOLIC)
+  file(CREATE_LINK ${header_place}/${folder} ${CMAKE_BINARY_DIR}/header_libraries/${folder}
+    SYMBOLIC)
   add_library(${target} INTERFACE IMPORTED GLOBAL)
   target_include_directories(${target} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/header_libraries)
 endfunction()
@@ -127,9 +140,11 @@ function(tendril_add_client)
     return()
   endif()
   if(NOT TENDRIL_SANITIZE AND NOT TENDRIL_PORTABLE_ONLY)
-    message(WARNING "\nThe client libraries and `tendril` are built against THIS machine's C library, because there is none under "
-                    "${TENDRIL_SYSROOT} (or no ${TENDRIL_PORTABLE_COMPILER}). They will not run on older systems, and the test of "
-                    "that floor fails unless TENDRIL_ALLOW_NEW_GLIBC=1 is set. Run scripts/setup, then configure afresh.\n")
+    message(WARNING
+      "\nThe client libraries and `tendril` are built against THIS machine's C library, because "
+      "there is none under ${TENDRIL_SYSROOT} (or no ${TENDRIL_PORTABLE_COMPILER}). They will not "
+      "run on older systems, and the test of that floor fails unless TENDRIL_ALLOW_NEW_GLIBC=1 is "
+      "set. Run scripts/setup, then configure afresh.\n")
   endif()
   add_subdirectory(${CMAKE_SOURCE_DIR}/client ${CMAKE_BINARY_DIR}/client)
   tendril_finish_client_targets()

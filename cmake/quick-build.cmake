@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test asks for with TENDRIL_QUICK_BUILD: the same programs and the same tests in less time of the compiler's. Product code is
-# compiled as in any other build of the preset, except that debug information goes no further than lines of code (-g1). Test code is not
-# optimised, and what nearly all of it includes is compiled beforehand. Off by default: who works on the code wants a debugger to see
-# variables, and a compiler cache.
+# What scripts/test asks for with TENDRIL_QUICK_BUILD: the same programs and the same tests in less
+# time of the compiler's. Product code is compiled as in any other build of the preset, except that
+# debug information goes no further than lines of code (-g1). Test code is not optimised, and what
+# nearly all of it includes is compiled beforehand. Off by default: who works on the code wants a
+# debugger to see variables, and a compiler cache.
 include_guard(GLOBAL)
 
-option(TENDRIL_QUICK_BUILD "As scripts/test builds: less debug information, test code unoptimised" OFF)
+option(TENDRIL_QUICK_BUILD "As scripts/test builds: less debug information, test code unoptimised"
+  OFF)
 
 # Before any target. A portable client inherits the flags.
 macro(tendril_quick_flags)
   if(TENDRIL_QUICK_BUILD)
-    string(REGEX REPLACE "(^| )-g( |$)" "\\1-g1\\2" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+    string(REGEX REPLACE "(^| )-g( |$)" "\\1-g1\\2" CMAKE_CXX_FLAGS_RELWITHDEBINFO
+      "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
   endif()
 endmacro()
 
-# Headers that most files of a large target include anyway. g++ only: clang builds find an include that is missing.
+# Headers that most files of a large target include anyway. g++ only: clang builds find an include
+# that is missing.
 function(tendril_quick_headers target)
   if(TENDRIL_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} PRIVATE ${ARGN})
@@ -44,7 +48,8 @@ function(tendril_quick_tests)
       continue()
     endif()
     target_compile_options(${target} PRIVATE -O0)
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # clang takes such a file only with the very same definitions
+    # clang takes such a file only with the very same definitions
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       tendril_precompile_for_tests(${target})
     endif()
   endforeach()
@@ -53,11 +58,14 @@ endfunction()
 function(tendril_precompile_for_tests target)
   if(NOT TARGET tendril_test_headers)
     file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cc "int main() { return 0; }\n")
-    add_executable(tendril_test_headers ${CMAKE_BINARY_DIR}/test_headers.cc) # a program, as those that use it: -fPIE, not -fPIC
+    # a program, as those that use it: -fPIE, not -fPIC
+    add_executable(tendril_test_headers ${CMAKE_BINARY_DIR}/test_headers.cc)
     target_compile_options(tendril_test_headers PRIVATE -O0)
     target_link_libraries(tendril_test_headers PRIVATE GTest::gtest Threads::Threads)
-    target_precompile_headers(tendril_test_headers PRIVATE <gtest/gtest.h> <algorithm> <atomic> <chrono> <condition_variable>
-      <cstring> <deque> <functional> <map> <memory> <mutex> <optional> <set> <string> <thread> <unordered_map> <vector>)
+    target_precompile_headers(tendril_test_headers PRIVATE <gtest/gtest.h> <algorithm> <atomic>
+      <chrono> <condition_variable>
+      <cstring> <deque> <functional> <map> <memory> <mutex> <optional> <set> <string> <thread>
+      <unordered_map> <vector>)
   endif()
   target_precompile_headers(${target} REUSE_FROM tendril_test_headers)
 endfunction()
