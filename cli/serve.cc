@@ -67,7 +67,6 @@ base::Result<daemon::DaemonOptions> daemon_options(const ServeOptions& options) 
   out.metrics = options.metrics;
   out.sharing.hardware_slices = options.hardware_slices != "off";
   out.sharing.turns = options.turns != "off";
-  out.apis = {{kApiName, schema_digest()}};
   out.product_version = version_text();
   base::Status read = read_size(options.context_memory, &out.context_bytes);
   if (read.ok()) read = read_size(options.code_memory, &out.code_bytes);

@@ -96,6 +96,7 @@ class DaemonImpl : public Daemon {
   lease::LeaseBook make_book() const;
   wire::ListReply list();
   http::Router pages();
+  std::vector<wire::ApiRecord> served_apis() const;
   void take_connection(const transport::Listener& listener);
   void run_connection(uint64_t id, session::Connection connection, bool over_limit);
   void forget_descriptor(uint64_t id);
@@ -162,6 +163,11 @@ Status DaemonImpl::open_gpus() {
   auto inventory = probe(options_.worker_user, &options_.worker);
   if (!inventory.ok()) return inventory.status();
   inventory_ = inventory.take();
+  if (inventory_.apis.empty()) {
+    return Status(Code::kMismatch, options_.worker.executable +
+                                       " names no API that it serves; install tendrild and "
+                                       "tendril-worker of one build");
+  }
   if (inventory_.devices.empty()) {
     return Status(Code::kNotFound,
                   "the driver '" + inventory_.driver_path + "' knows no GPU on this machine");
@@ -214,6 +220,7 @@ Status DaemonImpl::prepare() {
   if (!loop.ok()) return loop.status();
   loop_ = loop.take();
   loop_->start();
+  for (const gpu::ApiRecord& api : inventory_.apis) options_.worker.apis.push_back(api.name);
   pool_ = std::make_unique<WorkerPool>(loop_.get(), options_.worker,
                                        static_cast<uint32_t>(inventory_.devices.size()));
   choose_image_store(options_.images, pool_->separates_users());
@@ -234,7 +241,7 @@ Status DaemonImpl::prepare() {
                                          make_book(), exported_descriptors_max(), server_id);
   monitor_ = MonitorFeed::start(loop_.get(), options_.worker);
   context_.sessions = sessions_.get();
-  context_.apis = options_.apis;
+  context_.apis = served_apis();
   context_.hello.product_version = options_.product_version;
   context_.hello.bulk_channels = kBulkMax;
   context_.list = [this] { return list(); };
@@ -271,12 +278,18 @@ http::Router DaemonImpl::pages() {
   return router;
 }
 
+std::vector<wire::ApiRecord> DaemonImpl::served_apis() const {
+  std::vector<wire::ApiRecord> apis;
+  for (const gpu::ApiRecord& api : inventory_.apis) apis.push_back({api.name, api.digest});
+  return apis;
+}
+
 wire::ListReply DaemonImpl::list() {
   wire::ListReply reply;
   reply.server = host_;
   reply.product_version = options_.product_version;
   reply.driver = inventory_.driver_path;
-  reply.apis = options_.apis;
+  reply.apis = served_apis();
   reply.driver_version = inventory_.driver_version;
   for (const gpu::DeviceFacts& device : inventory_.devices) {
     wire::GpuRecord gpu;

@@ -36,7 +36,6 @@ struct DaemonOptions {
   int64_t code_bytes =
       -1;  // kept back for what a process' code and the driver's objects take; -1: a part of that
   uint32_t connections_max = 4096;
-  std::vector<wire::ApiRecord> apis;  // that the worker executable serves
   std::string product_version;
 };
 

@@ -264,6 +264,7 @@ base::Result<std::shared_ptr<Sessions::Session>> Sessions::make_session(
   session->lease_id = (*lease)->id;
   session->tally = tally;
   session->client = cleaned(request.client);
+  session->api = request.api;
   session->began_ns = base::now_ns();
   session->channels_granted = std::min(request.bulk_channels, kBulkMax);
   session->channels_joined.resize(session->channels_granted);
@@ -375,7 +376,7 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
   uses.answered = [this, id](const wire::TransportAnswers& answers, base::Fd fd) {
     worker_answered(id, answers, std::move(fd));
   };
-  wish.gpu = slice.gpu_index;
+  wish.post = {slice.gpu_index, session->api};
   wish.expected = session->expected;
   wish.like = like.get();
   if (slice.packed) {

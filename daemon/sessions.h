@@ -36,7 +36,8 @@ inline constexpr int kGraceMs = 500;       // from a client's end to SIGKILL for
 inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk channel
 // A request that does not fit waits this long when something is about to become free: one program
 // right after another must not be refused because the first one's worker takes its time to go.
-// Among twelve programs at once one took 2.0 s (H200). Less than clients wait for an answer (5 s).
+// Among twelve programs at once one took 2.0 s (H200). Far less than a
+// client waits for its lease (60 s).
 inline constexpr int kComingFreeMs = 4000;
 inline constexpr uint16_t kBulkMax = 16;
 // The last column is the daemon's own: in the quota count what the empty contexts of the lease's
@@ -87,6 +88,7 @@ class Sessions {
   struct Session {
     uint64_t id = 0, lease_id = 0;
     std::string secret;
+    std::string api;
     uint32_t tally = 0;
     std::shared_ptr<WorkerProcess> worker;
     // The connection that attached. The worker reads it; here it is watched for the client's end.

@@ -54,7 +54,8 @@ WorkerPool::WorkerPool(EventLoop* loop, WorkerOptions options, uint32_t gpu_coun
       gpu_count_(gpu_count),
       slots_(std::max(options_.workers_max, kUserIds)),
       expected_(gpu_count),
-      spare_(gpu_count) {}
+      spare_(gpu_count),
+      warm_api_(gpu_count, options_.apis.empty() ? "" : options_.apis.front()) {}
 
 uint32_t WorkerPool::warm_target(uint32_t gpu) const {
   uint32_t left = options_.warm_total_max;
@@ -75,6 +76,21 @@ size_t WorkerPool::warm(uint32_t gpu) const {
   return count;
 }
 
+size_t WorkerPool::warm_at(const WorkerProcess::Post& post) const {
+  size_t count = 0;
+  for (const auto& [pid, entry] : entries_) {
+    const bool free = entry.state == State::kStarting || entry.state == State::kIdle;
+    count += free && entry.order == 0 && entry.worker->post() == post;
+  }
+  return count;
+}
+
+size_t WorkerPool::waiters_at(const WorkerProcess::Post& post) const {
+  return static_cast<size_t>(std::count_if(
+      waiters_.begin(), waiters_.end(),
+      [&post](const auto& waiter) { return waiter->post == post && waiter->order == 0; }));
+}
+
 size_t WorkerPool::starting(uint32_t gpu) const {
   return static_cast<size_t>(
       std::count_if(entries_.begin(), entries_.end(), [gpu](const auto& entry) {
@@ -84,14 +100,19 @@ size_t WorkerPool::starting(uint32_t gpu) const {
 
 void WorkerPool::trim(uint32_t gpu) {
   size_t need = wanted(gpu), have = warm(gpu);
-  for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
-  for (const State state : {State::kStarting, State::kIdle}) {
-    for (auto& [pid, entry] : entries_) {
-      if (have <= need) return;
-      if (entry.state != state || entry.order != 0 || entry.worker->gpu() != gpu) continue;
-      entry.state = State::kUnwanted;
-      entry.worker->kill();
-      --have;
+  for (const auto& waiter : waiters_) need += waiter->post.gpu == gpu && waiter->order == 0;
+  // Those of other APIs than the last one first, and those that are not ready.
+  for (const bool others : {true, false}) {
+    for (const State state : {State::kStarting, State::kIdle}) {
+      for (auto& [pid, entry] : entries_) {
+        if (have <= need) return;
+        const WorkerProcess::Post& post = entry.worker->post();
+        if (entry.state != state || entry.order != 0 || post.gpu != gpu) continue;
+        if (others && (post.api == warm_api_[gpu] || waiters_at(post) != 0)) continue;
+        entry.state = State::kUnwanted;
+        entry.worker->kill();
+        --have;
+      }
     }
   }
 }
@@ -167,25 +188,26 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerPool::take(const Wish& wish, 
   } else if (wish.like != nullptr && options_.uid_base != 0) {
     order.slot = wish.like->slot();
   }
-  const uint32_t gpu = wish.gpu;
+  const uint32_t gpu = wish.post.gpu;
+  warm_api_[gpu] = wish.post.api;
   const bool by_order = order.slot != kAnySlot;
   if (wish.expected) --expected_[gpu];
   taken_ns_.push_back(base::now_ns());
   if (taken_ns_.size() > kCrowd) taken_ns_.erase(taken_ns_.begin());
   plan_refill(kRefillAfterMs);
   for (auto& [pid, entry] : entries_) {
-    if (by_order || entry.state != State::kIdle || entry.worker->gpu() != gpu) continue;
+    if (by_order || entry.state != State::kIdle || !(entry.worker->post() == wish.post)) continue;
     entry.state = State::kTaken;
     entry.uses = std::move(uses);
     return entry.worker;
   }
   const auto waiter = std::make_shared<Waiter>();
-  waiter->gpu = gpu;
+  waiter->post = wish.post;
   waiter->uses = std::move(uses);
   waiters_.push_back(waiter);
   if (by_order) {
     waiter->order = order.number = next_order_++;
-    loop_->post([this, gpu, order = std::move(order)] { start_one(gpu, order); });
+    loop_->post([this, post = wish.post, order = std::move(order)] { start_one(post, order); });
   } else {
     loop_->post([this] { start_wanted(); });
   }
@@ -212,24 +234,39 @@ bool WorkerPool::is_crowded() const {
   return taken_ns_.size() == kCrowd && base::now_ns() - taken_ns_.front() < kCrowdedNs;
 }
 
-size_t WorkerPool::missing(uint32_t gpu, bool at_leisure) const {
-  // Waiting clients come first; while starts fail, nobody is kept warm until the pause is over.
-  size_t need = backing_off_ ? 0 : expected_[gpu];
-  if (at_leisure && !backing_off_) need = std::max<size_t>(need, warm_target(gpu));
-  for (const auto& waiter : waiters_) need += waiter->gpu == gpu && waiter->order == 0;
-  const size_t have = warm(gpu), now = starting(gpu);
-  if (need > have) return std::min(need - have, kStartsAtOnce - std::min(kStartsAtOnce, now));
-  return at_leisure && !backing_off_ && have < wanted(gpu) && now == 0 ? 1 : 0;
+std::vector<WorkerProcess::Post> WorkerPool::missing(uint32_t gpu, bool at_leisure) const {
+  std::vector<WorkerProcess::Post> posts;
+  const auto want = [&](const std::string& api, size_t count) {
+    posts.insert(posts.end(), count, WorkerProcess::Post{gpu, api});
+  };
+  // Waiting clients come first.
+  size_t unclaimed = 0;  // idle or soon idle, and no client waits for them
+  for (const std::string& api : options_.apis) {
+    const size_t need = waiters_at({gpu, api}), have = warm_at({gpu, api});
+    want(api, need - std::min(need, have));
+    unclaimed += have - std::min(need, have);
+  }
+  // While starts fail, nobody is kept warm until the pause is over.
+  size_t soon = backing_off_ ? 0 : expected_[gpu];
+  if (at_leisure && !backing_off_) soon = std::max<size_t>(soon, warm_target(gpu));
+  const size_t now = starting(gpu);
+  want(warm_api_[gpu], soon - std::min(soon, unclaimed));
+  if (!posts.empty()) {
+    posts.resize(std::min(posts.size(), kStartsAtOnce - std::min(kStartsAtOnce, now)));
+  } else if (at_leisure && !backing_off_ && warm(gpu) < wanted(gpu) && now == 0) {
+    want(warm_api_[gpu], 1);
+  }
+  return posts;
 }
 
 void WorkerPool::start_wanted() {
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    size_t count = 0;
+    std::vector<WorkerProcess::Post> posts;
     {
       std::lock_guard<std::mutex> hold(mutex_);
-      if (!stopping_) count = missing(gpu, false);
+      if (!stopping_) posts = missing(gpu, false);
     }
-    for (size_t i = 0; i < count; ++i) start_one(gpu, {});
+    for (const WorkerProcess::Post& post : posts) start_one(post, {});
   }
 }
 
@@ -241,19 +278,19 @@ void WorkerPool::plan_refill(int after_ms) {
 
 void WorkerPool::refill() {
   for (uint32_t gpu = 0; gpu < gpu_count_; ++gpu) {
-    size_t count = 0;
+    std::vector<WorkerProcess::Post> posts;
     {
       std::lock_guard<std::mutex> hold(mutex_);
       refill_planned_ = false;
       if (stopping_) return;
       if (is_crowded()) return plan_refill(kCrowdedRefillAfterMs);
-      count = missing(gpu, true);
+      posts = missing(gpu, true);
     }
-    for (size_t i = 0; i < count; ++i) start_one(gpu, {});
+    for (const WorkerProcess::Post& post : posts) start_one(post, {});
   }
 }
 
-void WorkerPool::start_one(uint32_t gpu, Order order) {
+void WorkerPool::start_one(const WorkerProcess::Post& post, Order order) {
   uint32_t slot = order.slot;
   {
     std::lock_guard<std::mutex> hold(mutex_);
@@ -265,14 +302,16 @@ void WorkerPool::start_one(uint32_t gpu, Order order) {
     if (slot != kAnySlot) ++slots_[slot];
   }
   if (slot == kAnySlot) {
-    fail_waiters(gpu, Status(Code::kExhausted, "the server runs its maximum of " +
-                                                   std::to_string(options_.workers_max) +
-                                                   " worker processes; try again later"));
+    fail_waiters(post, Status(Code::kExhausted, "the server runs its maximum of " +
+                                                    std::to_string(options_.workers_max) +
+                                                    " worker processes; try again later"));
     return;
   }
   std::vector<std::string> arguments = worker_arguments(options_, slot);
   arguments.push_back("--gpu");
-  arguments.push_back(std::to_string(gpu));
+  arguments.push_back(std::to_string(post.gpu));
+  arguments.push_back("--api");
+  arguments.push_back(post.api);
   arguments.insert(arguments.end(), order.arguments.begin(), order.arguments.end());
   WorkerProcess::Events events;
   events.ready = [this](WorkerProcess* worker) { ready(worker); };
@@ -286,16 +325,17 @@ void WorkerPool::start_one(uint32_t gpu, Order order) {
     if (uses.answered) uses.answered(answers, std::move(fd));
   };
   events.gone = [this](WorkerProcess* worker, const std::string& how) { gone(worker, how); };
-  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), gpu, slot,
+  auto started = WorkerProcess::start(loop_, options_.executable, std::move(arguments), post, slot,
                                       std::move(events));
   std::lock_guard<std::mutex> hold(mutex_);
   if (!started.ok()) {
     --slots_[slot];
     log(Level::kError, "%s", started.status().message().c_str());
-    loop_->post([this, gpu, why = started.status()] { fail_waiters(gpu, why); });
+    loop_->post([this, post, why = started.status()] { fail_waiters(post, why); });
     return;
   }
-  log(Level::kDebug, "worker %d starts on GPU %u", (*started)->pid(), gpu);
+  log(Level::kDebug, "worker %d starts for %s on GPU %u", (*started)->pid(), post.api.c_str(),
+      post.gpu);
   if (stopping_) (*started)->kill();
   loop_->after(kStartMaxMs, [this, late = std::weak_ptr<WorkerProcess>(*started)] {
     const std::shared_ptr<WorkerProcess> worker = late.lock();
@@ -321,7 +361,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
   if (warm(worker->gpu()) < wanted(worker->gpu())) plan_refill(0);
   for (auto at = waiters_.begin(); at != waiters_.end(); ++at) {
     Waiter& waiter = **at;
-    if (waiter.gpu != worker->gpu() || waiter.order != entry.order) continue;
+    if (!(waiter.post == worker->post()) || waiter.order != entry.order) continue;
     entry.state = State::kTaken;
     entry.uses = std::move(waiter.uses);
     waiter.worker = entry.worker;
@@ -361,11 +401,11 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
   if (stopping || entry.state == State::kTaken || entry.state == State::kUnwanted) return;
   if (entry.state == State::kStarting) {
     ++failures_;
-    const std::string why = "a worker for GPU " + std::to_string(worker->gpu()) + " " + how +
-                            " while starting" +
+    const std::string why = "a worker for " + worker->post().api + " on GPU " +
+                            std::to_string(worker->gpu()) + " " + how + " while starting" +
                             (worker->last_line().empty() ? "" : ": " + worker->last_line());
     log(Level::kError, "%s", why.c_str());
-    fail_waiters(worker->gpu(), Status(Code::kUnavailable, why));
+    fail_waiters(worker->post(), Status(Code::kUnavailable, why));
     if (!backing_off_) {
       backing_off_ = true;
       const int pause_ms = std::min(kBackOffMaxMs, 250 << std::min(failures_, 7u));
@@ -383,10 +423,10 @@ void WorkerPool::gone(WorkerProcess* worker, const std::string& how) {
   plan_refill(250);
 }
 
-void WorkerPool::fail_waiters(uint32_t gpu, const Status& why) {
+void WorkerPool::fail_waiters(const WorkerProcess::Post& post, const Status& why) {
   std::lock_guard<std::mutex> hold(mutex_);
   for (auto at = waiters_.begin(); at != waiters_.end();) {
-    if ((*at)->gpu != gpu) {
+    if (!((*at)->post == post)) {
       ++at;
       continue;
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers kept warm: driver open, context created on one GPU, waiting for a client. `take` hands
-// one out, the pool refills in the background. A worker serves one session and ends with it. How
-// many are kept: those that memory is set aside for, and more where their contexts fit into memory
-// that nobody was promised, or into the quotas of leases whose programs have yet to attach
+// Workers kept warm: one API's driver open, context created on one GPU, waiting for a client.
+// `take` hands one out, the pool refills in the background. A worker serves one session and ends
+// with it. How many are kept: those that memory is set aside for, and more where their contexts fit
+// into memory that nobody was promised, or into the quotas of leases whose programs have yet to
+// attach
 // (`--warm`, `--warm-spare`, expect). Everything that starts or collects a process happens on the
 // supervisor's thread; `take` blocks and may be called from any other. A worker may have to run as
 // the same user as another one (the driver shares memory between processes of one user only); such
@@ -26,8 +27,9 @@ namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
-  std::string driver;   // empty: the system's
-  std::string monitor;  // the monitoring library; empty: the system's
+  std::vector<std::string> apis;  // that it serves; the first is kept warm from the start
+  std::string driver;             // empty: the system's
+  std::string monitor;            // the monitoring library; empty: the system's
   std::string user;  // "auto", "none" or the first of a range of user ids; resolved by the daemon
   uint32_t uid_base = 0;  // 0: workers keep the daemon's user
   uint32_t warm_per_gpu = 1;
@@ -55,10 +57,10 @@ class WorkerPool {
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
     std::function<void(const wire::TransportAnswers& answers, base::Fd fd)> answered;
   };
-  // What a session needs of its worker. Any idle one on the GPU will do, unless one of the others
+  // What a session needs of its worker. Any idle one at that post will do, unless one of the others
   // is said: then it is started for this session.
   struct Wish {
-    uint32_t gpu = 0;
+    WorkerProcess::Post post;
     const WorkerProcess* like = nullptr;  // a worker whose user it must have
     std::string packed_folder;            // it is a client of this server (packed_servers.h)
     uint32_t packed_percent = 100;        // of the GPU's processors, then
@@ -96,7 +98,7 @@ class WorkerPool {
     std::vector<std::string> arguments;
   };
   struct Waiter {
-    uint32_t gpu = 0;
+    WorkerProcess::Post post;
     uint64_t order = 0;
     bool done = false;
     Uses uses;
@@ -117,20 +119,22 @@ class WorkerPool {
   // Those too that nobody has asked for: soon, or when no more programs come one upon the other.
   void plan_refill(int after_ms);
   void refill();
-  // With the lock held: how many to start now of those that are missing.
-  size_t missing(uint32_t gpu, bool at_leisure) const;
+  // With the lock held: the posts of those that are missing on the GPU and to be started now.
+  std::vector<WorkerProcess::Post> missing(uint32_t gpu, bool at_leisure) const;
   bool is_crowded() const;
-  void start_one(uint32_t gpu, Order order);
+  void start_one(const WorkerProcess::Post& post, Order order);
   void ready(WorkerProcess* worker);
   // What whoever took the worker wants to hear of it; empty for one that nobody took.
   Uses uses_of(const WorkerProcess& worker);
   void gone(WorkerProcess* worker, const std::string& how);
-  void fail_waiters(uint32_t gpu, const base::Status& why);
+  void fail_waiters(const WorkerProcess::Post& post, const base::Status& why);
   uint32_t free_slot();
   // With the lock held: how many should be warm on the GPU, how many are or soon will be, and the
   // end of those that are too many.
   size_t wanted(uint32_t gpu) const;
   size_t warm(uint32_t gpu) const;
+  size_t warm_at(const WorkerProcess::Post& post) const;
+  size_t waiters_at(const WorkerProcess::Post& post) const;
   size_t starting(uint32_t gpu) const;
   void trim(uint32_t gpu);
 
@@ -146,10 +150,13 @@ class WorkerPool {
   std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
   std::vector<uint32_t> expected_, spare_;        // guarded by mutex_, per GPU
   std::vector<uint64_t> taken_ns_;                // guarded by mutex_: when workers were, of late
-  bool refill_planned_ = false;                   // guarded by mutex_
-  std::function<void()> trimmed_;                 // set before start()
-  uint32_t failures_ = 0;                         // starts failed in a row; supervisor's thread
-  bool backing_off_ = false;                      // supervisor's thread
+  // Guarded by mutex_: the API that was asked for last on each GPU. Idle workers cost memory, so
+  // there are as many as for one API, and that one is likely to be asked for again.
+  std::vector<std::string> warm_api_;
+  bool refill_planned_ = false;    // guarded by mutex_
+  std::function<void()> trimmed_;  // set before start()
+  uint32_t failures_ = 0;          // starts failed in a row; supervisor's thread
+  bool backing_off_ = false;       // supervisor's thread
 };
 
 }  // namespace tendril::daemon

@@ -26,7 +26,7 @@ constexpr uint32_t kLinesPerSecond = 50;
 
 base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(
     EventLoop* loop, const std::string& executable, std::vector<std::string> arguments,
-    uint32_t gpu, uint32_t slot, Events events) {
+    const Post& post, uint32_t slot, Events events) {
   int pair[2], ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
     return base::errno_status(base::Code::kExhausted, "cannot make a worker's socket", errno);
@@ -43,7 +43,7 @@ base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(
   worker->loop_ = loop;
   worker->events_ = std::move(events);
   worker->pid_ = child->pid;
-  worker->gpu_ = gpu;
+  worker->post_ = post;
   worker->slot_ = slot;
   worker->child_ = child.take();
   worker->control_ = std::move(ours);

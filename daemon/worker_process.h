@@ -31,11 +31,17 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
         gone;  // exited and collected; text says how
   };
 
-  // Supervisor's thread. `gpu`: the GPU it warms up on.
+  // What it warms up for.
+  struct Post {
+    uint32_t gpu = 0;
+    std::string api;
+    bool operator==(const Post& other) const { return gpu == other.gpu && api == other.api; }
+  };
+  // Supervisor's thread. `slot`: which of the unprivileged users it runs as.
   static base::Result<std::shared_ptr<WorkerProcess>> start(EventLoop* loop,
                                                             const std::string& executable,
                                                             std::vector<std::string> arguments,
-                                                            uint32_t gpu, uint32_t slot,
+                                                            const Post& post, uint32_t slot,
                                                             Events events);
   ~WorkerProcess() = default;
 
@@ -48,7 +54,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   void kill();
 
   pid_t pid() const { return pid_; }
-  uint32_t gpu() const { return gpu_; }
+  const Post& post() const { return post_; }
+  uint32_t gpu() const { return post_.gpu; }
   uint32_t slot() const { return slot_; }  // which of the unprivileged users it runs as
   const std::string& last_line() const { return last_line_; }  // supervisor's thread
 
@@ -63,7 +70,8 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   EventLoop* loop_ = nullptr;
   Events events_;
   pid_t pid_ = -1;
-  uint32_t gpu_ = 0, slot_ = 0;
+  Post post_;
+  uint32_t slot_ = 0;
   std::mutex mutex_;
   Child child_;       // guarded by mutex_: kill from any thread against collect
   base::Fd control_;  // guarded by mutex_ likewise

@@ -3,9 +3,8 @@
 #include "transport/testing/faulty.h"
 
 #include <algorithm>
-#include <cstdio>
 
-#include "transport/parts.h"
+#include "transport/testing/wrapper.h"
 
 namespace tendril::transport {
 namespace {
@@ -14,30 +13,13 @@ using base::Code;
 using base::Result;
 using base::Status;
 
-class FaultyChannel final : public Channel {
+class FaultyChannel final : public Wrapper {
  public:
   FaultyChannel(std::unique_ptr<Channel> inner, const Faults& faults)
-      : inner_(std::move(inner)),
+      : Wrapper(std::move(inner), "faulty"),
         faults_(faults),
         send_random_(faults.seed * 2 + 1),
-        receive_random_(faults.seed * 2 + 2) {
-    snprintf(kind_, sizeof kind_, "faulty(%.30s)", inner_->kind());
-  }
-
-  Status send(const iovec* parts, int count) override {
-    Parts rest(parts, count);
-    while (!rest.empty()) {
-      Result<size_t> sent = some(&rest, -1);
-      if (!sent.ok()) return sent.status();
-    }
-    return Status();
-  }
-
-  Result<size_t> send_some(const iovec* parts, int count, int timeout_ms) override {
-    Parts rest(parts, count);
-    if (rest.empty()) return size_t(0);
-    return some(&rest, timeout_ms);
-  }
+        receive_random_(faults.seed * 2 + 2) {}
 
   Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) override {
     if (received_ >= faults_.end_after_received) return broken();
@@ -53,9 +35,6 @@ class FaultyChannel final : public Channel {
     return *got < min ? Result<size_t>(broken()) : got;
   }
 
-  void shutdown() override { inner_->shutdown(); }
-  const char* kind() const override { return kind_; }
-
  private:
   Status broken() {
     inner_->shutdown();
@@ -70,7 +49,7 @@ class FaultyChannel final : public Channel {
   }
 
   // One piece through a buffer of our own, so that it may be changed.
-  Result<size_t> some(Parts* rest, int timeout_ms) {
+  Result<size_t> some(Parts* rest, int timeout_ms) override {
     if (sent_ >= faults_.end_after_sent) return broken();
     uint64_t most = faults_.short_pieces ? 1 + next(&send_random_) % 64 : sizeof buffer_;
     most = std::min({most, uint64_t(sizeof buffer_), faults_.end_after_sent - sent_});
@@ -85,9 +64,7 @@ class FaultyChannel final : public Channel {
     return sent;
   }
 
-  std::unique_ptr<Channel> inner_;
   const Faults faults_;
-  char kind_[48];
   uint64_t send_random_, receive_random_;
   uint64_t sent_ = 0, received_ = 0;
   uint8_t buffer_[64u << 10];

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
-#include "transport/parts.h"
+#include "transport/testing/wrapper.h"
 
 namespace tendril::transport {
 namespace {
@@ -73,28 +73,13 @@ class Arrivals {
   uint64_t head_ = 0, tail_ = 0;
 };
 
-class ShapedChannel final : public Channel {
+class ShapedChannel final : public Wrapper {
  public:
   ShapedChannel(std::unique_ptr<Channel> inner, std::shared_ptr<Line> line)
-      : inner_(std::move(inner)), line_(std::move(line)), arrivals_(line_->shape()) {
-    snprintf(kind_, sizeof kind_, "shaped(%.30s)", inner_->kind());
+      : Wrapper(std::move(inner), "shaped"), line_(std::move(line)), arrivals_(line_->shape()) {
     const uint64_t rate = line_->shape().bytes_per_second;
     piece_ = rate == 0 ? kPieceMost
                        : std::clamp(rate * kPieceNs / 1'000'000'000u, kPieceLeast, kPieceMost);
-  }
-
-  Status send(const iovec* parts, int count) override {
-    Parts rest(parts, count);
-    while (!rest.empty()) {
-      Result<size_t> sent = some(&rest, -1);
-      if (!sent.ok()) return sent.status();
-    }
-    return Status();
-  }
-  Result<size_t> send_some(const iovec* parts, int count, int timeout_ms) override {
-    Parts rest(parts, count);
-    if (rest.empty()) return size_t(0);
-    return some(&rest, timeout_ms);
   }
 
   Result<size_t> receive(void* into, size_t min, size_t max, Wait wait) override {
@@ -121,7 +106,6 @@ class ShapedChannel final : public Channel {
     down_event_.signal();
     inner_->shutdown();
   }
-  const char* kind() const override { return kind_; }
 
  private:
   static Status gone() { return Status(Code::kClosed, "the connection was closed on this side"); }
@@ -151,7 +135,7 @@ class ShapedChannel final : public Channel {
       base::cpu_pause();
   }
 
-  Result<size_t> some(Parts* rest, int timeout_ms) {
+  Result<size_t> some(Parts* rest, int timeout_ms) override {
     if (down_.load()) return gone();
     if (paid_ == 0) {
       paid_ = std::min<size_t>(rest->bytes(), piece_);
@@ -174,9 +158,7 @@ class ShapedChannel final : public Channel {
     return sent;
   }
 
-  std::unique_ptr<Channel> inner_;
   std::shared_ptr<Line> line_;
-  char kind_[48];
   uint64_t piece_ = kPieceMost;
   size_t paid_ = 0;  // the sender's: bytes that the wire has taken and the inner channel has not
   Arrivals arrivals_;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Warm workers by GPU and API. The workers are this very program, started again: they say that they
+// are ready, and answer a message with the API that they were started for.
+#include "daemon/worker_pool.h"
+
+#include <gtest/gtest.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <future>
+
+#include "session/control/connection.h"
+
+namespace tendril::daemon {
+namespace {
+
+constexpr int kControlDescriptor = 3;
+constexpr int kTakeMs = 20'000;
+
+int be_a_worker(int argc, char** argv) {
+  std::string api = "none";
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (strcmp(argv[i], "--api") == 0) api = argv[i + 1];
+  }
+  wire::WorkerRequest request = {};
+  request.kind = wire::WorkerRequestKind::kReady;
+  for (;;) {
+    (void)session::send_descriptors(kControlDescriptor, &request, sizeof request, nullptr, 0);
+    wire::WorkerMessage message = {};
+    size_t bytes = 0;
+    auto received =
+        session::receive_descriptors(kControlDescriptor, &message, sizeof message, &bytes);
+    if (!received.ok() || bytes == 0) return 0;
+    request.kind = wire::WorkerRequestKind::kPublish;
+    snprintf(reinterpret_cast<char*>(request.record.content), sizeof request.record.content, "%s",
+             api.c_str());
+  }
+}
+
+class WorkerPoolTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    alarm(50);
+    loop_ = EventLoop::create().take();
+    loop_->start();
+    WorkerOptions options;
+    options.executable = "/proc/self/exe";
+    options.apis = {"first", "second"};
+    options.warm_per_gpu = 1;
+    pool_ = std::make_unique<WorkerPool>(loop_.get(), options, 2);
+    pool_->start();
+  }
+  void TearDown() override {
+    pool_->stop();
+    loop_->stop();
+    alarm(0);
+  }
+
+  struct Taken {
+    std::shared_ptr<WorkerProcess> worker;
+    std::string says;  // the API that it was started for
+  };
+  Taken take(uint32_t gpu, const std::string& api) {
+    auto said = std::make_shared<std::promise<std::string>>();
+    WorkerPool::Uses uses;
+    uses.asked = [said](const wire::WorkerRequest& request, base::Fd) {
+      said->set_value(reinterpret_cast<const char*>(request.record.content));
+    };
+    WorkerPool::Wish wish;
+    wish.post = {gpu, api};
+    auto worker = pool_->take(wish, std::move(uses), kTakeMs);
+    EXPECT_TRUE(worker.ok()) << worker.status().message();
+    if (!worker.ok()) return {};
+    const wire::WorkerMessage message = {};
+    EXPECT_TRUE((*worker)->send(message, nullptr, 0).ok());
+    return {*worker, said->get_future().get()};
+  }
+  // Waits until so many processes are there, idle ones included.
+  void expect_processes(size_t count) {
+    for (int i = 0; i < 1000 && pool_->process_count() != count; ++i) usleep(10'000);
+    EXPECT_EQ(pool_->process_count(), count);
+  }
+
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<WorkerPool> pool_;
+};
+
+TEST_F(WorkerPoolTest, GivesWorkersOfTheApiThatIsAskedFor) {
+  expect_processes(2);  // a warm one on each GPU
+  for (const char* api : {"first", "second", "second", "first"}) {
+    const Taken taken = take(1, api);
+    ASSERT_NE(taken.worker, nullptr);
+    EXPECT_EQ(taken.says, api);
+    EXPECT_EQ(taken.worker->post().gpu, 1u);
+  }
+}
+
+TEST_F(WorkerPoolTest, KeepsNoMoreWarmForTwoApisThanForOne) {
+  expect_processes(2);
+  const Taken first = take(0, "first");
+  expect_processes(3);  // its place is filled
+  const Taken second = take(0, "second");
+  // One for the first API still waits: no context more than memory is set aside for.
+  expect_processes(4);
+  EXPECT_NE(first.worker->pid(), second.worker->pid());
+  const Taken again = take(0, "first");
+  EXPECT_EQ(again.says, "first");
+  expect_processes(5);
+}
+
+}  // namespace
+}  // namespace tendril::daemon
+
+// Takes the place of gtest's.
+int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "--parent") == 0) return tendril::daemon::be_a_worker(argc, argv);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
