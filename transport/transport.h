@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contract every transport fulfils: ordered, reliable byte channels between two processes.
-// Knows bytes only: no calls, no handles, no API. session/ builds lanes and bulk transfers on it;
-// tcp/, shm/, loopback/ implement it; faulty.h and shaped.h wrap any.
+// The contract of a channel: ordered, reliable bytes between two processes. It knows no calls, no
+// handles, no API. session/ builds lanes and bulk transfers on it; tcp/ and shm/ implement it, and
+// testing/ wraps any. What a whole transport is, says registry.h.
 #pragma once
 
 #include <sys/uio.h>

@@ -6,21 +6,21 @@
 //
 // A turn, for one slice of a session:
 //   1. The worker has work and no turn: it stores wants = 1, rings tendrild's bell (an eventfd) and
-//   sleeps on `turn` (a futex).
+//      sleeps on `turn` (a futex).
 //   2. tendrild stores until_ns and window_ns, then the turn's number, and wakes the futex.
 //   3. The worker submits while the clock is before until_ns, with no more than about window_ns of
-//   work unfinished. tendrild
-//      may move until_ns either way while the turn lasts: earlier takes the turn back, later
-//      lengthens it.
-//   4. Past until_ns, or when it has had nothing to do for linger_ns, the worker waits until all it
-//   submitted is done (but for what waits
-//      for a host function of the program's), stores busy_ns, wants and then drained = the turn's
-//      number, and rings.
-//   5. tendrild charges the turn and gives the next. A worker that does not drain in time loses
-//   nothing but its exclusiveness:
-//      others get turns beside it, the hardware divides what overlaps, and the overrun is charged.
-//      One of a higher class gets its turn at once; afterwards tendrild lengthens the turn that it
-//      ended, or lets its work end.
+//      work unfinished. tendrild may move until_ns either way while the turn lasts: earlier takes
+//      the turn back, later lengthens it.
+//   4. Past until_ns, or after linger_ns with nothing to do, the worker waits until all that it
+//      submitted is done. It does not wait for what a host function of the program holds up. Then
+//      it stores busy_ns, wants and, last, drained = the turn's number, and rings.
+//   5. tendrild charges the turn and gives the next.
+//
+// A worker that does not drain in time loses its exclusiveness and nothing else: others get turns
+// beside it, the hardware divides what overlaps, and the overrun is charged.
+//
+// A worker of a higher class gets its turn at once. Afterwards tendrild lengthens the turn that it
+// ended, or lets its work end.
 #pragma once
 
 #include <atomic>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client's end of a session: one totally ordered lane of calls to one worker, replies,
-// deliveries and bulk transfers. Client threads share a lane; its lock is its own and is held only
-// while one call is encoded. Enqueuing costs no allocation and no system call except, now and then,
-// the send. Nothing here knows what a call means.
+// deliveries and bulk transfers. Client threads share a lane. Its lock is held only while one call
+// is encoded. Enqueuing allocates nothing, and makes no system call except, now and then, the send.
+// Nothing here knows what a call means.
 //
 // Order: calls reach the worker in the order in which `commit` was called, over all threads. A
-// reply is seen after every delivery and transfer that the worker announced before it. Losing the
-// peer makes every call answer kLost once and for ever; nothing is retried. Once any function here
-// has told of the loss, nothing is written to the program's memory any more, registered or not.
+// reply is seen after every delivery and transfer that the worker announced before it. When the
+// peer is lost, every reply says so (Reply::lost), for ever; nothing is retried. After any function
+// here has told of the loss, nothing is written to the program's memory, registered or not.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@
 
 namespace tendril::session {
 
-// What the client library supplies to a lane. Called on whichever thread happens to receive, never
-// with the lane locked; may begin and commit calls, must not wait on the lane.
+// What the client library supplies to a lane. Called on the thread that receives just then, never
+// with the lane locked. It may begin and commit calls, and must not wait on the lane.
 class LaneEvents {
  public:
   virtual ~LaneEvents() = default;
@@ -68,7 +68,7 @@ class Lane {
   // Starts one call with `body_bytes` of body (at most kCallBytesMax - 16) and returns where the
   // body goes, 8-byte aligned; the lane stays locked until commit. Null when the session is lost
   // (then do not commit). reply_id 0: enqueue only. A call with a reply id may stay here until
-  // wait, flush or send_bulk: whoever asks for a reply is about to wait for it. Every reply id must
+  // wait, flush or send_bulk: a thread that asks for a reply soon waits for it. Every reply id must
   // be waited for.
   virtual uint8_t* begin(uint16_t opcode, uint32_t context, uint32_t body_bytes,
                          uint32_t reply_id) = 0;

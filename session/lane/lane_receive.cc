@@ -374,8 +374,8 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
     state_lock_.unlock();
     return violation("a reply to a call that waits for none");
   }
-  // Under the lock: whoever has been told that the session is lost has had it since, and gets its
-  // memory back.
+  // Under the lock: once a thread has learnt that the session is lost, its memory is its own again
+  // and nothing is written there.
   const uint64_t padded =
       (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
   if (!placed && reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
