@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
     "http": {"base", "transport"},
     "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu", "http"},
-    "pool": {"base", "wire", "config", "lease", "transport", "session"},
+    "pool": {"base", "lease"},
     "cli": {
         "base",
         "wire",

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeping the lists in step with the fleet. A server's entries are taken out by the numbers under
+// which they were put in, which the index remembers.
+#include "pool/placement/server_index.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tendril::pool {
+
+void SortedServers::insert(int32_t value, uint32_t server) {
+  const uint64_t wanted = key(value, server);
+  keys_.insert(std::lower_bound(keys_.begin(), keys_.end(), wanted), wanted);
+}
+
+void SortedServers::erase(int32_t value, uint32_t server) {
+  const uint64_t wanted = key(value, server);
+  const auto found = std::lower_bound(keys_.begin(), keys_.end(), wanted);
+  TENDRIL_CHECK(found != keys_.end() && *found == wanted);
+  keys_.erase(found);
+}
+
+size_t SortedServers::lower_bound(int32_t value) const {
+  return std::lower_bound(keys_.begin(), keys_.end(), key(value, 0)) - keys_.begin();
+}
+
+uint32_t ServerIndex::gap_of(const Server& server, const Gpu& gpu) {
+  uint32_t gap = gpu.share_free / kGapStep;
+  if (const uint64_t all = server.spec.gpu_memory_bytes; all != 0) {
+    const double part = static_cast<double>(gpu.memory_free_bytes) / static_cast<double>(all);
+    gap = std::min(gap, std::max(1U, static_cast<uint32_t>(part * kGapSteps)));
+  }
+  return gap;
+}
+
+void ServerIndex::rebuild(const Fleet& fleet, double cpu_milli_per_gpu) {
+  cpu_milli_per_gpu_ = cpu_milli_per_gpu;
+  models_.clear();
+  entries_.clear();
+  for (uint32_t number = 0; number < fleet.servers().size(); ++number) update(fleet, number);
+}
+
+void ServerIndex::update(const Fleet& fleet, uint32_t number) {
+  const Server& server = fleet.server(number);
+  if (entries_.size() <= number) entries_.resize(number + 1);
+  while (models_.size() <= server.model) models_.push_back(std::make_unique<Model>());
+  Model& model = *models_[server.model];
+  model.most_gpu_memory_bytes = std::max(model.most_gpu_memory_bytes, server.spec.gpu_memory_bytes);
+  Entry& entry = entries_[number];
+  if (entry.listed) unlist(number);
+  entry.listed = server.open;
+  entry.model = server.model;
+  entry.free = static_cast<int32_t>(server.share_free / kGapStep);
+  entry.balance = 0;
+  if (cpu_milli_per_gpu_ > 0) {
+    constexpr double kMost = 1e9;
+    const double served = server.cpu_free_milli / cpu_milli_per_gpu_ * kGapSteps;
+    entry.balance = static_cast<int32_t>(std::max(entry.free - served, -kMost));
+  }
+  entry.whole = 0;
+  entry.gaps.clear();
+  for (const Gpu& gpu : server.gpus) {
+    const auto gap = static_cast<uint16_t>(gap_of(server, gpu));
+    if (gap == kGapSteps) ++entry.whole;
+    if (gap != 0 && std::find(entry.gaps.begin(), entry.gaps.end(), gap) == entry.gaps.end())
+      entry.gaps.push_back(gap);
+  }
+  if (entry.listed) list(number);
+}
+
+void ServerIndex::list(uint32_t number) {
+  const Entry& entry = entries_[number];
+  Model& model = *models_[entry.model];
+  const auto add = [&](ServerList& servers) {
+    servers.by_free.insert(entry.free, number);
+    servers.by_balance.insert(entry.balance, number);
+  };
+  for (uint16_t gap : entry.gaps) {
+    add(model.by_gap[gap]);
+    model.gaps_present[gap / 64] |= uint64_t{1} << gap % 64;
+  }
+  if (entry.whole != 0) add(model.by_whole[entry.whole]);
+  add(model.all);
+}
+
+void ServerIndex::unlist(uint32_t number) {
+  const Entry& entry = entries_[number];
+  Model& model = *models_[entry.model];
+  const auto remove = [&](ServerList& servers) {
+    servers.by_free.erase(entry.free, number);
+    servers.by_balance.erase(entry.balance, number);
+  };
+  for (uint16_t gap : entry.gaps) {
+    remove(model.by_gap[gap]);
+    if (model.by_gap[gap].by_free.keys().empty())
+      model.gaps_present[gap / 64] &= ~(uint64_t{1} << gap % 64);
+  }
+  if (entry.whole != 0) remove(model.by_whole[entry.whole]);
+  remove(model.all);
+}
+
+}  // namespace tendril::pool
