@@ -75,6 +75,14 @@ std::recursive_mutex& capture_lock() {
 
 bool any_capture() { return g_captures.load(std::memory_order_acquire) != 0; }
 
+CUresult refuse_capturing(const StreamPtr& stream) {
+  if (!any_capture()) return CUDA_SUCCESS;
+  std::lock_guard guard(capture_lock());
+  if (!stream->capture) return CUDA_SUCCESS;
+  stream->capture->invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
 CUresult refuse_during_capture() {
   if (!any_capture() || thread_mode() == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   std::lock_guard guard(capture_lock());

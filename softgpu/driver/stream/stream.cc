@@ -100,13 +100,7 @@ SOFT(cuStreamSynchronize)(CUstream hStream) {
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
-  if (any_capture()) {
-    std::lock_guard guard(capture_lock());
-    if (stream->capture) {
-      stream->capture->invalidated = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
+  if (CUresult bad = refuse_capturing(stream)) return bad;
   if (CUresult bad = refuse_during_capture()) return bad;
   return wait_stream(stream, context);
 }
@@ -115,13 +109,7 @@ SOFT(cuStreamQuery)(CUstream hStream) {
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
-  if (any_capture()) {
-    std::lock_guard guard(capture_lock());
-    if (stream->capture) {
-      stream->capture->invalidated = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
+  if (CUresult bad = refuse_capturing(stream)) return bad;
   bool idle = stream->queue->idle();
   if (stream->is_legacy)
     for (const StreamPtr& other : context->streams())

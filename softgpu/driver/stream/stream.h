@@ -63,6 +63,8 @@ CUresult wait_stream(const StreamPtr& stream, const ContextPtr& context);
 // Refuses calls that a capture forbids on this thread (allocation and synchronisation in global or
 // thread-local mode).
 CUresult refuse_during_capture();
+// Refuses a call that no capturing stream allows. The capture is invalid after it.
+CUresult refuse_capturing(const StreamPtr& stream);
 // Number of captures in the process. Zero makes the checks cheap.
 bool any_capture();
 CUresult begin_capture(CUstream handle, std::shared_ptr<Graph> graph,

@@ -111,13 +111,7 @@ SOFT(cuStreamAddCallback)
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(hStream, &stream, &context)) return bad;
-  if (any_capture()) {
-    std::lock_guard guard(capture_lock());
-    if (stream->capture) {
-      stream->capture->invalidated = true;
-      return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
-  }
+  if (CUresult bad = refuse_capturing(stream)) return bad;
   // Unlike host functions, a callback also runs after an error and receives it.
   QueuedOp op;
   op.run = [=] {
