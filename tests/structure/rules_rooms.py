@@ -54,6 +54,8 @@ NO_CUDA = (
     "session",
     "client/core",
     "client/common",
+    "worker/core",
+    "worker/process",
 )
 NO_CUDA_FOLDERS = tuple(room + "/" for room in NO_CUDA)
 CUDA_HEADER = re.compile(r"^api/cuda.*\.h$|^cuda(_runtime)?\.h$|^nvml\.h$")

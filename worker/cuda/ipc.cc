@@ -53,11 +53,44 @@ bool find_slot(Executor& w, const wire::ExportRecord& record, uint32_t* slot) {
 }
 
 template <typename Reply>
-void put_token(Scope& s, const std::string& token, Reply* r) {
+CUresult answer_token(Executor& w, const std::string& token, Reply* r) {
+  Scope s(w);
   uint8_t* copy = s.scratch<uint8_t>(token.size());
-  if (copy == nullptr) return;
+  if (!s.ok()) return s.error();
   std::memcpy(copy, token.data(), token.size());
   r->token = {copy, token.size()};
+  return CUDA_SUCCESS;
+}
+
+// Shares what the driver's handle `content` opens, and answers with the token.
+template <typename Content, typename Reply>
+CUresult share(Executor& w, uint64_t key, const wire::ExportRecord& record, const Content& content,
+               Reply* r) {
+  std::string token;
+  const CUresult result = w.ipc().publish(key, record, content, &token);
+  return result == CUDA_SUCCESS ? answer_token(w, token, r) : result;
+}
+
+// The driver's handle in a record that tendrild keeps.
+template <typename Content>
+Content content_of(const wire::ExportRecord& record) {
+  Content content;
+  static_assert(sizeof content <= sizeof record.content);
+  std::memcpy(&content, record.content, sizeof content);
+  return content;
+}
+
+void* as_handle(const base::Fd& fd) {
+  return reinterpret_cast<void*>(static_cast<intptr_t>(fd.get()));
+}
+
+struct Range {
+  CUdeviceptr base = 0;
+  size_t bytes = 0;
+};
+
+CUresult range_of(Executor& w, CUdeviceptr address, Range* range) {
+  return w.driver().cuMemGetAddressRange_v2(&range->base, &range->bytes, address);
 }
 
 uint64_t key_of(const void* object) { return reinterpret_cast<uint64_t>(object); }
@@ -153,19 +186,14 @@ CUresult handle(Executor& w, const wire::cuda::ipc_server_request&,
 CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m,
                 wire::cuda::ipc_get_memory_reply& r) {
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Scope s(w);
   CUipcMemHandle content = {};
   CUresult result = w.driver().cuIpcGetMemHandle(&content, m.address);
-  CUdeviceptr base = 0;
-  size_t bytes = 0;
-  if (result == CUDA_SUCCESS) result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, m.address);
+  Range range;
+  if (result == CUDA_SUCCESS) result = range_of(w, m.address, &range);
   if (result != CUDA_SUCCESS) return result;
-  std::string token;
-  result =
-      w.ipc().publish(base, record_of(w, ExportKind::kMemory, w.slot(), bytes), content, &token);
-  put_token(s, token, &r);
-  r.bytes = bytes;
-  return result != CUDA_SUCCESS ? result : s.error();
+  r.bytes = range.bytes;
+  return share(w, range.base, record_of(w, ExportKind::kMemory, w.slot(), range.bytes), content,
+               &r);
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m,
@@ -176,15 +204,13 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m,
   CUresult result = w.ipc().fetch(ExportKind::kMemory, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   uint32_t slot = 0;
-  CUipcMemHandle content;
-  std::memcpy(&content, record.content, sizeof content);
-  CUdeviceptr address = 0, base = 0;
-  size_t bytes = 0;
-  result = find_slot(w, record, &slot)
-               ? w.driver().cuIpcOpenMemHandle_v2(&address, content, m.flags)
-               : CUDA_ERROR_INVALID_DEVICE;
+  CUdeviceptr address = 0;
+  Range range;
+  result = find_slot(w, record, &slot) ? w.driver().cuIpcOpenMemHandle_v2(
+                                             &address, content_of<CUipcMemHandle>(record), m.flags)
+                                       : CUDA_ERROR_INVALID_DEVICE;
   if (result == CUDA_SUCCESS) {
-    result = w.driver().cuMemGetAddressRange_v2(&base, &bytes, address);
+    result = range_of(w, address, &range);
     if (result != CUDA_SUCCESS) w.driver().cuIpcCloseMemHandle(address);
   }
   if (result != CUDA_SUCCESS) {
@@ -194,8 +220,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m,
   }
   w.ipc().opened(address, record);
   r.address = address;
-  r.base = base;
-  r.bytes = bytes;
+  r.base = range.base;
+  r.bytes = range.bytes;
   return CUDA_SUCCESS;
 }
 
@@ -212,13 +238,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m,
   CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
   if (!s.ok()) return s.error();
   CUipcEventHandle content = {};
-  CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
+  const CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
   if (result != CUDA_SUCCESS) return result;
-  std::string token;
-  result = w.ipc().publish(key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content,
-                           &token);
-  put_token(s, token, &r);
-  return result != CUDA_SUCCESS ? result : s.error();
+  return share(w, key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content, &r);
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m,
@@ -227,10 +249,8 @@ CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m,
   base::Fd none;
   CUresult result = w.ipc().fetch(ExportKind::kEvent, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
-  CUipcEventHandle content;
-  std::memcpy(&content, record.content, sizeof content);
   CUevent event = nullptr;
-  result = w.driver().cuIpcOpenEventHandle(&event, content);
+  result = w.driver().cuIpcOpenEventHandle(&event, content_of<CUipcEventHandle>(record));
   if (result != CUDA_SUCCESS || w.objects().bind(Kind::kEvent, m.event, event)) return result;
   w.driver().cuEventDestroy_v2(event);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -258,14 +278,13 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_allocation_request& m,
   uint32_t slot = 0;
   uint64_t bytes = 0;
   w.virtual_memory().describe(handle, &slot, &bytes);
+  r.bytes = bytes;
   std::string token;
   result = w.ipc().publish_descriptor(handle, record_of(w, ExportKind::kAllocation, slot, bytes),
                                       raw, &token);
   if (result != CUDA_SUCCESS) return result;
   w.virtual_memory().exported(handle);
-  put_token(s, token, &r);
-  r.bytes = bytes;
-  return s.error();
+  return answer_token(w, token, &r);
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
@@ -278,8 +297,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
   if (result != CUDA_SUCCESS) return result;
   CUmemGenericAllocationHandle handle = 0;
   result = find_slot(w, record, &r.slot)
-               ? d.cuMemImportFromShareableHandle(
-                     &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor)
+               ? d.cuMemImportFromShareableHandle(&handle, as_handle(fd), kDescriptor)
                : CUDA_ERROR_INVALID_DEVICE;
   if (result == CUDA_SUCCESS &&
       !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
@@ -308,8 +326,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m,
   std::string token;
   result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ExportKind::kPool, w.slot(), 0),
                                       raw, &token);
-  put_token(s, token, &r);
-  return result != CUDA_SUCCESS ? result : s.error();
+  return result == CUDA_SUCCESS ? answer_token(w, token, &r) : result;
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m,
@@ -322,11 +339,9 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m,
   if (result != CUDA_SUCCESS) return result;
   CUmemoryPool pool = nullptr;
   uint32_t slot = 0;
-  result =
-      find_slot(w, record, &slot)
-          ? d.cuMemPoolImportFromShareableHandle(
-                &pool, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())), kDescriptor, 0)
-          : CUDA_ERROR_INVALID_DEVICE;
+  result = find_slot(w, record, &slot)
+               ? d.cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), kDescriptor, 0)
+               : CUDA_ERROR_INVALID_DEVICE;
   if (result != CUDA_SUCCESS || w.objects().bind(Kind::kPool, m.pool, pool)) return result;
   d.cuMemPoolDestroy(pool);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -336,20 +351,14 @@ CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_pointer_request& 
                 wire::cuda::ipc_export_pool_pointer_reply& r) {
   gpu::Driver& d = w.driver();
   if (d.cuMemPoolExportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  Scope s(w);
   CUmemPoolPtrExportData content = {};
   CUresult result = d.cuMemPoolExportPointer(&content, m.address);
-  CUdeviceptr base = 0;
-  size_t bytes = 0;
-  if (result == CUDA_SUCCESS) result = d.cuMemGetAddressRange_v2(&base, &bytes, m.address);
+  Range range;
+  if (result == CUDA_SUCCESS) result = range_of(w, m.address, &range);
   if (result != CUDA_SUCCESS) return result;
-  std::string token;
-  const uint64_t left = bytes - (m.address - base);
-  result = w.ipc().publish(m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), left),
-                           content, &token);
-  put_token(s, token, &r);
-  r.bytes = left;
-  return result != CUDA_SUCCESS ? result : s.error();
+  r.bytes = range.bytes - (m.address - range.base);
+  return share(w, m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), r.bytes), content,
+               &r);
 }
 
 CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& m,
@@ -363,8 +372,7 @@ CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& 
   base::Fd none;
   CUresult result = w.ipc().fetch(ExportKind::kPoolPointer, m.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
-  CUmemPoolPtrExportData content;
-  std::memcpy(&content, record.content, sizeof content);
+  auto content = content_of<CUmemPoolPtrExportData>(record);
   CUdeviceptr address = 0;
   result = d.cuMemPoolImportPointer(&address, pool, &content);
   if (result != CUDA_SUCCESS) return result;
