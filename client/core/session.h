@@ -75,6 +75,14 @@ class Session : public session::LaneEvents {
   virtual void* share_pages(void* /*owner*/, uint64_t /*bytes*/) { return nullptr; }
   virtual void unshare_pages(void* /*pages*/, uint64_t /*bytes*/) {}
 
+  // What the lane reports unasked. The defaults suit an API without asynchronous copies to the
+  // host, host functions, sticky errors and host memory that devices write. `lost` has none.
+  bool accepts_delivery(uint64_t /*address*/, uint64_t /*bytes*/) override { return false; }
+  void delivered(uint64_t /*address*/, uint64_t /*bytes*/) override {}
+  bool awaits_callbacks() override { return false; }
+  void callback(const uint8_t* /*body*/, size_t /*bytes*/) override {}
+  void sticky_error(int32_t /*result*/, const char* /*text*/, size_t /*bytes*/) override {}
+  void memory_written() override {}
   // What devices print. The first byte of `text` is the descriptor of the program's output.
   void output(const char* text, size_t bytes) override;
 

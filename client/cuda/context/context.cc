@@ -5,6 +5,7 @@
 
 #include "client/cuda/code/module.h"
 #include "client/cuda/context/context.h"
+#include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/runtime/context_storage.h"
@@ -79,7 +80,8 @@ Context* new_context(Device* device) {
 }
 
 void context_comes(Context* context) {
-  context->active.store(1);  // before the look, so that of two that come at once one sees the other
+  // Before the look: of two that come at once, one then sees the other.
+  context->active.store(1);
   bool others = false;
   process()->contexts.for_each([&](const Context* c) {
     others |= c != context && c->session == context->session && c->active.load() != 0;
@@ -172,7 +174,7 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   TENDRIL_TRY(primary_of(dev, &c));
   if ((flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
   c->flags =
-      flags;  // scheduling hints concern the waiting of this process; the worker waits its own way
+      flags;  // scheduling hints are about waits of this process; the worker waits in its own way
   return CUDA_SUCCESS;
 }
 

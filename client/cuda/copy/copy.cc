@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear copies. Small data rides in the command lane, large data beside it. A copy to the device
-// returns when its source may be reused and costs no reply; a copy into pinned memory is announced
-// and arrives before any wait that covers it returns; a copy into pageable memory waits. Between
+// returns when its source may be reused and costs no reply. A copy into pinned memory is announced,
+// and arrives before any wait that covers it returns. A copy into pageable memory waits. Between
 // GPUs of two servers the data passes through this process.
+//
+// Each end of a copy is looked up in the map of ranges once (End); all that follows asks the End.
+#include "client/cuda/copy/copy.h"
+
 #include <string.h>
 
 #include <algorithm>
@@ -16,11 +20,7 @@
 namespace tendril::client::cuda {
 
 Context* context_for(Context* current, uint64_t address) {
-  Range range;
-  if (process()->ranges.find(address, &range) && range.context != nullptr &&
-      range.session != current->session)
-    return range.context;
-  return current;
+  return End(address, 0).context(current);
 }
 
 uint64_t wire_stream(CopyStream on) {
@@ -31,35 +31,18 @@ namespace {
 
 constexpr uint64_t kBounceBytes = 8u << 20;
 
-bool is_host_range(uint64_t address, uint64_t bytes, Range* range) {
-  return process()->ranges.find(address, range) && range->host() &&
-         bytes <= range->bytes - (address - range->base);
+// The driver tells at the call that it knows nothing at an address. So must we if the map does not
+// know it either.
+CUresult judge(Context* c, const End& one, const End& other) {
+  return one.known && other.known ? CUDA_SUCCESS : outcome_so_far(c);
 }
 
-// Does the range fit into what the map knows? Unknown addresses are left to the driver.
-bool fits(uint64_t address, uint64_t bytes) {
-  Range range;
-  return !process()->ranges.find(address, &range) || range.reaches(address, bytes);
-}
-
-// The driver tells at the call that it knows nothing at an address. So must we where the map does
-// not know it either.
-CUresult judge(Context* c, uint64_t one, uint64_t other) {
-  Range range;
-  if (process()->ranges.find(one, &range) &&
-      (one == other || process()->ranges.find(other, &range)))
-    return CUDA_SUCCESS;
-  return outcome_so_far(c);
-}
-
-// Memory that kernels or graphs write through its own address: what runs before the copy must be
-// seen by it, and not be undone by it.
-CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream on) {
-  Range range;
+// Memory that kernels or graphs write through its own address: the copy must see what runs before
+// it, and what runs before it must not undo the copy.
+CUresult settle_mirror(Context* c, const End& host, CopyStream on) {
   if (process()->written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
-  const uint64_t address = reinterpret_cast<uint64_t>(host);
-  if (!process()->ranges.find(address, &range) ||
-      (!range.mirrored && !process()->reads.pending(address, bytes)))
+  if (!host.known) return CUDA_SUCCESS;
+  if (!host.range.mirrored && !process()->reads.pending(host.address, host.bytes))
     return CUDA_SUCCESS;
   TENDRIL_TRY(synchronize_stream(c, on.stream));
   mirror_after_wait(c->session, c);
@@ -68,38 +51,32 @@ CUresult settle_mirror(Context* c, const void* host, uint64_t bytes, CopyStream 
 
 // A copy into a graph under construction. The node names host memory by its own address, where
 // every launch finds it.
-CUresult capture_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
-                      CopyStream on) {
+CUresult capture_copy(Context* c, const End& to, const End& from, CopyStream on) {
   TENDRIL_TRY(check_work(c, on.stream, !on.async));
-  Range range;
-  if (!process()->ranges.find(source, &range) || range.host())
-    TENDRIL_TRY(mirror_for_node(c->session, c, source, bytes, kMirrorGraphReads));
-  if (!process()->ranges.find(destination, &range) || range.host())
-    TENDRIL_TRY(mirror_for_node(c->session, c, destination, bytes, kMirrorGraphWrites));
+  if (!from.known || from.range.host())
+    TENDRIL_TRY(mirror_for_node(c->session, c, from.address, from.bytes, kMirrorGraphReads));
+  if (!to.known || to.range.host())
+    TENDRIL_TRY(mirror_for_node(c->session, c, to.address, to.bytes, kMirrorGraphWrites));
   wire::cuda::copy_device_request m;
-  m.destination = destination;
-  m.source = source;
-  m.bytes = bytes;
+  m.destination = to.address;
+  m.source = from.address;
+  m.bytes = to.bytes;
   m.stream = stream_wire_id(on.stream);
   return c->session->enqueue(c, m);
 }
 
-// Pinned memory is read when the stream gets there, not when the copy is called. Something pending
-// that may still write it (an asynchronous read-back, a host function) must be over before we take
-// our snapshot.
-CUresult settle_source(Context* c, const void* source, uint64_t bytes, CopyStream on) {
-  Range range;
-  // GPUs write there without our knowing: what comes before the copy must be over.
-  if (process()->ranges.find(reinterpret_cast<uint64_t>(source), &range) && range.shared)
-    return synchronize_stream(c, on.stream);
-  TENDRIL_TRY(settle_mirror(c, source, bytes, on));
-  if (!on.async || !is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range))
-    return CUDA_SUCCESS;
-  if (!process()->reads.pending(reinterpret_cast<uint64_t>(source), bytes) && !callbacks_pending())
-    return CUDA_SUCCESS;
+// CUDA reads pinned memory when the stream gets there, and we read it now. So whatever may still
+// write it, an asynchronous read-back or a host function, must be over first.
+CUresult settle_source(Context* c, const End& source, CopyStream on) {
+  // GPUs write to shared pages without our knowing: what comes before the copy must be over.
+  if (source.known && source.range.shared) return synchronize_stream(c, on.stream);
+  TENDRIL_TRY(settle_mirror(c, source, on));
+  if (!on.async || !source.is_host()) return CUDA_SUCCESS;
+  PendingReads& reads = process()->reads;
+  if (!reads.pending(source.address, source.bytes) && !callbacks_pending()) return CUDA_SUCCESS;
   TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", c, on.stream));
   TENDRIL_TRY(synchronize_stream(c, on.stream));
-  process()->reads.forget_memory(reinterpret_cast<uint64_t>(source), bytes);
+  reads.forget_memory(source.address, source.bytes);
   return CUDA_SUCCESS;
 }
 
@@ -114,18 +91,15 @@ CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_
   return c->session->enqueue(c, m);
 }
 
-// Host memory that the GPU reaches itself: the copy is one more piece of work in its stream, and no
+// The GPU reaches this host memory itself: the copy is one more piece of work in its stream, and no
 // data passes here.
-bool gpu_reaches(Context* c, const void* host, uint64_t bytes) {
-  Range range;
-  return is_host_range(reinterpret_cast<uint64_t>(host), bytes, &range) &&
-         range.shared_with(c->session);
+bool gpu_reaches(const Context* c, const End& host) {
+  return host.is_host() && host.range.shared_with(c->session);
 }
 
-CUresult copy_directly(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
-                       CopyStream on) {
-  TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
-  return on.async ? judge(c, destination, source) : synchronize_stream(c, on.stream);
+CUresult copy_directly(Context* c, const End& to, const End& from, CopyStream on) {
+  TENDRIL_TRY(enqueue_copy(c, to.address, from.address, to.bytes, on));
+  return on.async ? judge(c, to, from) : synchronize_stream(c, on.stream);
 }
 
 core::Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
@@ -140,44 +114,47 @@ core::Staging::Queue queue_of(Context* c, Stream* stream) {
 }
 
 // The program leaves pinned memory alone until it has waited for an asynchronous copy from it.
-bool may_be_read_later(const void* source, uint64_t bytes, CopyStream on) {
-  Range range;
-  return on.async && is_host_range(reinterpret_cast<uint64_t>(source), bytes, &range) &&
-         !range.mirrored && range.kind != RangeKind::kManaged;
+bool may_be_read_later(const End& source, CopyStream on) {
+  return on.async && source.is_host() && !source.range.mirrored &&
+         source.range.kind != RangeKind::kManaged;
 }
 
-// The source is the program's again when this returns, but for pinned memory.
-CUresult hand_over(Context* c, uint64_t destination, const void* source, uint64_t bytes,
-                   CopyStream on) {
-  const core::Staging::Block block = staging_for(c, bytes, on);
-  if (block.data != nullptr) {
-    CUresult result = CUDA_SUCCESS;
-    for (uint64_t at = 0; at < bytes && result == CUDA_SUCCESS; at += core::Staging::kPiece) {
-      const uint64_t piece =
-          bytes - at < core::Staging::kPiece ? bytes - at : core::Staging::kPiece;
-      core::Staging::fill(block.data + at, static_cast<const uint8_t*>(source) + at, piece);
-      result =
-          enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
-    }
-    c->session->staging.give_back_after(c->session, block, queue_of(c, on.stream));
-    return result;
+CUresult hand_over_staged(Context* c, const core::Staging::Block& block, uint64_t destination,
+                          const End& source, CopyStream on) {
+  CUresult result = CUDA_SUCCESS;
+  for (uint64_t at = 0; at < source.bytes && result == CUDA_SUCCESS; at += core::Staging::kPiece) {
+    const uint64_t piece = std::min(source.bytes - at, core::Staging::kPiece);
+    core::Staging::fill(block.data + at, source.memory() + at, piece);
+    result =
+        enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
   }
+  c->session->staging.give_back_after(c->session, block, queue_of(c, on.stream));
+  return result;
+}
+
+// The source is the program's again when this returns. Exception: pinned memory of an asynchronous
+// copy.
+CUresult hand_over(Context* c, uint64_t destination, const End& source, CopyStream on) {
+  const core::Staging::Block block = staging_for(c, source.bytes, on);
+  if (block.data != nullptr) return hand_over_staged(c, block, destination, source, on);
+  Session* session = c->session;
   wire::cuda::copy_to_device_request m;
   m.destination = destination;
-  m.bytes = bytes;
+  m.bytes = source.bytes;
   m.stream = wire_stream(on);
-  if (bytes <= wire::kInlineBytesMax) {
-    m.data = {static_cast<const uint8_t*>(source), bytes};
-    return c->session->enqueue(c, m);
+  if (source.bytes <= wire::kInlineBytesMax) {
+    m.data = {source.memory(), source.bytes};
+    return session->enqueue(c, m);
   }
-  m.transfer = c->session->lane->new_transfer_id();
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  if (may_be_read_later(source, bytes, on) &&
-      c->session->uploads.take(c->session, m.transfer, source, bytes)) {
-    tally_bytes(bytes);
+  m.transfer = session->lane->new_transfer_id();
+  TENDRIL_TRY(session->enqueue(c, m));
+  if (may_be_read_later(source, on) &&
+      session->uploads.take(session, m.transfer, source.memory(), source.bytes)) {
+    tally_bytes(source.bytes);
     return CUDA_SUCCESS;
   }
-  return c->session->send_bulk(m.transfer, source, bytes) ? CUDA_SUCCESS : Session::lost_result();
+  return session->send_bulk(m.transfer, source.memory(), source.bytes) ? CUDA_SUCCESS
+                                                                       : Session::lost_result();
 }
 
 // As `bring` without staging: the data comes with the reply, or beside it.
@@ -206,33 +183,52 @@ CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, C
   return result;
 }
 
-CUresult between_servers(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
-                         CopyStream on) {
-  Context* from = context_for(c, source);
-  Context* to = context_for(c, destination);
+// Into pinned memory: the data comes by itself, before any wait that covers the copy returns.
+CUresult bring_later(Context* c, const End& to, const End& from, CopyStream on) {
+  session::Lane* lane = c->session->lane.get();
+  wire::cuda::copy_from_device_async_request m;
+  m.source = from.address;
+  m.bytes = to.bytes;
+  m.stream = wire_stream(on);
+  m.host = to.address;
+  if (to.bytes > wire::kReplyInlineMax) {
+    m.transfer = lane->new_transfer_id();
+    lane->expect_bulk_async(m.transfer, to.memory(), to.bytes);
+    tally_bytes(to.bytes);
+  }
+  process()->reads.add({on.stream, c, m.host, to.bytes, true});
+  lane->wait_is_near();
+  TENDRIL_TRY(c->session->enqueue(c, m));
+  return judge(c, from, from);
+}
+
+CUresult between_servers(Context* c, const End& destination, const End& source, CopyStream on) {
+  Context* from = source.context(c);
+  Context* to = destination.context(c);
   if (on.stream != nullptr || on.async) {
     if (on.async)
       TENDRIL_TRY(
           look_before_wait("an asynchronous copy between GPUs of two servers", c, on.stream));
     TENDRIL_TRY(synchronize_stream(c, on.stream));
   }
-  std::vector<uint8_t> bounce(bytes < kBounceBytes ? bytes : kBounceBytes);
+  const uint64_t bytes = source.bytes;
+  std::vector<uint8_t> bounce(std::min(bytes, kBounceBytes));
   for (uint64_t done = 0; done < bytes;) {
-    const uint64_t piece = bytes - done < bounce.size() ? bytes - done : bounce.size();
-    TENDRIL_TRY(copy_from_device(from, bounce.data(), source + done, piece, {}));
-    TENDRIL_TRY(copy_to_device(to, destination + done, bounce.data(), piece, {}));
+    const uint64_t piece = std::min<uint64_t>(bytes - done, bounce.size());
+    TENDRIL_TRY(copy_from_device(from, bounce.data(), source.address + done, piece, {}));
+    TENDRIL_TRY(copy_to_device(to, destination.address + done, bounce.data(), piece, {}));
     done += piece;
   }
-  // Work that the program orders behind this copy may run in any stream over there, and such
-  // streams do not wait for the default one, which the pieces went down.
+  // The pieces went down the default stream over there. Work that the program orders behind this
+  // copy may run in any stream, and not all streams wait for the default one.
   return synchronize_stream(to, nullptr);
 }
 
 }  // namespace
 
-// What other streams are given next comes after a copy on the legacy stream by itself, but for
-// those that do not wait for it, and those of other contexts, which may see the memory as peers;
-// and the program may tell another process next.
+// What other streams are given next comes after a copy on the legacy stream by itself. Exceptions:
+// streams that do not wait for the legacy one, other contexts, which may see the memory as peers,
+// and other processes, which the program may tell next.
 CUresult finish_copy(Context* c, CopyStream on) {
   if (on.stream != nullptr) return synchronize_stream(c, on.stream);
   // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or
@@ -244,8 +240,8 @@ CUresult finish_copy(Context* c, CopyStream on) {
   return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
-// Waits for those copies alone, and not for the legacy stream: another might never come to its end
-// before this returns.
+// Waits for those copies alone. The legacy stream may have other work that never ends before this
+// returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {
   reason->store(true);
   process()->contexts.for_each([session](Context* c) {
@@ -254,22 +250,20 @@ void copies_matter(std::atomic<bool>* reason, const Session* session) {
     if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return;
     wire::cuda::copies_wait_request m;
     wire::cuda::copies_wait_reply r;
-    const CUresult result =
-        c->session->call(c, m, r);  // an error of a context's is told where it is used
+    // The program is told an error of a context where it uses the context.
+    const CUresult result = c->session->call(c, m, r);
     if (result == CUDA_SUCCESS) c->copied.compare_exchange_strong(copied, 0);
   });
 }
 
 namespace {
 
-// A copy names managed or mapped memory as memory of the device: what the program wrote there
+// A copy names managed or mapped memory as memory of the device. What the program wrote there
 // before the copy goes first, and what a synchronous copy wrote is the program's when it returns.
-bool before_mirrored_copy(Context* c, uint64_t address) {
-  Range range;
-  if (process()->written_mirrors.load(std::memory_order_relaxed) == 0 ||
-      !process()->ranges.find(address, &range))
-    return false;
-  if (!range.host() || !range.mirrored || range.shared_with(c->session)) return false;
+// True: this is such memory.
+bool before_mirrored_copy(Context* c, const End& end) {
+  if (process()->written_mirrors.load(std::memory_order_relaxed) == 0 || !end.known) return false;
+  if (!end.range.host() || !end.range.mirrored || end.range.shared_with(c->session)) return false;
   mirror_before_work(c->session, c);
   return true;
 }
@@ -281,206 +275,199 @@ CUresult after_mirrored_copy(Context* c, CopyStream on) {
   return CUDA_SUCCESS;
 }
 
+CUresult to_device(Context* c, const End& to, const End& from, CopyStream on) {
+  if (from.address == 0 || to.address == 0 || !to.fits()) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
+  Context* there = to.context(c);
+  if (gpu_reaches(there, from)) return copy_directly(there, to, from, on);
+  TENDRIL_TRY(settle_source(c, from, on));
+  const bool mirrored = before_mirrored_copy(there, to);
+  TENDRIL_TRY(hand_over(there, to.address, from, on));
+  if (mirrored) return after_mirrored_copy(there, on);
+  TENDRIL_TRY(judge(there, to, to));
+  return on.async ? CUDA_SUCCESS : finish_copy(there, on);
+}
+
+CUresult from_device(Context* c, const End& to, const End& from, CopyStream on) {
+  if (to.address == 0 || from.address == 0 || !from.fits()) return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
+  Context* there = from.context(c);
+  if (gpu_reaches(there, to)) return copy_directly(there, to, from, on);
+  (void)before_mirrored_copy(there, from);
+  TENDRIL_TRY(settle_mirror(there, to, on));
+  if (on.async && to.is_host()) return bring_later(there, to, from, on);
+  TENDRIL_TRY(bring(there, to.memory(), from.address, to.bytes, on));
+  mirror_after_wait(there->session, there);  // the kernels before it are over too
+  return CUDA_SUCCESS;
+}
+
+CUresult between_devices(Context* c, const End& to, const End& from, CopyStream on) {
+  if (to.address == 0 || from.address == 0 || !to.fits() || !from.fits())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
+  Context* there = to.context(c);
+  if (there->session != from.context(c)->session) return between_servers(c, to, from, on);
+  (void)before_mirrored_copy(there, from);
+  const bool mirrored = before_mirrored_copy(there, to);
+  TENDRIL_TRY(enqueue_copy(there, to.address, from.address, to.bytes, on));
+  if (mirrored) return after_mirrored_copy(there, on);
+  TENDRIL_TRY(judge(there, to, from));
+  // Nothing else would order a synchronous copy between contexts before what the other context does
+  // next.
+  const bool between_contexts = to.known && from.known && to.range.context != from.range.context;
+  return !on.async && between_contexts ? synchronize_stream(there, on.stream) : CUDA_SUCCESS;
+}
+
+// Unified addressing: the map says which ends are device memory. What it does not know is the
+// program's own memory.
+CUresult anywhere(Context* c, const End& to, const End& from, CopyStream on) {
+  if (to.address == 0 || from.address == 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool into_device = to.known && !to.range.host();
+  const bool out_of_device = from.known && !from.range.host();
+  if (into_device && out_of_device) return between_devices(c, to, from, on);
+  if (into_device) return to_device(c, to, from, on);
+  if (out_of_device) return from_device(c, to, from, on);
+  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
+  // Host to host still takes its turn in the stream.
+  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  mirror_after_wait(c->session, c);
+  memmove(to.memory(), from.memory(), to.bytes);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes,
                         CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (source == nullptr || destination == 0 || !fits(destination, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream))
-    return capture_copy(c, destination, reinterpret_cast<uint64_t>(source), bytes, on);
-  if (Context* to = context_for(c, destination); gpu_reaches(to, source, bytes))
-    return copy_directly(to, destination, reinterpret_cast<uint64_t>(source), bytes, on);
-  TENDRIL_TRY(settle_source(c, source, bytes, on));
-  c = context_for(c, destination);
-  const bool mirrored = before_mirrored_copy(c, destination);
-  TENDRIL_TRY(hand_over(c, destination, source, bytes, on));
-  if (mirrored) return after_mirrored_copy(c, on);
-  TENDRIL_TRY(judge(c, destination, destination));
-  return on.async ? CUDA_SUCCESS : finish_copy(c, on);
+  return to_device(c, End(destination, bytes), End(source, bytes), on);
 }
 
 CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes,
                           CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == nullptr || source == 0 || !fits(source, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream))
-    return capture_copy(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
-  c = context_for(c, source);
-  if (gpu_reaches(c, destination, bytes))
-    return copy_directly(c, reinterpret_cast<uint64_t>(destination), source, bytes, on);
-  session::Lane* lane = c->session->lane.get();
-  Range range;
-  (void)before_mirrored_copy(c, source);
-  TENDRIL_TRY(settle_mirror(c, destination, bytes, on));
-  if (on.async && is_host_range(reinterpret_cast<uint64_t>(destination), bytes, &range)) {
-    wire::cuda::copy_from_device_async_request m;
-    m.source = source;
-    m.bytes = bytes;
-    m.stream = wire_stream(on);
-    m.host = reinterpret_cast<uint64_t>(destination);
-    if (bytes > wire::kReplyInlineMax) {
-      m.transfer = lane->new_transfer_id();
-      lane->expect_bulk_async(m.transfer, destination, bytes);
-      tally_bytes(bytes);
-    }
-    process()->reads.add({on.stream, c, m.host, bytes, true});
-    lane->wait_is_near();
-    TENDRIL_TRY(c->session->enqueue(c, m));
-    return judge(c, source, source);
-  }
-  TENDRIL_TRY(bring(c, destination, source, bytes, on));
-  mirror_after_wait(c->session, c);  // the kernels before it are over too
-  return CUDA_SUCCESS;
+  return from_device(c, End(destination, bytes), End(source, bytes), on);
 }
 
 CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
                      CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == 0 || source == 0 || !fits(destination, bytes) || !fits(source, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
-  if (context_for(c, destination)->session != context_for(c, source)->session)
-    return between_servers(c, destination, source, bytes, on);
-  c = context_for(c, destination);
-  (void)before_mirrored_copy(c, source);
-  const bool mirrored = before_mirrored_copy(c, destination);
-  TENDRIL_TRY(enqueue_copy(c, destination, source, bytes, on));
-  if (mirrored) return after_mirrored_copy(c, on);
-  TENDRIL_TRY(judge(c, destination, source));
-  // Between contexts nothing else would order a synchronous copy before what the other context does
-  // next.
-  Range to, from;
-  const bool known =
-      process()->ranges.find(destination, &to) && process()->ranges.find(source, &from);
-  return !on.async && known && to.context != from.context ? synchronize_stream(c, on.stream)
-                                                          : CUDA_SUCCESS;
+  return between_devices(c, End(destination, bytes), End(source, bytes), on);
 }
 
-// Unified addressing: the map says which ends are device memory; what it does not know is the
-// program's own memory.
 CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
                   CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  if (destination == 0 || source == 0) return CUDA_ERROR_INVALID_VALUE;
-  Range to, from;
-  const bool to_device = process()->ranges.find(destination, &to) && !to.host();
-  const bool from_device = process()->ranges.find(source, &from) && !from.host();
-  if (to_device && from_device) return copy_device(c, destination, source, bytes, on);
-  if (to_device)
-    return copy_to_device(c, destination, reinterpret_cast<const void*>(source), bytes, on);
-  if (from_device)
-    return copy_from_device(c, reinterpret_cast<void*>(destination), source, bytes, on);
-  if (is_capturing(on.stream)) return capture_copy(c, destination, source, bytes, on);
-  // Host to host still takes its turn in the stream.
-  TENDRIL_TRY(synchronize_stream(c, on.stream));
-  mirror_after_wait(c->session, c);
-  memmove(reinterpret_cast<void*>(destination), reinterpret_cast<const void*>(source), bytes);
-  return CUDA_SUCCESS;
+  return anywhere(c, End(destination, bytes), End(source, bytes), on);
+}
+
+CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) {
+  return settle_source(c, End(source, bytes), on);
+}
+
+CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on) {
+  return settle_mirror(c, End(destination, bytes), on);
 }
 
 namespace {
 
-CUresult on_stream(CUstream hStream, Context** c, CopyStream* on) {
-  TENDRIL_TRY(require_context(c));
-  on->async = true;
-  TENDRIL_TRY(require_stream(*c, hStream, &on->stream));
-  if (on->stream != nullptr) *c = on->stream->context;
-  return check_work(*c, on->stream);
+// Runs `copy(context, stream)` in the given stream, without waiting for it.
+template <typename Copy>
+CUresult in_stream(CUstream handle, Copy&& copy) {
+  Context* c = nullptr;
+  CopyStream on;
+  on.async = true;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, handle, &on.stream));
+  if (on.stream != nullptr) c = on.stream->context;
+  TENDRIL_TRY(check_work(c, on.stream));
+  return copy(c, on);
 }
 
-// The stream of a synchronous copy: legacy, or this thread's default in a per-thread entry.
-CUresult on_default(Context** c, CopyStream* on) {
-  TENDRIL_TRY(require_context(c));
-  TENDRIL_TRY(require_stream(*c, nullptr, &on->stream));
-  return check_work(*c, on->stream, true);
+// Runs `copy(context, stream)` as a synchronous one: on the legacy stream, or on this thread's
+// default stream in a per-thread entry.
+template <typename Copy>
+CUresult synchronously(Copy&& copy) {
+  Context* c = nullptr;
+  CopyStream on;
+  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_stream(c, nullptr, &on.stream));
+  TENDRIL_TRY(check_work(c, on.stream, true));
+  return copy(c, on);
+}
+
+CUresult need_contexts(CUcontext one, CUcontext other) {
+  const bool there = find_object(Kind::kContext, handle_value(one)) != nullptr &&
+                     find_object(Kind::kContext, handle_value(other)) != nullptr;
+  return there ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 }  // namespace
 
-CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) {
-  return settle_source(c, source, bytes, on);
-}
-CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on) {
-  return settle_mirror(c, destination, bytes, on);
-}
-
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_default(&c, &on));
-  return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  return synchronously([&](Context* c, CopyStream on) {
+    return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  return in_stream(hStream, [&](Context* c, CopyStream on) {
+    return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_default(&c, &on));
-  return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  return synchronously([&](Context* c, CopyStream on) {
+    return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  return in_stream(hStream, [&](Context* c, CopyStream on) {
+    return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_default(&c, &on));
-  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return synchronously([&](Context* c, CopyStream on) {
+    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return in_stream(hStream, [&](Context* c, CopyStream on) {
+    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_default(&c, &on));
-  return copy_any(c, dst, src, ByteCount, on);
+  return synchronously(
+      [&](Context* c, CopyStream on) { return copy_any(c, dst, src, ByteCount, on); });
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  return copy_any(c, dst, src, ByteCount, on);
+  return in_stream(hStream,
+                   [&](Context* c, CopyStream on) { return copy_any(c, dst, src, ByteCount, on); });
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // the legacy stream takes no batches
-  if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr ||
-      attrsIdxs[0] != 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  // Copies of a batch have no order among themselves; the order of the list is as good as any.
-  for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
-  return CUDA_SUCCESS;
+  return in_stream(hStream, [&](Context* c, CopyStream on) {
+    // The legacy stream takes no batches.
+    if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr ||
+        attrsIdxs[0] != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+    // Copies of a batch have no order among themselves; the order of the list is as good as any.
+    for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
+    return CUDA_SUCCESS;
+  });
 }
 
 CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
@@ -492,26 +479,18 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_default(&c, &on));
-  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr ||
-      find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return synchronously([&](Context* c, CopyStream on) {
+    TENDRIL_TRY(need_contexts(dstContext, srcContext));
+    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  Context* c = nullptr;
-  CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, &c, &on));
-  if (find_object(Kind::kContext, handle_value(dstContext)) == nullptr ||
-      find_object(Kind::kContext, handle_value(srcContext)) == nullptr) {
-    return CUDA_ERROR_INVALID_CONTEXT;
-  }
-  return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return in_stream(hStream, [&](Context* c, CopyStream on) {
+    TENDRIL_TRY(need_contexts(dstContext, srcContext));
+    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  });
 }
 
 }  // namespace tendril::client::cuda

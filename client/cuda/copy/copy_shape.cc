@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two- and three-dimensional copies, and copies of arrays. An end in this process is packed here:
 // only the bytes of its rows travel, in pieces of a bounded size. Shapes without gaps become linear
-// copies. An asynchronous copy into host memory waits for its data, even into pinned memory: that
-// is allowed, and such copies are rare.
+// copies. An asynchronous copy into host memory waits for its data, even if the memory is pinned.
+// CUDA allows that, and such copies are rare.
 #include <string.h>
 
 #include <vector>
 
+#include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/capture.h"
@@ -124,7 +125,7 @@ void unpack(const End& to, const Piece& p, const uint8_t* from) {
   }
 }
 
-// What the worker is told; host ends stay empty.
+// The shape as the worker gets it; host ends stay empty.
 CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& p) {
   CUDA_MEMCPY3D s;
   memset(&s, 0, sizeof s);
@@ -228,7 +229,7 @@ CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
   return CUDA_SUCCESS;
 }
 
-// Host memory that the GPU of `at` reaches itself is an end like any other.
+// If the GPU of `at` reaches the host memory itself, that is an end like any other.
 End reached(Context* at, End end, const Extent& e) {
   Range range;
   if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) ||
@@ -407,7 +408,7 @@ uint64_t format_bytes(CUarray_format format) {
   }
 }
 
-// Batches count in elements: those of the array that takes part, or else bytes.
+// Batches count in elements of the array that takes part, or in bytes if there is none.
 CUresult element_bytes(const CUmemcpy3DOperand& operand, uint64_t* bytes) {
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
   CUDA_ARRAY3D_DESCRIPTOR descriptor;

@@ -8,7 +8,7 @@ namespace tendril::client::cuda {
 namespace {
 
 struct Shape {
-  uint64_t pitch, width, height;  // in elements but for the pitch, which is in bytes
+  uint64_t pitch_bytes, width, height;  // width in elements
 };
 
 CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape shape, bool async,
@@ -21,8 +21,8 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   if (shape.width == 0 || shape.height == 0) return CUDA_SUCCESS;
   if (destination == 0 || destination % element != 0) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t row = shape.width * element;
-  const uint64_t bytes = shape.height > 1 ? (shape.height - 1) * shape.pitch + row : row;
-  if (shape.height > 1 && shape.pitch < row) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t bytes = shape.height > 1 ? (shape.height - 1) * shape.pitch_bytes + row : row;
+  if (shape.height > 1 && shape.pitch_bytes < row) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   const bool holds =
       process()->ranges.find(destination, &range) && range.reaches(destination, bytes);
@@ -31,7 +31,7 @@ CUresult set(CUdeviceptr destination, uint32_t value, uint32_t element, Shape sh
   TENDRIL_TRY(check_work(c, s, !async));
   wire::cuda::memory_set_request m;
   m.destination = destination;
-  m.pitch = shape.pitch;
+  m.pitch = shape.pitch_bytes;
   m.value = value;
   m.element = element;
   m.width = shape.width;

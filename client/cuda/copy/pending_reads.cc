@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // See pending_reads.h.
 #include "client/cuda/copy/pending_reads.h"
+#include "client/cuda/copy/copy.h"
 
 #include <algorithm>
 
-#include "client/cuda/memory/memory.h"
+#include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/mirror.h"
 
 namespace tendril::client::cuda {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs: what generated forwards cannot say. Kernel nodes (parameters by layout), lists of nodes,
-// instantiation variants, updates.
+// Bodies of graphs that cannot be generated: kernel nodes (parameters by layout), lists of nodes,
+// variants of instantiation, updates.
 #include <string.h>
 
 #include "client/common/log.h"
 #include "client/cuda/code/function.h"
+#include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
 
-// What cuGraphKernelNodeGetParams points at: kept per node until asked again.
+// What cuGraphKernelNodeGetParams points at. Kept for each node until the program asks again.
 struct KernelNodeParams {
   struct Kept {
     std::vector<uint8_t> values;
@@ -36,8 +37,8 @@ CUgraphNode node_handle(Session* session, uint64_t wire_id) {
 
 enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
 
-// The count-then-fill idiom: with null arrays only the count is told; with arrays at most *count
-// entries are written, the rest nulled.
+// Count, then fill: with null arrays only the count is answered. With arrays, at most *count
+// entries are written, and the rest are null.
 CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
               CUgraphEdgeData* edges, size_t* count) {
   Object* object = nullptr;
@@ -95,8 +96,8 @@ KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
                      p);  // a context is named for kernels only
 }
 
-// Where a node runs: a function has a context of its own, which need not be the current one; a
-// kernel gets the one that is named, or the current one.
+// Where a node runs. A function has a context of its own, which need not be the current one. A
+// kernel runs in the context that is named, or in the current one.
 CUresult context_of_node(const Function* function, CUcontext named, Context** out) {
   TENDRIL_TRY(require_context(out));
   if (function->context == nullptr && named == nullptr) return CUDA_SUCCESS;
@@ -228,8 +229,8 @@ CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k
   return result;
 }
 
-// The runtime finds its own function by the handles it is told, whichever of them it gave: a
-// function that belongs to a kernel is told as both.
+// The runtime looks its function up by these handles, whichever of them it gave. So a function that
+// belongs to a kernel is answered as both.
 void tell_function(CUfunction function, CUkernel, CUcontext, CUDA_KERNEL_NODE_PARAMS_v1* out) {
   out->func = function;
 }
@@ -291,8 +292,8 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   return CUDA_SUCCESS;
 }
 
-// The graph may be launched from kernels: the program must know it by the driver's handle. Should a
-// graph of another server have the same one, there is no telling which of the two a later call
+// Kernels may launch the graph, so the program must know it by the driver's handle. If a graph of
+// another server has the same one, it is refused: a later call would not say which of the two it
 // means.
 CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
   if (process()->execs.rename(exec, handle)) return CUDA_SUCCESS;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and events shared between processes that use one GPU server: handles, descriptors
-// (export_handle.h), and what this process has open of others. The worker opens and closes; what a
-// handle names, and whether it still does, is the server's to say.
+// (export_handle.h), and what this process has open of others. The worker opens and closes. Only
+// the server knows what a handle names, and whether it still does.
 #include <unistd.h>
 
 #include <map>
 
 #include "client/common/log.h"
+#include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/export_handle.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/stream/capture.h"
 
 namespace tendril::client::cuda {
 
-// How often memory of other processes is open here, by its base. The driver counts likewise, and
-// hands out one address.
+// How often memory of other processes is open here, by its base. A driver counts too, and gives one
+// address each time.
 struct OpenImports {
   base::Lock lock;
   std::map<uint64_t, uint32_t> counts;
@@ -42,7 +43,7 @@ CUresult close_at(Context* c, uint64_t address) {
   return c->session->call(c, m, r);
 }
 
-// Puts opened memory into the map of ranges. *collides: its addresses are something else here.
+// Puts opened memory into the map of ranges. *collides: something else has its addresses here.
 void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* collides) {
   const base::Locked held(process()->open_imports->lock);
   Range known;
@@ -70,7 +71,7 @@ CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uin
     note_opened(c, r, &collides);
     *address = r.address;
     if (!collides) break;
-    // Opening it again would give the same addresses: they are made unavailable in the meantime.
+    // Opening it again would give the same addresses. So they are reserved in the meantime.
     close_at(c, r.address);
     uint64_t got = 0;
     if (refusals == kTriesMax)
@@ -85,8 +86,8 @@ CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uin
   return result;
 }
 
-// Memory and pools are made for descriptors only, so their export as anything else is
-// CUDA_ERROR_INVALID_VALUE; of an import we say why.
+// Memory and pools can be shared by descriptors only. Exporting them as anything else is
+// CUDA_ERROR_INVALID_VALUE; importing says why on stderr.
 CUresult need_descriptor_type(const char* call, CUmemAllocationHandleType type,
                               unsigned long long flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -166,7 +167,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     if (count == process()->open_imports->counts.end() || --count->second == 0) {
       if (count != process()->open_imports->counts.end())
         process()->open_imports->counts.erase(count);
-      // First here: once it is closed there, its addresses may be given out again.
+      // Here first: once it is closed there, its addresses may be given out again.
       process()->ranges.remove(dptr, &range);
     }
   }

@@ -21,9 +21,13 @@ struct Line {
   std::atomic<uint64_t> errors, first_error_ns;  // since the statistics began
   std::atomic<int> first_error;
 };
-Line g_lines[kEntryCount];
-char g_path[512];
-uint64_t g_begun_ns = 0;
+// Outside Process: entries are counted before there is one, and reported after it is of use.
+struct Statistics {
+  Line lines[kEntryCount];
+  char path[512];
+  uint64_t begun_ns;
+};
+Statistics g_statistics;
 
 unsigned long long number(const std::atomic<uint64_t>& value) {
   return value.load(std::memory_order_relaxed);
@@ -31,8 +35,8 @@ unsigned long long number(const std::atomic<uint64_t>& value) {
 
 // The functions that took most of the program's time first.
 int by_time(const void* a, const void* b) {
-  const uint64_t left = g_lines[*static_cast<const uint16_t*>(a)].nanoseconds.load();
-  const uint64_t right = g_lines[*static_cast<const uint16_t*>(b)].nanoseconds.load();
+  const uint64_t left = g_statistics.lines[*static_cast<const uint16_t*>(a)].nanoseconds.load();
+  const uint64_t right = g_statistics.lines[*static_cast<const uint16_t*>(b)].nanoseconds.load();
   return left < right ? 1 : left > right ? -1 : 0;
 }
 
@@ -41,17 +45,17 @@ void print_lines(FILE* to) {
   unsigned used = 0;
   uint64_t total = 0, sent = 0, waited = 0;
   for (uint16_t i = 0; i < kEntryCount; ++i) {
-    if (g_lines[i].calls.load() == 0) continue;
+    if (g_statistics.lines[i].calls.load() == 0) continue;
     order[used++] = i;
-    total += g_lines[i].calls.load();
-    sent += g_lines[i].sent.load();
-    waited += g_lines[i].waited.load();
+    total += g_statistics.lines[i].calls.load();
+    sent += g_statistics.lines[i].sent.load();
+    waited += g_statistics.lines[i].waited.load();
   }
   qsort(order, used, sizeof *order, by_time);
   fprintf(to, "tendril: calls by function\n%12s %12s %10s %12s %11s %13s  %s\n", "calls",
           "total us", "us/call", "blocked us", "round trips", "bytes", "function");
   for (unsigned i = 0; i < used; ++i) {
-    const Line& line = g_lines[order[i]];
+    const Line& line = g_statistics.lines[order[i]];
     const double us = static_cast<double>(number(line.nanoseconds)) / 1000.0;
     fprintf(to, "%12llu %12.1f %10.3f %12.1f %11llu %13llu  %s\n", number(line.calls), us,
             us / static_cast<double>(number(line.calls)),
@@ -64,10 +68,10 @@ void print_lines(FILE* to) {
           static_cast<unsigned long long>(sent), static_cast<unsigned long long>(waited));
 }
 
-// What the program was answered, by function: the reason why it ended may be among it.
+// The errors that the program was answered, by function. The reason why it ended may be among them.
 void print_errors(FILE* to) {
   for (uint16_t i = 0; i < kEntryCount; ++i) {
-    const Line& line = g_lines[i];
+    const Line& line = g_statistics.lines[i];
     if (line.errors.load() == 0) continue;
     const char* name = nullptr;
     if (cuGetErrorName(static_cast<CUresult>(line.first_error.load()), &name) != CUDA_SUCCESS)
@@ -89,7 +93,7 @@ uint64_t stats_begin() {
 
 void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
   if (entry >= kEntryCount) return;
-  Line& line = g_lines[entry];
+  Line& line = g_statistics.lines[entry];
   const auto add = [](std::atomic<uint64_t>& to, uint64_t value) {
     to.fetch_add(value, std::memory_order_relaxed);
   };
@@ -103,13 +107,13 @@ void stats_count(uint16_t entry, uint64_t begun_ns, int result) {
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY) return;
   if (line.errors.fetch_add(1, std::memory_order_relaxed) == 0) {
     line.first_error.store(result);
-    line.first_error_ns.store(base::now_ns() - g_begun_ns);
+    line.first_error_ns.store(base::now_ns() - g_statistics.begun_ns);
   }
 }
 
 void stats_report() {
-  if (g_path[0] == 0) return;
-  FILE* to = strcmp(g_path, "1") == 0 ? stderr : fopen(g_path, "ae");
+  if (g_statistics.path[0] == 0) return;
+  FILE* to = strcmp(g_statistics.path, "1") == 0 ? stderr : fopen(g_statistics.path, "ae");
   if (to == nullptr) to = stderr;
   print_lines(to);
   print_errors(to);
@@ -154,8 +158,8 @@ void stats_start() {
   if (trace_start()) core::g_observing.store(true);
   const char* where = getenv("TENDRIL_STATS");
   if (where == nullptr || *where == 0 || strcmp(where, "0") == 0) return;
-  snprintf(g_path, sizeof g_path, "%s", where);
-  g_begun_ns = base::now_ns();
+  snprintf(g_statistics.path, sizeof g_statistics.path, "%s", where);
+  g_statistics.begun_ns = base::now_ns();
   core::g_observing.store(true);
   static bool registered = false;
   if (!registered) registered = atexit(stats_report) == 0;

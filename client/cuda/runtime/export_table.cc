@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuGetExportTable: the function tables through which CUDA's own runtimes and libraries talk to
-// their driver. Ten of them are needed and answered here, in the client; every other one is
-// refused, which callers expect of a driver that is older or newer. A slot whose purpose is unknown
-// answers not-supported and says so once: never null, never a silent success. One more is our own:
-// counters for programs that measure what they cost (tools/gpu/frameworks/meter.py).
+// their driver. Ten of them are needed, and answered here in the client. Every other one is
+// refused; callers expect that of an older or newer driver. A slot of unknown purpose answers
+// CUDA_ERROR_NOT_SUPPORTED and says so once: it is never null and never succeeds silently. One more
+// table is our own: counters for programs that measure what they cost
+// (tools/gpu/frameworks/meter.py).
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,17 +26,22 @@ constexpr size_t kRuntimeWords = 13, kHookWords = 7, kThreadWords = 3, kStorageW
 constexpr size_t kToolsContextWords = 93, kToolsModuleWords = 99, kLayoutWords = 17,
                  kCompilerWords = 7, kOwnWords = 2;
 
-const void* g_runtime[kRuntimeWords];
-const void* g_hooks[kHookWords];
-const void* g_thread[kThreadWords];
-const void* g_storage[kStorageWords];
-const void* g_checks[kCheckWords];
-const void* g_self_test[kSelfTestWords];
-const void* g_tools_context[kToolsContextWords];
-const void* g_tools_module[kToolsModuleWords];
-const void* g_layout[kLayoutWords];
-const void* g_compiler[kCompilerWords];
-const void* g_own[kOwnWords];
+// The tables as callers get them. Written once (build_tables), the same for every process.
+struct Tables {
+  const void* runtime[kRuntimeWords];
+  const void* hooks[kHookWords];
+  const void* thread[kThreadWords];
+  const void* storage[kStorageWords];
+  const void* checks[kCheckWords];
+  const void* self_test[kSelfTestWords];
+  const void* tools_context[kToolsContextWords];
+  const void* tools_module[kToolsModuleWords];
+  const void* layout[kLayoutWords];
+  const void* compiler[kCompilerWords];
+  const void* own[kOwnWords];
+  uint64_t buffer_large[1024], buffer_small[14];  // scratch of tools
+};
+Tables g_tables;
 
 CUresult unknown_slot() {
   trace_private("unknown slot", CUDA_ERROR_NOT_SUPPORTED);
@@ -72,14 +78,12 @@ CUresult load_compilers() { return CUDA_SUCCESS; }
 
 // ---- tools: two scratch buffers of 1024 and 14 words, notices, the current context ----
 
-uint64_t g_buffer_large[1024], g_buffer_small[14];
-
 void large_buffer(void** buffer, size_t* size) {
-  *buffer = g_buffer_large;
+  *buffer = g_tables.buffer_large;
   *size = 1024;
 }
 void small_buffer(void** buffer, size_t* size) {
-  *buffer = g_buffer_small;
+  *buffer = g_tables.buffer_small;
   *size = 14;
 }
 void notice() { trace_private("notice", 0); }
@@ -128,8 +132,8 @@ CUresult self_test(uint32_t version, uint64_t unix_seconds, uint64_t answer[2]) 
   question.driver_version = static_cast<uint32_t>(driver_version);
   question.process = static_cast<uint32_t>(getpid());
   question.thread = static_cast<uint32_t>(pthread_self());
-  question.runtime_table = g_runtime;
-  question.self_test_table = g_self_test;
+  question.runtime_table = g_tables.runtime;
+  question.self_test_table = g_tables.self_test;
   question.function = reinterpret_cast<const void*>(&self_test);
   self_test_answer(question, answer);
   return CUDA_SUCCESS;
@@ -187,7 +191,7 @@ CUresult multiprocessor_layout_done(uint8_t* group, uint8_t* place) {
 
 using FunctionVisitor = void (*)(void* user, CUfunction function, void*, void*);
 
-// Calls the visitor for every function of a module; answers how many there are.
+// Calls the visitor for every function of a module. Returns how many there are.
 int tools_module_functions(CUcontext, CUmodule module, FunctionVisitor visit, void* user) {
   trace_private("functions of a module", 0);
   unsigned count = 0;
@@ -211,47 +215,47 @@ void fill(const void** table, size_t words) {
 }
 
 void build_tables() {
-  fill(g_runtime, kRuntimeWords);
-  g_runtime[1] = slot(&module_from_wrapper);
-  g_runtime[2] = slot(&primary_handle);
-  g_runtime[6] = slot(&module_from_wrapper_with);
-  g_runtime[7] = slot(&module_unregistered);
-  g_runtime[8] = slot(&module_from_container);
-  g_runtime[12] = slot(&load_compilers);
-  fill(g_hooks, kHookWords);
-  for (size_t i = 1; i < kHookWords; ++i) g_hooks[i] = slot(&notice);
-  g_hooks[2] = slot(&large_buffer);
-  g_hooks[6] = slot(&small_buffer);
-  fill(g_thread, kThreadWords);
-  g_thread[2] = slot(&tools_current_context);
-  g_storage[0] = slot(&storage_put);
-  g_storage[1] = slot(&storage_delete);
-  g_storage[2] = slot(&storage_get);
-  g_storage[3] = nullptr;
-  fill(g_checks, kCheckWords);
-  g_checks[2] = slot(&context_check);
-  g_checks[3] = slot(&no_checks);
-  fill(g_self_test, kSelfTestWords);
+  fill(g_tables.runtime, kRuntimeWords);
+  g_tables.runtime[1] = slot(&module_from_wrapper);
+  g_tables.runtime[2] = slot(&primary_handle);
+  g_tables.runtime[6] = slot(&module_from_wrapper_with);
+  g_tables.runtime[7] = slot(&module_unregistered);
+  g_tables.runtime[8] = slot(&module_from_container);
+  g_tables.runtime[12] = slot(&load_compilers);
+  fill(g_tables.hooks, kHookWords);
+  for (size_t i = 1; i < kHookWords; ++i) g_tables.hooks[i] = slot(&notice);
+  g_tables.hooks[2] = slot(&large_buffer);
+  g_tables.hooks[6] = slot(&small_buffer);
+  fill(g_tables.thread, kThreadWords);
+  g_tables.thread[2] = slot(&tools_current_context);
+  g_tables.storage[0] = slot(&storage_put);
+  g_tables.storage[1] = slot(&storage_delete);
+  g_tables.storage[2] = slot(&storage_get);
+  g_tables.storage[3] = nullptr;
+  fill(g_tables.checks, kCheckWords);
+  g_tables.checks[2] = slot(&context_check);
+  g_tables.checks[3] = slot(&no_checks);
+  fill(g_tables.self_test, kSelfTestWords);
 #if TENDRIL_RUNTIME_SELF_TEST
-  g_self_test[1] = slot(&self_test);
+  g_tables.self_test[1] = slot(&self_test);
 #endif
-  fill(g_tools_context, kToolsContextWords);
-  g_tools_context[4] = slot(&tools_context_id);
-  g_tools_context[39] = slot(&tools_stream_property);
-  g_tools_context[51] = slot(&tools_stream_object);
-  fill(g_tools_module, kToolsModuleWords);
-  fill(g_layout, kLayoutWords);
-  g_layout[4] = slot(&multiprocessor_layout);
-  g_layout[13] = slot(&multiprocessor_layout_done);
-  g_tools_module[7] = slot(&tools_module_functions);
-  fill(g_compiler, kCompilerWords);
-  g_compiler[1] = slot(&code_cache_begin);
-  g_compiler[2] = slot(&code_cache_end);
-  g_compiler[3] = slot(&code_cache_find);
-  g_compiler[4] = slot(&code_cache_store);
-  g_compiler[6] = slot(&code_cache_free);
-  fill(g_own, kOwnWords);
-  g_own[1] = slot(&stats_counters);
+  fill(g_tables.tools_context, kToolsContextWords);
+  g_tables.tools_context[4] = slot(&tools_context_id);
+  g_tables.tools_context[39] = slot(&tools_stream_property);
+  g_tables.tools_context[51] = slot(&tools_stream_object);
+  fill(g_tables.tools_module, kToolsModuleWords);
+  fill(g_tables.layout, kLayoutWords);
+  g_tables.layout[4] = slot(&multiprocessor_layout);
+  g_tables.layout[13] = slot(&multiprocessor_layout_done);
+  g_tables.tools_module[7] = slot(&tools_module_functions);
+  fill(g_tables.compiler, kCompilerWords);
+  g_tables.compiler[1] = slot(&code_cache_begin);
+  g_tables.compiler[2] = slot(&code_cache_end);
+  g_tables.compiler[3] = slot(&code_cache_find);
+  g_tables.compiler[4] = slot(&code_cache_store);
+  g_tables.compiler[6] = slot(&code_cache_free);
+  fill(g_tables.own, kOwnWords);
+  g_tables.own[1] = slot(&stats_counters);
 }
 
 struct Known {
@@ -261,35 +265,36 @@ struct Known {
 constexpr Known kKnown[] = {
     {{0x6b, 0xd5, 0xfb, 0x6c, 0x5b, 0xf4, 0xe7, 0x4a, 0x89, 0x87, 0xd9, 0x39, 0x12, 0xfd, 0x9d,
       0xf9},
-     g_runtime},
+     g_tables.runtime},
     {{0xa0, 0x94, 0x79, 0x8c, 0x2e, 0x74, 0x2e, 0x74, 0x93, 0xf2, 0x08, 0x00, 0x20, 0x0c, 0x0a,
       0x66},
-     g_hooks},
+     g_tables.hooks},
     {{0x42, 0xd8, 0x5a, 0x81, 0x23, 0xf6, 0xcb, 0x47, 0x82, 0x98, 0xf6, 0xe7, 0x8a, 0x3a, 0xec,
       0xdc},
-     g_thread},
+     g_tables.thread},
     {{0xc6, 0x93, 0x33, 0x6e, 0x11, 0x21, 0xdf, 0x11, 0xa8, 0xc3, 0x68, 0xf3, 0x55, 0xd8, 0x95,
       0x93},
-     g_storage},
+     g_tables.storage},
     {{0x26, 0x3e, 0x88, 0x60, 0x7c, 0xd2, 0x61, 0x43, 0x92, 0xf6, 0xbb, 0xd5, 0x00, 0x6d, 0xfa,
       0x7e},
-     g_checks},
+     g_tables.checks},
     {{0xd4, 0x08, 0x20, 0x55, 0xbd, 0xe6, 0x70, 0x4b, 0x8d, 0x34, 0xba, 0x12, 0x3c, 0x66, 0xe1,
       0xf2},
-     g_self_test},
+     g_tables.self_test},
     {{0x21, 0x31, 0x8c, 0x60, 0x97, 0x14, 0x32, 0x48, 0x8c, 0xa6, 0x41, 0xff, 0x73, 0x24, 0xc8,
       0xf2},
-     g_tools_context},
+     g_tables.tools_context},
     {{0x6e, 0x16, 0x3f, 0xbe, 0xb9, 0x58, 0x44, 0x4d, 0x83, 0x5c, 0xe1, 0x82, 0xaf, 0xf1, 0x99,
       0x1e},
-     g_tools_module},
+     g_tables.tools_module},
     {{0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45, 0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b,
       0xca},
-     g_layout},
+     g_tables.layout},
     {{0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41, 0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3,
       0x28},
-     g_compiler},
-    {{'t', 'e', 'n', 'd', 'r', 'i', 'l', ' ', 'c', 'o', 'u', 'n', 't', 'e', 'r', 's'}, g_own},
+     g_tables.compiler},
+    {{'t', 'e', 'n', 'd', 'r', 'i', 'l', ' ', 'c', 'o', 'u', 'n', 't', 'e', 'r', 's'},
+     g_tables.own},
 };
 
 }  // namespace

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies between any two places, for the bodies of copies and for whoever must order itself behind
+// them. Linear ones are in copy.cc, shaped ones in copy_shape.cc.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "client/cuda/bodies.h"
+
+namespace tendril::client::cuda {
+
+// Where a copy takes its turn. `stream` null with `async` false: the call is synchronous on the
+// legacy stream.
+struct CopyStream {
+  Stream* stream = nullptr;  // null: the legacy stream
+  bool async = false;
+};
+
+// One end of a copy, with what the map of ranges knows of it.
+struct End {
+  uint64_t address, bytes;
+  Range range;  // if known
+  bool known;
+
+  End(uint64_t address_, uint64_t bytes_)
+      : address(address_), bytes(bytes_), known(process()->ranges.find(address_, &range)) {}
+  End(const void* memory, uint64_t bytes_) : End(reinterpret_cast<uint64_t>(memory), bytes_) {}
+
+  uint8_t* memory() const { return reinterpret_cast<uint8_t*>(address); }
+  // All of it is pinned, registered or managed memory.
+  bool is_host() const {
+    return known && range.host() && bytes <= range.bytes - (address - range.base);
+  }
+  // Unknown addresses are left to the driver.
+  bool fits() const { return !known || range.reaches(address, bytes); }
+  // The context through which it is reached: its own if it is of another server.
+  Context* context(Context* current) const {
+    const bool elsewhere = known && range.context != nullptr && range.session != current->session;
+    return elsewhere ? range.context : current;
+  }
+};
+// The same of an address.
+Context* context_for(Context* current, uint64_t address);
+
+// The stream as calls name it: 0 for a synchronous copy on the legacy stream.
+uint64_t wire_stream(CopyStream on);
+// Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others
+// beside it.
+template <typename Request, typename Answer>
+CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
+  if (bytes <= wire::kReplyInlineMax) return c->session->call_for_bytes(c, m, into, bytes);
+  session::Lane* lane = c->session->lane.get();
+  m.transfer = lane->new_transfer_id();
+  lane->expect_bulk(m.transfer, into, bytes);
+  const CUresult result = c->session->call(c, m, r);
+  if (result != CUDA_SUCCESS)
+    lane->cancel_bulk(m.transfer);
+  else if (!c->session->wait_bulk(m.transfer, bytes))
+    return Session::lost_result();
+  return result;
+}
+
+CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes,
+                        CopyStream on);
+CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes,
+                          CopyStream on);
+CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+                     CopyStream on);
+// The map says what each end is.
+CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
+
+// Host memory that a shaped copy is about to read or write: waits for what must come first.
+CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
+CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
+
+// Ends a synchronous copy to the device, which was enqueued: work that the program enqueues next,
+// anywhere, comes after it. The worker makes the first stream that does not wait for the legacy one
+// wait for the copies.
+CUresult finish_copy(Context* c, CopyStream on);
+// From now on synchronous copies are waited for, for this reason (a flag of Process). Waits for
+// those of the contexts of `session` (null: all) that nobody has waited for.
+void copies_matter(std::atomic<bool>* reason, const Session* session);
+// From now on other processes see memory of this one, or the other way round: what a synchronous
+// copy wrote must be there when it returns.
+inline void memory_is_shared() { copies_matter(&process()->memory_is_shared, nullptr); }
+
+// A graph goes to `stream`: what its copies write is not in pinned memory before a wait.
+void remember_graph_writes(Context* c, Stream* stream);
+
+}  // namespace tendril::client::cuda
