@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See log.h. Repeats are counted in a table of hashes, claimed and incremented with atomics; once
-// the table is full, new messages are shown without a limit, because dropping them could hide the
-// one that matters.
+// See log.h. Repeats are counted in a table of hashes, claimed and incremented with atomics. Once
+// the table is full, new messages are shown without a limit: dropping them could hide the one that
+// matters.
 #include "client/common/log.h"
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// base/log.h for the client libraries: inside other people's processes a message must not flood, so
-// one distinct text is shown at most kRepeatsMax times, and errno is kept. Any thread, any time,
-// also across fork: no locks, no allocation.
+// base/log.h for the client libraries. Inside other people's processes messages must not flood, so
+// one distinct text is shown at most kRepeatsMax times. Keeps errno. Any thread, any time, also
+// across fork: no locks, no allocation.
 #pragma once
 
 namespace tendril::client {

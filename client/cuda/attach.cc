@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuInit: reads the environment, attaches to each server, takes the snapshot that later answers
-// most calls, and builds the device list. Also what fork does to all of it. Slow path; one thread
-// at a time.
+// cuInit. It reads the environment, attaches to each server, takes the snapshot that answers most
+// later calls, and numbers the devices. A forked child drops all of it. Slow path; one thread at a
+// time.
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

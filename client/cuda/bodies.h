@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every hand-written body of the client includes: the generated declarations, the process'
-// state, and the wire.
+// Every hand-written body includes this: the generated declarations, the state of the process, and
+// the messages.
 #pragma once
 
 #include "api/cuda_bodies.gen.h"
 #include "api/cuda_messages.gen.h"
 #include "client/cuda/state.h"
 
-// Leaves the body with the error of `expression`, if it is one.
+// Returns from the body with the result of `expression` if that is an error.
 #define TENDRIL_TRY(expression)                                                     \
   do {                                                                              \
     const CUresult tendril_result = (expression);                                   \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every exported entry point does around its body: mark per-thread default streams, count and
-// trace, refuse loudly. Included by the generated entries and what observes them. Other libraries
-// patch entries in memory: see TENDRIL_MOVABLE_PROLOGUE.
+// What every exported entry point does around its body: it marks per-thread default streams, counts
+// and traces, and refuses loudly. The generated entries include this, and what observes them. Other
+// libraries patch entries in memory: see TENDRIL_MOVABLE_PROLOGUE.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 #define TENDRIL_ENTRY __attribute__((visibility("default"), used))
 
 // The beginning of every entry. UCX, among others, writes a jump over the first 12 bytes of some
-// and runs what was there elsewhere; it can move pushes and the frame pointer's set-up, and nothing
-// that depends on its place. Wanting these registers makes the compiler push them first.
+// entries and runs those bytes elsewhere. It can move pushes and the frame pointer's set-up, but
+// nothing that depends on its place. Naming these registers makes the compiler push them first.
 #if defined(__x86_64__)
 #define TENDRIL_MOVABLE_PROLOGUE asm volatile("" ::: "rbx", "r12", "r13", "r14", "r15")
 #else
@@ -28,8 +28,8 @@
 
 namespace tendril::client::cuda {
 
-// Answers an entry point that Tendril does not implement: named once on stderr with the reason,
-// counted, fatal under tests.
+// Answers an entry point that Tendril does not implement. The first call prints its name and the
+// reason on stderr; each is counted; under tests it is fatal.
 CUresult refused(uint16_t entry, const char* reason);
 
 struct PerThreadDefault {

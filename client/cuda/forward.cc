@@ -48,12 +48,11 @@ uint64_t Forward::use(Kind kind, uint64_t handle) {
     fail(no_object(kind));
     return 0;
   }
-  // Graph nodes and the like: from now on others than cuEventRecord may record it.
+  // A graph node, for example, may record the event from now on, not only cuEventRecord.
   if (kind == Kind::kEvent)
     static_cast<Event*>(object)->external.store(true, std::memory_order_relaxed);
   if (object->session != nullptr && object->session != session_) {
-    // Objects of another server decide where the call goes; mixing two servers in one call cannot
-    // work.
+    // An object of another server decides where the call goes. One call cannot use two servers.
     session_ = object->session;
     context_ = object->context;
   }

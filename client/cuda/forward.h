@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated bodies are made of: collects the arguments of one call, finds the session that
-// must answer, turns handles into wire ids and back. The first error found is kept and answered
-// before anything is sent, as the driver would.
+// Generated bodies are made of this. It collects the arguments of one call, finds the session that
+// must answer, and turns handles into wire ids and back. The first error is kept and answered
+// before anything is sent, as a driver does.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Forward {
   bool ok() const { return error_ == CUDA_SUCCESS; }
   CUresult error() const { return error_; }
 
-  // Null pointers to things that must be there.
+  // Refuses null pointers to things that must be there.
   template <typename T>
   bool pointer(T* p) {
     if (p == nullptr) fail(CUDA_ERROR_INVALID_VALUE);
@@ -52,7 +52,7 @@ class Forward {
     for (CUmemAccessDesc& desc : access_) desc.location = localize(desc.location);
     return {access_.data(), count};
   }
-  // Images with device ordinals or handles inside get overloads; the rest travel as they are.
+  // Records with device ordinals or handles inside have overloads. The rest travel as they are.
   template <typename T>
   T localize(const T& image) {
     return image;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's records of what the program created, and the tables that turn a handle back into its
-// record. Look-ups take no lock and never follow a program's pointer: a handle is an index with a
-// generation, checked against the record. Records are recycled, never freed, so that a program
-// racing against its own destroy sees a stale handle, not a crash.
+// The client's records of CUDA's objects, and the tables that turn a handle back into its record.
+// How tables and handles work is in client/core/record.h.
 #pragma once
 
 #include <atomic>
@@ -32,12 +30,12 @@ struct Object : core::Record {
 };
 
 // Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing
-// since, the next wait has nothing to wait for, and is answered here; but only one, so that who
-// waits again and again learns of a server that is gone. The numbers are Session::calls.
+// since, the next wait is answered here. Only one wait is: a program that waits again and again
+// must learn that a server is gone. The numbers are Session::calls.
 class IdleSince {
  public:
-  // After a wait: `before` its request was sent. Another thread's call in between may have given
-  // the GPU work.
+  // After a wait. `before`: the number before its request was sent. If another thread made a call
+  // in between, the GPU may have work.
   void note(uint64_t before, uint64_t now) {
     calls_.store(now == before + 1 ? now : 0, std::memory_order_release);
   }
@@ -53,8 +51,8 @@ struct Stream : Object {
   unsigned flags = 0;
   int priority = 0;
   uint64_t id = 0;
-  std::atomic<uint64_t> synchronised{
-      0};  // session serial up to which its records are known to be complete
+  // Session serial up to which its records are known to be complete.
+  std::atomic<uint64_t> synchronised{0};
   IdleSince idle;
   std::atomic<Capture*> capture{nullptr};
 };
@@ -65,15 +63,15 @@ struct Event : Object {
   // Session serial of the latest record. 0: never, or known to be complete; kUntold: only the
   // worker knows.
   std::atomic<uint64_t> recorded{0};
-  std::atomic<uint64_t> recorded_on{
-      0};  // wire id of its stream, where waits for the stream tell; else 0
+  // Wire id of its stream, if waits for the stream say that the record is complete; else 0.
+  std::atomic<uint64_t> recorded_on{0};
   std::atomic<Stream*> stream{nullptr};  // where; null: legacy stream
-  std::atomic<uint64_t> capture{
-      0};  // id of the one it was last recorded in; stays after that has ended
-  std::atomic<bool> external{
-      false};  // graphs or other processes record it: only the worker knows whether it is over
-  std::atomic<bool> shared{
-      false};  // other processes wait for it: a record has happened when its call returns
+  // Id of the capture in which it was last recorded. Stays after that has ended.
+  std::atomic<uint64_t> capture{0};
+  // Graphs or other processes record it: only the worker knows whether it is complete.
+  std::atomic<bool> external{false};
+  // Other processes wait for it: a record has happened when its call returns.
+  std::atomic<bool> shared{false};
 
   // As after creation.
   void reset(unsigned with_flags) {
@@ -89,8 +87,8 @@ struct Event : Object {
 
 // An instantiated graph.
 struct Exec : Object {
-  bool has_memory =
-      false;  // allocation or free nodes: a launch may be refused, and the program is told at once
+  // Allocation or free nodes: a launch may be refused, and the program must learn it at once.
+  bool has_memory = false;
   ExecChanges changes;
 };
 
@@ -106,7 +104,7 @@ struct Symbol {
   bool managed = false;  // asked for as a managed variable
 };
 
-// What has names in a module or a library. Asking twice gives the same handle; names that do not
+// The named things of a module or a library. Asking twice gives the same handle. Names that do not
 // exist are remembered too.
 struct Names {
   base::Lock lock;
@@ -122,8 +120,8 @@ struct Module : Object {
 // Belongs to no context: one client library is loaded into each server where one of its kernels is
 // used. See library.cc.
 struct Library : Object {
-  api::CodeImage
-      image;  // the program's memory, or `copy`, or nothing when no other server can need it
+  // The program's memory, or `copy`, or nothing when no other server can need it.
+  api::CodeImage image;
   std::vector<uint8_t> copy;
   std::vector<uint32_t> options;  // JIT options that are plain words, for the servers to come
   std::vector<uint64_t> values;
@@ -134,10 +132,10 @@ struct Library : Object {
 
 struct Device;
 
-// What the worker told of a function on one device; fetched once, at first use there, and once more
-// for the layout of a kernel whose attributes the program wanted before it had a context. A list,
-// as kernels run on several devices; the newest comes first. Recycled, never freed: a launch may
-// race with an unload.
+// What the worker said of a function on one device. It is fetched once, at first use there.
+// Exception: if the program asked for attributes before it had a context, the layout is fetched
+// later. A list, since kernels run on several devices; the newest comes first. Recycled, never
+// freed: a launch may race with an unload.
 struct FunctionInfo {
   const FunctionInfo* next = nullptr;
   const Device* device = nullptr;
@@ -192,8 +190,8 @@ class ExecTable : public Table<Exec> {
     return it != renamed_.end() ? it->second : nullptr;
   }
 
-  // From now on the program knows `record` by `handle`. False: that cannot be, or another graph (of
-  // another server) has it.
+  // From now on the program knows `record` by `handle`. False: that is no driver's handle, or a
+  // graph of another server has the same one.
   bool rename(Exec* record, uint64_t handle) {
     if (handle == 0 || api::cuda::id_kind(handle) != Kind::kNone) return false;
     const base::Locked held(lock_);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client library knows: the process (sessions, devices, tables), and the calling thread
-// (context stack, default stream). One Process per attached process, made at cuInit, never
-// destroyed: programs call us from their exit handlers. A forked child drops it without a word to
-// the servers. No lock here is held across a wait for a server, except the one of attaching.
+// What the library knows of the process (sessions, devices, tables) and of the calling thread
+// (context stack, default stream). There is one Process; cuInit makes it and nothing destroys it,
+// as programs call us from their exit handlers. A forked child drops it without a word to the
+// servers. README.md says which locks are held across a wait for a server.
 #pragma once
 
 #include <atomic>
@@ -50,14 +50,14 @@ struct Context : Object {
   unsigned flags = 0;
   uint64_t id = 0;             // cuCtxGetId
   std::atomic<int> sticky{0};  // an error that ends the context's usefulness
-  std::atomic<uint64_t> synchronised{
-      0};  // session serial up to which everything is known to be complete
-  std::atomic<uint64_t> legacy_synchronised{0};  // the same of its legacy stream alone
-  std::atomic<uint64_t> copied{
-      0};  // session serial of the last synchronous copy that nobody waited for (finish_copy)
+  // Session serials up to which all is known to be complete: of the context, of its legacy stream.
+  std::atomic<uint64_t> synchronised{0};
+  std::atomic<uint64_t> legacy_synchronised{0};
+  // Session serial of the last synchronous copy that nobody waited for (finish_copy).
+  std::atomic<uint64_t> copied{0};
   IdleSince idle, legacy_idle;  // all of it; its legacy stream
-  // Counts of the session's calls: at the last end of a stream, whose work may go on, and before
-  // the last wait for all of the context.
+  // Counts of the session's calls: when a stream ended last, whose work may go on, and before the
+  // last wait for all of the context.
   std::atomic<uint64_t> stream_ended{0}, waited{0};
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -196,8 +196,8 @@ struct Process {
   // Reasons to wait for synchronous copies to the device (finish_copy). Each stays once it is true.
   std::atomic<bool> streams_apart{false};   // a stream does not wait for the legacy one
   std::atomic<bool> contexts_share{false};  // a server has several contexts of the program
-  std::atomic<bool> memory_is_shared{
-      false};  // other processes see memory of this one, or it theirs
+  // Other processes see memory of this one, or it sees theirs.
+  std::atomic<bool> memory_is_shared{false};
   PendingReads reads;
 
   RangeMap ranges;
@@ -254,20 +254,20 @@ inline Context* current_context() {
   return t.depth != 0 ? t.stack[t.depth - 1] : nullptr;
 }
 
-// The current context, ready for use: *out is set and CUDA_SUCCESS returned, or the error that CUDA
-// gives: not initialised, no context, destroyed context, or the context's sticky error.
+// Sets *out to the current context, ready for use. Else returns the error that CUDA gives: not
+// initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
-// The same for what ends something that `owner` has (null: nobody does): without a current context
-// that one is asked.
+// The same for a call that ends something of `owner` (null: of no context). Without a current
+// context, `owner` is used.
 CUresult require_context_of(Context* owner, Context** out);
-// The same of a context that is named.
+// The same for a context that the call names.
 CUresult use_context(Context* context, Context** out);
 
 // Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or
 // per-thread. *out is null for the legacy stream. The per-thread stream is made on first use.
 CUresult require_stream(Context* context, CUstream stream, Stream** out);
-// Of calls that ask for no current context where the stream is one that has been created: its own
-// context, or the current one.
+// For calls that need no current context if the program created the stream: *context is the
+// stream's own, else the current one.
 CUresult require_stream_context(CUstream stream, Context** context, Stream** out);
 inline uint64_t stream_wire_id(const Stream* stream) {
   return stream != nullptr ? stream->wire_id : api::cuda::kLegacyStream;
@@ -298,13 +298,13 @@ Function* find_function(CUfunction function);
 // cannot be had.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
 
-// What the driver answers to a handle that is none, null before all; as measured on an H200.
+// What a driver answers to something that is no handle, null for example; as measured on an H200.
 CUresult no_object(Kind kind);
 // The record of any kind, or null.
 Object* find_object(Kind kind, uint64_t handle);
 Object* create_object(Kind kind, Session* session, Context* context);
 void destroy_object(Kind kind, Object* object);
-// The record that stands for an object the worker named: found by its id, or made.
+// The record for an object that the worker named: found by its id, or made.
 Object* known_object(Kind kind, Session* session, Context* context, uint64_t wire_id);
 
 }  // namespace tendril::client::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions and kernels: parameter layout and attributes, fetched once per device and then answered
-// here.
+// Functions and kernels: parameter layout and attributes are fetched once per device, and then
+// answered here.
 #include "client/cuda/code/function.h"
 
 #include <algorithm>
@@ -16,8 +16,8 @@ struct RetiredInfos {
 
 namespace {
 
-// Caller holds the lock. A late reader of a retired one must not see its vectors change, so they
-// have to be the same.
+// Caller holds the lock. A late reader may still use a retired record, so it is used again only for
+// a function whose vectors are the same.
 FunctionInfo* take_retired(const FunctionInfo& like) {
   std::vector<FunctionInfo*>& all = process()->retired_infos->all;
   const auto found = std::find_if(all.begin(), all.end(), [&](const FunctionInfo* info) {
@@ -41,7 +41,7 @@ const FunctionInfo* find_info(const Function* function, const Device* device) {
   return nullptr;
 }
 
-// `c`: one on that device, or null.
+// `c`: a context on that device, or null.
 const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, CUresult* error) {
   wire::cuda::function_info_request m;
   wire::cuda::function_info_reply r;
@@ -135,8 +135,8 @@ CUresult need_function(CUfunction handle, Context** c, Function** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// For what an H200's driver answers also without a current context: a module's function has one of
-// its own.
+// For calls that an H200's driver answers without a current context too: a module's function has a
+// context of its own.
 CUresult need_function_of_any_context(CUfunction handle, Context** c, Function** out) {
   Function* const function =
       process() != nullptr && current_context() == nullptr ? find_function(handle) : nullptr;
@@ -146,8 +146,8 @@ CUresult need_function_of_any_context(CUfunction handle, Context** c, Function**
   return CUDA_SUCCESS;
 }
 
-// What is asked of a kernel names a device: its current or primary context reaches the worker;
-// null: it has neither, and what the driver can tell or take without one, it does.
+// Questions about a kernel name a device. The device's current or primary context reaches the
+// worker. Null: it has neither, and the driver answers what it can without one.
 CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d, Context** c) {
   TENDRIL_TRY(need_kernel(handle, f));
   *d = device_of(dev);

@@ -12,11 +12,11 @@ namespace tendril::client::cuda {
 // The id under which `session` knows a function; a kernel is loaded there on first use. 0 with
 // *error set.
 uint64_t function_wire_id(Function* function, Session* session, CUresult* error);
-// What function_info() has learned of a function that is no more.
+// Puts away what function_info() has learned: the function is gone.
 void retire_function_info(Function* function);
-// Cached occupancy answers of a function whose attributes changed.
+// Drops the cached occupancy answers of a function whose attributes changed.
 void forget_occupancy(Function* function);
-// The buffer with all parameters of a launch by `extra`, or false when the list is malformed.
+// Finds the buffer with all parameters of a launch by `extra`. False: the list is malformed.
 bool extra_buffer(void** extra, const void** buffer, size_t* bytes);
 
 }  // namespace tendril::client::cuda

@@ -17,8 +17,8 @@ struct Entry {
   bool kept = false;
 };
 
-// False: an entry does not fit its container; then the driver gets to see the whole and says what
-// it thinks.
+// False: an entry does not fit into its container. Then the whole goes to the driver, which judges
+// it.
 bool list_entries(const CodeImage& image, std::vector<Entry>* out) {
   const api::CodeContainer head = api::code_read<api::CodeContainer>(image.data);
   uint64_t at = head.header_bytes;

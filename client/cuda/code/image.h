@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code as the program hands it over, and the part of it that is worth sending: of a
-// container only the entries that the server's GPUs can use, still compressed as they are. Called
-// by module.cc, library.cc and link.cc. Reads the program's own memory, which it trusts no more
-// than the driver would: every size is taken from the headers and bounded.
+// Device code as the program hands it over, and the part of it that is worth sending. Of a
+// container that is the entries that the server's GPUs can use, still compressed. Called by
+// module.cc, library.cc and link.cc. It reads the program's own memory and does not trust it: every
+// size from the headers is checked.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tendril::client::cuda {
 using api::CodeImage;
 using api::CodeKind;
 
-// What `code` points to; a wrapper is followed to its linked container. kNone: nothing a driver
+// What `code` points to; a wrapper leads to its linked container. kNone: nothing that a driver
 // would take.
 CodeImage recognise(const void* code);
 
@@ -32,8 +32,8 @@ struct Payload {
 };
 
 // Keeps the cubins that a target can run and, for a target that has none (or with keep_ptx for
-// all), the newest PTX it can compile. The whole image when it is no container, when nothing would
-// be left, or when nothing would be saved.
+// all), the newest PTX it can compile. Keeps the whole image if it is no container, if nothing
+// would be left, or if nothing would be saved.
 Payload reduce(const CodeImage& image, const Target* targets, size_t target_count, bool keep_ptx);
 // All of it.
 Payload whole(const CodeImage& image);

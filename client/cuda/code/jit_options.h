@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT options of one call: taken from the program's parallel arrays, put into a message, and
-// given back: logs into the program's buffers, sizes and times into its values. Used by module.cc,
-// library.cc and link.cc; a linker keeps its object while it lives.
+// The JIT options of one call. They are taken from the program's parallel arrays and put into a
+// message. Afterwards logs go into the program's buffers, sizes and times into its values. Used by
+// module.cc, library.cc and link.cc; a linker keeps its object while it lives.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class JitOptions {
 
   const std::vector<uint32_t>& options() const { return options_; }
   const std::vector<uint64_t>& words() const { return words_; }
-  // Only options whose values are plain words: what still makes sense in a later load for which the
-  // program gave no buffers.
+  // Only options whose values are plain words. These still make sense in a later load, for which
+  // the program gave no buffers.
   void set_words(const std::vector<uint32_t>& options, const std::vector<uint64_t>& words);
   static bool is_plain(uint32_t option);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches: the hot path. One record without reply; the checks CUDA reports at once are made here
-// from cached attributes. No allocation, no system call, no lock but the lane's own: the parameters
-// are copied straight into the lane. The few launches that only the driver can judge wait for its
-// verdict, and with CUDA_LAUNCH_BLOCKING all wait for their end.
+// Launches: the hot path. A launch is one record without reply. Errors that CUDA reports at once
+// are found here, from cached attributes. No allocation, no system call, no lock besides the lane's
+// own: the parameters are copied straight into the lane. The few launches that only the driver can
+// judge wait for its verdict. With CUDA_LAUNCH_BLOCKING all wait for their end.
 #include <string.h>
 
 #include "client/cuda/code/function.h"
@@ -110,8 +110,9 @@ struct Size {
   bool operator==(const Size& other) const { return memcmp(words, other.words, sizeof words) == 0; }
 };
 
-// The checks of launch attributes, and of what the function requires of them. *ask: something here
-// is for the driver alone to judge, which no launch that programs make again and again should be.
+// Checks launch attributes, and what the function requires of them. *ask: only the driver can judge
+// this launch. That costs a round trip, so launches that programs make again and again should not
+// be among them.
 CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
                           const CUlaunchAttribute* attributes, unsigned count, bool* cooperative,
                           bool* ask) {
@@ -180,8 +181,8 @@ CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
   return t->function_id != 0 ? CUDA_SUCCESS : error;
 }
 
-// The record itself. The params field is laid out by hand so that the values go from the program
-// straight into the lane.
+// The record itself. The params field is laid out by hand, so the values go straight from the
+// program into the lane.
 template <typename Request>
 CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
   const FunctionInfo* info = t.info;
@@ -240,7 +241,7 @@ CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extr
   return CUDA_SUCCESS;
 }
 
-// What CUDA_LAUNCH_BLOCKING asks for: the kernel is over, and its fault is the launch's. Captured
+// For CUDA_LAUNCH_BLOCKING: waits for the kernel, and answers the launch with its fault. Captured
 // launches do not run.
 CUresult wait_for_kernel(const Target& t) {
   if (is_capturing(t.stream)) return CUDA_SUCCESS;

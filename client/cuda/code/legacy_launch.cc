@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The launch calls of CUDA 3 and before: block shape, shared memory and parameters are state of a
-// function, which a launch then takes together. Kept here; the launch itself is cuLaunchKernel.
+// The launch calls of CUDA 3 and before. Block shape, shared memory and parameters are state of a
+// function, kept here. A launch takes them together and calls cuLaunchKernel.
 #include <string.h>
 
 #include <unordered_map>

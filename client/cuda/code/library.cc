@@ -48,7 +48,8 @@ CUresult kernel_of(CUkernel handle, Function** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// Libraries need no context, but a call may carry the current one where it belongs to the session.
+// Libraries need no context. A call may still carry the current one, if that is of the same
+// session.
 Context* context_in(const Session* session) {
   Context* context = current_context();
   const bool usable = context != nullptr && context->session == session &&
@@ -371,7 +372,7 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return get_symbol(dptr, bytes, library, name, LoadKind::kLibrary);
 }
 
-// Addresses that are functions on GPU and host alike exist on no device that a slice can be of.
+// Functions with one address on GPU and host exist on no device that can be sliced.
 CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Libraries and kernels, which belong to no context: on a client with several servers each server
-// gets the library when one of its kernels or variables is first used there. Within one session the
-// driver's own library object serves every context. Ids are the same on all servers, since the
-// client chose them.
+// Libraries and kernels, which belong to no context. If the client has several servers, each gets
+// the library when one of its kernels or variables is first used there. Within one session the
+// driver's own library object serves every context. Ids are the same on all servers: the client
+// chose them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tendril::client::cuda {
 
-// Makes the library known in a session. One load and no more, unless two threads race.
+// Makes the library known in a session. Loads it once, unless two threads race.
 CUresult load_library(Library* library, Session* session);
 // The slow path of kernel_wire_id.
 CUresult load_kernel(Function* kernel, Session* session);

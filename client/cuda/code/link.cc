@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT linker. Inputs go to the worker as they are; what was linked comes back and stays here
-// until cuLinkDestroy, as the program was promised. Logs are written into the buffers given at
-// creation, after each call.
+// The JIT linker. Inputs go to the worker as they are. The linked code comes back and stays here
+// until cuLinkDestroy, as CUDA promises. After each call, logs are written into the buffers given
+// at creation.
 #include <string.h>
 
 #include "client/cuda/bodies.h"

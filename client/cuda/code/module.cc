@@ -65,8 +65,8 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
   }
 }
 
-// Results after which the entries that were left out may help: a driver that wants other entries
-// than we think.
+// After these results the entries that were left out may help: the driver may want others than we
+// think.
 bool may_want_more(CUresult result) {
   return result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_IMAGE ||
          result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || result == CUDA_ERROR_INVALID_PTX ||
@@ -107,8 +107,8 @@ CUresult load_module(CUmodule* module, const CodeImage& image, JitOptions* optio
 CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                     const CodeImage& image, JitOptions* options) {
   if (image.kind == CodeKind::kNone) {
-    // What is no code has no length either. The driver refuses a byte in its place, with its words
-    // in the program's log.
+    // Something that is no code has no length either. We send a byte in its place; the driver
+    // refuses it, and its words go into the program's log.
     constexpr uint8_t kNothing = 0;
     Payload nothing;
     nothing.data = &kNothing;

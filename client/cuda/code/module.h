@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What modules and libraries share in the client: bringing an image to a server and loading it,
 // looking names up, forgetting records. Used by module.cc, library.cc and link.cc, and by whoever
-// destroys a context. Any thread; no lock is held across a round trip: threads that want the same
-// thing at once each ask, and the worker treats the second asking as done.
+// destroys a context. Any thread. No lock is held across a round trip: threads that want the same
+// thing at once each ask, and the worker takes the second request as done.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class LoadKind : uint32_t { kModule = 0, kLibrary = 1, kManaged = 2 };
 
 inline uint64_t session_bit(const Session* session) { return uint64_t{1} << (session->index & 63); }
 
-// Loads `image` under `wire_id`: uploads what the server lacks, only what its GPUs can use.
+// Loads `image` under `wire_id`. Uploads only what the server lacks and its GPUs can use.
 CUresult load_image(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                     const CodeImage& image, JitOptions* options);
 
@@ -45,7 +45,7 @@ void forget_module(Module* module);
 // kernels. Records only: the worker forgets its part when it destroys the context.
 void forget_code(Context* context);
 
-// Reads a whole file; what lies in it is recognised within its bounds.
+// Reads a whole file. Its contents are recognised within its bounds.
 CUresult read_code_file(const char* path, std::vector<uint8_t>* bytes);
 
 }  // namespace tendril::client::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Occupancy: pure functions of a kernel's attributes. The driver answers each question once per
-// kernel; later ones are answered here.
+// kernel; later it is answered here.
 #include <map>
 #include <tuple>
 

@@ -189,7 +189,8 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
   return CUDA_SUCCESS;
 }
 
-// Host memory is a network away: no atomic operation of a GPU reaches it while the program looks.
+// Host memory is a network away. No atomic operation of a GPU reaches it while the program looks at
+// it.
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
                                            const CUatomicOperation* operations, unsigned int count,
                                            CUdevice dev) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Green contexts: parts of a device's multiprocessors. Resources are the driver's own records,
-// which the program carries from call to call; descriptions and green contexts have handles made
-// here. Each green context has an ordinary context, through which its streams and memory are
-// reached.
+// which the program carries from call to call. Descriptions and green contexts have handles made
+// here. Streams and memory of a green context are reached through an ordinary context that each of
+// them has.
 #include <string.h>
 
 #include "client/cuda/context/context.h"

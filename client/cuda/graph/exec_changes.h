@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which changes of an instantiated graph's nodes its driver has taken. A change that differs from
-// one of these in nothing that a driver may refuse (pointers to known memory, values of parameters)
-// is sent without waiting for the answer: XLA changes some hundred nodes before each launch. Called
-// by graph.cc and graph_node.cc, on any thread; never blocks.
+// Which changes of an instantiated graph's nodes its driver has taken. A change is sent without
+// waiting for the answer if it differs from one of these only in what a driver cannot refuse:
+// pointers to known memory, values of parameters. XLA changes some hundred nodes before each
+// launch. Called by graph.cc and graph_node.cc, on any thread; never blocks.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tendril::client::cuda {
 
-// What of a change the driver judges. Equal shapes of one node are refused or taken alike.
+// The part of a change that the driver judges. Of one node, it takes equal shapes all or none.
 struct ChangeShape {
   static constexpr unsigned kWords = 16;
   uint64_t words[kWords] = {};
@@ -22,7 +22,7 @@ struct ChangeShape {
     if (count < kWords) words[count] = word;
     ++count;
   }
-  // Nothing was added, or more than there is room for: nobody here knows what the driver would say.
+  // False: nothing was added, or more than there is room for. Then only the driver can judge.
   bool is_whole() const { return count != 0 && count <= kWords; }
   bool operator==(const ChangeShape& other) const;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph nodes with something of this process inside: copies (host memory gets a mirror that the
-// node uses), host functions (they run here, see callback.cc), memory of the graph's own, and the
-// generic calls that take any kind of node.
+// Graph nodes that involve this process: copies (host memory gets a mirror that the node uses),
+// host functions (they run here, see callback.cc), memory of the graph's own. And the generic
+// calls, which take any kind of node.
 #include <string.h>
 
 #include <new>
@@ -15,7 +15,7 @@
 
 namespace tendril::client::cuda {
 
-// What questions about nodes point at.
+// What answers about nodes point at.
 struct LentToProgram {
   base::Lock lock;
   // The driver lends these for as long as a node lives. Here they stay until the program ends:
@@ -78,7 +78,7 @@ CUresult resolve(const Place& p, Resolved* r) {
   return CUDA_SUCCESS;
 }
 
-// Sends the request of a resolved place; a node that was added gets its handle.
+// Sends the request. A node that was added gets its handle.
 template <typename Request, typename Answer>
 CUresult send(Context* c, const Place& p, Resolved* r, Request& m, Answer& answer) {
   if (p.node == nullptr) {
@@ -138,8 +138,8 @@ bool add_device_end(ChangeShape* shape, const Session* session, CUmemorytype typ
   return known;
 }
 
-// A plain copy between two places of device memory: which places makes no difference to the driver.
-// Others are not judged here.
+// A plain copy between two places of device memory: the driver takes any of them. Other copies have
+// no shape here.
 ChangeShape change_of(const Session* session, const Context* c, const CUDA_MEMCPY3D& p) {
   ChangeShape shape;
   const bool plain = p.Height == 1 && p.Depth == 1 &&
@@ -260,7 +260,7 @@ CUgraph* lend_graphs(Session* session, const wire::Array<uint64_t>& ids) {
   return graphs;
 }
 
-// The context that a node's parameters name, or else the current one.
+// The context that a node's parameters name, or the current one.
 CUresult context_of_node(CUcontext named, Context** out) {
   *out = named != nullptr ? process()->contexts.find(Kind::kContext, handle_value(named))
                           : current_context();
@@ -283,8 +283,8 @@ CUresult conditional_node(const Place& p, CUDA_CONDITIONAL_NODE_PARAMS* params) 
   return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// A graph of its own, or one that the program gives away: its handle goes on naming it, as the
-// node's.
+// A graph of the node's own, or one that the program gives away. Its handle goes on naming it, as
+// the node's.
 CUresult child_node(const Place& p, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
   if (p.exec != nullptr) return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, child.graph);
   if (p.node != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
@@ -321,7 +321,7 @@ CUresult batch_node(const Place& p, const Params* params) {
   return send(c, p, &r, m, answer);
 }
 
-// The generic call, for every kind that has one of its own.
+// The generic call, for every kind of node that also has a call of its own.
 CUresult any_node(const Place& p, CUgraphNodeParams* n) {
   switch (n->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
@@ -404,7 +404,7 @@ Place change(CUgraphNode node, CUgraphExec exec) {
   return p;
 }
 
-// Fetches what the worker has about a node; the reply lives until the thread's next call.
+// Asks the worker about a node. The reply lives until the thread's next call.
 template <typename Request, typename Answer>
 CUresult ask(CUgraphNode hNode, const void* out, Object** node, Answer* r) {
   TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), node));

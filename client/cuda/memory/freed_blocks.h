@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of pools that the program has freed in the order of a stream, and whose frees were not
-// sent yet. An allocation of the same size from the same pool in the same stream takes one of them
-// without asking anybody: the stream orders the new use behind the old one. Called by pool.cc, and
-// by a session before every call that waits, so that whoever looks at memory finds what was freed
-// to be free.
+// Blocks of pools that the program has freed in the order of a stream, and whose frees are not sent
+// yet. An allocation of the same size from the same pool in the same stream takes one of them
+// without a message: the stream orders the new use behind the old one. pool.cc calls this, and so
+// does a session before every call that waits: who looks at memory then finds freed blocks to be
+// free.
 #pragma once
 
 #include <atomic>
@@ -25,17 +25,18 @@ struct FreedBlock {
 
 class FreedBlocks {
  public:
-  // What the program may keep a server from using for something else.
+  // How much a server may be kept from using for something else.
   static constexpr uint32_t kBlocksMax = 128;
   static constexpr uint64_t kBytesMax = 256u << 20;
   static constexpr uint64_t kAnyStream = 0;
 
-  // Without the lock: nothing is here that this thread, or one that it has waited for, has freed.
+  // Needs no lock: true if there is nothing that this thread, or one that it has waited for, has
+  // freed.
   bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
-  // Keeps the block, for which the oldest may have to go; false, and nothing is kept, when it is
-  // too large or `allowed()`, asked under the lock, says no. `send(const FreedBlock&)` enqueues a
-  // free; it is called under the lock, so that no other thread's call overtakes it.
+  // Keeps the block; the oldest ones may have to go for it. False: it is too large, or `allowed()`
+  // says no, and it is not kept. `send(const FreedBlock&)` enqueues a free. Both are called under
+  // the lock, so that no other thread's call overtakes them.
   template <typename Allowed, typename Send>
   bool keep(const FreedBlock& block, Allowed&& allowed, Send&& send) {
     const base::Locked locked(lock_);
@@ -47,7 +48,7 @@ class FreedBlocks {
     return true;
   }
 
-  // The address of the block that was freed last among those that fit; 0: none does.
+  // Of the blocks that fit, the address of the one freed last; 0: none fits.
   uint64_t take(const FreedBlock& wanted);
 
   // Sends those of the stream that have at least so many bytes.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned, registered and managed host memory. With a server on this host, pinned and managed memory
-// are pages that the worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise it is
-// ordinary memory of this process: "pinned" means that asynchronous copies with it are
-// asynchronous, and it gets a mirror in the worker only when the program asks for its device
-// address, gives it to a kernel, or asks for managed memory. Registered memory is always like that.
+// Pinned, registered and managed host memory. If the server is on this host, pinned and managed
+// memory are pages that the worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise
+// they are ordinary memory of this process, and so is registered memory always. Such memory is
+// "pinned" in that asynchronous copies with it are asynchronous. It gets a mirror in the worker
+// only when the program asks for its device address, gives it to a kernel, or asks for managed
+// memory.
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,10 +20,10 @@ namespace tendril::client::cuda {
 
 struct HostPlaces {
   std::atomic<uint64_t> window_next{0};  // where in the host window to try next
-  // What all registered memory lay between: tells most other values from its addresses.
+  // All registered memory lay between these. A value outside them is not its address.
   std::atomic<uint64_t> registered_low{UINT64_MAX}, registered_high{0};
-  // Pages of managed variables, which variables share. They stay: a page that has gone may be
-  // anybody's next time.
+  // Pages of managed variables; several variables may share one. They stay mapped: otherwise
+  // somebody else might have the page next time.
   base::Lock variables_lock;
   std::set<uint64_t> variable_pages;
 };
@@ -43,9 +44,9 @@ void widen_registered(uint64_t base, uint64_t end) {
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
 
-// The next free addresses for `map(address)` to fill; null when it cannot, with errno. Addresses
-// are used once: 16 TiB last. What the program has there itself is passed over in strides that
-// grow.
+// Maps the next free addresses with `map(address)`. Null with errno: it cannot. Addresses are used
+// once; 16 TiB of them last. If the program has something there itself, we step over it in strides
+// that grow.
 template <typename Map>
 void* place(uint64_t bytes, Map&& map) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
@@ -113,7 +114,7 @@ void Session::unshare_pages(void* pages, uint64_t bytes) {
 
 namespace {
 
-// Gives up what `allocate` made, after the last use of it.
+// Gives up what `allocate` made. Nothing uses it any more.
 void unmap_host(const Range& range) {
   if (!range.shared) {
     munmap(reinterpret_cast<void*>(range.base), range.bytes);
@@ -182,7 +183,7 @@ void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
     memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
     Range range;
     if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
-    // Where the server cannot have the address the kernel gets a fault, and copies go on working.
+    // If the server cannot have the address, the kernel gets a fault and copies go on working.
     if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(c, range);
   }
 }
@@ -193,8 +194,8 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
-  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet: programs set it on staging buffers that no
-  // kernel ever sees, and a mirror costs at each launch.
+  // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet. Programs set it on staging buffers that no
+  // kernel ever sees, and each mirror costs time at every launch.
   TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
   return CUDA_SUCCESS;
 }
@@ -374,8 +375,8 @@ void forget_managed(uint64_t base) {
   process()->ranges.remove(base, &range);
 }
 
-// Hints: memory here is moved by copies, so there is nothing to advise or prefetch; checked and
-// accepted.
+// Hints are checked and accepted. They have no effect: copies move the memory here, so there is
+// nothing to advise or prefetch.
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
   Context* c = nullptr;
   TENDRIL_TRY(require_context(&c));

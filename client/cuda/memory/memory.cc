@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's
-// real ones. An address that collides with memory of this process or of another server is given
-// back and another one asked for, so that a pointer means one thing.
+// real ones. If an address collides with memory of this process or of another server, we give the
+// block back and ask for another. So a pointer means one thing.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -16,7 +16,7 @@
 
 namespace tendril::client::cuda {
 
-// Blocks of addresses of this process that nothing may use any more.
+// Addresses of this process that nothing may use any more, in blocks.
 struct HeldBlocks {
   base::Lock lock;
   std::set<uint64_t> all;
@@ -31,8 +31,8 @@ constexpr uint64_t kNeighbourhood = 128ull
 constexpr size_t kRefusedMax = 512;         // of one allocation
 
 // Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
-// the program lands there. Blocks stay occupied for good: addresses are plentiful and the driver
-// reuses its own.
+// the program lands there. Blocks stay occupied for good: addresses are plentiful, and a driver
+// uses its own again.
 bool hold(uint64_t base, uint64_t bytes) {
   if (base >= kUserTop || bytes > kUserTop - base)
     return true;  // not an address a process can have
@@ -86,8 +86,8 @@ CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeK
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
 }
 
-// An allocation node cannot be taken back, so its addresses are not given back when something of
-// the program's is there already: kernels and copies of a stated direction do not mind.
+// An allocation node cannot be taken back. So its addresses are kept even if the program has
+// something there already: kernels work all the same, and so do copies whose direction is stated.
 void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes) {
   Range range;
   range.base = base;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See mirror.h. Both ends keep a shadow: the contents that both agreed on last. What differs from
 // it is what this side wrote, word by word, so that program and GPU may write neighbouring words of
-// a page. Finding the differences costs a comparison of the whole range; tracking by page faults
-// comes with the frameworks' work (docs/decisions/0004-mirrored-host-memory.md).
+// a page. Finding the differences costs a comparison of the whole range
+// (docs/decisions/0004-mirrored-host-memory.md).
 #include "client/cuda/memory/mirror.h"
 
 #include <string.h>
@@ -52,8 +52,8 @@ void count(const Mirrors& set) {
   p->written_mirrors.store(written);
 }
 
-// Pages of a stack or heap hold what the address sanitizer has put between the program's variables,
-// too.
+// Pages of a stack or heap also hold what the address sanitizer puts between the program's
+// variables.
 #if defined(__SANITIZE_ADDRESS__)
 #define TENDRIL_WHOLE_PAGES __attribute__((no_sanitize("address")))
 TENDRIL_WHOLE_PAGES bool pages_differ(const volatile uint8_t* a, const uint8_t* b, uint64_t bytes) {
@@ -73,9 +73,9 @@ bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) {
 void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, from, bytes); }
 #endif
 
-// These three alone touch the program's memory, at calls of any thread, while others may be writing
-// there: what is seen half written now differs again at the call that comes after the writing
-// (tests/tsan_suppressions.txt names them).
+// Only these three touch the program's memory. They do so at calls of any thread, while other
+// threads may be writing there. What they see half written differs again at the call after the
+// writing. tests/tsan_suppressions.txt names them.
 bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
   return pages_differ(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes);
 }
@@ -84,8 +84,8 @@ void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) 
   copy_pages(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
 }
 
-// A page from the GPU: words that differ from the shadow were written there. True: the program has
-// written one of them too, to another value.
+// Takes a page from the GPU: words that differ from the shadow were written there. True: the
+// program has written one of them too, with another value.
 TENDRIL_WHOLE_PAGES
 bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from,
                                uint64_t bytes) {
@@ -133,7 +133,7 @@ Entry drop(Mirrors* set, Context* context, Entry it) {
   return set->all.erase(it);
 }
 
-// A program may unmap memory that a graph names, as long as it does not launch the graph any more.
+// A program may unmap memory that a graph names once it launches the graph no more.
 bool still_mapped(const Mirror& m) {
   const uint64_t first = m.base & ~uint64_t{4095};
   return msync(reinterpret_cast<void*>(first), m.base + m.bytes - first, MS_ASYNC) == 0;
@@ -155,8 +155,8 @@ void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t ba
   if (dropped) count(*set);
 }
 
-// Pageable memory of a node. Several nodes may name parts of one buffer: ranges that overlap become
-// one, and what both ends had agreed on stays agreed.
+// Mirrors pageable memory of a node. Several nodes may name parts of one buffer: ranges that
+// overlap become one, and the contents that both ends had agreed on stay agreed.
 CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint64_t bytes,
                          uint32_t use) {
   Mirrors* set = mirrors();
@@ -208,7 +208,8 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   return result;
 }
 
-// False: not for all of these uses. A mirror of pageable memory there goes.
+// Is the range mirrored for all of these uses? If not, a mirror of pageable memory there is
+// dropped.
 bool is_mirrored(Session* session, Context* context, uint64_t base, uint64_t bytes, uint32_t uses) {
   Mirrors* set = mirrors();
   const base::Locked held(set->lock);
@@ -298,7 +299,7 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
 
 namespace {
 
-// The words from `at` on that differ from the shadow, two at most; `offset` is the last one's.
+// Counts the words from `at` on that differ from the shadow, up to two. `offset` is the last one's.
 unsigned changed_words(const Mirror& m, uint64_t at, uint64_t bytes, uint64_t* offset) {
   unsigned found = 0;
   for (const uint64_t end = at + bytes; at < end && found < 2; at += kWord) {
@@ -320,7 +321,7 @@ void mirror_push_word(Session* session, Context* context) {
   const base::Locked held(set->lock);
   for (const auto& entry : set->all) {
     const Mirror& m = entry.second;
-    // Words are those of addresses: what begins or ends elsewhere is not looked at.
+    // Words lie at multiples of their size. A mirror that begins elsewhere is not looked at.
     if (m.session != session || (m.uses & kMirrorKernels) == 0 || m.base % kWord != 0) continue;
     for (uint64_t at = 0; at < m.bytes && found < 2; at += kRun) {
       const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
@@ -337,7 +338,7 @@ void mirror_push_word(Session* session, Context* context) {
 
 namespace {
 
-// Caller holds the lock. An address that the program has written, too, or 0.
+// Caller holds the lock. Returns an address that the program has written too, or 0.
 uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
   uint64_t both = 0;
   for (bool more = true; more;) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host memory that GPUs use at its own address (mapped pinned memory, managed memory, the host ends
-// of copies in graphs). The worker keeps a copy at the same address; what the program wrote is
-// pushed before work that may read it, a single word before waits too; what the GPU wrote is
-// fetched after waits. While nothing is mirrored every hook here costs one load.
+// of copies in graphs). The worker keeps a copy at the same address. What the program wrote is
+// pushed before work that may read it; a single word is pushed before waits too. What the GPU wrote
+// is fetched after waits. While nothing is mirrored, every hook here costs one load.
 #pragma once
 
 #include <atomic>
@@ -12,24 +12,24 @@
 
 namespace tendril::client::cuda {
 
-// What a mirror is for. Memory that only graphs use is looked at when a graph is launched, not at
+// What a mirror is for. Memory that only graphs use is compared when a graph is launched, not at
 // every kernel.
 enum : uint32_t { kMirrorKernels = 1, kMirrorGraphReads = 2, kMirrorGraphWrites = 4 };
 
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses);
-// The same for the host memory that a copy node names. Pageable memory gets a copy too, which only
-// nodes reach; it is forgotten once the program has unmapped it.
+// The same for the host memory that a copy node names. Pageable memory gets a copy too; only nodes
+// reach it, and it goes once the program has unmapped the memory.
 CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
                          uint32_t use);
-// Every server's copy of it.
+// Drops every server's copy of the range at `base`.
 void mirror_forget(Context* context, uint64_t base);
 
 void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
-// The same if the worker has told that there is something: it does so ahead of the answer to each
-// wait that covers a GPU's writes. What another thread is fetching is there when this returns.
+// The same, only if the worker has said that there is something. It says so ahead of the answer to
+// each wait that covers a GPU's writes. What another thread is fetching is there when this returns.
 void mirror_fetch_told(Session* session, Context* context);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
 void mirror_graph_writes(Session* session,
@@ -45,9 +45,9 @@ inline void mirror_before_graph(Session* session, Context* context) {
                        process()->graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
-// Before a question or a wait: a kernel may poll for the word that the program has written since,
-// and gets it while it runs. Of several words none goes before the next work does: the kernel would
-// see them in another order than they were written in.
+// Before a question or a wait. A kernel may poll for a word that the program has written since; it
+// gets that word while it runs. If the program wrote several words, none goes before the next work
+// does: the kernel could see them in another order.
 void mirror_push_word(Session* session, Context* context);
 inline void mirror_before_wait(Session* session, Context* context) {
   if (__builtin_expect(process()->kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))

@@ -33,7 +33,7 @@ CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, vo
   }
 }
 
-// What the worker's driver says; 0 when it does not.
+// Asks the worker's driver; 0 if it does not say.
 uint64_t ask_worker(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr) {
   wire::cuda::memory_pointer_attribute_request m;
   wire::cuda::memory_pointer_attribute_reply reply;
@@ -94,8 +94,8 @@ CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr
   }
 }
 
-// What the plural form answers where the singular one fails: zeros, as the driver gives. `host`:
-// the address, when CUDA does not know it.
+// The plural form answers zeros where the singular one fails, as a driver does. `host`: the
+// address, if CUDA does not know it.
 void zero_attribute(CUpointer_attribute attribute, CUdeviceptr host, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:  // the program's own memory

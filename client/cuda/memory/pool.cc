@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered allocation. The client knows the current pool of each device and names it in every
 // allocation, so pointer queries can tell the pool without the network. A range leaves the map when
-// it is freed; the free itself may wait here for an allocation that can use the block again
-// (freed_blocks.h), which is then answered without a round trip.
+// it is freed. The free itself may wait here for an allocation that can use the block again
+// (freed_blocks.h); such an allocation needs no round trip.
 #include <string.h>
 
 #include "client/cuda/memory/memory.h"
@@ -67,9 +67,9 @@ void give_back(Context* c, uint64_t address, Stream* s) {
   c->session->send_free(block);
 }
 
-// True: the free waits here. Not when other processes may look at the memory, nor while anything is
-// captured: a free of the legacy stream would then be refused, and end the capture, where the
-// program's was in time.
+// True: the free waits here. It must not wait if other processes may look at the memory, nor while
+// anything is captured: the program's free came in time, but a later one in the legacy stream would
+// be refused and end the capture.
 bool keep_freed(Context* c, const Range& range, Stream* s) {
   if (range.kind != RangeKind::kPool || find_pool(range.pool) == nullptr) return false;
   const FreedBlock block{c, stream_wire_id(s), range.pool, range.bytes, range.base};
@@ -81,8 +81,8 @@ bool keep_freed(Context* c, const Range& range, Stream* s) {
                                 [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
 }
 
-// A block that the stream has freed. What the worker could make the new one of goes back when there
-// is none.
+// Takes a block that the stream has freed. If none fits, frees are sent whose memory the worker
+// could use for the new one.
 bool reuse_freed(Context* c, Stream* s, uint64_t pool, uint64_t bytes, CUdeviceptr* address) {
   if (c->session->freed.empty()) return false;
   const uint64_t found = c->session->freed.take({c, stream_wire_id(s), pool, bytes, 0});
@@ -106,8 +106,8 @@ CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m,
   return result;
 }
 
-// Whether that is an error, null or an address is the driver's to say. Of no pool, so that nobody
-// is given it again for a byte.
+// The driver says whether that is an error, null or an address. The range belongs to no pool, so
+// that no later allocation of a byte gets it.
 CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate_request& m,
                           CUdeviceptr* dptr) {
   wire::cuda::pool_allocate_reply r;
@@ -226,8 +226,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (range.session != c->session)
     return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
   const bool of_graph = range.kind == RangeKind::kGraph;
-  // Memory of cuMemAlloc may be freed in the order of a stream too; only a graph's own may be freed
-  // in a graph.
+  // Memory of cuMemAlloc may be freed in the order of a stream too. A graph may only free memory of
+  // its own.
   if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client's map of every address range that CUDA gave out: device memory of any server, pinned,
 // registered and managed host memory, reserved virtual addresses. It answers pointer queries
-// without the network and tells a copy where its ends live. Readers share.
+// without the network, and tells a copy where its ends are. Readers share the lock.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct Range {
   bool variable = false;  // managed memory that is a variable of loaded code
   bool held = false;      // the client holds the addresses with an inaccessible mapping
 
-  // Whether so many bytes from `address`, which is in it, may be used. What is mapped its
-  // neighbours may continue.
+  // May so many bytes from `address`, which is in the range, be used? Neighbours may continue a
+  // mapping.
   bool reaches(uint64_t address, uint64_t count) const {
     if (kind == RangeKind::kReserved) return false;  // nothing is mapped there
     return kind == RangeKind::kMapped || count <= bytes - (address - base);
@@ -61,8 +61,8 @@ struct Range {
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 
-// Reservations (kReserved) are kept apart from what lies in them: each cuMemMap is a range of its
-// own (kMapped), and an address that is in no range may still be in a reservation.
+// Reservations (kReserved) are kept apart from what lies in them. Each cuMemMap is a range of its
+// own (kMapped). An address that is in no range may still be in a reservation.
 class RangeMap {
  public:
   // False when it would overlap an existing range. A kMapped range may lie in a reservation;
@@ -75,8 +75,8 @@ class RangeMap {
   // Inserts memory of a graph. Addresses that a graph of the same session had before are this
   // range's now; false when something else is there.
   bool insert_graph(const Range& range);
-  // The server gives out addresses of graphs again once nothing needs them there: what the map has
-  // of them is stale.
+  // Forgets ranges of graphs. A server gives out addresses of graphs again once nothing needs them
+  // there, and what the map knows of them is stale.
   void remove_graph(const Session* session, uint64_t base, uint64_t bytes);
   // The reservation that contains [base, base + bytes).
   bool find_reserved(uint64_t base, uint64_t bytes, Range* out) const;
@@ -91,8 +91,8 @@ class RangeMap {
   bool vacant(uint64_t base, uint64_t bytes) const;
   // Sets `mirrored` of the range that starts at base.
   void mark_mirrored(uint64_t base);
-  // Everything that goes with a context. Mappings stay: they belong to none, and are reached
-  // through the device's primary context.
+  // Removes what ends with a context. Mappings stay: they belong to no context, and are reached
+  // through the device's primary one.
   void remove_context(Context* context, Context* primary);
   template <typename Visit>
   void for_each(Visit&& visit) const {

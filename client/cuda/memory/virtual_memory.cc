@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Virtual memory management. Reservations and mappings are ranges of the client's map
-// (range_map.h); physical memory has a record with its references here, so a handle that is
-// released while mapped can be had back. A reservation is made on the server of the current context
-// and, when memory of another server is mapped into it, on that one too, at the same addresses.
+// (range_map.h); physical memory has a record with its references here, so the program can get a
+// handle back that it released while the memory was mapped. A reservation is made on the server of
+// the current context. If memory of another server is mapped into it, that server reserves the same
+// addresses.
 #include <string.h>
 
 #include <unordered_map>
@@ -232,7 +233,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   range.session = session;
   range.allocation = handle;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
-  // The map first: two servers do not see each other's mappings, and it does.
+  // The map first: it knows the mappings of all servers, and a server only its own.
   if (result == CUDA_SUCCESS && !process()->ranges.insert(range)) result = CUDA_ERROR_INVALID_VALUE;
   if (result != CUDA_SUCCESS) {
     uncount_mapping(handle);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver tells about itself beside results: its error log, core dumps of GPUs, checkpoints.
-// The log is this library's own standard error, so the driver's stays empty; core dumps would be
-// files on the server and are not made.
+// What a driver says about itself beside results: its error log, core dumps of GPUs, checkpoints.
+// Tendril logs to standard error, so the driver's log stays empty. Core dumps would be files on the
+// server, and are not made.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -17,7 +17,7 @@ CUresult need_log(const CUlogIterator* iterator, unsigned flags) {
   return flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// A setting as a driver has it that was never told otherwise. Texts are empty, switches off.
+// The default value of a setting. Texts are empty, switches off.
 CUresult core_dump_setting(CUcoredumpSettings attrib, void* value, size_t* size) {
   if (size == nullptr) return CUDA_ERROR_INVALID_VALUE;
   size_t needed = sizeof(bool);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names and texts of results. Names are the enumerators of the ABI; texts are the driver's own,
-// asked once per code while a server is attached, those of result_texts.h before that, and the
-// enumerator in plain words for codes that are not there.
+// Names and texts of results. Names are the enumerators of the ABI. Texts are the driver's own,
+// asked once for each code while a server is attached. Before that they come from result_texts.h,
+// and for a code that is not there from its enumerator, in plain words.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
@@ -19,6 +19,7 @@ constexpr Name kNames[] = {
 };
 constexpr size_t kCount = sizeof kNames / sizeof kNames[0];
 
+// Outside Process: programs keep these pointers for as long as they run.
 std::atomic<const char*> g_texts[kCount];
 
 size_t index_of(CUresult error) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's texts of results, for programs that ask before a server is attached (or without
-// one).
+// The driver's texts of results, for programs that ask before a server is attached.
 #pragma once
 
 #include "api/cuda_abi.gen.h"

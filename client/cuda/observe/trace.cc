@@ -15,7 +15,7 @@ std::atomic<bool> g_trace_on{false};
 
 namespace {
 
-std::atomic<bool> g_trace_times{false};
+std::atomic<bool> g_trace_times{false};  // each line says when the call returned
 
 constexpr size_t kPageBytes = 4096;  // where memory may end; larger pages end at these, too
 
@@ -39,7 +39,8 @@ void finish(api::Text* text, int result) {
   errno = kept;
 }
 
-// A string may end right before memory that is not there: taken up to the end of its page, then on.
+// A string may end right before memory that is not there. So it is copied up to the end of its
+// page, then on.
 size_t copy_string(const char* at, char* into, size_t most) {
   size_t have = 0;
   while (have < most) {

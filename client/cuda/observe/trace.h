@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // TENDRIL_TRACE=1: one line on stderr for each call of the driver API, with its arguments and its
-// result by name; TENDRIL_TRACE=time: and with the time at which it returned. The generated
-// `observed` functions (api/gen/emit_print.py) fill a Trace after the call. What a pointer leads to
-// is printed only where the description says that the call reads it, or has written it and
-// succeeded; and it is copied by the kernel, so that a pointer which leads nowhere is printed as a
-// number instead of ending the program. Any thread; keeps errno.
+// result by name. TENDRIL_TRACE=time: also the time at which it returned. The generated `observed`
+// functions (api/gen/emit_print.py) fill a Trace after the call. The trace prints what a pointer
+// leads to only if the description says that the call reads it, or if the call has written it and
+// succeeded. The kernel copies that memory, so a pointer that leads nowhere is printed as a number
+// and does not end the program. Any thread; keeps errno.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,13 @@
 
 namespace tendril::client::cuda {
 
+// Outside Process: calls are traced before there is one.
 extern std::atomic<bool> g_trace_on;
 inline bool trace_on() { return g_trace_on.load(std::memory_order_relaxed); }
 
 // Reads TENDRIL_TRACE. True: it is on.
 bool trace_start();
-// A line for what is no exported entry: functions of the driver's private tables.
+// A line for a function that is no exported entry: one of the driver's private tables.
 void trace_private(const char* what, int result);
 
 // Copies [at, at + bytes) of this process without touching it. False: not all of it can be read.

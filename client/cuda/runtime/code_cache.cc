@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See code_cache.h. A file is named by the hash of everything that was said of a compilation, and
-// begins with the hash of the code.
+// See code_cache.h. A file's name is the hash of everything that the compiler said of a
+// compilation. The file begins with the hash of the code.
 #include "client/cuda/runtime/code_cache.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ constexpr char kSuffix[] = ".code";
 // Raised when a file would mean something else.
 constexpr uint32_t kFormat = 1;
 
-// Made on first use, never destroyed. No lock: a child of fork may be the next to ask.
+// Made at first use, never destroyed. There is no lock, as a forked child may be the next to ask.
 std::atomic<base::KeptFiles*> g_files{nullptr};
 
 std::string setting(const char* name) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compilers inside the program (NVRTC, nvJitLink of CUDA 13) ask their driver, through a private
-// table, whether it still has what they made of the same source before, and give it what they make.
-// With a local driver that is its cache of compiled code; here it is a folder on the client's
-// machine, which belongs to who runs the program, as the driver's would: no server and no other
-// user is asked to be trusted with code. The driver's variables hold: CUDA_CACHE_DISABLE=1,
-// CUDA_CACHE_PATH (a folder `tendril` in it), CUDA_CACHE_MAXSIZE. What is asked how, was seen by
-// answering (decisions/0013). Any thread. Whatever goes wrong is a miss.
+// A cache of compiled code for compilers inside the program (NVRTC, nvJitLink of CUDA 13). Through
+// a private table they ask their driver for what they made of the same source before, and give it
+// what they make. A local driver has a cache for that. Ours is a folder on the client's machine
+// that belongs to the user, so that no server and no other user must be trusted with code. The
+// driver's variables hold: CUDA_CACHE_DISABLE=1, CUDA_CACHE_PATH (we use a folder `tendril` in it),
+// CUDA_CACHE_MAXSIZE. docs/decisions/0013-compiled-code.md says how the protocol was found. Any
+// thread. Whatever goes wrong is a miss.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ CUresult code_cache_find(Compilation* handle, uint64_t, void** code, uint32_t* b
 CUresult code_cache_store(Compilation* handle, uint64_t, const void* code, uint32_t bytes);
 void code_cache_free(void* code);
 
-// Where it is; empty: CUDA_CACHE_DISABLE, or no place for it.
+// Where the cache is. Empty: CUDA_CACHE_DISABLE, or there is no place for it.
 std::string code_cache_folder();
 // For tests: the environment is read again.
 void code_cache_reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// See context_storage.h. Readers look into a small cache of their thread first, valid while nothing
-// anywhere was changed.
+// See context_storage.h. Readers look into a small cache of their thread first. It is valid until
+// anything is changed.
 #include "client/cuda/runtime/context_storage.h"
 
 #include <unordered_map>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Context-local storage: values that runtimes keep per context and key. Read before nearly every
-// runtime call, so reading costs a few nanoseconds; values die, with a call of their destructor,
-// when their context does.
+// Context-local storage: values that runtimes keep for a context and a key. They read them before
+// nearly every runtime call, so reading costs a few nanoseconds. When a context ends, its values go
+// and their destructors are called.
 #pragma once
 
 #include "client/cuda/state.h"
@@ -13,7 +13,7 @@ using StorageDestructor = void (*)(CUcontext context, void* key, void* value);
 CUresult storage_put(CUcontext context, void* key, void* value, StorageDestructor destructor);
 CUresult storage_delete(CUcontext context, void* key);
 CUresult storage_get(void** value, CUcontext context, void* key);
-// The context is being destroyed or reset: its values go, destructors are called.
+// The context is being destroyed or reset.
 void storage_end(Context* context);
 
 }  // namespace tendril::client::cuda

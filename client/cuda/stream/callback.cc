@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuLaunchHostFunc and cuStreamAddCallback. The function stays here; the worker's stream stops
+// cuLaunchHostFunc and cuStreamAddCallback. The function stays here. The worker's stream stops
 // until a thread of ours has run it and said so. One callback thread per process runs them in the
-// order of the requests, as a driver's own callback thread would.
+// order of the requests, as a driver's does.
 #include "client/cuda/stream/callback.h"
 
 #include <time.h>
@@ -61,8 +61,8 @@ namespace {
 
 Callbacks& callbacks() { return process()->callbacks.get(); }
 
-// The worker may take this out of its turn, and the mirrors' pushes and fetches: a call ahead of it
-// may be waiting for this very function. So nothing else may be sent for a host function.
+// The worker takes this message, and the pushes and fetches of mirrors, out of turn: a call ahead
+// of it may be waiting for this very function. So no other message may be sent for a host function.
 void answer(Session* session, uint64_t invocation) {
   wire::cuda::host_function_done_request m;
   m.invocation = invocation;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions that streams run: the worker asks by token, a thread of ours runs the function and
-// says so. See callback.cc.
+// Host functions in streams. The worker sends a token; a thread of ours runs its function and
+// reports back. See callback.cc.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tendril::client::cuda {
 
-// Called by whichever thread received the request: hands it to the callback thread.
+// Hands a request to the callback thread. Called by the thread that received it.
 void run_callback(Session* session, uint64_t token, uint64_t invocation);
 // Host functions that stay: nodes of graphs, destructors of user objects. 0: no thread could be
 // started to run them.
@@ -21,9 +21,9 @@ bool host_function_of(uint64_t token, CUhostFn* function, void** data);
 void destroy_after(uint64_t token, Object* object);
 // Are host functions pending that may still write host memory?
 bool callbacks_pending();
-// Before a wait of ours in `call`, which does not wait in CUDA: if the very thread that called it
-// is the one to let a pending host function end, both wait for ever. So while one is pending this
-// looks for a time, and says once what is going on. CUDA_SUCCESS: now wait.
+// Called before a wait of ours in `call`, which does not wait in CUDA. If a pending host function
+// cannot end until the calling thread goes on, both wait for ever. So while one is pending, this
+// polls for some time, and then warns once. CUDA_SUCCESS: now wait.
 CUresult look_before_wait(const char* call, Context* c, const Stream* stream);
 CUresult look_before_wait(const char* call, const Event* event);
 

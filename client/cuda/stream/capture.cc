@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream capture. The worker captures in relaxed mode on its executor thread; which thread may end
-// a capture, and which calls are forbidden while one is open, is decided here. See capture.h.
+// Stream capture. The worker captures in relaxed mode on its executor thread. Here we decide which
+// thread may end a capture, and which calls are forbidden while one is open. See capture.h.
 #include "client/cuda/stream/capture.h"
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct Captures {
   base::Lock lock;
   std::atomic<uint64_t> next_id{1};
   std::vector<Capture*> open;
-  // Records of captures that have ended, to be used again: a stream's pointer may be read while its
-  // capture ends.
+  // Records of captures that have ended. They are used again, never freed: another thread may still
+  // read a stream's pointer to one.
   std::vector<Capture*> spare;
 };
 
@@ -57,8 +57,8 @@ Capture* new_capture(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
   return capture;
 }
 
-// Counted before the worker begins it: from then on no block waits to be freed (pool.cc), and those
-// that do are freed first.
+// The capture is counted before the worker begins it. From then on no freed block waits here
+// (pool.cc), and those that do are sent first.
 template <typename Request, typename Answer>
 CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode,
                   CUgraph graph) {
@@ -72,7 +72,7 @@ CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCa
   return result;
 }
 
-// False: it had ended before.
+// Takes a capture off the list of open ones. False: it had ended before.
 bool take_from_open(Capture* capture) {
   Captures& captures = process()->captures.get();
   const base::Locked held(captures.lock);
@@ -82,7 +82,7 @@ bool take_from_open(Capture* capture) {
   return true;
 }
 
-// No stream joins it any more, and every one that has leaves.
+// Ends a capture: no stream joins it any more, and all of its streams leave.
 void close(Capture* capture) {
   if (!take_from_open(capture)) return;
   process()->open_captures.fetch_sub(1);
@@ -93,7 +93,7 @@ void close(Capture* capture) {
   process()->captures->spare.push_back(capture);
 }
 
-// Null: it has ended.
+// The open capture of that id. Null: it has ended.
 Capture* open_capture(uint64_t id) {
   Captures& captures = process()->captures.get();
   const base::Locked held(captures.lock);
@@ -118,7 +118,7 @@ CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
   return begin_at(c, s, m, r, mode, nullptr);
 }
 
-// Arrays handed to the program stay valid until its next question on the same thread.
+// Arrays that the program was given. They stay valid until the same thread asks again.
 struct InfoStorage {
   std::vector<CUgraphNode> nodes;
   std::vector<CUgraphEdgeData> edges;
@@ -345,7 +345,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   Capture* capture = s != nullptr ? s->capture.load() : nullptr;
   if (capture == nullptr)
     return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
-  // Who captures into a graph of its own need not be told which.
+  // A program that captures into its own graph need not ask for it.
   if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != s) {
     capture->invalid.store(true);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events. A record is enqueued; a query is answered here when an earlier wait of the context proved
-// it complete.
+// Events. A record is enqueued. A query is answered here if an earlier wait proved the event
+// complete.
 #include "client/cuda/bodies.h"
 #include "client/cuda/memory/mirror.h"
 #include "client/cuda/stream/capture.h"
@@ -32,7 +32,7 @@ bool known_complete(const Event* e) {
 }
 
 CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags) {
-  // Who waits for the event may be given what was freed before it.
+  // A stream that waits for the event may be given what was freed before it.
   if (!c->session->freed.empty())
     c->session->send_frees(s != nullptr ? s->wire_id : FreedBlocks::kAnyStream);
   if (e->shared.load(std::memory_order_relaxed)) {
@@ -64,7 +64,8 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   e->stream.store(s);
   e->recorded_on.store(s != nullptr ? s->wire_id : 0, std::memory_order_relaxed);
   TENDRIL_TRY(send_record(c, e, s, flags));
-  // Numbered when it is on its way: the wait of who reads this number comes after it.
+  // The number is taken when the record is on its way. So a wait that reads this number comes after
+  // the record.
   e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
   return CUDA_SUCCESS;
 }

@@ -184,8 +184,8 @@ CUresult cuStreamSynchronize(CUstream hStream) {
 
 namespace {
 
-// A stream waits for an event of another server: this thread waits for it, which orders at least as
-// much.
+// A stream waits for an event of another server. This thread waits in its place, which orders at
+// least as much.
 CUresult wait_here(const Event* event) {
   TENDRIL_TRY(look_before_wait("cuStreamWaitEvent for an event of another server", event));
   wire::cuda::event_synchronize_request m;

@@ -7,12 +7,13 @@
 
 namespace tendril::client::cuda {
 
-// A record with its priority in the device's range, not yet known to the worker; null when there
+// A record with its priority in the device's range. The worker does not know it yet. Null: there
 // are too many.
 Stream* new_stream(Context* context, unsigned flags, int priority);
 
-// After a wait for `stream` (null: the context's legacy one), whose request was sent when the
-// session had made `before` calls: a wait that follows has nothing to wait for.
+// Notes that a wait found `stream` (null: the context's legacy one) idle, so that a wait that
+// follows is answered here. `before`: how many calls the session had made when the request was
+// sent.
 void note_idle(Context* c, Stream* stream, uint64_t before);
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
 CUresult synchronize_stream(Context* c, Stream* stream);

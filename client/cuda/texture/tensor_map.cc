@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tensor maps: 128 bytes that a driver computes from the arguments alone. Libraries encode the same
-// few again and again, some before every launch, so answers are remembered by all their arguments.
+// few again and again, some before every launch. So answers are remembered, by all arguments.
 #include <string.h>
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tendril::client::cuda {
 
-// By everything that was asked.
+// Keyed by all arguments.
 struct TensorMaps {
   base::Lock lock;
   std::unordered_map<std::string, CUtensorMap> all;

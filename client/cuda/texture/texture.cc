@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays and mipmapped arrays: creation and destruction, which the worker charges. Everything else
-// about them is generated.
+// Arrays and mipmapped arrays: creation and destruction, which the worker charges. All other calls
+// of texture.spec are generated, or in tensor_map.cc.
 #include <string.h>
 
 #include "client/cuda/bodies.h"
