@@ -73,6 +73,15 @@ bool random_bytes(void* into, size_t bytes) {
   return true;
 }
 
+std::string printable(const std::string& text, size_t max) {
+  std::string out = text.substr(0, max);
+  for (char& letter : out) {
+    const auto byte = static_cast<unsigned char>(letter);
+    if (byte < 0x20 || byte == 0x7f) letter = '?';
+  }
+  return out;
+}
+
 std::string hex(const void* data, size_t bytes) {
   static const char digits[] = "0123456789abcdef";
   const auto* at = static_cast<const unsigned char*>(data);

@@ -19,6 +19,9 @@ bool equal_in_constant_time(const std::string& a, const std::string& b);
 
 // Random bytes from the kernel. False if it has none to give: then make no secret.
 bool random_bytes(void* into, size_t bytes);
+// Text from a peer, fit for a terminal and a log: control characters become '?', at most `max`
+// bytes.
+std::string printable(const std::string& text, size_t max = 200);
 // Lower-case hexadecimal.
 std::string hex(const void* data, size_t bytes);
 

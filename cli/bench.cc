@@ -16,8 +16,8 @@
 #include "cli/complain.h"
 #include "cli/environment.h"
 #include "cli/servers.h"
-#include "cli/table.h"
 #include "daemon/child_process.h"
+#include "view/text.h"
 
 namespace tendril::cli {
 namespace {
@@ -63,7 +63,7 @@ std::string reason_in(const std::string& output) {
   text.append(output, 0, output.find_last_not_of('\n') + 1);
   const size_t found = text.find(ours);
   const size_t begin = found == std::string::npos ? text.rfind('\n') + 1 : found + ours.size();
-  return safe(text.substr(begin, text.find('\n', begin) - begin));
+  return view::safe(text.substr(begin, text.find('\n', begin) - begin));
 }
 
 std::string beside_this_program(const char* name) {
@@ -125,7 +125,7 @@ void Bench::attach_over(const char* transport) const {
 void Bench::measure_endpoints() {
   for (const ServerView& view : views_) {
     for (const wire::GpuRecord& gpu : view.list.gpus)
-      labels_.push_back(view.endpoint.text + ", " + safe(gpu.name));
+      labels_.push_back(view.server + ", " + view::safe(gpu.name));
   }
   std::string all;
   for (const session::Endpoint& endpoint : servers_.endpoints)

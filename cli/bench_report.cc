@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/table.h"
+#include "view/table.h"
 
 namespace tendril::cli {
 namespace {
@@ -125,14 +125,14 @@ std::string bench_table(const BenchReport& report) {
   const auto of = [](const BenchSide* side, const std::string& name) {
     return side != nullptr ? find(side->figures, name) : nullptr;
   };
-  std::vector<Row> rows = {
+  std::vector<view::Row> rows = {
       {"figure", "native", "tcp", "shm", "tcp/native", "shm/native", "tcp/bare"}};
   for (const std::string& name : names_of({native, tcp, shm})) {
     const double *n = of(native, name), *t = of(tcp, name), *s = of(shm, name);
     rows.push_back({name, number(n), number(t), number(s), speed(name, t, n), speed(name, s, n),
                     speed(name, t, of(bare, bare_name(name)))});
   }
-  std::string out = aligned(rows);
+  std::string out = view::aligned(rows);
   for (const BenchSide& side : report.sides) {
     if (side.figures.empty()) {
       out += side.name + ": n/a, " + side.absent + "\n";
@@ -149,7 +149,7 @@ std::string endpoint_table(const Figures& figures, const std::vector<std::string
   for (size_t i = 0; i < labels.size(); ++i) endpoints.push_back("gpu" + std::to_string(i));
   std::string out;
   for (const char* unit : {"_gb_per_s", "_us"}) {
-    std::vector<Row> rows = {{unit == std::string("_us") ? "4 bytes, us" : "64 MiB, GB/s"}};
+    std::vector<view::Row> rows = {{unit == std::string("_us") ? "4 bytes, us" : "64 MiB, GB/s"}};
     for (const std::string& to : endpoints) rows[0].push_back("to " + to);
     for (const std::string& from : endpoints) {
       rows.push_back({"from " + from});
@@ -158,7 +158,7 @@ std::string endpoint_table(const Figures& figures, const std::vector<std::string
         rows.back().push_back(from == to && from == "host" ? "-" : number(value));
       }
     }
-    out += aligned(rows);
+    out += view::aligned(rows);
   }
   for (size_t i = 0; i < labels.size(); ++i)
     out += "gpu" + std::to_string(i) + ": " + labels[i] + "\n";
@@ -166,7 +166,7 @@ std::string endpoint_table(const Figures& figures, const std::vector<std::string
 }
 
 std::string bench_comparison(const BenchReport& before, const BenchReport& after) {
-  std::vector<Row> rows = {{"side", "figure", "before", "after", "speed", ""}};
+  std::vector<view::Row> rows = {{"side", "figure", "before", "after", "speed", ""}};
   for (const BenchSide& side : after.sides) {
     const BenchSide* old = before.side(side.name);
     for (const std::string& name : names_of({old, &side})) {
@@ -177,7 +177,7 @@ std::string bench_comparison(const BenchReport& before, const BenchReport& after
       rows.push_back({side.name, name, number(a), number(b), ratio, slower ? "slower" : ""});
     }
   }
-  return aligned(rows);
+  return view::aligned(rows);
 }
 
 }  // namespace tendril::cli

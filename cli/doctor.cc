@@ -20,11 +20,12 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
-#include "cli/json_output.h"
 #include "cli/servers.h"
-#include "cli/table.h"
 #include "config/quantity.h"
 #include "daemon/child_process.h"
+#include "view/json.h"
+#include "view/table.h"
+#include "view/text.h"
 
 namespace tendril::cli {
 namespace {
@@ -43,7 +44,7 @@ class Checkup {
     report_.server = endpoint.text;
   }
 
-  DoctorReport run() {
+  view::DoctorReport run() {
     if (endpoint_.unix_path.empty() && (!check_name() || !check_port())) return report_;
     if (!check_hello()) return report_;
     check_latency();
@@ -77,7 +78,7 @@ class Checkup {
   const session::Endpoint endpoint_;
   const session::ConnectOptions connect_;
   const DoctorOptions options_;
-  DoctorReport report_;
+  view::DoctorReport report_;
   std::unique_ptr<addrinfo, void (*)(addrinfo*)> addresses_{nullptr, freeaddrinfo};
   std::unique_ptr<session::Control> control_;
 };
@@ -156,14 +157,15 @@ bool Checkup::check_hello() {
   }
   control_ = control.take();
   const wire::Hello& hello = control_->server_hello();
-  const std::string versions = "server " + safe(hello.product_version) + ", here " + version_text();
+  const std::string versions =
+      "server " + view::safe(hello.product_version) + ", here " + version_text();
   auto list = control_->list();
   if (!list.ok()) return step("version", false, list.status().message());
   wire::AttachRequest request;
   request.api = kApiName;
   request.api_digest = schema_digest();
   const base::Status served =
-      session::check_api(request, version_text(), list->apis, safe(hello.product_version));
+      session::check_api(request, version_text(), list->apis, view::safe(hello.product_version));
   if (!step("version", served.ok(), served.ok() ? versions : served.message())) return false;
   return step("authentication", true,
               connect_.token.empty() ? "none demanded" : "the token is accepted");
@@ -193,9 +195,9 @@ bool Checkup::check_driver() {
   if (!list.ok()) return step("driver", false, list.status().message());
   std::string names;
   for (const wire::GpuRecord& gpu : list->gpus)
-    names += (names.empty() ? "" : ", ") + safe(gpu.name);
+    names += (names.empty() ? "" : ", ") + view::safe(gpu.name);
   return step("driver", !list->gpus.empty(),
-              base::format("%s, CUDA %u.%u, %zu GPU%s: ", safe(list->driver).c_str(),
+              base::format("%s, CUDA %u.%u, %zu GPU%s: ", view::safe(list->driver).c_str(),
                            list->driver_version / 1000, list->driver_version % 1000 / 10,
                            list->gpus.size(), list->gpus.size() == 1 ? "" : "s") +
                   names);
@@ -252,7 +254,7 @@ void Checkup::check_bandwidth() {
     while (!why.empty() && why.back() == '\n') why.pop_back();
     step("bandwidth", false,
          "the test program failed: " +
-             (why.empty() ? daemon::describe_exit(output->wait_status) : safe(why)));
+             (why.empty() ? daemon::describe_exit(output->wait_status) : view::safe(why)));
     return;
   }
   step("bandwidth", true,
@@ -263,12 +265,12 @@ void Checkup::check_bandwidth() {
   figure("synchronize_us", sync_us);
 }
 
-void print(const DoctorReport& report) {
+void print(const view::DoctorReport& report) {
   printf("%s: %s\n", report.server.c_str(), report.healthy ? "healthy" : "NOT healthy");
-  std::vector<Row> rows;
-  for (const DoctorStep& step : report.steps)
+  std::vector<view::Row> rows;
+  for (const view::DoctorStep& step : report.steps)
     rows.push_back({"  " + step.name, step.state, step.detail});
-  fputs(aligned(rows).c_str(), stdout);
+  fputs(view::aligned(rows).c_str(), stdout);
 }
 
 }  // namespace
@@ -280,14 +282,14 @@ int doctor(const DoctorOptions& options) {
   if (!options.json) {
     printf("tendril %s, servers from %s\n", version_text(), servers.source.c_str());
   }
-  std::vector<DoctorReport> reports;
+  std::vector<view::DoctorReport> reports;
   bool healthy = true;
   for (const session::Endpoint& endpoint : servers.endpoints) {
     reports.push_back(Checkup(endpoint, asked->connect, options).run());
     healthy = healthy && reports.back().healthy;
     if (!options.json) print(reports.back());
   }
-  if (options.json) printf("%s\n", doctor_json(reports).c_str());
+  if (options.json) printf("%s\n", view::doctor_json(reports).c_str());
   return healthy ? 0 : kFailed;
 }
 

@@ -11,10 +11,10 @@
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/environment.h"
-#include "cli/json_output.h"
 #include "cli/servers.h"
 #include "cli/slices.h"
 #include "config/quantity.h"
+#include "view/json.h"
 
 namespace tendril::cli {
 namespace {
@@ -112,7 +112,7 @@ int print_environment(const EnvOptions& options) {
   if (options.json) {
     variables->emplace(variables->begin(), "LD_LIBRARY_PATH",
                        prefixed_path(*client, variable("LD_LIBRARY_PATH")));
-    printf("%s\n", variables_json(*variables).c_str());
+    printf("%s\n", view::variables_json(*variables).c_str());
   } else {
     print_shell(*variables, *client);
   }

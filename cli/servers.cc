@@ -50,7 +50,7 @@ std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoi
   std::vector<std::thread> threads;
   for (size_t i = 0; i < endpoints.size(); ++i) {
     threads.emplace_back([&, i] {
-      views[i].endpoint = endpoints[i];
+      views[i].server = endpoints[i].text;
       auto control = session::Control::connect(endpoints[i], options);
       if (!control.ok()) {
         views[i].status = control.status();

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "cli/commands.h"
 #include "session/control/attach.h"
+#include "view/server.h"
 
 namespace tendril::cli {
 
@@ -29,12 +30,7 @@ struct Reach {
 };
 base::Result<Reach> reach(const CommonOptions& options);
 
-// One server's answer to a listing.
-struct ServerView {
-  session::Endpoint endpoint;
-  base::Status status;
-  wire::ListReply list;
-};
+using view::ServerView;
 // Asks all of them at once.
 std::vector<ServerView> ask_servers(const std::vector<session::Endpoint>& endpoints,
                                     const session::ConnectOptions& options);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to requests, variables and tables.
+// From options to requests and variables.
 #include "cli/slices.h"
 
 #include <gtest/gtest.h>
 
 #include "cli/environment.h"
-#include "cli/table.h"
 
 namespace tendril::cli {
 namespace {
@@ -52,16 +51,6 @@ TEST(Environment, QuotesForTheShell) {
   EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
   EXPECT_EQ(shell_quoted(""), "''");
   EXPECT_EQ(shell_quoted("[::1]:7"), "'[::1]:7'");
-}
-
-TEST(Table, AlignsWithoutTrailingSpaces) {
-  EXPECT_EQ(aligned({{"A", "LONG", "C"}, {"bbb", "x", ""}}), "A    LONG  C\nbbb  x\n");
-  EXPECT_EQ(age_text(59), "59s");
-  EXPECT_EQ(age_text(303), "5m03s");
-  EXPECT_EQ(age_text(7800), "2h10m");
-  EXPECT_EQ(age_text(3 * 86400 + 4 * 3600), "3d04h");
-  EXPECT_EQ(uuid_text(std::string(16, '\xab')), "GPU-abababab-abab-abab-abab-abababababab");
-  EXPECT_EQ(uuid_text(""), "");
 }
 
 }  // namespace

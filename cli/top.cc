@@ -10,9 +10,9 @@
 #include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/complain.h"
-#include "cli/json_output.h"
 #include "cli/servers.h"
-#include "cli/top_view.h"
+#include "view/json.h"
+#include "view/rates.h"
 
 namespace tendril::cli {
 namespace {
@@ -84,13 +84,14 @@ class Top {
 
  private:
   void show(const std::vector<ServerView>& before, const std::vector<ServerView>& after) const {
-    std::vector<ServerRates> rates;
-    for (size_t i = 0; i < after.size(); ++i) rates.push_back(rates_between(before[i], after[i]));
+    std::vector<view::ServerRates> rates;
+    for (size_t i = 0; i < after.size(); ++i)
+      rates.push_back(view::rates_between(before[i], after[i]));
     std::string text;
     if (options_.json) {
-      text = top_json(rates) + "\n";
+      text = view::top_json(rates) + "\n";
     } else {
-      for (const ServerRates& server : rates) text += top_text(server) + "\n";
+      for (const view::ServerRates& server : rates) text += view::top_text(server) + "\n";
       if (isatty(STDOUT_FILENO)) text = "\033[H\033[2J" + text;
     }
     fputs(text.c_str(), stdout);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
-#include "cli/json_output.h"
+#include "view/json.h"
 #include "wire/control.h"
 
 namespace tendril::cli {
@@ -12,7 +12,7 @@ const char* version_text() { return wire::product_version(); }
 
 int print_version(bool json) {
   if (json) {
-    printf("%s\n", version_json().c_str());
+    printf("%s\n", view::version_json(version_text(), schema_digest()).c_str());
   } else {
     printf("tendril %s\nprotocol %u, calls %016llx\n", version_text(), wire::kProtocolVersion,
            static_cast<unsigned long long>(schema_digest()));

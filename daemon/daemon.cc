@@ -23,11 +23,11 @@
 #include "daemon/connection.h"
 #include "daemon/image_store.h"
 #include "daemon/log.h"
-#include "daemon/metrics.h"
 #include "daemon/probe.h"
 #include "daemon/sessions.h"
 #include "http/server.h"
 #include "transport/tcp/listener.h"
+#include "view/metrics.h"
 
 namespace tendril::daemon {
 namespace {
@@ -273,7 +273,7 @@ http::Router DaemonImpl::pages() {
   http::Router router;
   router.add("GET", "/metrics", [this](const http::Request&) {
     return http::Response{200, "text/plain; version=0.0.4",
-                          metrics_text(list(), sessions_->counters())};
+                          view::metrics_text(list(), sessions_->counters())};
   });
   return router;
 }

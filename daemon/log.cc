@@ -43,13 +43,4 @@ void log(Level level, const char* format, ...) {
   (void)ignored;
 }
 
-std::string printable(const std::string& text, size_t max) {
-  std::string out = text.substr(0, max);
-  for (char& c : out) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u == 0x7f) c = '?';
-  }
-  return out;
-}
-
 }  // namespace tendril::daemon

@@ -4,7 +4,7 @@
 // session secrets) are never passed to it.
 #pragma once
 
-#include <string>
+#include "base/text.h"
 
 namespace tendril::daemon {
 
@@ -13,8 +13,7 @@ enum class Level { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 void set_log_level(Level level);
 void log(Level level, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
-// Text from a peer or a worker, fit for a terminal: control characters become '?', at most `max`
-// bytes.
-std::string printable(const std::string& text, size_t max = 200);
+// Text from peers and workers goes through it.
+using base::printable;
 
 }  // namespace tendril::daemon

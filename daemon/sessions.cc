@@ -748,9 +748,9 @@ void Sessions::sweep() {
   loop_->after(kSweepMs, [this] { sweep(); });
 }
 
-Counters Sessions::counters() {
+view::Counters Sessions::counters() {
   std::lock_guard<std::mutex> hold(mutex_);
-  Counters counters = counters_;
+  view::Counters counters = counters_;
   counters.worker_processes = pool_->process_count();
   for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
     counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu),

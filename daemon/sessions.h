@@ -21,12 +21,12 @@
 #include "daemon/arbiter.h"
 #include "daemon/event_loop.h"
 #include "daemon/exports.h"
-#include "daemon/metrics.h"
 #include "daemon/packed_servers.h"
 #include "daemon/shared_page.h"
 #include "daemon/worker_pool.h"
 #include "lease/lease_book.h"
 #include "session/control/connection.h"
+#include "view/metrics.h"
 #include "wire/assignment.h"
 #include "wire/control.h"
 
@@ -78,7 +78,7 @@ class Sessions {
   void describe(wire::ListReply* reply);
   size_t session_count();
   // What describe() does not tell, for the metrics.
-  Counters counters();
+  view::Counters counters();
   // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's
   // thread.
   void sweep();
@@ -166,7 +166,7 @@ class Sessions {
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;  // guarded by mutex_
   Exports exports_;                                        // guarded by mutex_
   uint64_t next_id_ = 1;                                   // guarded by mutex_
-  Counters counters_;                                      // guarded by mutex_; the sums of events
+  view::Counters counters_;                                // guarded by mutex_; the sums of events
   const ServerId server_id_;
 };
 

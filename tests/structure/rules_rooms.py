@@ -23,7 +23,8 @@ MAY_INCLUDE = {
     "client": {"base", "wire", "config", "lease", "transport", "session", "api"},
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
     "http": {"base", "transport"},
-    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu", "http"},
+    "view": {"base", "wire", "config"},
+    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu", "http", "view"},
     "pool": {"base", "lease"},
     "cli": {
         "base",
@@ -33,6 +34,7 @@ MAY_INCLUDE = {
         "transport",
         "session",
         "daemon",
+        "view",
         "pool",
         "gpu",
         "api",
@@ -45,6 +47,7 @@ ROOM_NAMES = set(MAY_INCLUDE) | {"tests", "bench", "tools"}
 NO_CUDA = (
     "daemon",
     "http",
+    "view",
     "pool",
     "base",
     "wire",

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `tendril top` shows, from two listings of a server: what each session did in between.
-// Arithmetic and text only; called by top.cc.
+// Arithmetic and text only.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/servers.h"
+#include "view/server.h"
 
-namespace tendril::cli {
+namespace tendril::view {
 
 struct SessionRates {
   wire::SessionRecord session;
@@ -34,7 +34,5 @@ ServerRates rates_between(const ServerView& before, const ServerView& after);
 
 // For people: a line for the server, one for each of its GPUs, and a table of its sessions.
 std::string top_text(const ServerRates& rates);
-// "0", "870", "12.3k", "4.1M".
-std::string count_text(double count);
 
-}  // namespace tendril::cli
+}  // namespace tendril::view

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rates between two listings, and how they look.
-#include "cli/top_view.h"
+#include "view/rates.h"
 
 #include <gtest/gtest.h>
 
-namespace tendril::cli {
+#include "view/text.h"
+
+namespace tendril::view {
 namespace {
 
 ServerView at(uint64_t now_ns) {
   ServerView view;
-  view.endpoint.text = "rack7:7433";
+  view.server = "rack7:7433";
   view.list.server = "rack7";
   view.list.now_ns = now_ns;
   wire::LeaseRecord lease;
@@ -105,4 +107,4 @@ TEST(Top, Counts) {
 }
 
 }  // namespace
-}  // namespace tendril::cli
+}  // namespace tendril::view

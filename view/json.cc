@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// See json_output.h.
-#include "cli/json_output.h"
+// See json.h.
+#include "view/json.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
-#include "cli/table.h"
 #include "config/quantity.h"
+#include "view/text.h"
 
-namespace tendril::cli {
+namespace tendril::view {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -50,13 +50,12 @@ Json lease_json(const wire::LeaseRecord& lease) {
   Json slices = Json::array();
   for (size_t i = 0; i < lease.slices.size(); ++i) {
     const wire::SliceGrant& grant = lease.slices[i];
-    Json slice = {
-        {"gpu", grant.gpu_index},
-        {"share", fraction(grant.share_millionths)},
-        {"packed", grant.packed},
-        {"memory_bytes", grant.memory_bytes},
-        {"memory_used_bytes", i < lease.memory_used_bytes.size() ? lease.memory_used_bytes[i] : 0}};
-    add_use(i < lease.uses.size() ? lease.uses[i] : wire::SliceUse(), &slice);
+    Json slice = {{"gpu", grant.gpu_index},
+                  {"share", fraction(grant.share_millionths)},
+                  {"packed", grant.packed},
+                  {"memory_bytes", grant.memory_bytes},
+                  {"memory_used_bytes", memory_used_of(lease, i)}};
+    add_use(use_of(lease, i), &slice);
     slices.push_back(slice);
   }
   return {{"lease", lease.lease_id},
@@ -112,7 +111,7 @@ Json rates_json(const SessionRates& rates) {
 std::string servers_json(const std::vector<ServerView>& views) {
   Json servers = Json::array();
   for (const ServerView& view : views) {
-    Json server = {{"server", view.endpoint.text}};
+    Json server = {{"server", view.server}};
     if (!view.status.ok()) {
       server["error"] = view.status.message();
       servers.push_back(server);
@@ -135,7 +134,7 @@ std::string servers_json(const std::vector<ServerView>& views) {
 std::string top_json(const std::vector<ServerRates>& servers) {
   Json all = Json::array();
   for (const ServerRates& rates : servers) {
-    Json server = {{"server", rates.view.endpoint.text}};
+    Json server = {{"server", rates.view.server}};
     if (!rates.view.status.ok()) {
       server["error"] = rates.view.status.message();
       all.push_back(server);
@@ -153,7 +152,7 @@ std::string top_json(const std::vector<ServerRates>& servers) {
   return Json({{"servers", all}}).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-std::string variables_json(const Variables& variables) {
+std::string variables_json(const std::vector<std::pair<std::string, std::string>>& variables) {
   Json json = Json::object();
   for (const auto& [name, value] : variables) json[name] = value;
   return dump(json);
@@ -173,11 +172,10 @@ std::string doctor_json(const std::vector<DoctorReport>& reports) {
   return dump({{"servers", servers}});
 }
 
-std::string version_json() {
-  return dump({{"version", version_text()},
+std::string version_json(const char* version, uint64_t calls) {
+  return dump({{"version", version},
                {"protocol", wire::kProtocolVersion},
-               {"schema_digest",
-                base::format("%016llx", static_cast<unsigned long long>(schema_digest()))}});
+               {"schema_digest", base::format("%016llx", static_cast<unsigned long long>(calls))}});
 }
 
-}  // namespace tendril::cli
+}  // namespace tendril::view

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the server counts and measures, as Prometheus text (exposition format 0.0.4). Pure: from a
-// listing, as `tendril ls` has it, and from counters that a listing has not. Names are a contract
-// with dashboards: add, never rename. The daemon serves it at /metrics (http/server.h).
+// listing, as `tendril ls` gets it, and from counters that a listing does not have. Names are a
+// contract with dashboards: add, never rename. The daemon serves it at /metrics (http/server.h).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 #include "wire/control.h"
 
-namespace tendril::daemon {
+namespace tendril::view {
 
 struct GpuCounters {
   uint64_t memory_usable_bytes = 0, memory_promised_bytes = 0;
@@ -25,4 +25,4 @@ struct Counters {
 
 std::string metrics_text(const wire::ListReply& list, const Counters& counters);
 
-}  // namespace tendril::daemon
+}  // namespace tendril::view

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands print with --json. One file, so that one translation unit pays for the JSON
-// library. Field names are a contract with scripts: add, never rename; units are in the names.
+// What is shown, as JSON: what the commands print with --json. Field names are a contract with
+// scripts: add, never rename; units are in the names. One file, so that one translation unit pays
+// for the JSON library.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "cli/environment.h"
-#include "cli/servers.h"
-#include "cli/top_view.h"
+#include "view/rates.h"
+#include "view/server.h"
 
-namespace tendril::cli {
+namespace tendril::view {
 
 struct DoctorStep {
   std::string name;    // "name", "route", "port", "version", "authentication", "latency", "driver",
@@ -28,8 +30,9 @@ struct DoctorReport {
 std::string servers_json(const std::vector<ServerView>& views);
 // On one line, as a stream of them is read line by line.
 std::string top_json(const std::vector<ServerRates>& servers);
-std::string variables_json(const Variables& variables);
+std::string variables_json(const std::vector<std::pair<std::string, std::string>>& variables);
 std::string doctor_json(const std::vector<DoctorReport>& reports);
-std::string version_json();
+// `calls`: the digest of the calls that this build speaks.
+std::string version_json(const char* version, uint64_t calls);
 
-}  // namespace tendril::cli
+}  // namespace tendril::view

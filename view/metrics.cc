@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // See metrics.h.
-#include "daemon/metrics.h"
+#include "view/metrics.h"
 
 #include <functional>
 
 #include "base/text.h"
+#include "view/server.h"
+#include "view/text.h"
 
-namespace tendril::daemon {
+namespace tendril::view {
 namespace {
 
 // What clients say of themselves goes between quotes.
@@ -18,16 +20,6 @@ std::string label(const char* name, const std::string& value) {
     text += byte < 0x20 || byte >= 0x7f ? '?' : c;
   }
   return text + "\"";
-}
-
-std::string uuid_text(const std::string& raw) {
-  if (raw.size() != 16) return "";
-  std::string text = "GPU-";
-  for (size_t i = 0; i < raw.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += base::hex(raw.data() + i, 1);
-  }
-  return text;
 }
 
 // A family of series: its help and type once, then a line for each.
@@ -147,11 +139,7 @@ void add_leases(const wire::ListReply& list, std::string* out) {
          return static_cast<double>(lease.slices[slice].memory_bytes);
        });
   each("tendril_lease_memory_used_bytes", "gauge", "Memory charged to the lease.", false,
-       [](Lease lease, size_t slice) {
-         return slice < lease.memory_used_bytes.size()
-                    ? static_cast<double>(lease.memory_used_bytes[slice])
-                    : 0.0;
-       });
+       [](Lease lease, size_t slice) { return static_cast<double>(memory_used_of(lease, slice)); });
   each("tendril_lease_sessions", "gauge", "Client processes that are attached.", false,
        [](Lease lease, size_t) { return static_cast<double>(lease.processes); });
 }
@@ -173,19 +161,19 @@ void add_sessions(const wire::ListReply& list, std::string* out) {
   };
   const auto count = [](uint64_t value) { return static_cast<double>(value); };
   each("tendril_session_calls_total", "Calls that reached the server.",
-       [&](Session s) { return count(s.calls); });
+       [&](Session session) { return count(session.calls); });
   each("tendril_session_launches_total", "Kernels and graphs launched.",
-       [&](Session s) { return count(s.launches); });
+       [&](Session session) { return count(session.launches); });
   each("tendril_session_round_trips_total", "Calls that were answered.",
-       [&](Session s) { return count(s.replies); });
+       [&](Session session) { return count(session.replies); });
   each("tendril_session_received_bytes_total", "Bytes from the program.",
-       [&](Session s) { return count(s.bytes_in); });
+       [&](Session session) { return count(session.bytes_in); });
   each("tendril_session_sent_bytes_total", "Bytes to the program.",
-       [&](Session s) { return count(s.bytes_out); });
+       [&](Session session) { return count(session.bytes_out); });
   each("tendril_session_processor_seconds_total", "Processor time of the session's worker.",
-       [](Session s) { return seconds(s.processor_ns); });
+       [](Session session) { return seconds(session.processor_ns); });
   each("tendril_session_awaited_seconds_total", "Time in which the program waited for an answer.",
-       [](Session s) { return seconds(s.awaited_ns); });
+       [](Session session) { return seconds(session.awaited_ns); });
 }
 
 }  // namespace
@@ -199,4 +187,4 @@ std::string metrics_text(const wire::ListReply& list, const Counters& counters) 
   return out;
 }
 
-}  // namespace tendril::daemon
+}  // namespace tendril::view

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// See top_view.h.
-#include "cli/top_view.h"
+// See rates.h.
+#include "view/rates.h"
 
 #include <algorithm>
 
 #include "base/text.h"
-#include "cli/table.h"
 #include "config/quantity.h"
+#include "view/table.h"
+#include "view/text.h"
 
-namespace tendril::cli {
+namespace tendril::view {
 namespace {
 
 double per_second(uint64_t before, uint64_t after, double interval_s) {
@@ -39,45 +40,29 @@ const wire::LeaseRecord* lease_of(const wire::ListReply& list, uint64_t id) {
 
 std::string bytes_text(double bytes) { return config::format_size(static_cast<uint64_t>(bytes)); }
 
-// "0: 1/2, 1: 1/2"
-std::string slices_text(const std::vector<wire::SliceGrant>& slices) {
-  std::string text;
-  for (const wire::SliceGrant& slice : slices) {
-    text += base::format("%s%u: ", text.empty() ? "" : ", ", slice.gpu_index) +
-            config::format_fraction(slice.share_millionths) + (slice.packed ? " packed" : "");
-  }
-  return text;
-}
-
 Row row_of(const SessionRates& rates) {
   uint64_t used = 0, quota = 0;
   for (const uint64_t bytes : rates.session.memory_used_bytes) used += bytes;
   for (const wire::SliceGrant& slice : rates.slices) quota += slice.memory_bytes;
   return {std::to_string(rates.session.session_id),
           std::to_string(rates.session.lease_id),
-          safe(rates.session.client.user) + "@" + safe(rates.session.client.host),
+          who_text(rates.session.client),
           safe(rates.session.client.program),
           std::to_string(rates.session.client.pid),
           slices_text(rates.slices),
-          rates.delivered ? base::format("%.1f%%", *rates.delivered * 100) : "-",
+          rates.delivered ? percent_text(*rates.delivered) : "-",
           count_text(rates.calls_per_s),
           count_text(rates.launches_per_s),
           count_text(rates.round_trips_per_s),
           bytes_text(rates.bytes_in_per_s),
           bytes_text(rates.bytes_out_per_s),
-          base::format("%.1f%%", rates.waiting * 100),
-          base::format("%.1f%%", rates.processors * 100),
-          config::format_size(used) + " / " + config::format_size(quota),
+          percent_text(rates.waiting),
+          percent_text(rates.processors),
+          memory_text(used, quota),
           age_text(rates.session.age_s)};
 }
 
 }  // namespace
-
-std::string count_text(double count) {
-  if (count < 999.5) return base::format("%.0f", count);
-  if (count < 999'950) return base::format("%.1fk", count / 1e3);
-  return base::format("%.1fM", count / 1e6);
-}
 
 ServerRates rates_between(const ServerView& before, const ServerView& after) {
   ServerRates out;
@@ -102,7 +87,7 @@ ServerRates rates_between(const ServerView& before, const ServerView& after) {
 
 std::string top_text(const ServerRates& rates) {
   const wire::ListReply& list = rates.view.list;
-  std::string text = rates.view.endpoint.text;
+  std::string text = rates.view.server;
   if (!rates.view.status.ok()) return text + ": " + safe(rates.view.status.message()) + "\n";
   text += base::format(" (%s): %zu leases, %zu sessions\n", safe(list.server).c_str(),
                        list.leases.size(), rates.sessions.size());
@@ -123,4 +108,4 @@ std::string top_text(const ServerRates& rates) {
   return text + aligned(rows);
 }
 
-}  // namespace tendril::cli
+}  // namespace tendril::view

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the text of the metrics says.
-#include "daemon/metrics.h"
+#include "view/metrics.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace tendril::daemon {
+namespace tendril::view {
 namespace {
 
 wire::ListReply sample() {
@@ -91,4 +91,4 @@ TEST(Metrics, EachFamilyIsDescribedOnce) {
 }
 
 }  // namespace
-}  // namespace tendril::daemon
+}  // namespace tendril::view
