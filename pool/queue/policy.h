@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may have how much of a pool, and who goes first. Plain data: what an administrator writes,
+// for one class of GPUs. Amounts are shares of GPUs in millionths, times are in seconds.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tendril::pool {
+
+inline constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+struct Account {
+  std::string name;
+  uint64_t quota = 0;          // its own, though others may use what it lends
+  uint64_t limit = kNoLimit;   // never more than this
+  uint64_t lending_limit = 0;  // it lends at most this much of its quota
+  double weight = 1;           // of its decayed usage, against other accounts
+};
+
+struct UserClass {
+  std::string name;
+  int32_t priority = 0;  // the larger goes first
+  uint64_t most_per_user = kNoLimit;
+  bool reclaimable = true;          // may be ended while its account is over quota
+  uint64_t reclaim_exempt_s = 600;  // but not sooner than this after its start
+};
+
+struct QueuePolicy {
+  std::vector<Account> accounts;
+  std::vector<UserClass> classes;
+  uint64_t usage_half_life_s = 7 * 86'400;
+  uint64_t reclaim_grace_s = 120;
+  uint64_t longest_wait_s = 86'400;  // who waits longer goes before all others, oldest first
+};
+
+}  // namespace tendril::pool
