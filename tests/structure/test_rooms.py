@@ -40,6 +40,11 @@ class Tree(CheckCase):
     def test_folders(self):
         self.clean(rules.crowded([name for name in tree.files() if name.endswith(SUFFIXES)]))
 
+    def test_stems(self):
+        names = [name for name in tree.files() if re.fullmatch(r"api/\w+/\w+\.spec", name)]
+        self.assertTrue(names)
+        self.clean(rules.stems({name: tree.text(name) for name in names}, SOURCES))
+
     def test_every_source_is_built(self):
         tracked = set((tree.git("ls-files", "-z") or "").split("\0"))
         self.clean(rules.unbuilt([name for name in SOURCES if name in tracked], CMAKE))

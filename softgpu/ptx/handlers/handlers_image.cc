@@ -403,10 +403,11 @@ SurfacePlace surface_place(const Op& op, const ImageOp& o, Warp& w, const Image&
     return {nullptr, raise(w, Fault::kMisaligned, "misaligned surface access",
                            static_cast<uint64_t>(x), lane)};
   int64_t element = x / bytes;
-  const bool inside = bring_inside(&element, row / bytes, o.beyond) &
-                      bring_inside(&y, level.height, o.beyond) &
-                      bring_inside(&z, level.depth, o.beyond);
-  if (inside)
+  // Each of the three brings its own coordinate inside, whatever the others say.
+  const bool x_inside = bring_inside(&element, row / bytes, o.beyond);
+  const bool y_inside = bring_inside(&y, level.height, o.beyond);
+  const bool z_inside = bring_inside(&z, level.depth, o.beyond);
+  if (x_inside && y_inside && z_inside)
     return {level.bytes + static_cast<uint64_t>(z) * level.slice +
                 static_cast<uint64_t>(y) * level.pitch + element * bytes,
             Event::kNext};
