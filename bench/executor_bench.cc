@@ -73,13 +73,12 @@ uint64_t id(api::cuda::Kind kind, uint64_t index) {
 
 // The records as a client's library writes them.
 void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
-  const uint32_t geometry[8] = {1, 1, 1, 32, 1, 1, 0, 0};
   const uint8_t parameters[kParameters * 8] = {};
   for (uint64_t i = 0; i < launches; ++i) {
     wire::cuda::launch_kernel_request m;
     m.function = id(api::cuda::Kind::kFunction, 1 + i % kFunctions);
     m.stream = id(api::cuda::Kind::kStream, 1);
-    m.geometry = {geometry, 8};
+    m.shape = {{1, 1, 1}, {32, 1, 1}, 0, 0};
     m.params = {parameters, sizeof parameters};
     const auto body = static_cast<uint32_t>(wire::message_bytes(m));
     const uint32_t bytes = static_cast<uint32_t>(sizeof(wire::CallHeader)) + body;

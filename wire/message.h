@@ -4,7 +4,8 @@
 // array a count and its bytes padded to 8, so a body is always aligned and arrays are used where
 // they lie. Decoding checks each count against the bytes left before it believes it. Records of the
 // vendor's ABI travel as images of their frozen layout (api/cuda/types.txt); handles inside them
-// are translated on both sides.
+// are translated on both sides. Records of the description travel as they lie, too; an enum of the
+// description is a scalar, and a number that is none of its values is refused.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +41,22 @@ inline Bytes bytes_of(const char* text) {
 
 constexpr uint64_t padded(uint64_t bytes) { return (bytes + 7) & ~uint64_t{7}; }
 
+template <typename T>
+concept Scalar = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+template <typename T>
+concept Record = T::kIsWireRecord;
+
 class Sizer {
  public:
   uint64_t bytes = 0;
-  template <typename T>
-  requires(std::is_arithmetic_v<T>) void operator()(const char*, const T&) { bytes += 8; }
+  template <Scalar T>
+  void operator()(const char*, const T&) {
+    bytes += 8;
+  }
+  template <Record T>
+  void operator()(const char*, const T&) {
+    bytes += padded(sizeof(T));
+  }
   template <typename T>
   void operator()(const char*, const Array<T>& a) {
     bytes += 8 + padded(a.count * sizeof(T));
@@ -63,11 +75,15 @@ class Sizer {
 class Writer {
  public:
   explicit Writer(uint8_t* at) : at_(at) {}
-  template <typename T>
-  requires(std::is_arithmetic_v<T>) void operator()(const char*, const T& value) {
+  template <Scalar T>
+  void operator()(const char*, const T& value) {
     uint64_t word = 0;
     std::memcpy(&word, &value, sizeof value);
     put(&word, 8);
+  }
+  template <Record T>
+  void operator()(const char*, const T& value) {
+    put(&value, sizeof(T));
   }
   template <typename T>
   void operator()(const char*, const Array<T>& a) {
@@ -101,10 +117,22 @@ class Reader {
  public:
   Reader(const uint8_t* at, uint64_t bytes) : at_(at), left_(bytes) {}
   bool ok() const { return ok_; }
-  template <typename T>
-  requires(std::is_arithmetic_v<T>) void operator()(const char*, T& value) {
+  template <Scalar T>
+  void operator()(const char*, T& value) {
     value = T{};
-    if (const uint8_t* from = take(8)) std::memcpy(&value, from, sizeof value);
+    if constexpr (std::is_enum_v<T>) {
+      uint64_t number = 0;
+      (*this)("", number);
+      if (number >= count_of(T{})) return fail();
+      value = static_cast<T>(number);
+    } else if (const uint8_t* from = take(8)) {
+      std::memcpy(&value, from, sizeof value);
+    }
+  }
+  template <Record T>
+  void operator()(const char*, T& value) {
+    value = T{};
+    if (const uint8_t* from = take(padded(sizeof(T)))) std::memcpy(&value, from, sizeof(T));
   }
   template <typename T>
   void operator()(const char*, Array<T>& a) {

@@ -5,6 +5,8 @@ TENDRIL_STATS counts it. NAME_call_text.gen.cc: each operation as the worker's t
 
 import re
 
+from spec import type_name
+
 FIELD = re.compile(r"^  (?:alignas\(\d+\) )?[\w ]+?\**\s*\**(\w+)(?:\[\d+\])?;$", re.M)
 NESTED = re.compile(r"^  (?:struct|union) \{\n.*?^  \}(?: (\w+))?;", re.M | re.S)
 UNSPOKEN = re.compile(r"^_|^reserved|^pad")  # names of fields that mean nothing
@@ -163,10 +165,33 @@ void tell_call(api::Text& t, uint16_t opcode, const uint8_t* body, uint64_t byte
 """
 
 
+def message_types(api):
+    """What prints the enums and records of messages: only the worker's trace shows those."""
+    out = ["namespace tendril::api {\n"]
+    for name, words in api.spec.enums.items():
+        cpp = f"wire::{api.name}::{type_name(name)}"
+        names = ", ".join(f'"{word}"' for word in words)
+        out.append(
+            f"template <>\nstruct Enumerators<{cpp}> {{\n"
+            "  static const char* name_of(uint32_t number) {\n"
+            f"    static constexpr const char* kNames[] = {{{names}}};\n"
+            f"    return number < {len(words)} ? kNames[number] : nullptr;\n  }}\n}};\n"
+        )
+    for name, fields in api.spec.records.items():
+        cpp = f"wire::{api.name}::{type_name(name)}"
+        lines = "".join(f'    print_field(t, "{f.name}", v.{f.name});\n' for f in fields)
+        out.append(
+            f"template <>\nstruct Record<{cpp}> {{\n"
+            f"  static void print(Text& t, const {cpp}& v) {{\n"
+            f'    t.open("{{");\n{lines}    t.close("}}");\n  }}\n}};\n'
+        )
+    return "".join(out) + "}  // namespace tendril::api\n\n"
+
+
 def call_text(api):
     wire = f"wire::{api.name}"
     out = [
-        f"{api.note()}{api.includes('worker', 'call_text_headers')}\n",
+        f"{api.note()}{api.includes('worker', 'call_text_headers')}\n{message_types(api)}",
         f"namespace tendril::worker::{api.name} {{\nnamespace {{\n",
     ]
     for op in api.spec.ops.values():

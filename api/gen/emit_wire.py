@@ -2,6 +2,9 @@
 """NAME_messages.gen.h: one struct per op and reply, op numbers, and the digest that both ends
 compare."""
 
+from description import constant_name
+from spec import type_name
+
 
 def struct(name, fields, head=""):
     members = "".join(f"  {f.cpp} {f.name}{{}};\n" for f in fields)
@@ -21,6 +24,30 @@ def request(op):
     return struct(f"{op.name}_request", op.request, head)
 
 
+def enum_type(name, words):
+    cpp = type_name(name)
+    return (
+        f"enum class {cpp} : uint32_t {{ {', '.join(constant_name(word) for word in words)} }};\n"
+        f"constexpr uint32_t count_of({cpp}) {{ return {len(words)}; }}\n"
+    )
+
+
+def member(field):
+    base, bracket, extent = field.cpp.partition("[")
+    return f"{base} {field.name}{bracket}{extent}"
+
+
+def record_type(name, fields):
+    """A record travels as an image of itself, so it has no padding inside."""
+    cpp = type_name(name)
+    members = "".join(f"  {member(field)};\n" for field in fields)
+    sizes = " + ".join(f"sizeof({field.cpp})" for field in fields)
+    return (
+        f"struct {cpp} {{\n  static constexpr bool kIsWireRecord = true;\n{members}}};\n"
+        f"static_assert(sizeof({cpp}) == {sizes});\n"
+    )
+
+
 def emit(api):
     ops = sorted(api.spec.ops.values(), key=lambda o: o.number)
     lines = [
@@ -34,6 +61,8 @@ def emit(api):
     ]
     lines += [f"  {op.name} = {op.number},\n" for op in ops]
     lines.append(f"}};\ninline constexpr uint16_t kOpMax = {ops[-1].number};\n\n")
+    lines += [enum_type(*item) for item in api.spec.enums.items()]
+    lines += [record_type(*item) for item in api.spec.records.items()]
     for op in ops:
         lines.append(request(op))
         if op.reply is not None:

@@ -29,6 +29,11 @@ def lock_text(api):
     lines = ["# op layout-digest; a changed line is a wire change"]
     lines += [f"{op.name} {digest(op.layout)}" for op in ops]
     lines += [f"record {name} {digest(text)}" for name, text in sorted(api.records().items())]
+    lines += [f"enum {name} {digest(' '.join(words))}" for name, words in api.spec.enums.items()]
+    lines += [
+        f"record {name} {digest(','.join(f'{f.name}:{f.cpp}' for f in fields))}"
+        for name, fields in api.spec.records.items()
+    ]
     lines += [f"kind {number} {kind.name}" for number, kind in enumerate(api.kinds, 1)]
     return "\n".join(lines) + "\n"
 

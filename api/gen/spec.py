@@ -17,6 +17,7 @@ FIELD_TYPES = {
     "u64[]": "Array<uint64_t>",
     "i32[]": "Array<int32_t>",
 }
+RECORD_TYPES = {name: FIELD_TYPES[name] for name in ("u32", "u64", "i32", "f32")}
 # What a C type travels as. Other scalars are enums and 32-bit integers, or stand in api.ini.
 SCALARS = {
     "size_t": "uint64_t",
@@ -30,6 +31,11 @@ WITH_MESSAGE = ("call", "enqueue")  # the generator writes body, message and han
 
 class SpecError(Exception):
     pass
+
+
+def type_name(name):
+    """launch_shape as C++ names a type: LaunchShape."""
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 @dataclasses.dataclass
@@ -91,22 +97,42 @@ class Spec:
         self.api = api
         self.signatures = api.signatures
         self.calls, self.ops, self.aliases, self.refused_types = {}, {}, {}, {}
-        for path in sorted(api.room.glob("*.spec")):
+        self.enums, self.records = {}, {}  # of messages: {name: [words]}, {name: [Field]}
+        lines = list(self.lines())
+        for wanted in ("enum", "record", "call"):  # types first: any file may use them
+            for path, number, text in lines:
+                word = text.split(None, 1)[0]
+                if wanted == (word if word in ("enum", "record") else "call"):
+                    self.read_checked(path, number, text)
+        self.complete()
+        self.arguments_match()
+
+    def lines(self):
+        for path in sorted(self.api.room.glob("*.spec")):
             for number, line in enumerate(path.read_text().splitlines(), 1):
                 text = line.split("#", 1)[0].strip()
                 if text:
-                    try:
-                        self.read(text, path.stem)
-                    except (SpecError, KeyError, ValueError) as error:
-                        raise SpecError(f"{path.name}:{number}: {error}") from error
-        self.complete()
-        self.arguments_match()
+                    yield path, number, text
+
+    def read_checked(self, path, number, text):
+        try:
+            self.read(text, path.stem)
+        except KeyError as error:
+            raise SpecError(f"{path.name}:{number}: there is no {error}") from error
+        except (SpecError, ValueError) as error:
+            raise SpecError(f"{path.name}:{number}: {error}") from error
 
     def read(self, text, source):
         head, _, reason = text.partition(" : ")
         word, rest = head.split(None, 1)
         if word == "op":
             self.read_op(rest)
+        elif word == "enum":
+            name, *words = rest.split()
+            self.enums[name] = words
+        elif word == "record":
+            name, *fields = rest.split()
+            self.records[name] = [self.field(text, RECORD_TYPES) for text in fields]
         elif word == "alias":
             name, target = rest.split()
             self.aliases[name] = target
@@ -125,10 +151,19 @@ class Spec:
             raise SpecError(f"op {name} twice")
 
         def fields(text):
-            pairs = (item.split(":") for item in text.split())
-            return [Field(n, FIELD_TYPES[t]) for n, t in pairs]
+            return [self.field(item, FIELD_TYPES) for item in text.split()]
 
         self.ops[name] = Op(name, fields(request), fields(reply) if arrow else None)
+
+    def field(self, text, types):
+        """`name:type`, where a type is one of `types` or the name of an enum or a record."""
+        name, _, kind = text.partition(":")
+        if types is FIELD_TYPES and (kind in self.enums or kind in self.records):
+            return Field(name, type_name(kind))
+        array = re.fullmatch(r"(\w+)(\[\d+\])", kind)  # of a record only
+        if array and types is RECORD_TYPES:
+            return Field(name, types[array.group(1)] + array.group(2))
+        return Field(name, types[kind])
 
     def read_call(self, kind, words, reason, source):
         signature = self.signatures[words[0]]

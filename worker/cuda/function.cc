@@ -9,6 +9,8 @@
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
+
+using wire::cuda::LaunchShape;
 namespace {
 
 constexpr size_t kParamsMax = 4096;
@@ -43,21 +45,22 @@ CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* ou
 }
 
 // How much a launch of a function is, for the gate.
-uint64_t threads_of(const uint32_t* g) {
-  return uint64_t{g[0]} * g[1] * g[2] * (uint64_t{g[3]} * g[4] * g[5]);
+uint64_t threads_of(const LaunchShape& shape) {
+  const uint32_t *grid = shape.grid, *block = shape.block;
+  return uint64_t{grid[0]} * grid[1] * grid[2] * (uint64_t{block[0]} * block[1] * block[2]);
 }
 
-CUlaunchConfig config_of(const uint32_t* g, CUstream stream, CUlaunchAttribute* attributes,
+CUlaunchConfig config_of(const LaunchShape& shape, CUstream stream, CUlaunchAttribute* attributes,
                          unsigned count) {
   CUlaunchConfig config;
   std::memset(&config, 0, sizeof config);
-  config.gridDimX = g[0];
-  config.gridDimY = g[1];
-  config.gridDimZ = g[2];
-  config.blockDimX = g[3];
-  config.blockDimY = g[4];
-  config.blockDimZ = g[5];
-  config.sharedMemBytes = g[6];
+  config.gridDimX = shape.grid[0];
+  config.gridDimY = shape.grid[1];
+  config.gridDimZ = shape.grid[2];
+  config.blockDimX = shape.block[0];
+  config.blockDimY = shape.block[1];
+  config.blockDimZ = shape.block[2];
+  config.sharedMemBytes = shape.shared_bytes;
   config.hStream = stream;
   config.attrs = attributes;
   config.numAttrs = count;
@@ -114,20 +117,22 @@ struct Launch {
   uint64_t id;  // of the function
   CUfunction function;
   CUstream stream;
-  const uint32_t* geometry;
+  LaunchShape shape;
   void** pointers;
   CUresult error;  // why it is not made
 };
 
 CUresult make_one(gpu::Driver& d, const Launch& launch) {
   if (launch.error != CUDA_SUCCESS) return launch.error;
-  const uint32_t* g = launch.geometry;
-  if (g[7] != 0) {
-    return d.cuLaunchCooperativeKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6],
-                                       launch.stream, launch.pointers);
+  const uint32_t *grid = launch.shape.grid, *block = launch.shape.block;
+  const uint32_t shared_bytes = launch.shape.shared_bytes;
+  if (launch.shape.cooperative != 0) {
+    return d.cuLaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0],
+                                       block[1], block[2], shared_bytes, launch.stream,
+                                       launch.pointers);
   }
-  return d.cuLaunchKernel(launch.function, g[0], g[1], g[2], g[3], g[4], g[5], g[6], launch.stream,
-                          launch.pointers, nullptr);
+  return d.cuLaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                          shared_bytes, launch.stream, launch.pointers, nullptr);
 }
 
 class Launches {
@@ -160,8 +165,7 @@ class Launches {
     launch->id = m.function;
     launch->function = find_function(w_, m.function, &kernel);
     if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    if (m.geometry.count != 8) return CUDA_ERROR_INVALID_VALUE;
-    launch->geometry = m.geometry.data;
+    launch->shape = m.shape;
     if (stream_ == nullptr ||
         m.stream != stream_id_) {  // most of the time it is that of the launch before
       Scope s(w_);
@@ -182,14 +186,14 @@ class Launches {
   size_t pass_gate(size_t first) {
     Launch& next = launches_[first];
     const bool made = next.error == CUDA_SUCCESS;
-    if (made && !w_.gate().may_work(w_.context(), next.stream, next.id, threads_of(next.geometry)))
+    if (made && !w_.gate().may_work(w_.context(), next.stream, next.id, threads_of(next.shape)))
       next.error = CUDA_ERROR_UNKNOWN;
     size_t end = first + 1;
     for (; end < count_; ++end) {
       const Launch& more = launches_[end];
       const bool passes = more.error == CUDA_SUCCESS;
-      if (passes && !w_.gate().may_work_at_once(w_.context(), more.stream, more.id,
-                                                threads_of(more.geometry)))
+      if (passes &&
+          !w_.gate().may_work_at_once(w_.context(), more.stream, more.id, threads_of(more.shape)))
         break;
     }
     return end;
@@ -228,8 +232,7 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8)
-    return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUstream stream = s.stream(m.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
@@ -240,8 +243,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
   if (layout == nullptr) return error;
   void* pointers[kParamsMax];
   if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
-  const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
-  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.geometry.data)))
+  const CUlaunchConfig config = config_of(m.shape, stream, attributes, count);
+  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.shape)))
     return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, pointers, nullptr);
 }
@@ -250,8 +253,7 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8)
-    return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUstream stream = s.stream(m.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
@@ -260,8 +262,8 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) 
   size_t bytes = m.params.count;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  const CUlaunchConfig config = config_of(m.geometry.data, stream, attributes, count);
-  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.geometry.data)))
+  const CUlaunchConfig config = config_of(m.shape, stream, attributes, count);
+  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.shape)))
     return CUDA_ERROR_UNKNOWN;
   return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
 }
@@ -344,13 +346,14 @@ CUresult handle(Executor& w, const wire::cuda::occupancy_clusters_request& m,
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8) return CUDA_ERROR_INVALID_HANDLE;
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
   const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
-  const CUlaunchConfig config = config_of(m.geometry.data, nullptr, attributes, count);
-  if (m.what == 0) return w.driver().cuOccupancyMaxActiveClusters(&r.value, f, &config);
+  const CUlaunchConfig config = config_of(m.shape, nullptr, attributes, count);
+  if (m.question == wire::cuda::ClusterQuestion::kActiveClusters)
+    return w.driver().cuOccupancyMaxActiveClusters(&r.value, f, &config);
   return w.driver().cuOccupancyMaxPotentialClusterSize(&r.value, f, &config);
 }
 

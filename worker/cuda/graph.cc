@@ -9,6 +9,9 @@
 #include "worker/cuda/memory/kept_memory.h"
 
 namespace tendril::worker::cuda {
+
+using wire::cuda::GraphListKind;
+using wire::cuda::NodeChange;
 namespace {
 
 constexpr size_t kNodesMax = 1u << 20;
@@ -81,20 +84,23 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m,
                 wire::cuda::graph_list_reply& r) {
   Scope s(w);
   gpu::Driver& d = w.driver();
-  if (m.what <= 2) {
+  const bool of_node =
+      m.what == GraphListKind::kDependencies || m.what == GraphListKind::kDependents;
+  if (!of_node) {
     CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.object);
     if (!s.ok()) return s.error();
-    if (m.what == 2) return list_edges(w, s, graph, r);
+    if (m.what == GraphListKind::kEdges) return list_edges(w, s, graph, r);
     return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-      return m.what == 0 ? d.cuGraphGetNodes(graph, nodes, count)
-                         : d.cuGraphGetRootNodes(graph, nodes, count);
+      return m.what == GraphListKind::kNodes ? d.cuGraphGetNodes(graph, nodes, count)
+                                             : d.cuGraphGetRootNodes(graph, nodes, count);
     });
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
   if (!s.ok()) return s.error();
   return list_neighbours(s, r, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
-    return m.what == 3 ? d.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
-                       : d.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
+    return m.what == GraphListKind::kDependencies
+               ? d.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
+               : d.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
   });
 }
 
@@ -132,7 +138,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
   Scope s(w);
   bool kernel = false;
   CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr || m.geometry.count != 8) return CUDA_ERROR_INVALID_HANDLE;
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
   const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
   if (layout == nullptr) return error;
@@ -148,16 +154,15 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
   else
     p.func = f;
   if (kernel && w.context() != nullptr) p.ctx = w.context()->context;
-  const uint32_t* g = m.geometry.data;
-  p.gridDimX = g[0];
-  p.gridDimY = g[1];
-  p.gridDimZ = g[2];
-  p.blockDimX = g[3];
-  p.blockDimY = g[4];
-  p.blockDimZ = g[5];
-  p.sharedMemBytes = g[6];
+  p.gridDimX = m.shape.grid[0];
+  p.gridDimY = m.shape.grid[1];
+  p.gridDimZ = m.shape.grid[2];
+  p.blockDimX = m.shape.block[0];
+  p.blockDimY = m.shape.block[1];
+  p.blockDimZ = m.shape.block[2];
+  p.sharedMemBytes = m.shape.shared_bytes;
   p.kernelParams = pointers;
-  if (m.what == 0) {
+  if (m.change == NodeChange::kAdd) {
     CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
     CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
     if (!s.ok()) return s.error();
@@ -169,7 +174,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
     return result;
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
-  if (m.what == 1) return s.ok() ? w.driver().cuGraphKernelNodeSetParams_v2(node, &p) : s.error();
+  if (m.change == NodeChange::kSetInNode)
+    return s.ok() ? w.driver().cuGraphKernelNodeSetParams_v2(node, &p) : s.error();
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   return s.ok() ? w.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &p) : s.error();
 }
@@ -177,11 +183,11 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
 CUresult handle(Executor& w, const wire::cuda::graph_kernel_change_request& m) {
   wire::cuda::graph_kernel_node_request change;
   wire::cuda::graph_kernel_node_reply unused;
-  change.what = 2;
+  change.change = NodeChange::kSetInExec;
   change.exec = m.exec;
   change.node = m.node;
   change.function = m.function;
-  change.geometry = m.geometry;
+  change.shape = m.shape;
   change.params = m.params;
   return handle(w, change, unused);
 }
@@ -207,15 +213,14 @@ CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
   const Layout* layout = w.layouts().find(w, r.function, f, kernel, &error);
   if (layout == nullptr) return error;
   uint8_t* values = s.scratch<uint8_t>(layout->bytes);
-  uint32_t* geometry = s.scratch<uint32_t>(8);
   if (!s.ok()) return s.error();
   for (size_t i = 0; i < layout->offsets.size() && p.kernelParams != nullptr; ++i) {
     std::memcpy(values + layout->offsets[i], p.kernelParams[i], layout->sizes[i]);
   }
-  const uint32_t words[8] = {p.gridDimX,  p.gridDimY,  p.gridDimZ,       p.blockDimX,
-                             p.blockDimY, p.blockDimZ, p.sharedMemBytes, 0};
-  std::memcpy(geometry, words, sizeof words);
-  r.geometry = {geometry, 8};
+  r.shape = {{p.gridDimX, p.gridDimY, p.gridDimZ},
+             {p.blockDimX, p.blockDimY, p.blockDimZ},
+             p.sharedMemBytes,
+             0};
   r.params = {values, layout->bytes};
   return CUDA_SUCCESS;
 }

@@ -15,6 +15,9 @@
 #include "worker/cuda/memory/mirror.h"
 
 namespace tendril::worker::cuda {
+
+using wire::cuda::GraphMemoryAction;
+using wire::cuda::NodeChange;
 namespace {
 
 // One end of a copy: `host` and `device` become places in this process, an id an array. Host memory
@@ -71,7 +74,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m,
   if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (!resolve_copy(w, s, m.image, &p)) return s.error();
   CUcontext context = w.context()->context;
-  if (m.what == 0) {
+  if (m.change == NodeChange::kAdd) {
     CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
     CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
     CUgraphNode node = nullptr;
@@ -82,7 +85,8 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m,
                  m.node, node);
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
-  if (m.what == 1) return s.ok() ? w.driver().cuGraphMemcpyNodeSetParams(node, &p) : s.error();
+  if (m.change == NodeChange::kSetInNode)
+    return s.ok() ? w.driver().cuGraphMemcpyNodeSetParams(node, &p) : s.error();
   CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
   return s.ok() ? w.driver().cuGraphExecMemcpyNodeSetParams(exec, node, &p, context) : s.error();
 }
@@ -90,7 +94,7 @@ CUresult handle(Executor& w, const wire::cuda::graph_memcpy_node_request& m,
 CUresult handle(Executor& w, const wire::cuda::graph_memcpy_change_request& m) {
   wire::cuda::graph_memcpy_node_request change;
   wire::cuda::graph_memcpy_node_reply unused;
-  change.what = 2;
+  change.change = NodeChange::kSetInExec;
   change.exec = m.exec;
   change.node = m.node;
   change.image = m.image;
@@ -115,14 +119,16 @@ CUresult handle(Executor& w, const wire::cuda::graph_host_node_request& m,
                 wire::cuda::graph_host_node_reply&) {
   Scope s(w);
   CUgraphNode node = nullptr;
-  CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
+  CUgraph graph = m.change == NodeChange::kAdd ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
   CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-  CUgraphExec exec = m.what == 2 ? s.get<CUgraphExec>(Kind::kExec, m.exec) : nullptr;
-  if (m.what != 0) node = s.get<CUgraphNode>(Kind::kNode, m.node);
+  CUgraphExec exec =
+      m.change == NodeChange::kSetInExec ? s.get<CUgraphExec>(Kind::kExec, m.exec) : nullptr;
+  if (m.change != NodeChange::kAdd) node = s.get<CUgraphNode>(Kind::kNode, m.node);
   if (!s.ok()) return s.error();
   const CUDA_HOST_NODE_PARAMS p{Callbacks::run, w.callbacks().lasting(m.token)};
-  if (m.what == 1) return w.driver().cuGraphHostNodeSetParams(node, &p);
-  if (m.what == 2) return w.driver().cuGraphExecHostNodeSetParams(exec, node, &p);
+  if (m.change == NodeChange::kSetInNode) return w.driver().cuGraphHostNodeSetParams(node, &p);
+  if (m.change == NodeChange::kSetInExec)
+    return w.driver().cuGraphExecHostNodeSetParams(exec, node, &p);
   return named(w,
                w.driver().cuGraphAddHostNode(&node, graph, dependencies, m.dependencies.count, &p),
                m.node, node);
@@ -246,10 +252,12 @@ CUresult handle(Executor& w, const wire::cuda::graph_moved_child_node_request& m
 CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m,
                 wire::cuda::graph_batch_node_reply&) {
   Scope s(w);
-  CUgraph graph = m.what == 0 ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
+  CUgraph graph = m.change == NodeChange::kAdd ? s.get<CUgraph>(Kind::kGraph, m.graph) : nullptr;
   CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-  CUgraphExec exec = m.what == 2 ? s.get<CUgraphExec>(Kind::kExec, m.exec) : nullptr;
-  CUgraphNode node = m.what != 0 ? s.get<CUgraphNode>(Kind::kNode, m.node) : nullptr;
+  CUgraphExec exec =
+      m.change == NodeChange::kSetInExec ? s.get<CUgraphExec>(Kind::kExec, m.exec) : nullptr;
+  CUgraphNode node =
+      m.change != NodeChange::kAdd ? s.get<CUgraphNode>(Kind::kNode, m.node) : nullptr;
   const size_t count = m.operations.count / sizeof(CUstreamBatchMemOpParams);
   auto* operations = s.scratch<CUstreamBatchMemOpParams>(count);
   if (m.operations.count % sizeof *operations != 0) s.fail(CUDA_ERROR_INVALID_VALUE);
@@ -258,8 +266,10 @@ CUresult handle(Executor& w, const wire::cuda::graph_batch_node_request& m,
   if (count != 0) std::memcpy(operations, m.operations.data, m.operations.count);
   const CUDA_BATCH_MEM_OP_NODE_PARAMS p{w.context()->context, static_cast<unsigned>(count),
                                         operations, m.flags};
-  if (m.what == 1) return w.driver().cuGraphBatchMemOpNodeSetParams(node, &p);
-  if (m.what == 2) return w.driver().cuGraphExecBatchMemOpNodeSetParams(exec, node, &p);
+  if (m.change == NodeChange::kSetInNode)
+    return w.driver().cuGraphBatchMemOpNodeSetParams(node, &p);
+  if (m.change == NodeChange::kSetInExec)
+    return w.driver().cuGraphExecBatchMemOpNodeSetParams(exec, node, &p);
   return named(
       w, w.driver().cuGraphAddBatchMemOpNode(&node, graph, dependencies, m.dependencies.count, &p),
       m.node, node);
@@ -310,12 +320,12 @@ CUresult handle(Executor& w, const wire::cuda::graph_memory_request& m,
   if (!s.ok()) return s.error();
   cuuint64_t value = 0;
   const auto attribute = static_cast<CUgraphMem_attribute>(m.attribute);
-  if (m.what == 2) {
+  if (m.action == GraphMemoryAction::kTrim) {
     const CUresult trimmed = w.driver().cuDeviceGraphMemTrim(device);
     if (w.kept_memory().has_graphs()) w.kept_memory().settle_graphs(m.slot);
     return trimmed;
   }
-  const CUresult result = m.what == 1
+  const CUresult result = m.action == GraphMemoryAction::kReset
                               ? w.driver().cuDeviceSetGraphMemAttribute(device, attribute, &value)
                               : w.driver().cuDeviceGetGraphMemAttribute(device, attribute, &value);
   r.value = value;

@@ -101,8 +101,9 @@ CUresult handle(Executor& w, const wire::cuda::context_event_request& m,
   CUcontext context = w.context()->context;
   if (w.driver().cuCtxRecordEvent == nullptr || w.driver().cuCtxWaitEvent == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
-  return m.what == 0 ? w.driver().cuCtxRecordEvent(context, event)
-                     : w.driver().cuCtxWaitEvent(context, event);
+  return m.action == wire::cuda::ContextEventAction::kRecord
+             ? w.driver().cuCtxRecordEvent(context, event)
+             : w.driver().cuCtxWaitEvent(context, event);
 }
 
 }  // namespace tendril::worker::cuda

@@ -101,7 +101,7 @@ CUresult kernel_names(Executor& w, CUlibrary library, std::vector<const char*>* 
 CUresult handle(Executor& w, const wire::cuda::module_functions_request& m,
                 wire::cuda::module_functions_reply& r) {
   Scope s(w);
-  const bool in_module = static_cast<LoadKind>(m.kind) == LoadKind::kModule;
+  const bool in_module = m.kind == LoadKind::kModule;
   const CUmodule module = in_module ? s.get<CUmodule>(Kind::kModule, m.module) : nullptr;
   const CUlibrary library = in_module ? nullptr : s.get<CUlibrary>(Kind::kLibrary, m.module);
   if (!s.ok()) return s.error();

@@ -137,8 +137,8 @@ CUresult handle(Executor& w, const wire::cuda::image_upload_request& m) {
 
 CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
                 wire::cuda::module_load_reply& r) {
-  const LoadKind kind = static_cast<LoadKind>(m.kind);
-  if (kind != LoadKind::kModule && kind != LoadKind::kLibrary) return CUDA_ERROR_INVALID_VALUE;
+  const LoadKind kind = m.kind;
+  if (kind == LoadKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
   if (w.objects().find(object_kind(kind), m.handle) != nullptr) return CUDA_SUCCESS;
   if (kind == LoadKind::kModule && w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const ModuleStore::Image image = w.store().find(hash_text(m.hash), m.size);
@@ -166,8 +166,8 @@ CUresult handle(Executor& w, const wire::cuda::module_load_request& m,
 }
 
 CUresult handle(Executor& w, const wire::cuda::module_unload_request& m) {
-  const LoadKind kind = static_cast<LoadKind>(m.kind);
-  if (kind != LoadKind::kModule && kind != LoadKind::kLibrary) return CUDA_ERROR_INVALID_VALUE;
+  const LoadKind kind = m.kind;
+  if (kind == LoadKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
   void* object = w.objects().find(object_kind(kind), m.handle);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   unload(w, kind, object);
@@ -211,7 +211,7 @@ CUresult load_somewhere(Executor& w, CUlibrary library) {
 CUresult handle(Executor& w, const wire::cuda::module_global_request& m,
                 wire::cuda::module_global_reply& r) {
   Scope s(w);
-  const LoadKind kind = static_cast<LoadKind>(m.kind);
+  const LoadKind kind = m.kind;
   const bool in_module = kind == LoadKind::kModule;
   const CUmodule module = in_module ? s.get<CUmodule>(Kind::kModule, m.module) : nullptr;
   const CUlibrary library = in_module ? nullptr : s.get<CUlibrary>(Kind::kLibrary, m.module);

@@ -10,7 +10,7 @@
 
 namespace tendril::worker::cuda {
 
-enum class LoadKind : uint32_t { kModule = 0, kLibrary = 1, kManaged = 2 };
+using wire::cuda::LoadKind;
 
 // For the destruction and the reset of a context: the ids of all code that lived in it become
 // invalid.

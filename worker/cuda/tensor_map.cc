@@ -7,6 +7,8 @@
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
+
+using wire::cuda::TensorMapKind;
 namespace {
 
 constexpr uint32_t kRankMax = 5;
@@ -31,7 +33,7 @@ CUresult encode(gpu::Driver& d, const wire::cuda::tensor_map_encode_request& m, 
   const auto* dims = reinterpret_cast<const cuuint64_t*>(m.dims.data);
   const auto* steps = reinterpret_cast<const cuuint64_t*>(strides);
   const cuuint32_t* element_strides = m.element_strides.data;
-  if (m.what == 0) {
+  if (m.kind == TensorMapKind::kTiled) {
     if (d.cuTensorMapEncodeTiled == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     return d.cuTensorMapEncodeTiled(map, type, rank, address, dims, steps, m.box.data,
                                     element_strides, interleave, swizzle, l2, fill);
@@ -39,7 +41,7 @@ CUresult encode(gpu::Driver& d, const wire::cuda::tensor_map_encode_request& m, 
   const auto channels = static_cast<cuuint32_t>(m.scalars[7]),
              pixels = static_cast<cuuint32_t>(m.scalars[8]);
   const int32_t* corners = m.corners.data;
-  if (m.what == 1) {
+  if (m.kind == TensorMapKind::kIm2col) {
     if (d.cuTensorMapEncodeIm2col == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
     return d.cuTensorMapEncodeIm2col(map, type, rank, address, dims, steps, corners,
                                      corners + (rank - 2), channels, pixels, element_strides,
@@ -54,13 +56,13 @@ CUresult encode(gpu::Driver& d, const wire::cuda::tensor_map_encode_request& m, 
 
 bool is_well_formed(const wire::cuda::tensor_map_encode_request& m) {
   constexpr uint64_t kScalars[] = {7, 9, 10};
-  if (m.what > 2 || m.scalars.count != kScalars[m.what]) return false;
+  if (m.scalars.count != kScalars[static_cast<uint32_t>(m.kind)]) return false;
   const uint64_t rank = m.scalars[1];
   if (rank == 0 || rank > kRankMax || m.dims.count != rank || m.strides.count != rank - 1 ||
       m.element_strides.count != rank)
     return false;
-  if (m.what == 0) return m.box.count == rank;
-  if (m.what == 1) return rank >= 3 && m.corners.count == 2 * (rank - 2);
+  if (m.kind == TensorMapKind::kTiled) return m.box.count == rank;
+  if (m.kind == TensorMapKind::kIm2col) return rank >= 3 && m.corners.count == 2 * (rank - 2);
   return m.corners.count == 2;
 }
 

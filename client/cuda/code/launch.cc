@@ -29,21 +29,19 @@ bool extra_buffer(void** extra, const void** buffer, size_t* bytes) {
 
 namespace {
 
-struct Geometry {
-  uint32_t words[8];  // grid x y z, block x y z, dynamic shared bytes, cooperative
-};
+using wire::cuda::LaunchShape;
 
-CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometry& g) {
-  const uint32_t* w = g.words;
+CUresult check_shape(const Device* d, const FunctionInfo* info, const LaunchShape& shape) {
   for (int i = 0; i < 3; ++i) {
     const auto grid_limit =
         static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
     const auto block_limit =
         static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
-    if (w[i] == 0 || w[i] > grid_limit || w[3 + i] == 0 || w[3 + i] > block_limit)
+    if (shape.grid[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] == 0 ||
+        shape.block[i] > block_limit)
       return CUDA_ERROR_INVALID_VALUE;
   }
-  const uint64_t threads = uint64_t{w[3]} * w[4] * w[5];
+  const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
   if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
@@ -55,7 +53,7 @@ CUresult check_geometry(const Device* d, const FunctionInfo* info, const Geometr
         static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
     return registers > most ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
   }
-  if (w[6] >
+  if (shape.shared_bytes >
       static_cast<uint32_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -87,13 +85,14 @@ CUresult translate_attributes(const CUlaunchAttribute* from, unsigned count,
 // more.
 constexpr uint64_t kPortableClusterBlocks = 8;
 
-CUresult check_cluster(const FunctionInfo* info, const Geometry& g, const uint32_t* cluster) {
+CUresult check_cluster(const FunctionInfo* info, const LaunchShape& shape,
+                       const uint32_t* cluster) {
   const uint64_t blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
   if (blocks > kPortableClusterBlocks &&
       info->attributes[CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED] == 0)
     return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   for (int i = 0; i < 3; ++i) {
-    if (g.words[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (shape.grid[i] % cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   }
   return CUDA_SUCCESS;
 }
@@ -113,7 +112,7 @@ struct Size {
 // Checks launch attributes, and what the function requires of them. *ask: only the driver can judge
 // this launch. That costs a round trip, so launches that programs make again and again should not
 // be among them.
-CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geometry& g,
+CUresult check_attributes(const Device* d, const FunctionInfo* info, const LaunchShape& shape,
                           const CUlaunchAttribute* attributes, unsigned count, bool* cooperative,
                           bool* ask) {
   Size required, preferred;
@@ -149,7 +148,7 @@ CUresult check_attributes(const Device* d, const FunctionInfo* info, const Geome
   }
   *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 ||
           (preferred.any() && !cluster.divides(preferred));
-  return check_cluster(info, g, cluster.words);
+  return check_cluster(info, shape, cluster.words);
 }
 
 struct Target {
@@ -213,14 +212,14 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
 }
 
 // All blocks of a cooperative launch must be resident at once.
-CUresult check_cooperative(CUfunction f, const Target& t, const Geometry& g) {
-  const uint32_t* w = g.words;
+CUresult check_cooperative(CUfunction f, const Target& t, const LaunchShape& shape) {
+  const uint32_t *grid = shape.grid, *block = shape.block;
   int blocks = 0;
   TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(
-      &blocks, f, static_cast<int>(w[3] * w[4] * w[5]), w[6]));
+      &blocks, f, static_cast<int>(block[0] * block[1] * block[2]), shape.shared_bytes));
   const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
-  return uint64_t{w[0]} * w[1] > room || uint64_t{w[0]} * w[1] * w[2] > room
+  return uint64_t{grid[0]} * grid[1] > room || uint64_t{grid[0]} * grid[1] * grid[2] > room
              ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
              : CUDA_SUCCESS;
 }
@@ -250,14 +249,14 @@ CUresult wait_for_kernel(const Target& t) {
   return CUDA_SUCCESS;
 }
 
-CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const void* buffer,
+CUresult enqueue(const Target& t, const LaunchShape& shape, void** kernelParams, const void* buffer,
                  size_t buffer_bytes, const CUlaunchAttribute* attributes,
                  unsigned attribute_count) {
   if (attribute_count == 0 && buffer == nullptr) {
     wire::cuda::launch_kernel_request m;
     m.function = t.function_id;
     m.stream = t.stream_id;
-    m.geometry = {g.words, 8};
+    m.shape = shape;
     return send(t, m, kernelParams, nullptr, 0);
   }
   CUlaunchAttribute translated[kLaunchAttributesMax];
@@ -268,37 +267,37 @@ CUresult enqueue(const Target& t, const Geometry& g, void** kernelParams, const 
     wire::cuda::launch_kernel_buffer_request m;
     m.function = t.function_id;
     m.stream = t.stream_id;
-    m.geometry = {g.words, 8};
+    m.shape = shape;
     m.attributes = encoded;
     return send(t, m, nullptr, buffer, buffer_bytes);
   }
   wire::cuda::launch_kernel_ex_request m;
   m.function = t.function_id;
   m.stream = t.stream_id;
-  m.geometry = {g.words, 8};
+  m.shape = shape;
   m.attributes = encoded;
   return send(t, m, kernelParams, nullptr, 0);
 }
 
-CUresult launch(CUfunction f, const Geometry& g, CUstream hStream, void** kernelParams,
+CUresult launch(CUfunction f, const LaunchShape& shape, CUstream hStream, void** kernelParams,
                 void** extra, const CUlaunchAttribute* attributes, unsigned attribute_count) {
   if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
   Target t;
   TENDRIL_TRY(resolve(f, hStream, &t));
-  TENDRIL_TRY(check_geometry(t.context->device, t.info, g));
+  TENDRIL_TRY(check_shape(t.context->device, t.info, shape));
   const void* buffer = nullptr;
   size_t buffer_bytes = 0;
   TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
-  bool cooperative = g.words[7] != 0,
+  bool cooperative = shape.cooperative != 0,
        ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
-  TENDRIL_TRY(check_attributes(t.context->device, t.info, g, attributes, attribute_count,
+  TENDRIL_TRY(check_attributes(t.context->device, t.info, shape, attributes, attribute_count,
                                &cooperative, &ask));
-  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, g));
+  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, shape));
   if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
   for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
     map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
   mirror_before_work(t.context->session, t.context);
-  TENDRIL_TRY(enqueue(t, g, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
+  TENDRIL_TRY(enqueue(t, shape, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
   if (__builtin_expect(ask, 0)) TENDRIL_TRY(outcome_so_far(t.context));
   return __builtin_expect(process()->launch_blocking, 0) ? wait_for_kernel(t) : CUDA_SUCCESS;
 }
@@ -309,9 +308,9 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                         void** kernelParams, void** extra) {
-  const Geometry g{
-      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 0}};
-  return launch(f, g, hStream, kernelParams, extra, nullptr, 0);
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, 0};
+  return launch(f, shape, hStream, kernelParams, extra, nullptr, 0);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -319,9 +318,9 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
                                    unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) {
-  const Geometry g{
-      {gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, 1}};
-  return launch(f, g, hStream, kernelParams, nullptr, nullptr, 0);
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, 1};
+  return launch(f, shape, hStream, kernelParams, nullptr, nullptr, 0);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
@@ -329,9 +328,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const Geometry g{{config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
-                    config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0}};
-  return launch(f, g, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
+  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes,
+                          0};
+  return launch(f, shape, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
 }
 
 }  // namespace tendril::client::cuda

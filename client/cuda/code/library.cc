@@ -318,7 +318,7 @@ CUresult cuLibraryUnload(CUlibrary handle) {
   TENDRIL_TRY(library_of(handle, &library));
   wire::cuda::module_unload_request m;
   m.handle = library->wire_id;
-  m.kind = static_cast<uint32_t>(LoadKind::kLibrary);
+  m.kind = LoadKind::kLibrary;
   const uint64_t loaded = library->loaded.exchange(0);
   for (Session* session : process()->sessions) {
     if (session->index < kSessionsMax && (loaded & session_bit(session)) != 0)

@@ -46,7 +46,7 @@ CUresult load_payload(Session* session, Context* context, uint64_t wire_id, Load
   const std::string hash = base::content_hash(payload.data, payload.bytes);
   wire::cuda::module_load_request m;
   m.handle = wire_id;
-  m.kind = static_cast<uint32_t>(kind);
+  m.kind = kind;
   m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
   m.size = payload.bytes;
   options->put(&m);
@@ -189,7 +189,7 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
   wire::cuda::module_global_request m;
   wire::cuda::module_global_reply r;
   m.module = wire_id;
-  m.kind = static_cast<uint32_t>(kind);
+  m.kind = kind;
   m.name = wire::bytes_of(name);
   TENDRIL_TRY(session->call(context, m, r));
   *address = r.address;
@@ -216,7 +216,7 @@ CUresult all_names(Session* session, Context* context, uint64_t wire_id, LoadKin
     wire::cuda::module_functions_request m;
     wire::cuda::module_functions_reply r;
     m.module = wire_id;
-    m.kind = static_cast<uint32_t>(kind);
+    m.kind = kind;
     m.first = static_cast<uint32_t>(out->size());
     TENDRIL_TRY(session->call(context, m, r));
     const size_t before = out->size();
@@ -327,7 +327,7 @@ CUresult cuModuleUnload(CUmodule hmod) {
   if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;  // it goes with its library
   wire::cuda::module_unload_request m;
   m.handle = module->wire_id;
-  m.kind = static_cast<uint32_t>(LoadKind::kModule);
+  m.kind = LoadKind::kModule;
   const CUresult result = module->session->enqueue(module->context, m);
   forget_module(module);
   return result;

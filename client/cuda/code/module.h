@@ -13,7 +13,7 @@
 
 namespace tendril::client::cuda {
 
-enum class LoadKind : uint32_t { kModule = 0, kLibrary = 1, kManaged = 2 };
+using wire::cuda::LoadKind;
 
 inline uint64_t session_bit(const Session* session) { return uint64_t{1} << (session->index & 63); }
 

@@ -69,21 +69,22 @@ CUresult active_blocks(CUfunction func, int blockSize, size_t shared, unsigned f
   return CUDA_SUCCESS;
 }
 
-CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config, uint32_t what) {
+CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config,
+                  wire::cuda::ClusterQuestion question) {
   Context* c = nullptr;
   Function* f = nullptr;
   uint64_t id = 0;
   TENDRIL_TRY(need(func, &c, &f, &id));
   if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t geometry[8] = {
-      config->gridDimX,  config->gridDimY,  config->gridDimZ,       config->blockDimX,
-      config->blockDimY, config->blockDimZ, config->sharedMemBytes, 0};
   wire::cuda::occupancy_clusters_request m;
   wire::cuda::occupancy_clusters_reply r;
   m.function = id;
-  m.what = what;
-  m.geometry = {geometry, 8};
+  m.question = question;
+  m.shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+             {config->blockDimX, config->blockDimY, config->blockDimZ},
+             config->sharedMemBytes,
+             0};
   m.attributes = {reinterpret_cast<const uint8_t*>(config->attrs),
                   config->numAttrs * sizeof(CUlaunchAttribute)};
   TENDRIL_TRY(c->session->call(c, m, r));
@@ -189,12 +190,12 @@ CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfu
 
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
-  return clusters(numClusters, func, config, 0);
+  return clusters(numClusters, func, config, wire::cuda::ClusterQuestion::kActiveClusters);
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
-  return clusters(clusterSize, func, config, 1);
+  return clusters(clusterSize, func, config, wire::cuda::ClusterQuestion::kClusterSize);
 }
 
 }  // namespace tendril::client::cuda

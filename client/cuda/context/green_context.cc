@@ -17,39 +17,39 @@ CUresult green_of(CUgreenCtx handle, Object** out) {
   return *out != nullptr ? CUDA_SUCCESS : no_object(Kind::kGreenContext);
 }
 
-enum class What : uint32_t { kRecord, kWait };
+using wire::cuda::ContextEventAction;
 
 // An event of all streams of a context. Only the worker can say when it is complete.
-CUresult context_event(Context* c, CUevent hEvent, What what) {
+CUresult context_event(Context* c, CUevent hEvent, ContextEventAction action) {
   Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
   if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (e->session != c->session) return CUDA_ERROR_INVALID_HANDLE;
-  if (what == What::kRecord) {
+  if (action == ContextEventAction::kRecord) {
     e->external.store(true, std::memory_order_relaxed);
     e->stream.store(nullptr);
     e->recorded.store(Event::kUntold, std::memory_order_release);
   }
   wire::cuda::context_event_request m;
   wire::cuda::context_event_reply r;
-  m.what = static_cast<uint32_t>(what);
+  m.action = action;
   m.event = e->wire_id;
   return c->session->call(c, m, r);
 }
 
-CUresult event_of_context(CUcontext handle, CUevent hEvent, What what) {
+CUresult event_of_context(CUcontext handle, CUevent hEvent, ContextEventAction action) {
   Context* c = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr)
     TENDRIL_TRY(require_context(&c));
   else
     c = process()->contexts.find(Kind::kContext, handle_value(handle));
-  return c != nullptr ? context_event(c, hEvent, what) : CUDA_ERROR_INVALID_CONTEXT;
+  return c != nullptr ? context_event(c, hEvent, action) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult event_of_green(CUgreenCtx handle, CUevent hEvent, What what) {
+CUresult event_of_green(CUgreenCtx handle, CUevent hEvent, ContextEventAction action) {
   Object* green = nullptr;
   TENDRIL_TRY(green_of(handle, &green));
-  return context_event(green->context, hEvent, what);
+  return context_event(green->context, hEvent, action);
 }
 
 }  // namespace
@@ -169,16 +169,16 @@ CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
-  return event_of_context(hCtx, hEvent, What::kRecord);
+  return event_of_context(hCtx, hEvent, ContextEventAction::kRecord);
 }
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
-  return event_of_context(hCtx, hEvent, What::kWait);
+  return event_of_context(hCtx, hEvent, ContextEventAction::kWait);
 }
 CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
-  return event_of_green(hCtx, hEvent, What::kRecord);
+  return event_of_green(hCtx, hEvent, ContextEventAction::kRecord);
 }
 CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
-  return event_of_green(hCtx, hEvent, What::kWait);
+  return event_of_green(hCtx, hEvent, ContextEventAction::kWait);
 }
 
 }  // namespace tendril::client::cuda

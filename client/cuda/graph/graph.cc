@@ -35,18 +35,19 @@ CUgraphNode node_handle(Session* session, uint64_t wire_id) {
   return node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr;
 }
 
-enum class List : uint32_t { kNodes, kRoots, kEdges, kDependencies, kDependents };
+using wire::cuda::GraphListKind;
+using wire::cuda::NodeChange;
 
 // Count, then fill: with null arrays only the count is answered. With arrays, at most *count
 // entries are written, and the rest are null.
-CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
+CUresult list(GraphListKind what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
               CUgraphEdgeData* edges, size_t* count) {
   Object* object = nullptr;
   TENDRIL_TRY(need(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_list_request m;
   wire::cuda::graph_list_reply r;
-  m.what = static_cast<uint32_t>(what);
+  m.what = what;
   m.object = object->wire_id;
   TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), m, r));
   if (from == nullptr && to == nullptr) {
@@ -66,14 +67,14 @@ CUresult list(List what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphN
       memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
   }
   *count = room < have ? room : have;
-  return room < have && what == List::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return room < have && what == GraphListKind::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // Kernel node parameters of all ABI versions, as one.
 struct KernelNode {
   CUfunction function;
   CUcontext context;  // null: the current one
-  uint32_t geometry[8];
+  wire::cuda::LaunchShape shape;
   void** params;
   void** extra;
 };
@@ -82,8 +83,10 @@ template <typename Params>
 KernelNode kernel_node(CUfunction function, CUcontext context, const Params& p) {
   return {function,
           context,
-          {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
-           p.sharedMemBytes, 0},
+          {{p.gridDimX, p.gridDimY, p.gridDimZ},
+           {p.blockDimX, p.blockDimY, p.blockDimZ},
+           p.sharedMemBytes,
+           0},
           p.kernelParams,
           p.extra};
 }
@@ -154,7 +157,7 @@ CUresult resolve_kernel(const Session* session, const KernelNode& k, ResolvedKer
 CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k,
                           const ResolvedKernel& kernel) {
   m.function = kernel.function;
-  m.geometry = {k.geometry, 8};
+  m.shape = k.shape;
   m.params = {kernel.values.data(), kernel.values.size()};
   wire::cuda::graph_kernel_node_reply r;
   return kernel.context->session->call(kernel.context, m, r);
@@ -176,7 +179,7 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
   Object* node = create_object(Kind::kNode, graph->session, nullptr);
   if (node == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::cuda::graph_kernel_node_request m;
-  m.what = 0;
+  m.change = NodeChange::kAdd;
   m.graph = graph->wire_id;
   m.node = node->wire_id;
   m.dependencies = {ids.data(), ids.size()};
@@ -195,7 +198,7 @@ CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
   ResolvedKernel kernel;
   TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
   wire::cuda::graph_kernel_node_request m;
-  m.what = 1;
+  m.change = NodeChange::kSetInNode;
   m.node = node->wire_id;
   return send_kernel_node(m, k, kernel);
 }
@@ -210,18 +213,20 @@ CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k
   ChangeShape shape;  // everything but the values of its parameters
   shape.add(kernel.function);
   shape.add(kernel.context->index);
-  for (uint32_t word : k.geometry) shape.add(word);
+  for (uint32_t length : k.shape.grid) shape.add(length);
+  for (uint32_t length : k.shape.block) shape.add(length);
+  shape.add(k.shape.shared_bytes);
   if (exec->session == node->session && exec->changes.taken(node->wire_id, shape)) {
     wire::cuda::graph_kernel_change_request m;
     m.exec = exec->wire_id;
     m.node = node->wire_id;
     m.function = kernel.function;
-    m.geometry = {k.geometry, 8};
+    m.shape = k.shape;
     m.params = {kernel.values.data(), kernel.values.size()};
     return exec->session->enqueue(kernel.context, m);
   }
   wire::cuda::graph_kernel_node_request m;
-  m.what = 2;
+  m.change = NodeChange::kSetInExec;
   m.node = node->wire_id;
   m.exec = exec->wire_id;
   const CUresult result = send_kernel_node(m, k, kernel);
@@ -252,20 +257,19 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   wire::cuda::graph_kernel_node_get_reply r;
   m.node = node->wire_id;
   TENDRIL_TRY(node->session->call(c, m, r));
-  if (r.geometry.count < 7) return CUDA_ERROR_UNKNOWN;
   auto* function = static_cast<Function*>(
       known_object(api::cuda::id_kind(r.function), node->session, nullptr, r.function));
   auto* at =
       static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
   memset(out, 0, sizeof *out);
-  out->gridDimX = r.geometry[0];
-  out->gridDimY = r.geometry[1];
-  out->gridDimZ = r.geometry[2];
-  out->blockDimX = r.geometry[3];
-  out->blockDimY = r.geometry[4];
-  out->blockDimZ = r.geometry[5];
-  out->sharedMemBytes = r.geometry[6];
+  out->gridDimX = r.shape.grid[0];
+  out->gridDimY = r.shape.grid[1];
+  out->gridDimZ = r.shape.grid[2];
+  out->blockDimX = r.shape.block[0];
+  out->blockDimY = r.shape.block[1];
+  out->blockDimZ = r.shape.block[2];
+  out->sharedMemBytes = r.shape.shared_bytes;
   const std::vector<uint8_t> values(r.params.begin(),
                                     r.params.end());  // `r` dies with the next call
   Function* kernel = function->kernel;
@@ -396,37 +400,40 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
 }
 
 CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
-  return list(List::kNodes, Kind::kGraph, handle_value(hGraph), nodes, nullptr, nullptr, numNodes);
+  return list(GraphListKind::kNodes, Kind::kGraph, handle_value(hGraph), nodes, nullptr, nullptr,
+              numNodes);
 }
 CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
-  return list(List::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr, nullptr,
-              numRootNodes);
+  return list(GraphListKind::kRoots, Kind::kGraph, handle_value(hGraph), rootNodes, nullptr,
+              nullptr, numRootNodes);
 }
 CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
-  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr, numEdges);
+  return list(GraphListKind::kEdges, Kind::kGraph, handle_value(hGraph), from, to, nullptr,
+              numEdges);
 }
 CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
                             CUgraphEdgeData* edgeData, size_t* numEdges) {
-  return list(List::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData, numEdges);
+  return list(GraphListKind::kEdges, Kind::kGraph, handle_value(hGraph), from, to, edgeData,
+              numEdges);
 }
 CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
                                     size_t* numDependencies) {
-  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr, nullptr,
-              numDependencies);
+  return list(GraphListKind::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr,
+              nullptr, numDependencies);
 }
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
                                        CUgraphEdgeData* edgeData, size_t* numDependencies) {
-  return list(List::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr,
+  return list(GraphListKind::kDependencies, Kind::kNode, handle_value(hNode), dependencies, nullptr,
               edgeData, numDependencies);
 }
 CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                       size_t* numDependentNodes) {
-  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr, nullptr,
-              numDependentNodes);
+  return list(GraphListKind::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr,
+              nullptr, numDependentNodes);
 }
 CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
                                          CUgraphEdgeData* edgeData, size_t* numDependentNodes) {
-  return list(List::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr,
+  return list(GraphListKind::kDependents, Kind::kNode, handle_value(hNode), dependentNodes, nullptr,
               edgeData, numDependentNodes);
 }
 

@@ -27,7 +27,7 @@ struct LentToProgram {
 
 namespace {
 
-enum class What : uint32_t { kAdd, kSet, kSetInExec };
+using wire::cuda::NodeChange;
 
 CUresult need(Kind kind, uint64_t handle, Object** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -48,7 +48,7 @@ struct Place {
 struct Resolved {
   Session* session = nullptr;
   Object* fresh = nullptr;  // the record of the node being added
-  uint32_t what = 0;
+  NodeChange change = NodeChange::kAdd;
   uint64_t graph = 0, node = 0, exec = 0;
   std::vector<uint64_t> dependencies;
 };
@@ -59,11 +59,11 @@ CUresult resolve(const Place& p, Resolved* r) {
     TENDRIL_TRY(need(Kind::kNode, handle_value(p.node), &object));
     r->session = object->session;
     r->node = object->wire_id;
-    r->what = static_cast<uint32_t>(What::kSet);
+    r->change = NodeChange::kSetInNode;
     if (p.exec == nullptr) return CUDA_SUCCESS;
     TENDRIL_TRY(need(Kind::kExec, handle_value(p.exec), &object));
     r->exec = object->wire_id;
-    r->what = static_cast<uint32_t>(What::kSetInExec);
+    r->change = NodeChange::kSetInExec;
     return CUDA_SUCCESS;
   }
   TENDRIL_TRY(need(Kind::kGraph, handle_value(p.graph), &object));
@@ -189,7 +189,7 @@ CUresult copy_node(const Place& p, const CUDA_MEMCPY3D* shape, CUcontext ctx) {
   }
   wire::cuda::graph_memcpy_node_request m;
   wire::cuda::graph_memcpy_node_reply answer;
-  m.what = r.what;
+  m.change = r.change;
   m.exec = r.exec;
   m.image = encoded;
   const CUresult result = send(c, p, &r, m, answer);
@@ -203,7 +203,7 @@ CUresult host_node(const Place& p, CUhostFn function, void* data) {
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_host_node_request m;
   wire::cuda::graph_host_node_reply answer;
-  m.what = r.what;
+  m.change = r.change;
   m.exec = r.exec;
   m.token = add_host_function(r.session, function, data);
   if (m.token == 0) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -313,7 +313,7 @@ CUresult batch_node(const Place& p, const Params* params) {
   TENDRIL_TRY(context_of_node(params->ctx, &c));
   wire::cuda::graph_batch_node_request m;
   wire::cuda::graph_batch_node_reply answer;
-  m.what = r.what;
+  m.change = r.change;
   m.exec = r.exec;
   m.operations = {reinterpret_cast<const uint8_t*>(params->paramArray),
                   params->count * sizeof(CUstreamBatchMemOpParams)};

@@ -11,12 +11,13 @@
 namespace tendril::client::cuda {
 namespace {
 
-enum class What : uint32_t { kGet, kReset, kTrim };
+using wire::cuda::GraphMemoryAction;
 
-CUresult ask(const Device* d, What what, CUgraphMem_attribute attr, uint64_t* value) {
+CUresult ask(const Device* d, GraphMemoryAction action, CUgraphMem_attribute attr,
+             uint64_t* value) {
   wire::cuda::graph_memory_request m;
   wire::cuda::graph_memory_reply r;
-  m.what = static_cast<uint32_t>(what);
+  m.action = action;
   m.slot = d->slot;
   m.attribute = static_cast<uint32_t>(attr);
   const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
@@ -34,7 +35,7 @@ CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* valu
   }
   if (reset && *static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t got = 0;
-  TENDRIL_TRY(ask(d, reset ? What::kReset : What::kGet, attr, &got));
+  TENDRIL_TRY(ask(d, reset ? GraphMemoryAction::kReset : GraphMemoryAction::kGet, attr, &got));
   if (!reset) *static_cast<cuuint64_t*>(value) = got;
   return CUDA_SUCCESS;
 }
@@ -80,8 +81,9 @@ CUresult cuDeviceGraphMemTrim(CUdevice device) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Device* d = device_of(device);
   uint64_t unused = 0;
-  return d != nullptr ? ask(d, What::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &unused)
-                      : CUDA_ERROR_INVALID_DEVICE;
+  return d != nullptr
+             ? ask(d, GraphMemoryAction::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &unused)
+             : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kRankMax = 5;
 constexpr size_t kRememberedMax = 8192;
-enum What : uint32_t { kTiled = 0, kIm2col = 1, kIm2colWide = 2 };
+using wire::cuda::TensorMapKind;
 
 bool recall(const std::string& key, CUtensorMap* map) {
   TensorMaps& maps = process()->tensor_maps.get();
@@ -113,7 +113,7 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
                               uint64_t(interleave),     uint64_t(swizzle), uint64_t(l2Promotion),
                               uint64_t(oobFill)};
   wire::cuda::tensor_map_encode_request m;
-  m.what = kTiled;
+  m.kind = TensorMapKind::kTiled;
   m.scalars = {scalars, sizeof scalars / sizeof *scalars};
   m.box = {boxDim, tensorRank};
   return encode(m, t, tensorMap);
@@ -141,7 +141,7 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   memcpy(corners, pixelBoxLowerCorner, spatial * sizeof(int));
   memcpy(corners + spatial, pixelBoxUpperCorner, spatial * sizeof(int));
   wire::cuda::tensor_map_encode_request m;
-  m.what = kIm2col;
+  m.kind = TensorMapKind::kIm2col;
   m.scalars = {scalars, sizeof scalars / sizeof *scalars};
   m.corners = {corners, 2 * spatial};
   return encode(m, t, tensorMap);
@@ -169,7 +169,7 @@ CUresult cuTensorMapEncodeIm2colWide(
                               uint64_t(mode)};
   const int32_t corners[] = {pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth};
   wire::cuda::tensor_map_encode_request m;
-  m.what = kIm2colWide;
+  m.kind = TensorMapKind::kIm2colWide;
   m.scalars = {scalars, sizeof scalars / sizeof *scalars};
   m.corners = {corners, 2};
   return encode(m, t, tensorMap);
