@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one place that says whether GPU memory may be taken. Every allocating call charges before it
-// asks the driver and discharges when that fails or the memory goes back, so the sum over all
-// workers of a lease never passes a slice's quota.
+// asks the driver, and gives the charge back when the driver refuses or the memory is freed. So the
+// sum over all workers of a lease never passes a slice's quota.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
 
-  // False: it would pass the quota (answer the API's error for memory that ran out). What is kept
-  // for later goes back before that is said.
+  // False: it would pass the quota; the call answers that memory ran out. Before it refuses, memory
+  // that is kept for later goes back to the driver (on_shortage).
   bool take(uint32_t slot, uint64_t bytes);
   // The same without asking anybody to give something up.
   bool try_take(uint32_t slot, uint64_t bytes);
-  // Who can give memory of a slot back, and what that cost.
+  // `give_up` gives memory of a slot back to the driver, and its charge with it.
   void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;

@@ -17,10 +17,10 @@ namespace {
 using wire::kTurnWithoutEnd;
 
 constexpr uint64_t kMarkEveryNs = 500'000;  // of estimated work, or a quarter of the window
-constexpr uint32_t kMarkEveryPieces =
-    128;  // where estimates are far too low, this bounds the damage
-constexpr uint64_t kQuietNs =
-    30'000;  // no piece for so long: what is there is marked, to see its end
+// Where estimates are far too low, this bounds the damage.
+constexpr uint32_t kMarkEveryPieces = 128;
+// No piece for so long: what is there is marked, to see its end.
+constexpr uint64_t kQuietNs = 30'000;
 constexpr uint64_t kLingerLeastNs = 50'000;
 constexpr uint64_t kServeEveryNs = 20'000;
 constexpr uint64_t kSleepNs = 1'000'000, kShortSleepNs = 50'000;
@@ -589,8 +589,8 @@ void Gate::rest() {
   uint64_t nap_ns = kNapMaxNs;
   for (const Slice& slice : slices_) {
     if (!holds(slice)) continue;
-    const uint64_t runs_ns =
-        slice.batches != 0 ? now_ns - slice.progress_ns : 0;  // otherwise the next call is near
+    // Where nothing is unfinished, the next call is near.
+    const uint64_t runs_ns = slice.batches != 0 ? now_ns - slice.progress_ns : 0;
     const uint64_t left_ns = slice.unfinished_ns > runs_ns ? slice.unfinished_ns - runs_ns : 0;
     nap_ns = std::min(nap_ns, std::max(left_ns / 4, runs_ns / 256));
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate before a GPU that is divided in time: work for its processors passes only in the
-// session's turns, and no more of it than can be over soon after a turn's end. tendrild gives the
-// turns (wire/turn_page.h says how); docs/decisions/0012-turns.md has the reasons. What is done is
-// learned from markers, events recorded behind about half a millisecond of work at a time, never by
-// a call of the driver for each small launch. Where the whole GPU is the session's there is no
-// gate: one relaxed load tells.
+// The gate before a GPU that is divided in time. Work for its processors passes only in the
+// session's turns, and only as much as can end soon after the turn. tendrild gives the turns
+// (wire/turn_page.h); docs/decisions/0012-turns.md has the reasons. The gate learns what is done
+// from markers: events, each behind about half a millisecond of work. It never calls the driver for
+// each small launch. When the session has the whole GPU there is no gate, and one relaxed load says
+// so.
 //
-// Executor thread only, which waits here with no lock held, and goes on serving what must not wait
-// (GateHost::serve).
+// Executor thread only. The executor waits here with no lock held, and meanwhile serves what must
+// not wait (GateHost::serve).
 #pragma once
 
 #include <cstdint>
@@ -36,11 +36,11 @@ class GateHost {
   // True also when the event can never be reached because of an error.
   virtual bool reached(EventHandle event) = 0;
   virtual void give_back(ContextHandle context, EventHandle event) = 0;
-  // While the executor waits here: sees to what must go on. False: the session is over.
+  // Called while the executor waits here: does what must go on. False: the session is over.
   virtual bool serve() = 0;
-  // Others than the gate want to be looked at often.
+  // Something else, a wait for example, must be looked at often.
   virtual bool busy() = 0;
-  // The length of the turns that the hardware gives the slice's contexts by itself.
+  // Sets how long the hardware lets the slice's contexts run in turn with others.
   virtual void set_hardware_slice(uint32_t slot, uint32_t us) = 0;
 };
 
@@ -50,8 +50,8 @@ class Gate {
   // API has no such stream.
   Gate(GateHost* host, Turns turns, uint32_t slots, StreamHandle legacy_stream);
 
-  // A context has been made on this slot's GPU, or was there before the session: the hardware must
-  // know its share too.
+  // A context was made on this slot's GPU, or was there before the session. The hardware must learn
+  // its share too.
   void has_context(uint32_t slot);
   // Is there no gate before this slot's GPU?
   bool open(uint32_t slot) const {
@@ -144,8 +144,8 @@ class Gate {
     uint32_t turn = 0;          // the last one seen
     uint32_t given_up = 0;      // the last one given up
     uint32_t hardware_slice_us = 0;
-    uint64_t asked_ns =
-        0;  // when the arbiter was last told that this slice wants a turn; 0: it need not be
+    // When the arbiter was last told that this slice wants a turn; 0: it need not be.
+    uint64_t asked_ns = 0;
     bool waiting = false;  // a piece is
     uint64_t waiting_since_ns = 0, waiting_piece_ns = 0;
     uint64_t program_since_ns =

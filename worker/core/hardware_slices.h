@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time that the GPU itself gives this process' contexts in turn. NVIDIA's kernel driver
-// schedules channel groups; a context owns a few, made by the user-mode driver with ioctl, and
-// whoever made one may set its time slice. The worker watches its own process' ioctl calls
-// (process/driver_ioctl.cc) to learn the groups, and sets what tendrild asks for. Where a driver
-// knows no such thing, the software GPU say, nothing is ever seen and nothing done; where it
-// refuses, the log says so once. Numbers and layouts: NVIDIA's open kernel modules (ctrla06c.h,
-// nvos.h), tried on driver 580. Any thread.
+// The time slices that the GPU itself gives this process' contexts. NVIDIA's kernel driver
+// schedules channel groups. A context owns a few; the user-mode driver makes them with ioctl, and
+// the process that made a group may set its time slice. The worker watches the ioctl calls of its
+// own process (process/driver_ioctl.cc) to learn the groups, and sets what tendrild asks for. A
+// driver without channel groups, such as the software GPU, makes no such calls, and nothing
+// happens. If a driver refuses, the log says so once. Numbers and layouts come from NVIDIA's open
+// kernel modules (ctrla06c.h, nvos.h) and were tried on driver 580. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace tendril::worker {
 class HardwareSlices {
  public:
   using Ioctl = int (*)(int fd, unsigned long request, void* argument);
-  constexpr HardwareSlices() =
-      default;  // ready before any constructor runs: drivers' threads come early
+  // Ready before any constructor runs: drivers' threads come early.
+  constexpr HardwareSlices() = default;
 
   // A successful ioctl of this process, after the call.
   void saw(int fd, unsigned long request, const void* argument);

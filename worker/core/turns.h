@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's way to tendrild's arbiter: the page on which it is given turns of the GPU
-// (wire/turn_page.h), and the bell that calls the arbiter to look at it. Handed from worker/process
-// to the gate (worker/core/gate.h). Both live as long as the worker.
+// A session's way to tendrild's arbiter. On the page (wire/turn_page.h) the arbiter gives the
+// session turns of the GPU; the bell calls the arbiter to look at the page. worker/process hands
+// both to the gate (worker/core/gate.h). They live as long as the worker.
 #pragma once
 
 #include "wire/turn_page.h"

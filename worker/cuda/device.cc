@@ -12,8 +12,8 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint32_t kAttributes =
-    160;  // more than any driver knows today; the unknown ones answer an error each
+// More than any driver knows today; the unknown ones answer an error each.
+constexpr uint32_t kAttributes = 160;
 
 struct Texts {
   std::string names, pci, uuids;

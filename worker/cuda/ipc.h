@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this session shares with other sessions of the server, and what of theirs it has open. The
-// same thing exported twice has one token, so that programs may compare handles. Tokens come from
-// strangers: tendrild looks them up, and what it hands out came from a driver. Memory that others
-// exported is charged to its owner, never here. Executor thread only.
+// What this session shares with other sessions of the server, and what it has opened of theirs. A
+// thing that is exported twice has one token, so that programs may compare handles. Tokens come
+// from strangers: tendrild looks them up, and hands out only what a driver gave it. Memory that
+// another session exported is charged to that session, never here. Executor thread only.
 #pragma once
 
 #include <cstring>

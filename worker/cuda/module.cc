@@ -35,8 +35,8 @@ CUresult load_module(Executor& w, JitOptions* jit, const void* image, CUmodule* 
 CUresult load_library(Executor& w, JitOptions* jit, const void* image, CUlibrary* library) {
   if (w.driver().cuLibraryLoadData == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   w.gate().before_a_long_call();
-  CUlibraryOption option =
-      CU_LIBRARY_BINARY_IS_PRESERVED;  // we keep the image, so the driver need not
+  // We keep the image, so the driver need not.
+  CUlibraryOption option = CU_LIBRARY_BINARY_IS_PRESERVED;
   void* value = reinterpret_cast<void*>(1);
   return w.driver().cuLibraryLoadData(library, image, jit->options(), jit->values(), jit->count(),
                                       &option, &value, 1);

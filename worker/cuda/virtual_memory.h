@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session's physical memory is charged for. Memory goes back when neither the client's
-// handle nor a mapping nor a descriptor needs it any more, and only then does the slice stop
-// paying. Memory of other sessions is followed too, but their owner pays. Executor thread only.
+// What a session is charged for physical memory. Memory goes back to the driver when neither the
+// client's handle nor a mapping nor a descriptor needs it. Only then does the slice stop paying.
+// Memory of other sessions is followed too; its owner pays for it. Executor thread only.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much GPU memory the variables of device code take (`__device__`, `__constant__`), as the code
-// itself says: a slice is charged for them before the driver loads it. The driver cannot be asked
-// beforehand, and what changes on the card meanwhile may be somebody else's. Called by the
-// executor; the image is a peer's. docs/decisions/0011-charging-of-loaded-code.md
+// itself declares. The slice is charged for them before the driver loads the code. The driver
+// cannot say it beforehand, and a change of the card's free memory may be another tenant's. The
+// executor calls this with a peer's image. docs/decisions/0011-charging-of-loaded-code.md
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT options as the driver wants them, built from a peer's message: log buffers of our own, arrays
-// that hold what their counts say. Used by module.cc and link.cc; the driver writes into it while a
-// linker lives, so it must not move.
+// JIT options as the driver takes them, built from a peer's message: with log buffers of our own,
+// and arrays as long as their counts say. Used by module.cc and link.cc. The driver writes into it
+// while a linker lives, so it must not move.
 #pragma once
 
 #include <cstdint>

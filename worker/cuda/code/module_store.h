@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of device code by content: what one client uploaded, no client of this server uploads
-// again. A directory shared by the server's workers (TENDRIL_MODULE_STORE, set by tendrild); every
-// image is verified against its hash when it is read, so a bad file is only a miss. Without a
-// directory, or on a full disk, images live in this worker's memory and everything still works.
-// Used by the executor thread only.
+// Images of device code by content: an image that one client has uploaded, no other client of this
+// server uploads again. The server's workers share a directory (TENDRIL_MODULE_STORE, which
+// tendrild sets). An image is checked against its hash when it is read, so a bad file is only a
+// miss. Without a directory, or on a full disk, images live in this worker's memory. Executor
+// thread only.
 #pragma once
 
 #include <cstdint>

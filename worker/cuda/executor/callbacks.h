@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host functions: the stream stops in a function of ours on the driver's thread, which asks the
-// client to run the program's function and sleeps until the client says it has. The executor may be
-// in a driver call that waits for that function: then the sleeper itself looks for the answer in
-// the lane (Service::attend). When the session ends everyone is woken.
+// Host functions. The stream stops in a function of ours on the driver's thread. That function asks
+// the client to run the program's function, and sleeps until the client has run it. The executor
+// may be in a driver call that waits for that function; then the sleeper itself looks for the
+// answer in the lane (Service::attend). When the session ends, all sleepers wake.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ namespace tendril::worker::cuda {
 class Callbacks {
  public:
   // What the client must see before its function runs: finished copies into its memory, among them
-  // those of `stream` up to number `last`, if any is told.
+  // those of `stream` up to number `last`, if there is a number.
   using Before = std::function<void(CUstream stream, uint64_t last)>;
   Callbacks(session::Service* service, Before before)
       : service_(service), before_(std::move(before)) {}

@@ -27,10 +27,10 @@ namespace {
 
 constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
-constexpr uint32_t kSpinBeforeSynchronisingUs =
-    3;  // shared memory brings the next call in less, a network in more
-constexpr uint32_t kSpinAfterWaitUs =
-    300;  // a program in Python takes some 100 us from a wait to its next call
+// Shared memory brings the next call in less, a network in more.
+constexpr uint32_t kSpinBeforeSynchronisingUs = 3;
+// A program in Python takes some 100 us from a wait to its next call.
+constexpr uint32_t kSpinAfterWaitUs = 300;
 
 bool changes_mirrors(uint16_t opcode) {
   using wire::cuda::Op;
@@ -166,8 +166,8 @@ bool Executor::take_on_sight(const session::Call& call) {
     case wire::cuda::Op::mirror_push:
       if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes))
         return false;
-      return mirrors_->push(push.address, push.data) ==
-             CUDA_SUCCESS;  // a mirror still to be made: in its turn
+      // A mirror still to be made: in its turn.
+      return mirrors_->push(push.address, push.data) == CUDA_SUCCESS;
     case wire::cuda::Op::mirror_fetch: {
       if (mirrors_->changes_are_coming() || !wire::read_message(fetch, call.body, call.bytes))
         return false;
@@ -189,7 +189,7 @@ bool Executor::take_on_sight(const session::Call& call) {
   }
 }
 
-// One line for the server's log. A wait is told when it begins.
+// One line for the server's log. Of a wait it tells the beginning.
 void Executor::trace(const session::Call& call) {
   api::Text text;
   text.raw("trace: ");

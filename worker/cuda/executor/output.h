@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver writes for a kernel: printf to standard output, assertions to standard error,
-// whenever something is waited for. Both are memory files here; what is new in them goes to the
-// client before the reply of the wait. The worker's own messages are among what goes to standard
-// error, so that is passed on to the daemon's log as well. Waits are many and texts few: that there
-// is none is seen in a window of the file, without a system call.
+// What the driver writes for kernels when something is waited for: printf to standard output,
+// assertions to standard error. Both are memory files here. New text goes to the client before the
+// reply of the wait. Standard error also has the worker's own messages, so it goes to the daemon's
+// log as well. Waits are many and texts few: a look at a mapped window of the file, without a
+// system call, shows that there is no new text.
 #pragma once
 
 #include <pthread.h>

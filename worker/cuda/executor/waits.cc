@@ -14,8 +14,8 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kPollInTurnsNs =
-    1'000'000;  // of a shared GPU, whose other tenants need processors
+// Of a shared GPU, whose other tenants need processors.
+constexpr uint64_t kPollInTurnsNs = 1'000'000;
 constexpr uint64_t kCloseLookNs = 200'000;
 constexpr size_t kDeliveriesMax = 4096;
 constexpr unsigned kSoonUs = 50;  // how often a thread looks whether a delivery is there
@@ -239,8 +239,8 @@ void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
 void Waiters::poll() {
   const uint64_t now = base::now_ns();
   const bool alone = executor_->gate().gate().pace() == Gate::Pace::kNever;
-  const uint64_t most_ns =
-      alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);  // then a thread takes over
+  // Then a thread takes over.
+  const uint64_t most_ns = alone ? poll_ns_ : std::min(poll_ns_, kPollInTurnsNs);
   for (size_t i = 0; i < polled_.size();) {
     // Once others have given the context more to do, synchronising it would wait for that too.
     const bool joined =
@@ -345,8 +345,8 @@ CUresult Waiters::mark_copy(CUcontext context, CUstream stream, const Block& blo
   CUresult result = CUDA_SUCCESS;
   *event = staging_.record_event(context, stream, &result);
   if (*event != nullptr) return result;
-  const CUresult ended =
-      executor_->driver().cuStreamSynchronize(stream);  // the GPU writes the block no more
+  // The GPU writes the block no more.
+  const CUresult ended = executor_->driver().cuStreamSynchronize(stream);
   staging_.give_back(block);
   const bool none = result == CUDA_ERROR_OUT_OF_MEMORY;
   return none && ended != CUDA_SUCCESS ? ended

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose answer must wait for the GPU, and copies to the client that are under way. A wait is
-// polled by the executor for a short while (so a quick kernel costs no thread switch), then given
-// to a thread that sleeps in the driver. When it is over, everything the client may now look at is
-// sent first: finished copies, device printf; then the reply. What the driver does for itself when
-// it is synchronised with comes after the reply where no kernel prints.
+// Calls whose answer must wait for the GPU, and copies to the client that are under way. The
+// executor polls a wait for a short while, so a quick kernel costs no thread switch. Then a thread
+// sleeps in the driver for it. When the wait is over, all that the client may now look at goes
+// first (finished copies, what kernels printed), then the reply. If no kernel of the context
+// prints, the driver is synchronised with after the reply
+// (docs/decisions/0015-answers-before-synchronising.md).
 #pragma once
 
 #include <pthread.h>

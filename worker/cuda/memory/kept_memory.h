@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What drivers keep costs the slice. A driver takes memory for a pool or for a graph's allocation
-// nodes in pieces, keeps it when it is freed and gives it back when it is trimmed, or synchronised
-// with. So an allocation or launch is let through when what it may need beyond the memory held
-// already fits the quota, and after it the slice is charged what the driver says that it holds.
-// When a slice runs short, what pools keep for later goes back first; what graphs keep stays until
-// the program trims it. Executor thread.
+// Memory that a driver keeps is charged to the slice. For a pool or a graph's allocation nodes, a
+// driver takes memory in pieces. It keeps what the program frees, until it trims or synchronises.
+// So an allocation or launch passes if what it may need, beyond what is held already, fits the
+// quota. After it, the slice is charged what the driver says that it holds. When a slice runs
+// short, what pools keep goes back first. What graphs keep stays until the program trims it.
+// Executor thread.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies of the client's host memory at the client's addresses, registered with the GPU, so that
 // kernels reach them by the same pointer. Addresses must lie in the part of the address space that
-// is set aside for this; a hostile client cannot map over the worker. The executor owns them; while
-// it waits in the driver, host functions keep them in step all the same (push and fetch). Pageable
-// memory (a stack, a heap) that only copies in graphs name cannot have its own address here, where
-// the worker has a stack and a heap: its copy lies elsewhere, and copies are given that place
-// instead.
+// is set aside for this, so a hostile client cannot map over the worker. The executor owns the
+// copies. While it waits in the driver, host functions keep them in step (push and fetch).
+// Exception: pageable memory, such as a stack or a heap, that only copies in graphs name. The
+// worker has its own stack and heap at such addresses, so the copy lies elsewhere and the driver is
+// given that place.
 #pragma once
 
 #include <atomic>

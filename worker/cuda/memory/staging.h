@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory at the GPU for copies: pinned blocks, reused when the GPU is done with them. Executor
-// thread, and waiter threads when they finish a wait; its lock is held briefly and never across the
-// driver's waits.
+// Pinned blocks of host memory for copies, and events; reused when the GPU is done with them. Used
+// by the executor thread, and by waiter threads when they finish a wait. The lock is held briefly,
+// and never while the driver waits.
 #pragma once
 
 #include <pthread.h>
