@@ -7,33 +7,32 @@
 namespace tendril::lease {
 namespace {
 
-// How much work may be unfinished when a turn ends: it delays the next one, and a neighbour that
-// comes while a turn has no end. More of it only where no neighbour has come for a while.
+// How much work may be unfinished when a turn ends. It delays the next turn. It also delays a
+// neighbour that comes while a turn has no end. More is allowed when no neighbour came for a while.
 constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
 constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
-// A program that waits for its work has its answer, and the next piece on the way, in less than
-// that.
+// A program that waits for its work gets its answer and sends the next piece in less time than
+// this.
 constexpr uint64_t kLingerNs = 1'000'000;
-// A lease's turns on several GPUs begin together as far as can be: those who have them are told so
-// long before the first one begins, and that one's worker does not give it up for so long while it
-// waits for the next one.
+// A lease's turns on several GPUs shall begin together. Whoever holds the other GPUs is told so
+// long before the first turn begins. The worker keeps that turn for so long while it waits for the
+// next.
 constexpr uint64_t kAnnounceNs = 1'000'000, kAwaitNs = 20'000'000;
-// The slices of the hardware: long enough that switching costs little, in the proportion of the
-// shares where these are not extreme (facts of the H200: 1,000 to 30,000 us divide time as they
-// should).
+// Hardware slices: long enough that switching costs little, and in proportion to the shares unless
+// these are extreme. On an H200, slices of 1,000 to 30,000 us divide time as they should.
 constexpr uint64_t kHardwareWholeUs = 40'000;
 constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
-// While somebody's work is overdue the hardware does divide, and gives a slice's rest away when its
-// queue is empty: so they are short, twice as long for who has the turn as the shares would have
-// it, and its queue may be longer than one.
+// While work is overdue, hardware slices divide the GPU. We keep them short, because the hardware
+// gives the rest of a slice away when its queue is empty. The turn's holder gets double, and may
+// queue more than one piece.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
-// Where there are several classes, one of a higher class waits for the rest of a lower one's slice,
-// which begins anew while that is alone (H200, slices of 500 us: up to 450 us); its own lasts.
-// Beside overdue work short slices would cost more than they save.
+// With several classes, a higher one waits for the rest of a lower one's slice, so the lower one's
+// is short (H200, slices of 500 us: a wait of up to 450 us) and the higher one's long. Beside
+// overdue work, very short slices would cost more than they save.
 constexpr uint32_t kBelowHigherUs = 100, kAboveLowerUs = 20'000, kBelowBesideUs = 1'000;
-// So much is charged at most for work that ran between two turns, whatever a page says.
+// The most that is charged for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
-// From the end of a turn until its work is done, mostly: what is submitted is over soon after.
+// The usual time from the end of a turn until its work is done.
 constexpr uint64_t kListenNs = 400'000;
 
 // The whole GPU is its, or the vendor's service limits its part of the processors.

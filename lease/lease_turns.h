@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules by which leases have their turns on this server's GPUs: what each worker's page says,
-// which GPU's turn policy decides what, and what the turns of one lease on several GPUs have to do
-// with each other (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one tenant of
-// its GPU, whatever number of sessions are on it: they have their turns together. Pure but for the
-// pages, which it reads and writes: no clock, lock or file. daemon/arbiter.h calls it under its
-// lock with the time, which never runs backwards; tests on simulated time do too. A page's other
-// end is a stranger: what it writes there may cost time here, and never others their turns.
+// The rules by which leases have their turns on this server's GPUs. It reads what workers ask on
+// their pages, asks each GPU's turn policy, writes the answers, and makes the turns of one lease on
+// several GPUs fit together (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one
+// tenant of its GPU; all sessions on it have their turns together. Apart from the pages it is pure:
+// no clock, lock or file. daemon/arbiter.h calls it under its lock with the time, which never runs
+// backwards; tests call it with simulated time. The other end of a page is not trusted: what it
+// writes may cost time here, but never another's turn.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct SharingOptions {
 
 class LeaseTurns {
  public:
-  // Whoever sleeps on this part's turn is to look again at everything.
+  // Wakes whoever sleeps on this part's turn, to look at everything again.
   using Wake = void (*)(wire::TurnPart* part);
   LeaseTurns(const SharingOptions& options, Wake wake) : options_(options), wake_(wake) {
     options_.rules.preempts = options.hardware_slices;
@@ -45,17 +45,16 @@ class LeaseTurns {
   void close(uint64_t now_ns, uint64_t lease_id);
 
   bool has_lease(uint64_t lease_id) const { return leases_.count(lease_id) != 0; }
-  // A session of a lease that there is. The page stays until `leave`.
+  // A session of a known lease. The page stays until `leave`.
   void join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* page);
   // The worker is gone, and with it what it held.
   void leave(uint64_t now_ns, uint64_t session_id);
 
-  // The workers of these sessions have rung; and what the time has brought. Also to be called, with
-  // none, at look_again_ns().
+  // Handles what these sessions' workers rang for, and what the passing of time changed. Call it
+  // without sessions at look_again_ns().
   void hear(uint64_t now_ns, const std::vector<uint64_t>& sessions);
   uint64_t look_again_ns() const { return look_again_ns_; }
-  // Until then a bell is likely to ring at any moment, and a GPU stands still when it is heard
-  // late.
+  // Until then a bell is likely to ring at any moment. If it is heard late, a GPU stands still.
   uint64_t listen_until_ns() const { return listen_until_ns_; }
 
   std::vector<wire::SliceUse> use_of(uint64_t now_ns, uint64_t lease_id);  // by slice
@@ -83,8 +82,8 @@ class LeaseTurns {
     bool whole = false;  // the whole GPU is its, or something else limits it
     bool free = false;   // has no turns
     bool holding = false, wanting = false;
-    bool claims =
-        false;  // for another one of its lease, `claims_with`, that has its turn or is next
+    // It wants its turn now, because slice `claims_with` of its lease has its turn or is next.
+    bool claims = false;
     uint32_t claims_with = 0;
     uint64_t until_ns = 0, window_ns = 0;
     uint32_t hardware_slice_us = 0;

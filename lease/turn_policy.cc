@@ -11,15 +11,28 @@ namespace {
 
 // A turn whose holder would be chosen again at the end of each quantum is given in one piece.
 constexpr int kQuantaMax = 10;
-// What a tenant may be owed that had no work for a while: another one's turn, which may be longer
-// than a quantum.
+// The most that a tenant without work for a while is still owed when it comes back: one turn of
+// another tenant, which may be longer than a quantum.
 constexpr double kOwedQuanta = 2;
-// How far ahead of its share a tenant may be that goes first because its lease has another GPU.
+// A tenant goes first because its lease has another GPU only while it is this little ahead of its
+// share.
 constexpr double kClaimQuanta = 0.5;
-// Nobody goes before another because of so little.
+// Two tenants that differ by less are alike: neither goes before the other because of it.
 constexpr double kAlikeQuanta = 0.25;
-// What a capped tenant may save up while it waits, and how far it may pass its share within a turn:
-// together less than 20 ms, so that no second holds more than 2 points too much.
+// A tenant with more than the mean share has longer turns, up to so many times the quantum.
+constexpr double kLongestTurnQuanta = 2.5;
+
+// Percent of the rules' quantum with so many tenants or fewer. The cycles of two, three, four and
+// twenty equal tenants then fit a second 30, 27, 24 and 7 times, so that each second holds as many
+// turns of one tenant as of the other.
+struct QuantumOfCompetitors {
+  size_t competitors_max;
+  uint64_t percent;
+};
+constexpr QuantumOfCompetitors kQuanta[] = {{2, 166}, {3, 123}, {7, 104}, {15, 83}};
+constexpr uint64_t kQuantumOfManyPercent = 71;
+// What a capped tenant may save up while it waits, and how far it may pass its share within a turn.
+// Together that is less than 20 ms, so no second holds more than 2 points too much.
 constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
 
 }  // namespace
@@ -32,25 +45,23 @@ bool TurnPolicy::competes(const State& state) {
   return state.holding ? !state.overdue : state.wanting && !state.blocked;
 }
 
-// What is overdue may need to submit more before it can end: a stream that waits for what a later
-// launch does. It gets a quantum beside the others now and then, as often as its share has it.
+// Overdue work may need further submissions before it can end, when a stream waits for what a later
+// launch does. So it gets a quantum beside the others now and then, as often as its share allows.
 uint64_t TurnPolicy::resumes_ns(const State& state) const {
   return state.until_ns + state.grace_ns +
          static_cast<uint64_t>(static_cast<double>(rules_.quantum_ns) / share_of(state));
 }
 
-// The cycles of two, three, four and twenty equal tenants fit a second 30, 27, 24 and 7 times, so
-// that each second holds as many turns of one as of the other.
 uint64_t TurnPolicy::quantum_ns() const {
-  if (competitors_ <= 2) return rules_.quantum_ns * 166 / 100;
-  if (competitors_ == 3) return rules_.quantum_ns * 123 / 100;
-  if (competitors_ < 8) return rules_.quantum_ns * 104 / 100;
-  return rules_.quantum_ns * (competitors_ < 16 ? 83 : 71) / 100;
+  for (const auto& [competitors_max, percent] : kQuanta) {
+    if (competitors_ <= competitors_max) return rules_.quantum_ns * percent / 100;
+  }
+  return rules_.quantum_ns * kQuantumOfManyPercent / 100;
 }
 
 double TurnPolicy::longer_ns(const State& holder) const {
   const double times_mean = share_of(holder) * static_cast<double>(competitors_) / shares_;
-  return static_cast<double>(quantum_ns()) * (std::clamp(times_mean, 1.0, 2.5) - 1);
+  return static_cast<double>(quantum_ns()) * (std::clamp(times_mean, 1.0, kLongestTurnQuanta) - 1);
 }
 
 double TurnPolicy::due(const State& state) const {
@@ -63,7 +74,7 @@ TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
   return found == tenants_.end() ? nullptr : &found->second;
 }
 
-// A capped one has to pay first.
+// A capped tenant must have paid for what it used.
 bool TurnPolicy::may_resume(const State& state) const {
   return state.overdue && state.wanting && (!is_capped(state) || state.credit_ns >= 0);
 }
@@ -80,7 +91,7 @@ void TurnPolicy::advance(uint64_t now_ns) {
   for (auto& [tenant, state] : tenants_) {
     if (state.preempted) state.preempted_ns += passed_ns;
     if (runs(state)) {
-      // What runs beside others has what the hardware gives it, and that goes by the shares.
+      // Tenants that run at once get what the hardware gives them. It divides by the shares.
       const double had = passed * share_of(state) / holding;
       state.used_ns += static_cast<uint64_t>(had + 0.5);
       state.virtual_ns += had / share_of(state);
@@ -92,8 +103,7 @@ void TurnPolicy::advance(uint64_t now_ns) {
     const double most = state.wanting || state.holding ? saved : 0;
     state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
   }
-  // While nobody competes nobody is kept from anything: debts grow old as if all shares were in
-  // use.
+  // While nobody competes, nobody waits: debts grow old as if all shares were in use.
   if (competitors_ == 0) level_ += passed;
   measure_level();
   for (auto& [tenant, state] : tenants_) {
@@ -121,8 +131,8 @@ void TurnPolicy::measure_level() {
   shares_ = 0;
   for (const State* state : counted) shares_ += share_of(*state);
   if (counted.empty()) return;
-  // A tenant further ahead than that has been overdue. It does not lift the level of the others:
-  // who comes meanwhile need not wait until they have been paid.
+  // A tenant further ahead than that has been overdue. It does not lift the level: a newcomer need
+  // not wait until the others have caught up with it.
   const double debt = static_cast<double>(rules_.quantum_ns + 2 * rules_.grace_ns);
   for (size_t before = 0; before != counted.size();) {
     before = counted.size();
@@ -150,7 +160,7 @@ bool TurnPolicy::is_level(const State& state) const {
   return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
 }
 
-// It begins to compete: level with the others, but for what it was owed when it left (kOwedQuanta
+// It begins to compete, level with the others except for what it was owed when it left (kOwedQuanta
 // at most, nothing is saved up) or owes itself. What it was owed was measured from a mean of which
 // it was a part, and will be again: from the mean of the others alone it is further away.
 void TurnPolicy::enter(State* state) {
@@ -469,7 +479,7 @@ TurnPolicy::Ending TurnPolicy::ending() {
   return next == nullptr ? Ending() : Ending{current->until_ns, next->first};
 }
 
-// Its turn is over, but for work that is not done, and one of a higher class may go.
+// Its turn is over, its work is not done, and a tenant of a higher class may go.
 bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
   if (!rules_.preempts || holder.until_ns > now_ns) return false;
   const auto* const next = best(nullptr);

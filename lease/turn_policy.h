@@ -2,10 +2,10 @@
 // Who may use a GPU next, and until when: the arithmetic behind turns
 // (docs/decisions/0012-turns.md), one object per GPU. Pure: no clock, lock or I/O;
 // lease/lease_turns.h calls it with the time, which never runs backwards, and tells the workers
-// what it decided. Every tenant has a virtual time, what it used divided by its share. The tenants
-// that compete have a level, their mean weighted by share. Who is not ahead of the level may go;
-// among these the higher class first, then the one whose next quantum would be due first. So nobody
-// is ever further from its share than about a quantum.
+// what it decided. Every tenant has a virtual time: what it used, divided by its share. The tenants
+// that compete have a level: their mean, weighted by share. A tenant that is not ahead of the level
+// may go. Among several, the higher class goes first, then the one whose next quantum would be due
+// first. So nobody is ever further from its share than about a quantum.
 #pragma once
 
 #include <cstddef>
@@ -47,27 +47,27 @@ class TurnPolicy {
   void remove(uint64_t now_ns, Tenant tenant);
   void change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms);
 
-  // It has work to submit, or unfinished; or has not any more.
+  // It has work, to submit or unfinished; or it has none any more.
   void set_wanting(uint64_t now_ns, Tenant tenant, bool wanting);
-  // It has given its turn up and all its work is done. For so much of the turn the GPU had nothing
-  // to do that it is not charged.
+  // It gave its turn up and all its work is done. For `excused_ns` of the turn the GPU had nothing
+  // to do; that time is not charged.
   void drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns = 0);
 
-  // It has used so much in another one's turn: most likely the one's that had the GPU before it.
+  // It used so much during another tenant's turn. Most likely that was the tenant that had the GPU
+  // before it, so that one is not charged for this time.
   void charge(uint64_t now_ns, Tenant tenant, uint64_t ns);
 
-  // For a tenant whose lease has another GPU, or is about to: its one order of calls will stop
-  // there for want of this one. If it wants this GPU and is not ahead by more than half a quantum,
-  // it goes before the others of its class until its turn begins, and the running turn ends. False:
-  // it is ahead.
+  // For a tenant whose lease has another GPU or soon will: the lease's calls will stop there until
+  // it has this GPU too. If it wants this GPU and is at most half a quantum ahead, it goes before
+  // the others of its class until its turn begins, and the running turn ends. False: it is ahead.
   enum class Cut : uint8_t {
     kNone,
     kSoon,
     kNow
-  };  // not; when that turn has lasted cut_ns; at once
+  };  // the running turn goes on; ends when it has lasted cut_ns; ends at once
   bool claim(uint64_t now_ns, Tenant tenant, Cut cut);
   void disclaim(Tenant tenant);
-  // Its turn ends if others want the GPU: on another one of its lease's it has ended, and its calls
+  // Its turn ends if others want the GPU: its lease's turn on another GPU has ended, so its calls
   // will stop there.
   void cut(uint64_t now_ns, Tenant tenant);
 
@@ -76,7 +76,7 @@ class TurnPolicy {
     uint64_t until_ns;  // kNever: until somebody else wants the GPU
     bool begins;        // otherwise its end was moved, either way. One that is overdue begins anew
   };
-  // What is to be told to workers. To be called after all of the above, and at look_again_ns().
+  // What to tell workers. Call it after all of the above, and at look_again_ns().
   std::vector<Turn> decide(uint64_t now_ns);
   uint64_t look_again_ns() const { return look_again_ns_; }
   // An exclusive turn that ends for somebody else's sake, and for whose. kNever: there is none.

@@ -22,7 +22,7 @@ class UseHistory {
   struct Point {
     uint64_t time_ns, used_ns;
   };
-  std::deque<Point> points_;  // oldest first, at least kSpacingNs apart but for the last
+  std::deque<Point> points_;  // oldest first; all but the last at least kSpacingNs apart
 };
 
 }  // namespace tendril::lease
