@@ -240,7 +240,7 @@ class Simulation {
     if (use(request.account) + request.share_millionths > account.quota) {
       uint64_t taken = use(request.account) + request.share_millionths;
       for (uint32_t other = 0; other < 4; ++other) {
-        const Account& of = policy().accounts[other];
+        const Account of = policy().accounts[other];
         if (other != request.account)
           taken += std::max(use(other), of.quota - std::min(of.quota, of.lending_limit));
       }
