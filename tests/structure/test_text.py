@@ -15,6 +15,7 @@ SOURCES = [
     if name.endswith(tree.CPP + (".py", ".sh")) or tree.is_script(name)
 ]
 CODE = [name for name in SOURCES if not name.endswith(".inc")]
+BUILD_FILES = [name for name in tree.files() if name.endswith((".cmake", "CMakeLists.txt"))]
 PAGES = [
     name
     for name in tree.files()
@@ -39,11 +40,10 @@ class Tree(CheckCase):
         self.each(rules.file_length, SOURCES)
 
     def test_columns(self):
-        self.each(rules.columns, CODE)
+        self.each(rules.columns, CODE + BUILD_FILES)
 
     def test_line_ends(self):
-        names = [name for name in tree.files() if name.endswith((".cmake", "CMakeLists.txt"))]
-        self.each(rules.line_ends, SOURCES + names)
+        self.each(rules.line_ends, SOURCES + BUILD_FILES)
 
     def test_function_length(self):
         self.each(
