@@ -55,6 +55,11 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
   return bytes <= range.bytes - (address - range.base);
 }
 
+// On the thread that receives.
+void Session::delivered(uint64_t address, uint64_t bytes) {
+  if (Process* p = process()) p->reads.arrived(this, address, bytes);
+}
+
 void Session::callback(const uint8_t* body, size_t bytes) {
   uint64_t words[2] = {};  // token, invocation
   if (bytes < sizeof words) return;

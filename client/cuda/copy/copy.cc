@@ -240,6 +240,22 @@ CUresult finish_copy(Context* c, CopyStream on) {
   return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
 }
 
+void remember_graph_writes(Context* c, Stream* stream) {
+  if (__builtin_expect(process()->graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
+  struct Launch {
+    Context* context;
+    Stream* stream;
+  } launch{c, stream};
+  mirror_graph_writes(
+      c->session,
+      [](void* state, uint64_t base, uint64_t bytes) {
+        const auto* of = static_cast<const Launch*>(state);
+        PendingReads& reads = process()->reads;
+        if (!reads.pending(base, bytes)) reads.add({of->stream, of->context, base, bytes});
+      },
+      &launch);
+}
+
 // Waits for those copies alone. The legacy stream may have other work that never ends before this
 // returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // See pending_reads.h.
 #include "client/cuda/copy/pending_reads.h"
-#include "client/cuda/copy/copy.h"
 
 #include <algorithm>
 
-#include "client/cuda/copy/copy.h"
-#include "client/cuda/memory/mirror.h"
+#include "client/cuda/state.h"
 
 namespace tendril::client::cuda {
 namespace {
@@ -59,27 +57,6 @@ void PendingReads::arrived(const Session* session, uint64_t host, uint64_t bytes
     found = read.context->session == session;
     return found;
   });
-}
-
-// On the thread that receives.
-void Session::delivered(uint64_t address, uint64_t bytes) {
-  if (Process* p = process()) p->reads.arrived(this, address, bytes);
-}
-
-void remember_graph_writes(Context* c, Stream* stream) {
-  if (__builtin_expect(process()->graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
-  struct Launch {
-    Context* context;
-    Stream* stream;
-  } launch{c, stream};
-  mirror_graph_writes(
-      c->session,
-      [](void* state, uint64_t base, uint64_t bytes) {
-        const auto* of = static_cast<const Launch*>(state);
-        PendingReads& reads = process()->reads;
-        if (!reads.pending(base, bytes)) reads.add({of->stream, of->context, base, bytes});
-      },
-      &launch);
 }
 
 }  // namespace tendril::client::cuda
