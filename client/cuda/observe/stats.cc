@@ -24,10 +24,10 @@ struct Line {
 // Outside Process: entries are counted before there is one, and reported after it is of use.
 struct Statistics {
   Line lines[kEntryCount];
-  char path[512];
-  uint64_t begun_ns;
+  char path[512] = {};
+  uint64_t begun_ns = 0;
 };
-Statistics g_statistics;
+constinit Statistics g_statistics;  // nothing of ours runs when the library is loaded
 
 unsigned long long number(const std::atomic<uint64_t>& value) {
   return value.load(std::memory_order_relaxed);
