@@ -358,7 +358,9 @@ TEST(QueueSimulation, DividesByWeight) {
     for (uint32_t account = 0; account < 5; ++account)
       for (; waiting[account] < 15; ++waiting[account]) {
         const uint64_t most_s = 600 + dice() % kHour;
-        asked[++id] = {id, account, 0, account, (1 + dice() % 20) * 50'000, most_s};
+        const uint64_t share = (1 + dice() % 20) * 50'000;
+        ++id;
+        asked[id] = QueuedRequest{id, account, 0, account, share, most_s};
         ASSERT_TRUE(queue.submit(asked[id], now_s));
       }
     for (uint64_t started : queue.plan(now_s).starts) {
