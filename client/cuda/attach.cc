@@ -130,8 +130,8 @@ CUresult attach_process() {
   p->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
   g_attachment.set(p);  // look-ups during attach need it
   CudaNewcomers newcomers(p);
-  const base::Status attached =
-      core::attach_servers({"cuda", wire::cuda::kSchemaDigest}, *configuration, &newcomers);
+  const base::Status attached = core::attach_servers(
+      {wire::cuda::kApiName, wire::cuda::kSchemaDigest}, *configuration, &newcomers);
   if (!attached.ok()) {
     log_once(LogLevel::kError, "%s", attached.message().c_str());
     g_attachment.set(nullptr);

@@ -85,20 +85,20 @@ CUresult handle(Executor& w, const wire::cuda::graph_list_request& m,
   Scope s(w);
   gpu::Driver& d = w.driver();
   const bool of_node =
-      m.what == GraphListKind::kDependencies || m.what == GraphListKind::kDependents;
+      m.kind == GraphListKind::kDependencies || m.kind == GraphListKind::kDependents;
   if (!of_node) {
     CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.object);
     if (!s.ok()) return s.error();
-    if (m.what == GraphListKind::kEdges) return list_edges(w, s, graph, r);
+    if (m.kind == GraphListKind::kEdges) return list_edges(w, s, graph, r);
     return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-      return m.what == GraphListKind::kNodes ? d.cuGraphGetNodes(graph, nodes, count)
+      return m.kind == GraphListKind::kNodes ? d.cuGraphGetNodes(graph, nodes, count)
                                              : d.cuGraphGetRootNodes(graph, nodes, count);
     });
   }
   CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
   if (!s.ok()) return s.error();
   return list_neighbours(s, r, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
-    return m.what == GraphListKind::kDependencies
+    return m.kind == GraphListKind::kDependencies
                ? d.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
                : d.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
   });

@@ -80,6 +80,6 @@ base::Result<std::unique_ptr<Worker>> create(const std::string& driver_path) {
 
 }  // namespace
 
-Api api() { return {"cuda", wire::cuda::kSchemaDigest, &create}; }
+Api api() { return {wire::cuda::kApiName, wire::cuda::kSchemaDigest, &create}; }
 
 }  // namespace tendril::worker::cuda

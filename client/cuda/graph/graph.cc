@@ -40,14 +40,14 @@ using wire::cuda::NodeChange;
 
 // Count, then fill: with null arrays only the count is answered. With arrays, at most *count
 // entries are written, and the rest are null.
-CUresult list(GraphListKind what, Kind kind, uint64_t handle, CUgraphNode* from, CUgraphNode* to,
-              CUgraphEdgeData* edges, size_t* count) {
+CUresult list(GraphListKind list_kind, Kind kind, uint64_t handle, CUgraphNode* from,
+              CUgraphNode* to, CUgraphEdgeData* edges, size_t* count) {
   Object* object = nullptr;
   TENDRIL_TRY(need(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuda::graph_list_request m;
   wire::cuda::graph_list_reply r;
-  m.what = what;
+  m.kind = list_kind;
   m.object = object->wire_id;
   TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), m, r));
   if (from == nullptr && to == nullptr) {
@@ -67,7 +67,8 @@ CUresult list(GraphListKind what, Kind kind, uint64_t handle, CUgraphNode* from,
       memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
   }
   *count = room < have ? room : have;
-  return room < have && what == GraphListKind::kEdges ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return room < have && list_kind == GraphListKind::kEdges ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_SUCCESS;
 }
 
 // Kernel node parameters of all ABI versions, as one.
