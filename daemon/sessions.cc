@@ -426,12 +426,14 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
     answered_.wait_for(hold, std::chrono::milliseconds(failure.ok() ? kAnswerMs : 0),
                        [&] { return session->answered || is_over(); });
   }
-  if (is_over())
+  // A worker that refuses ends right after its answer, so its reason is looked at first.
+  const Status refused = session->answered ? refusal(session->answers) : Status();
+  if (!refused.ok())
+    failure = refused;
+  else if (is_over())
     failure = Status(Code::kClosed, "the session ended while it was being set up; see the log");
   else if (failure.ok() && !session->answered)
     failure = Status(Code::kTimeout, "the session's worker does not answer; see the server's log");
-  else if (failure.ok())
-    failure = refusal(session->answers);
   if (!failure.ok()) {
     session->worker->kill();
     if (find_session(id) != nullptr) session->ending = true;
