@@ -35,50 +35,52 @@ std::string text_item(const wire::Bytes& all, size_t* at) {  // NUL-separated te
   return out;
 }
 
-void take_device(Device* d, uint32_t slot, const wire::cuda::snapshot_reply& r, size_t* name_at,
-                 size_t* pci_at) {
-  d->slot = slot;
-  d->name = text_item(r.names, name_at);
-  d->pci_bus_id = text_item(r.pci, pci_at);
-  if (r.uuids.count >= (slot + 1) * 16u) memcpy(&d->uuid, r.uuids.data + slot * 16, 16);
-  if (slot < r.total_memory.count) d->memory_bytes = r.total_memory[slot];
-  const uint64_t n = r.attribute_count;
+void take_device(Device* device, uint32_t slot, const wire::cuda::snapshot_reply& reply,
+                 size_t* name_at, size_t* pci_at) {
+  device->slot = slot;
+  device->name = text_item(reply.names, name_at);
+  device->pci_bus_id = text_item(reply.pci, pci_at);
+  if (reply.uuids.count >= (slot + 1) * 16u)
+    memcpy(&device->uuid, reply.uuids.data + slot * 16, 16);
+  if (slot < reply.total_memory.count) device->memory_bytes = reply.total_memory[slot];
+  const uint64_t n = reply.attribute_count;
   for (uint64_t i = 0; i < n && i < kAttributesMax; ++i) {
     const uint64_t at = (slot * n + i) * 2;
-    if (at + 1 >= r.attributes.count) break;
-    d->attribute_valid[i] = r.attributes[at] == 0;
-    d->attributes[i] = r.attributes[at + 1];
+    if (at + 1 >= reply.attributes.count) break;
+    device->attribute_valid[i] = reply.attributes[at] == 0;
+    device->attributes[i] = reply.attributes[at + 1];
   }
   for (uint64_t i = 0; i < CU_LIMIT_MAX; ++i) {
     const uint64_t at = slot * CU_LIMIT_MAX + i;
-    if (at < r.limits.count) d->limits[i] = r.limits[at];
+    if (at < reply.limits.count) device->limits[i] = reply.limits[at];
   }
-  if (slot * 2 + 1 < r.priorities.count) {
-    d->least_priority = r.priorities[slot * 2];
-    d->greatest_priority = r.priorities[slot * 2 + 1];
+  if (slot * 2 + 1 < reply.priorities.count) {
+    device->least_priority = reply.priorities[slot * 2];
+    device->greatest_priority = reply.priorities[slot * 2 + 1];
   }
 }
 
 // Asks the worker for everything about its devices. False: the session is unusable.
-bool take_snapshot(Process* p, Session* session) {
-  wire::cuda::snapshot_request m;
-  wire::cuda::snapshot_reply r;
-  if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS) return false;
-  session->driver_version = r.driver_version;
-  session->keep_ptx = r.keep_ptx != 0;
+bool take_snapshot(Process* process, Session* session) {
+  wire::cuda::snapshot_request request;
+  wire::cuda::snapshot_reply reply;
+  if (session->call(static_cast<const Context*>(nullptr), request, reply) != CUDA_SUCCESS)
+    return false;
+  session->driver_version = reply.driver_version;
+  session->keep_ptx = reply.keep_ptx != 0;
   size_t name_at = 0, pci_at = 0;
-  for (uint32_t slot = 0; slot < r.slots && slot < wire::kSlicesMax; ++slot) {
-    Device* d = new Device;
-    d->session = session;
-    take_device(d, slot, r, &name_at, &pci_at);
-    Context* c = p->contexts.create(Kind::kContext, session, nullptr, session->index);
-    c->device = d;
-    c->primary = true;
-    c->context = c;
-    c->id = p->next_context_id.fetch_add(1);
-    memcpy(c->limits, d->limits, sizeof c->limits);
-    d->primary = c;
-    session->devices.push_back(d);
+  for (uint32_t slot = 0; slot < reply.slots && slot < wire::kSlicesMax; ++slot) {
+    Device* device = new Device;
+    device->session = session;
+    take_device(device, slot, reply, &name_at, &pci_at);
+    Context* context = process->contexts.create(Kind::kContext, session, nullptr, session->index);
+    context->device = device;
+    context->primary = true;
+    context->context = context;
+    context->id = process->next_context_id.fetch_add(1);
+    memcpy(context->limits, device->limits, sizeof context->limits);
+    device->primary = context;
+    session->devices.push_back(device);
   }
   return true;
 }
@@ -99,22 +101,22 @@ class CudaNewcomers final : public core::Newcomers {
   Process* const process_;
 };
 
-void number_devices(Process* p) {
+void number_devices(Process* process) {
   std::vector<Device*> all;
   std::vector<std::string> uuids;
-  for (Session* session : p->sessions) {
+  for (Session* session : process->sessions) {
     for (Device* device : session->devices) {
       all.push_back(device);
       uuids.emplace_back(reinterpret_cast<const char*>(device->uuid.bytes), 16);
     }
-    if (p->driver_version == 0 || session->driver_version < p->driver_version)
-      p->driver_version = session->driver_version;
+    if (process->driver_version == 0 || session->driver_version < process->driver_version)
+      process->driver_version = session->driver_version;
   }
   // Programs must not see a newer driver than the ABI that this library implements.
-  if (p->driver_version > CUDA_VERSION) p->driver_version = CUDA_VERSION;
+  if (process->driver_version > CUDA_VERSION) process->driver_version = CUDA_VERSION;
   for (uint32_t ordinal : visible_devices(getenv("CUDA_VISIBLE_DEVICES"), uuids)) {
-    all[ordinal]->ordinal = static_cast<CUdevice>(p->devices.size());
-    p->devices.push_back(all[ordinal]);
+    all[ordinal]->ordinal = static_cast<CUdevice>(process->devices.size());
+    process->devices.push_back(all[ordinal]);
   }
 }
 
@@ -124,23 +126,23 @@ CUresult attach_process() {
     log_once(LogLevel::kError, "%s", configuration.status().message().c_str());
     return CUDA_ERROR_NO_DEVICE;
   }
-  Process* p = new Process;
-  p->pid = getpid();
+  Process* process = new Process;
+  process->pid = getpid();
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
-  p->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
-  g_attachment.set(p);  // look-ups during attach need it
-  CudaNewcomers newcomers(p);
+  process->launch_blocking = blocking != nullptr && *blocking != 0 && strcmp(blocking, "0") != 0;
+  g_attachment.set(process);  // look-ups during attach need it
+  CudaNewcomers newcomers(process);
   const base::Status attached = core::attach_servers(
       {wire::cuda::kApiName, wire::cuda::kSchemaDigest}, *configuration, &newcomers);
   if (!attached.ok()) {
     log_once(LogLevel::kError, "%s", attached.message().c_str());
     g_attachment.set(nullptr);
-    for (Session* session : p->sessions) session->lane->close(100);
+    for (Session* session : process->sessions) session->lane->close(100);
     return attached.code() == base::Code::kMismatch ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
                                                     : CUDA_ERROR_NO_DEVICE;
   }
-  number_devices(p);
-  if (p->devices.empty()) return CUDA_ERROR_NO_DEVICE;
+  number_devices(process);
+  if (process->devices.empty()) return CUDA_ERROR_NO_DEVICE;
   stats_start();
   return CUDA_SUCCESS;
 }

@@ -116,9 +116,9 @@ CUDA_RESOURCE_DESC Forward::globalize(CUDA_RESOURCE_DESC desc) {
 
 CUmemAllocationProp Forward::globalize(CUmemAllocationProp prop) {
   if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return prop;
-  for (const Device* d : session_->devices) {
-    if (d->slot == static_cast<uint32_t>(prop.location.id)) {
-      prop.location.id = d->ordinal;
+  for (const Device* device : session_->devices) {
+    if (device->slot == static_cast<uint32_t>(prop.location.id)) {
+      prop.location.id = device->ordinal;
       break;
     }
   }

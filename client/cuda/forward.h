@@ -103,14 +103,14 @@ class Forward {
   }
 
   template <typename Request, typename Answer>
-  CUresult call(const Request& m, Answer& r) {
-    const CUresult result = session_->call(context_, m, r);
+  CUresult call(const Request& request, Answer& reply) {
+    const CUresult result = session_->call(context_, request, reply);
     if (result != CUDA_SUCCESS) unmint();
     return result;
   }
   template <typename Request>
-  CUresult enqueue(const Request& m) {
-    return session_->enqueue(context_, m);
+  CUresult enqueue(const Request& request) {
+    return session_->enqueue(context_, request);
   }
 
  private:

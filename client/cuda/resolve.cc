@@ -34,8 +34,9 @@ void* address_of(const char* symbol) {
 }
 
 int reported_version() {
-  const Process* p = process();
-  return p != nullptr && p->driver_version != 0 ? p->driver_version : CUDA_VERSION;
+  const Process* program = process();
+  return program != nullptr && program->driver_version != 0 ? program->driver_version
+                                                            : CUDA_VERSION;
 }
 
 }  // namespace

@@ -19,9 +19,9 @@ std::atomic<uint64_t> g_thread_serial{1};
 ThreadState& thread_state() { return t_state; }
 
 uint64_t thread_serial() {
-  ThreadState& t = t_state;
-  if (t.serial == 0) t.serial = g_thread_serial.fetch_add(1);
-  return t.serial;
+  ThreadState& thread = t_state;
+  if (thread.serial == 0) thread.serial = g_thread_serial.fetch_add(1);
+  return thread.serial;
 }
 
 bool is_sticky(CUresult result) {
@@ -49,15 +49,15 @@ void Session::note(Context* context, CUresult result) {
 }
 
 bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
-  Process* p = process();
+  Process* program = process();
   Range range;
-  if (p == nullptr || !p->ranges.find(address, &range) || !range.host()) return false;
+  if (program == nullptr || !program->ranges.find(address, &range) || !range.host()) return false;
   return bytes <= range.bytes - (address - range.base);
 }
 
 // On the thread that receives.
 void Session::delivered(uint64_t address, uint64_t bytes) {
-  if (Process* p = process()) p->reads.arrived(this, address, bytes);
+  if (Process* program = process()) program->reads.arrived(this, address, bytes);
 }
 
 void Session::callback(const uint8_t* body, size_t bytes) {
@@ -77,10 +77,10 @@ void Session::sticky_error(int32_t result, const char* text, size_t bytes) {
 void Session::lost(const base::Status& why) { tell_lost(why, "CUDA_ERROR_DEVICE_UNAVAILABLE"); }
 
 Device* device_of(CUdevice ordinal) {
-  Process* p = process();
-  if (p == nullptr || ordinal < 0 || static_cast<size_t>(ordinal) >= p->devices.size())
+  Process* program = process();
+  if (program == nullptr || ordinal < 0 || static_cast<size_t>(ordinal) >= program->devices.size())
     return nullptr;
-  return p->devices[static_cast<size_t>(ordinal)];
+  return program->devices[static_cast<size_t>(ordinal)];
 }
 
 CUresult require_context(Context** out) {
@@ -123,9 +123,9 @@ Stream* per_thread_stream(Context* context) {
   made->priority = 0;
   made->id = process()->next_stream_id.fetch_add(1);
   context->thread_streams.push_back({serial, made});
-  wire::cuda::stream_create_request m;
-  m.stream = made->wire_id;
-  context->session->enqueue(context, m);
+  wire::cuda::stream_create_request request;
+  request.stream = made->wire_id;
+  context->session->enqueue(context, request);
   return made;
 }
 
@@ -154,33 +154,33 @@ CUresult require_stream_context(CUstream stream, Context** context, Stream** out
 }
 
 Function* find_function(CUfunction function) {
-  Process* p = process();
+  Process* program = process();
   const uint64_t value = handle_value(function);
-  if (Function* found = p->kernels.find(Kind::kKernel, value)) return found;
-  return p->functions.find(Kind::kFunction, value);
+  if (Function* found = program->kernels.find(Kind::kKernel, value)) return found;
+  return program->functions.find(Kind::kFunction, value);
 }
 
 Object* find_object(Kind kind, uint64_t handle) {
-  Process* p = process();
+  Process* program = process();
   switch (kind) {
     case Kind::kContext:
-      return p->contexts.find(kind, handle);
+      return program->contexts.find(kind, handle);
     case Kind::kStream:
-      return p->streams.find(kind, handle);
+      return program->streams.find(kind, handle);
     case Kind::kEvent:
-      return p->events.find(kind, handle);
+      return program->events.find(kind, handle);
     case Kind::kModule:
-      return p->modules.find(kind, handle);
+      return program->modules.find(kind, handle);
     case Kind::kLibrary:
-      return p->libraries.find(kind, handle);
+      return program->libraries.find(kind, handle);
     case Kind::kFunction:
-      return p->functions.find(kind, handle);
+      return program->functions.find(kind, handle);
     case Kind::kKernel:
-      return p->kernels.find(kind, handle);
+      return program->kernels.find(kind, handle);
     case Kind::kExec:
-      return p->execs.find(kind, handle);
+      return program->execs.find(kind, handle);
     default:
-      return p->others[static_cast<int>(kind)].find(kind, handle);
+      return program->others[static_cast<int>(kind)].find(kind, handle);
   }
 }
 
@@ -200,51 +200,51 @@ CUresult no_object(Kind kind) {
 }
 
 Object* create_object(Kind kind, Session* session, Context* context) {
-  Process* p = process();
+  Process* program = process();
   const uint32_t server = session->index;
   switch (kind) {
     case Kind::kStream:
-      return p->streams.create(kind, session, context, server);
+      return program->streams.create(kind, session, context, server);
     case Kind::kEvent:
-      return p->events.create(kind, session, context, server);
+      return program->events.create(kind, session, context, server);
     case Kind::kModule:
-      return p->modules.create(kind, session, context, server);
+      return program->modules.create(kind, session, context, server);
     case Kind::kLibrary:
-      return p->libraries.create(kind, session, context, server);
+      return program->libraries.create(kind, session, context, server);
     case Kind::kFunction:
-      return p->functions.create(kind, session, context, server);
+      return program->functions.create(kind, session, context, server);
     case Kind::kKernel:
-      return p->kernels.create(kind, session, context, server);
+      return program->kernels.create(kind, session, context, server);
     case Kind::kExec:
-      return p->execs.create(kind, session, context, server);
+      return program->execs.create(kind, session, context, server);
     default:
-      return p->others[static_cast<int>(kind)].create(kind, session, context, server);
+      return program->others[static_cast<int>(kind)].create(kind, session, context, server);
   }
 }
 
 void destroy_object(Kind kind, Object* object) {
-  Process* p = process();
+  Process* program = process();
   switch (kind) {
     case Kind::kContext:
-      return p->contexts.destroy(static_cast<Context*>(object));
+      return program->contexts.destroy(static_cast<Context*>(object));
     case Kind::kStream:
-      return p->streams.destroy(static_cast<Stream*>(object));
+      return program->streams.destroy(static_cast<Stream*>(object));
     case Kind::kEvent:
-      return p->events.destroy(static_cast<Event*>(object));
+      return program->events.destroy(static_cast<Event*>(object));
     case Kind::kModule:
-      return p->modules.destroy(static_cast<Module*>(object));
+      return program->modules.destroy(static_cast<Module*>(object));
     case Kind::kLibrary:
-      return p->libraries.destroy(static_cast<Library*>(object));
+      return program->libraries.destroy(static_cast<Library*>(object));
     case Kind::kFunction:
-      return p->functions.destroy(static_cast<Function*>(object));
+      return program->functions.destroy(static_cast<Function*>(object));
     case Kind::kKernel:
-      return p->kernels.destroy(static_cast<Function*>(object));
+      return program->kernels.destroy(static_cast<Function*>(object));
     case Kind::kExec:
-      return p->execs.destroy(static_cast<Exec*>(object));
+      return program->execs.destroy(static_cast<Exec*>(object));
     default:
       break;
   }
-  Table<Object>& table = p->others[static_cast<int>(kind)];
+  Table<Object>& table = program->others[static_cast<int>(kind)];
   if (object->wire_id != object->handle.load() && object->session != nullptr)
     object->session->forget(object->wire_id);
   table.destroy(object);
@@ -261,10 +261,10 @@ Object* known_object(Kind kind, Session* session, Context* context, uint64_t wir
 }
 
 void Session::send_free(const FreedBlock& block) {
-  wire::cuda::pool_free_request m;
-  m.address = block.address;
-  m.stream = block.stream;
-  enqueue(block.context, m);
+  wire::cuda::pool_free_request request;
+  request.address = block.address;
+  request.stream = block.stream;
+  enqueue(block.context, request);
 }
 
 void Session::send_frees(uint64_t stream, uint64_t bytes_min) {

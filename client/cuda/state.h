@@ -105,42 +105,42 @@ class Session final : public core::Calls<Results> {
 
   // Sends a message whose answer nobody awaits.
   template <typename Request>
-  CUresult enqueue(const Context* context, const Request& m) {
-    return Calls::enqueue(index_of(context), m);
+  CUresult enqueue(const Context* context, const Request& request) {
+    return Calls::enqueue(index_of(context), request);
   }
 
   // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's
   // next call. A wait covers what was freed before it, and a look finds it freed.
   template <typename Request, typename Answer>
-  CUresult call(const Context* context, const Request& m, Answer& r) {
+  CUresult call(const Context* context, const Request& request, Answer& reply) {
     if (!freed.empty()) send_frees();
-    return call_ahead_of_frees(context, m, r);
+    return call_ahead_of_frees(context, request, reply);
   }
   // For a call that does not look at what was freed.
   template <typename Request, typename Answer>
-  CUresult call_ahead_of_frees(const Context* context, const Request& m, Answer& r) {
-    return Calls::call(index_of(context), m, r);
+  CUresult call_ahead_of_frees(const Context* context, const Request& request, Answer& reply) {
+    return Calls::call(index_of(context), request, reply);
   }
   template <typename Request, typename Answer>
-  CUresult call(Context* context, const Request& m, Answer& r) {
-    const CUresult result = call(static_cast<const Context*>(context), m, r);
+  CUresult call(Context* context, const Request& request, Answer& reply) {
+    const CUresult result = call(static_cast<const Context*>(context), request, reply);
     note(context, result);
     return result;
   }
 
   // As call, for an answer that is bytes alone: they go straight to `into`.
   template <typename Request>
-  CUresult call_for_bytes(Context* context, const Request& m, void* into, uint64_t bytes) {
+  CUresult call_for_bytes(Context* context, const Request& request, void* into, uint64_t bytes) {
     if (!freed.empty()) send_frees();
-    const CUresult result = Calls::call_for_bytes(index_of(context), m, into, bytes);
+    const CUresult result = Calls::call_for_bytes(index_of(context), request, into, bytes);
     note(context, result);
     return result;
   }
 
   // For callers that put something between the request and the wait (bulk data).
   template <typename Request>
-  bool append(const Context* context, const Request& m, uint32_t reply_id) {
-    return Calls::append(index_of(context), m, reply_id);
+  bool append(const Context* context, const Request& request, uint32_t reply_id) {
+    return Calls::append(index_of(context), request, reply_id);
   }
 
   // Tells the worker of blocks that were freed (in one stream, of a size at least).
@@ -250,8 +250,8 @@ ThreadState& thread_state();
 uint64_t thread_serial();
 
 inline Context* current_context() {
-  const ThreadState& t = thread_state();
-  return t.depth != 0 ? t.stack[t.depth - 1] : nullptr;
+  const ThreadState& thread = thread_state();
+  return thread.depth != 0 ? thread.stack[thread.depth - 1] : nullptr;
 }
 
 // Sets *out to the current context, ready for use. Else returns the error that CUDA gives: not

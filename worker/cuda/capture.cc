@@ -8,95 +8,98 @@
 namespace tendril::worker::cuda {
 namespace {
 
-const CUgraphEdgeData* edges_of(Scope& s, const wire::Bytes& bytes, size_t count) {
+const CUgraphEdgeData* edges_of(Scope& scope, const wire::Bytes& bytes, size_t count) {
   if (bytes.count == 0) return nullptr;
-  if (bytes.count != count * sizeof(CUgraphEdgeData)) s.fail(CUDA_ERROR_INVALID_VALUE);
+  if (bytes.count != count * sizeof(CUgraphEdgeData)) scope.fail(CUDA_ERROR_INVALID_VALUE);
   return reinterpret_cast<const CUgraphEdgeData*>(bytes.data);
 }
 
 // What streams have been given cannot be marked once they capture.
-void before(Executor& w) { w.gate().mark_everything(); }
+void before(Executor& executor) { executor.gate().mark_everything(); }
 
-CUresult begun(Executor& w, CUresult result) {
-  if (result == CUDA_SUCCESS) w.streams().capture_begins();
+CUresult begun(Executor& executor, CUresult result) {
+  if (result == CUDA_SUCCESS) executor.streams().capture_begins();
   return result;
 }
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::capture_begin_request& m,
+CUresult handle(Executor& executor, const wire::cuda::capture_begin_request& request,
                 wire::cuda::capture_begin_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  before(w);
-  return begun(w, w.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  before(executor);
+  return begun(executor,
+               executor.driver().cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_begin_to_graph_request& m,
+CUresult handle(Executor& executor, const wire::cuda::capture_begin_to_graph_request& request,
                 wire::cuda::capture_begin_to_graph_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
-  CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-  const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
-  if (!s.ok()) return s.error();
-  before(w);
-  return begun(
-      w, w.driver().cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, m.dependencies.count,
-                                                CU_STREAM_CAPTURE_MODE_RELAXED));
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+  CUgraphNode* nodes = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+  const CUgraphEdgeData* edges = edges_of(scope, request.edges, request.dependencies.count);
+  if (!scope.ok()) return scope.error();
+  before(executor);
+  return begun(executor, executor.driver().cuStreamBeginCaptureToGraph(
+                             stream, graph, nodes, edges, request.dependencies.count,
+                             CU_STREAM_CAPTURE_MODE_RELAXED));
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_end_request& m,
+CUresult handle(Executor& executor, const wire::cuda::capture_end_request& request,
                 wire::cuda::capture_end_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  w.streams().capture_ends();
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  executor.streams().capture_ends();
   CUgraph graph = nullptr;
-  const CUresult result = w.driver().cuStreamEndCapture(stream, &graph);
+  const CUresult result = executor.driver().cuStreamEndCapture(stream, &graph);
   if (result != CUDA_SUCCESS || graph == nullptr)
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (w.objects().find(Kind::kGraph, m.graph) != nullptr)
+  if (executor.objects().find(Kind::kGraph, request.graph) != nullptr)
     return CUDA_SUCCESS;  // captured into a graph of the program's
-  if (w.objects().bind(Kind::kGraph, m.graph, graph)) return CUDA_SUCCESS;
-  w.driver().cuGraphDestroy(graph);
+  if (executor.objects().bind(Kind::kGraph, request.graph, graph)) return CUDA_SUCCESS;
+  executor.driver().cuGraphDestroy(graph);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_info_request& m,
-                wire::cuda::capture_info_reply& r) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
+CUresult handle(Executor& executor, const wire::cuda::capture_info_request& request,
+                wire::cuda::capture_info_reply& reply) {
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t id = 0;
   CUgraph graph = nullptr;
   const CUgraphNode* nodes = nullptr;
   const CUgraphEdgeData* edges = nullptr;
   size_t count = 0;
-  const CUresult result =
-      w.driver().cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, &nodes, &edges, &count);
+  const CUresult result = executor.driver().cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph,
+                                                                      &nodes, &edges, &count);
   if (result != CUDA_SUCCESS) return result;
-  r.status = static_cast<uint32_t>(status);
-  r.id = id;
-  r.graph = s.id(Kind::kGraph, graph);
-  r.dependencies = s.ids(Kind::kNode, nodes, count);
-  if (edges != nullptr) r.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof *edges};
-  return s.ok() ? CUDA_SUCCESS : s.error();
+  reply.status = static_cast<uint32_t>(status);
+  reply.id = id;
+  reply.graph = scope.id(Kind::kGraph, graph);
+  reply.dependencies = scope.ids(Kind::kNode, nodes, count);
+  if (edges != nullptr)
+    reply.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof *edges};
+  return scope.ok() ? CUDA_SUCCESS : scope.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::capture_update_request& m,
+CUresult handle(Executor& executor, const wire::cuda::capture_update_request& request,
                 wire::cuda::capture_update_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  CUgraphNode* nodes = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-  const CUgraphEdgeData* edges = edges_of(s, m.edges, m.dependencies.count);
-  if (!s.ok()) return s.error();
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  CUgraphNode* nodes = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+  const CUgraphEdgeData* edges = edges_of(scope, request.edges, request.dependencies.count);
+  if (!scope.ok()) return scope.error();
   if (edges != nullptr)
-    return w.driver().cuStreamUpdateCaptureDependencies_v2(stream, nodes, edges,
-                                                           m.dependencies.count, m.flags);
-  return w.driver().cuStreamUpdateCaptureDependencies(stream, nodes, m.dependencies.count, m.flags);
+    return executor.driver().cuStreamUpdateCaptureDependencies_v2(
+        stream, nodes, edges, request.dependencies.count, request.flags);
+  return executor.driver().cuStreamUpdateCaptureDependencies(
+      stream, nodes, request.dependencies.count, request.flags);
 }
 
 }  // namespace tendril::worker::cuda

@@ -7,76 +7,76 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::context_create_request& m,
+CUresult handle(Executor& executor, const wire::cuda::context_create_request& request,
                 wire::cuda::context_create_reply&) {
-  Scope s(w);
-  const CUdevice device = s.device(m.slot);
-  if (!s.ok()) return s.error();
-  WorkerContext* context = w.contexts().add(m.context);
+  Scope scope(executor);
+  const CUdevice device = scope.device(request.slot);
+  if (!scope.ok()) return scope.error();
+  WorkerContext* context = executor.contexts().add(request.context);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUcontext driver_context = nullptr;
-  const CUresult result = w.driver().cuCtxCreate_v2(
-      &driver_context, m.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
-  w.contexts().forget_current();  // creation made it current; let `use` decide from now on
+  const CUresult result = executor.driver().cuCtxCreate_v2(
+      &driver_context, request.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
+  executor.contexts().forget_current();  // creation made it current; let `use` decide from now on
   if (result != CUDA_SUCCESS) {
-    w.remove_context(m.context);
+    executor.remove_context(request.context);
     return result;
   }
   CUcontext popped = nullptr;
-  w.driver().cuCtxPopCurrent_v2(&popped);
+  executor.driver().cuCtxPopCurrent_v2(&popped);
   context->context = driver_context;
-  context->slot = m.slot;
-  w.objects().bind(Kind::kContext, m.context, driver_context);
-  w.gate().has_context(m.slot);
+  context->slot = request.slot;
+  executor.objects().bind(Kind::kContext, request.context, driver_context);
+  executor.gate().has_context(request.slot);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_destroy_request& m,
+CUresult handle(Executor& executor, const wire::cuda::context_destroy_request& request,
                 wire::cuda::context_destroy_reply&) {
-  WorkerContext* context = w.contexts().find(m.context);
+  WorkerContext* context = executor.contexts().find(request.context);
   if (context == nullptr || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  w.contexts().use(context->context);
-  w.waiters().deliver_all();
-  w.waiters().reclaim(0);
-  const CUresult result = w.driver().cuCtxDestroy_v2(context->context);
-  w.objects().unbind(Kind::kContext, m.context);
-  w.remove_context(m.context);
-  w.contexts().forget_current();
+  executor.contexts().use(context->context);
+  executor.waiters().deliver_all();
+  executor.waiters().reclaim(0);
+  const CUresult result = executor.driver().cuCtxDestroy_v2(context->context);
+  executor.objects().unbind(Kind::kContext, request.context);
+  executor.remove_context(request.context);
+  executor.contexts().forget_current();
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_set_limit_request& m,
-                wire::cuda::context_set_limit_reply& r) {
-  const auto limit = static_cast<CUlimit>(m.limit);
-  const CUresult result = w.kept_memory().set_limit(limit, m.value);
+CUresult handle(Executor& executor, const wire::cuda::context_set_limit_request& request,
+                wire::cuda::context_set_limit_reply& reply) {
+  const auto limit = static_cast<CUlimit>(request.limit);
+  const CUresult result = executor.kept_memory().set_limit(limit, request.value);
   size_t actual = 0;
-  if (result == CUDA_SUCCESS && w.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS)
-    r.actual = actual;
+  if (result == CUDA_SUCCESS && executor.driver().cuCtxGetLimit(&actual, limit) == CUDA_SUCCESS)
+    reply.actual = actual;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_set_cache_config_request& m) {
-  return w.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(m.config));
+CUresult handle(Executor& executor, const wire::cuda::context_set_cache_config_request& request) {
+  return executor.driver().cuCtxSetCacheConfig(static_cast<CUfunc_cache>(request.config));
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_synchronize_request&,
+CUresult handle(Executor& executor, const wire::cuda::context_synchronize_request&,
                 wire::cuda::context_synchronize_reply&) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return w.waiters().answer_after(WaitKind::kContext, nullptr);
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return executor.waiters().answer_after(WaitKind::kContext, nullptr);
 }
 
-CUresult handle(Executor& w, const wire::cuda::deferred_error_request&,
+CUresult handle(Executor& executor, const wire::cuda::deferred_error_request&,
                 wire::cuda::deferred_error_reply&) {
-  return Contexts::take_deferred_of(w.context());
+  return Contexts::take_deferred_of(executor.context());
 }
 
-CUresult handle(Executor& w, const wire::cuda::peer_access_request& m,
+CUresult handle(Executor& executor, const wire::cuda::peer_access_request& request,
                 wire::cuda::peer_access_reply&) {
-  Scope s(w);
-  CUcontext peer = s.get<CUcontext>(Kind::kContext, m.context);
-  if (!s.ok()) return s.error();
-  return m.enable != 0 ? w.driver().cuCtxEnablePeerAccess(peer, m.flags)
-                       : w.driver().cuCtxDisablePeerAccess(peer);
+  Scope scope(executor);
+  CUcontext peer = scope.get<CUcontext>(Kind::kContext, request.context);
+  if (!scope.ok()) return scope.error();
+  return request.enable != 0 ? executor.driver().cuCtxEnablePeerAccess(peer, request.flags)
+                             : executor.driver().cuCtxDisablePeerAccess(peer);
 }
 
 }  // namespace tendril::worker::cuda

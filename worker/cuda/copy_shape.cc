@@ -14,83 +14,85 @@ namespace {
 
 constexpr uint64_t kPieceBytesMax = 8u << 20;  // what the client puts into one message at most
 
-CUarray array_in(Scope& s, CUarray field) {
-  return s.get<CUarray>(Kind::kArray, Scope::id_in(field));
+CUarray array_in(Scope& scope, CUarray field) {
+  return scope.get<CUarray>(Kind::kArray, Scope::id_in(field));
 }
 
 // An address without a kind must be one of the client's: a GPU's, or a mirror's.
-bool is_clients(Executor& w, CUmemorytype type, CUdeviceptr address, uint64_t bytes) {
+bool is_clients(Executor& executor, CUmemorytype type, CUdeviceptr address, uint64_t bytes) {
   return type == CU_MEMORYTYPE_DEVICE ||
-         (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(w, address, bytes));
+         (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(executor, address, bytes));
 }
 
-void resolve_source(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
-  if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY)
-    p->srcArray = array_in(s, p->srcArray);
-  else if (!is_clients(
-               w, p->srcMemoryType, p->srcDevice,
-               bytes_spanned(p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight, *p)))
-    s.fail(CUDA_ERROR_INVALID_VALUE);
-  p->srcHost = nullptr;
+void resolve_source(Executor& executor, Scope& scope, CUDA_MEMCPY3D* parameters) {
+  if (parameters->srcMemoryType == CU_MEMORYTYPE_ARRAY)
+    parameters->srcArray = array_in(scope, parameters->srcArray);
+  else if (!is_clients(executor, parameters->srcMemoryType, parameters->srcDevice,
+                       bytes_spanned(parameters->srcXInBytes, parameters->srcY, parameters->srcZ,
+                                     parameters->srcPitch, parameters->srcHeight, *parameters)))
+    scope.fail(CUDA_ERROR_INVALID_VALUE);
+  parameters->srcHost = nullptr;
 }
 
-void resolve_destination(Executor& w, Scope& s, CUDA_MEMCPY3D* p) {
-  if (p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    p->dstArray = array_in(s, p->dstArray);
-  else if (!is_clients(
-               w, p->dstMemoryType, p->dstDevice,
-               bytes_spanned(p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight, *p)))
-    s.fail(CUDA_ERROR_INVALID_VALUE);
-  p->dstHost = nullptr;
+void resolve_destination(Executor& executor, Scope& scope, CUDA_MEMCPY3D* parameters) {
+  if (parameters->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+    parameters->dstArray = array_in(scope, parameters->dstArray);
+  else if (!is_clients(executor, parameters->dstMemoryType, parameters->dstDevice,
+                       bytes_spanned(parameters->dstXInBytes, parameters->dstY, parameters->dstZ,
+                                     parameters->dstPitch, parameters->dstHeight, *parameters)))
+    scope.fail(CUDA_ERROR_INVALID_VALUE);
+  parameters->dstHost = nullptr;
 }
 
 // The shape's image, and its bytes when packed; fails for more than one piece may have.
-uint64_t read_shape(Scope& s, const wire::Bytes& image, CUDA_MEMCPY3D* p) {
-  if (!s.image(image, p)) return 0;
-  p->reserved0 = nullptr;
-  p->reserved1 = nullptr;
-  const bool small = p->WidthInBytes <= kPieceBytesMax && p->Height <= kPieceBytesMax &&
-                     p->Depth <= kPieceBytesMax;
-  const uint64_t row = p->WidthInBytes;
-  if (!small || row == 0 || p->Height == 0 || p->Depth == 0 || row * p->Height > kPieceBytesMax ||
-      row * p->Height * p->Depth > kPieceBytesMax) {
-    s.fail(CUDA_ERROR_INVALID_VALUE);
+uint64_t read_shape(Scope& scope, const wire::Bytes& image, CUDA_MEMCPY3D* parameters) {
+  if (!scope.image(image, parameters)) return 0;
+  parameters->reserved0 = nullptr;
+  parameters->reserved1 = nullptr;
+  const bool small = parameters->WidthInBytes <= kPieceBytesMax &&
+                     parameters->Height <= kPieceBytesMax && parameters->Depth <= kPieceBytesMax;
+  const uint64_t row = parameters->WidthInBytes;
+  if (!small || row == 0 || parameters->Height == 0 || parameters->Depth == 0 ||
+      row * parameters->Height > kPieceBytesMax ||
+      row * parameters->Height * parameters->Depth > kPieceBytesMax) {
+    scope.fail(CUDA_ERROR_INVALID_VALUE);
     return 0;
   }
-  return row * p->Height * p->Depth;
+  return row * parameters->Height * parameters->Depth;
 }
 
-void source_is(CUDA_MEMCPY3D* p, const uint8_t* packed) {
-  p->srcMemoryType = CU_MEMORYTYPE_HOST;
-  p->srcHost = packed;
-  p->srcDevice = 0;
-  p->srcArray = nullptr;
-  p->srcXInBytes = p->srcY = p->srcZ = p->srcLOD = 0;
-  p->srcPitch = p->WidthInBytes;
-  p->srcHeight = p->Height;
+void source_is(CUDA_MEMCPY3D* parameters, const uint8_t* packed) {
+  parameters->srcMemoryType = CU_MEMORYTYPE_HOST;
+  parameters->srcHost = packed;
+  parameters->srcDevice = 0;
+  parameters->srcArray = nullptr;
+  parameters->srcXInBytes = parameters->srcY = parameters->srcZ = parameters->srcLOD = 0;
+  parameters->srcPitch = parameters->WidthInBytes;
+  parameters->srcHeight = parameters->Height;
 }
 
-void destination_is(CUDA_MEMCPY3D* p, uint8_t* packed) {
-  p->dstMemoryType = CU_MEMORYTYPE_HOST;
-  p->dstHost = packed;
-  p->dstDevice = 0;
-  p->dstArray = nullptr;
-  p->dstXInBytes = p->dstY = p->dstZ = p->dstLOD = 0;
-  p->dstPitch = p->WidthInBytes;
-  p->dstHeight = p->Height;
+void destination_is(CUDA_MEMCPY3D* parameters, uint8_t* packed) {
+  parameters->dstMemoryType = CU_MEMORYTYPE_HOST;
+  parameters->dstHost = packed;
+  parameters->dstDevice = 0;
+  parameters->dstArray = nullptr;
+  parameters->dstXInBytes = parameters->dstY = parameters->dstZ = parameters->dstLOD = 0;
+  parameters->dstPitch = parameters->WidthInBytes;
+  parameters->dstHeight = parameters->Height;
 }
 
 // All of a bulk transfer, gathered in one block.
-CUresult gather(Executor& w, uint64_t transfer, const Block& block, uint64_t bytes) {
+CUresult gather(Executor& executor, uint64_t transfer, const Block& block, uint64_t bytes) {
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;
-    if (!w.service().take(transfer, &piece)) return CUDA_ERROR_UNKNOWN;  // the session is over
+    if (!executor.service().take(transfer, &piece))
+      return CUDA_ERROR_UNKNOWN;  // the session is over
     const bool inside = piece.offset <= bytes && piece.bytes <= bytes - piece.offset &&
                         piece.bytes <= left && piece.bytes != 0;
     if (inside) std::memcpy(block.data + piece.offset, piece.data, piece.bytes);
-    w.service().release(piece);
+    executor.service().release(piece);
     if (!inside) {
-      w.service().end("a bulk transfer does not fit the copy that announced it");
+      executor.service().end("a bulk transfer does not fit the copy that announced it");
       return CUDA_ERROR_INVALID_VALUE;
     }
     left -= piece.bytes;
@@ -100,80 +102,86 @@ CUresult gather(Executor& w, uint64_t transfer, const Block& block, uint64_t byt
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::copy_shape_to_device_request& m) {
-  Scope s(w);
-  if (w.context() == nullptr) s.fail(CUDA_ERROR_INVALID_CONTEXT);
-  CUstream stream = s.stream(m.stream);
-  CUDA_MEMCPY3D p;
-  const uint64_t bytes = read_shape(s, m.shape, &p);
-  if (s.ok()) resolve_destination(w, s, &p);
-  if (s.ok() && m.transfer == 0 && m.data.count != bytes) s.fail(CUDA_ERROR_INVALID_VALUE);
+CUresult handle(Executor& executor, const wire::cuda::copy_shape_to_device_request& request) {
+  Scope scope(executor);
+  if (executor.context() == nullptr) scope.fail(CUDA_ERROR_INVALID_CONTEXT);
+  CUstream stream = scope.stream(request.stream);
+  CUDA_MEMCPY3D parameters;
+  const uint64_t bytes = read_shape(scope, request.shape, &parameters);
+  if (scope.ok()) resolve_destination(executor, scope, &parameters);
+  if (scope.ok() && request.transfer == 0 && request.data.count != bytes)
+    scope.fail(CUDA_ERROR_INVALID_VALUE);
   Block block;
-  if (s.ok()) block = w.waiters().staging().take(bytes);
-  if (s.ok() && block.data == nullptr) s.fail(CUDA_ERROR_OUT_OF_MEMORY);
-  if (!s.ok()) {
-    if (m.transfer != 0) w.service().discard(m.transfer);
-    return s.error();
+  if (scope.ok()) block = executor.waiters().staging().take(bytes);
+  if (scope.ok() && block.data == nullptr) scope.fail(CUDA_ERROR_OUT_OF_MEMORY);
+  if (!scope.ok()) {
+    if (request.transfer != 0) executor.service().discard(request.transfer);
+    return scope.error();
   }
   CUresult result = CUDA_SUCCESS;
-  if (m.transfer != 0)
-    result = gather(w, m.transfer, block, bytes);
+  if (request.transfer != 0)
+    result = gather(executor, request.transfer, block, bytes);
   else
-    std::memcpy(block.data, m.data.data, bytes);
-  source_is(&p, block.data);
-  if (result == CUDA_SUCCESS) result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
+    std::memcpy(block.data, request.data.data, bytes);
+  source_is(&parameters, block.data);
+  if (result == CUDA_SUCCESS) result = executor.driver().cuMemcpy3DAsync_v2(&parameters, stream);
   InFlight item;
-  item.context = w.context()->context;
+  item.context = executor.context()->context;
   item.block = block;
-  w.waiters().in_flight(stream, item);
-  return w.streams().copy_given(m.stream, result);
+  executor.waiters().in_flight(stream, item);
+  return executor.streams().copy_given(request.stream, result);
 }
 
-CUresult handle(Executor& w, const wire::cuda::copy_shape_from_device_request& m,
+CUresult handle(Executor& executor, const wire::cuda::copy_shape_from_device_request& request,
                 wire::cuda::copy_shape_from_device_reply&) {
-  Scope s(w);
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  CUstream stream = s.stream(m.stream);
-  CUDA_MEMCPY3D p;
-  const uint64_t bytes = read_shape(s, m.shape, &p);
-  if (s.ok()) resolve_source(w, s, &p);
-  if (s.ok() && m.transfer == 0 && bytes > wire::kReplyInlineMax) s.fail(CUDA_ERROR_INVALID_VALUE);
-  if (!s.ok()) return s.error();
-  Staging& staging = w.waiters().staging();
+  Scope scope(executor);
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUstream stream = scope.stream(request.stream);
+  CUDA_MEMCPY3D parameters;
+  const uint64_t bytes = read_shape(scope, request.shape, &parameters);
+  if (scope.ok()) resolve_source(executor, scope, &parameters);
+  if (scope.ok() && request.transfer == 0 && bytes > wire::kReplyInlineMax)
+    scope.fail(CUDA_ERROR_INVALID_VALUE);
+  if (!scope.ok()) return scope.error();
+  Staging& staging = executor.waiters().staging();
   const Block block = staging.take(bytes);
   if (block.data == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  destination_is(&p, block.data);
-  const CUresult result = w.driver().cuMemcpy3DAsync_v2(&p, stream);
+  destination_is(&parameters, block.data);
+  const CUresult result = executor.driver().cuMemcpy3DAsync_v2(&parameters, stream);
   if (result != CUDA_SUCCESS) {
     staging.give_back(block);
     return result;
   }
-  if (m.transfer == 0) return w.waiters().answer_after_copy(stream, block, bytes);
+  if (request.transfer == 0) return executor.waiters().answer_after_copy(stream, block, bytes);
   Delivery delivery;
-  delivery.context = w.context()->context;
+  delivery.context = executor.context()->context;
   delivery.block = block;
   delivery.bytes = bytes;
-  delivery.transfer = m.transfer;
-  const CUresult added = w.waiters().add_delivery(stream, delivery);
-  return added == CUDA_SUCCESS ? w.waiters().answer_after_copy(stream, Block{}, 0) : added;
+  delivery.transfer = request.transfer;
+  const CUresult added = executor.waiters().add_delivery(stream, delivery);
+  return added == CUDA_SUCCESS ? executor.waiters().answer_after_copy(stream, Block{}, 0) : added;
 }
 
-CUresult handle(Executor& w, const wire::cuda::copy_shape_device_request& m) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  CUDA_MEMCPY3D p;
-  if (!s.image(m.shape, &p)) return s.error();
-  p.reserved0 = nullptr;
-  p.reserved1 = nullptr;
-  resolve_source(w, s, &p);
-  resolve_destination(w, s, &p);
-  if (p.srcMemoryType == CU_MEMORYTYPE_UNIFIED) p.srcDevice = w.mirrors().place_of(p.srcDevice);
-  if (p.dstMemoryType == CU_MEMORYTYPE_UNIFIED) p.dstDevice = w.mirrors().place_of(p.dstDevice);
-  if (!s.ok()) return s.error();
-  const uint64_t bytes = p.WidthInBytes * p.Height * p.Depth;
-  if (!w.gate().may_work(w.context(), stream, static_cast<uint64_t>(m.kOp), bytes))
+CUresult handle(Executor& executor, const wire::cuda::copy_shape_device_request& request) {
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  CUDA_MEMCPY3D parameters;
+  if (!scope.image(request.shape, &parameters)) return scope.error();
+  parameters.reserved0 = nullptr;
+  parameters.reserved1 = nullptr;
+  resolve_source(executor, scope, &parameters);
+  resolve_destination(executor, scope, &parameters);
+  if (parameters.srcMemoryType == CU_MEMORYTYPE_UNIFIED)
+    parameters.srcDevice = executor.mirrors().place_of(parameters.srcDevice);
+  if (parameters.dstMemoryType == CU_MEMORYTYPE_UNIFIED)
+    parameters.dstDevice = executor.mirrors().place_of(parameters.dstDevice);
+  if (!scope.ok()) return scope.error();
+  const uint64_t bytes = parameters.WidthInBytes * parameters.Height * parameters.Depth;
+  if (!executor.gate().may_work(executor.context(), stream, static_cast<uint64_t>(request.kOp),
+                                bytes))
     return CUDA_ERROR_UNKNOWN;
-  return w.streams().copy_given(m.stream, w.driver().cuMemcpy3DAsync_v2(&p, stream));
+  return executor.streams().copy_given(request.stream,
+                                       executor.driver().cuMemcpy3DAsync_v2(&parameters, stream));
 }
 
 }  // namespace tendril::worker::cuda

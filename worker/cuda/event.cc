@@ -7,58 +7,60 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::event_create_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::event_create_request& request) {
   CUevent event = nullptr;
-  const CUresult result = w.driver().cuEventCreate(&event, m.flags);
+  const CUresult result = executor.driver().cuEventCreate(&event, request.flags);
   if (result != CUDA_SUCCESS) return result;
-  if (w.objects().bind(Kind::kEvent, m.event, event)) return CUDA_SUCCESS;
-  w.driver().cuEventDestroy_v2(event);
+  if (executor.objects().bind(Kind::kEvent, request.event, event)) return CUDA_SUCCESS;
+  executor.driver().cuEventDestroy_v2(event);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_destroy_request& m) {
-  void* event = w.objects().unbind(Kind::kEvent, m.event);
+CUresult handle(Executor& executor, const wire::cuda::event_destroy_request& request) {
+  void* event = executor.objects().unbind(Kind::kEvent, request.event);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  w.ipc().gone(reinterpret_cast<uint64_t>(event));
-  return w.driver().cuEventDestroy_v2(static_cast<CUevent>(event));
+  executor.ipc().gone(reinterpret_cast<uint64_t>(event));
+  return executor.driver().cuEventDestroy_v2(static_cast<CUevent>(event));
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_record_request& m) {
-  Scope s(w);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  if (m.flags != 0) return w.driver().cuEventRecordWithFlags(event, stream, m.flags);
-  return w.driver().cuEventRecord(event, stream);
+CUresult handle(Executor& executor, const wire::cuda::event_record_request& request) {
+  Scope scope(executor);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  if (request.flags != 0)
+    return executor.driver().cuEventRecordWithFlags(event, stream, request.flags);
+  return executor.driver().cuEventRecord(event, stream);
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_query_request& m,
+CUresult handle(Executor& executor, const wire::cuda::event_query_request& request,
                 wire::cuda::event_query_reply&) {
-  Scope s(w);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuEventQuery(event);
+  Scope scope(executor);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuEventQuery(event);
   if (result == CUDA_ERROR_NOT_READY) return result;
-  w.waiters().send_news(true);
+  executor.waiters().send_news(true);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_synchronize_request& m,
+CUresult handle(Executor& executor, const wire::cuda::event_synchronize_request& request,
                 wire::cuda::event_synchronize_reply&) {
-  Scope s(w);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  if (!s.ok()) return s.error();
-  return w.waiters().answer_after(WaitKind::kEvent, event);
+  Scope scope(executor);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
+  return executor.waiters().answer_after(WaitKind::kEvent, event);
 }
 
-CUresult handle(Executor& w, const wire::cuda::event_elapsed_request& m,
-                wire::cuda::event_elapsed_reply& r) {
-  Scope s(w);
-  CUevent start = s.get<CUevent>(Kind::kEvent, m.start), end = s.get<CUevent>(Kind::kEvent, m.end);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuEventElapsedTime_v2 != nullptr)
-    return w.driver().cuEventElapsedTime_v2(&r.milliseconds, start, end);
-  return w.driver().cuEventElapsedTime(&r.milliseconds, start, end);
+CUresult handle(Executor& executor, const wire::cuda::event_elapsed_request& request,
+                wire::cuda::event_elapsed_reply& reply) {
+  Scope scope(executor);
+  CUevent start = scope.get<CUevent>(Kind::kEvent, request.start),
+          end = scope.get<CUevent>(Kind::kEvent, request.end);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuEventElapsedTime_v2 != nullptr)
+    return executor.driver().cuEventElapsedTime_v2(&reply.milliseconds, start, end);
+  return executor.driver().cuEventElapsedTime(&reply.milliseconds, start, end);
 }
 
 }  // namespace tendril::worker::cuda

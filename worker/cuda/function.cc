@@ -25,7 +25,7 @@ bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) 
   return true;
 }
 
-CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* out,
+CUresult attributes_of(Scope& scope, const wire::Bytes& bytes, CUlaunchAttribute* out,
                        unsigned* count) {
   *count = static_cast<unsigned>(bytes.count / sizeof(CUlaunchAttribute));
   if (bytes.count % sizeof(CUlaunchAttribute) != 0 || *count > kLaunchAttributesMax)
@@ -37,11 +37,12 @@ CUresult attributes_of(Scope& s, const wire::Bytes& bytes, CUlaunchAttribute* ou
       event = &out[i].value.programmaticEvent.event;
     if (out[i].id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
       event = &out[i].value.launchCompletionEvent.event;
-    if (event != nullptr) *event = s.get<CUevent>(Kind::kEvent, reinterpret_cast<uint64_t>(*event));
+    if (event != nullptr)
+      *event = scope.get<CUevent>(Kind::kEvent, reinterpret_cast<uint64_t>(*event));
     if (out[i].id == CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE)
       return CUDA_ERROR_NOT_SUPPORTED;
   }
-  return s.ok() ? CUDA_SUCCESS : s.error();
+  return scope.ok() ? CUDA_SUCCESS : scope.error();
 }
 
 // How much a launch of a function is, for the gate.
@@ -69,12 +70,13 @@ CUlaunchConfig config_of(const LaunchShape& shape, CUstream stream, CUlaunchAttr
 
 }  // namespace
 
-CUfunction find_function(Executor& w, uint64_t id, bool* kernel) {
+CUfunction find_function(Executor& executor, uint64_t id, bool* kernel) {
   *kernel = api::cuda::id_kind(id) == Kind::kKernel;
-  return static_cast<CUfunction>(w.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
+  return static_cast<CUfunction>(
+      executor.objects().find(*kernel ? Kind::kKernel : Kind::kFunction, id));
 }
 
-const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool kernel,
+const Layout* Layouts::ask(Executor& executor, uint64_t id, CUfunction function, bool kernel,
                            CUresult* error) {
   std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
   const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
@@ -84,13 +86,13 @@ const Layout* Layouts::ask(Executor& w, uint64_t id, CUfunction function, bool k
   }
   auto layout = std::make_unique<Layout>();
   layout->id = id;
-  layout->slot = w.slot();
-  gpu::Driver& d = w.driver();
+  layout->slot = executor.slot();
+  gpu::Driver& driver = executor.driver();
   for (size_t i = 0; i < kParamsMax; ++i) {
     size_t offset = 0, size = 0;
-    const CUresult result =
-        kernel ? d.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(function), i, &offset, &size)
-               : d.cuFuncGetParamInfo(function, i, &offset, &size);
+    const CUresult result = kernel ? driver.cuKernelGetParamInfo(
+                                         reinterpret_cast<CUkernel>(function), i, &offset, &size)
+                                   : driver.cuFuncGetParamInfo(function, i, &offset, &size);
     if (result == CUDA_ERROR_INVALID_VALUE) break;  // past the last parameter
     if (result != CUDA_SUCCESS) {
       *error = result;
@@ -122,35 +124,35 @@ struct Launch {
   CUresult error;  // why it is not made
 };
 
-CUresult make_one(gpu::Driver& d, const Launch& launch) {
+CUresult make_one(gpu::Driver& driver, const Launch& launch) {
   if (launch.error != CUDA_SUCCESS) return launch.error;
   const uint32_t *grid = launch.shape.grid, *block = launch.shape.block;
   const uint32_t shared_bytes = launch.shape.shared_bytes;
   if (launch.shape.cooperative != 0) {
-    return d.cuLaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0],
-                                       block[1], block[2], shared_bytes, launch.stream,
-                                       launch.pointers);
+    return driver.cuLaunchCooperativeKernel(launch.function, grid[0], grid[1], grid[2], block[0],
+                                            block[1], block[2], shared_bytes, launch.stream,
+                                            launch.pointers);
   }
-  return d.cuLaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                          shared_bytes, launch.stream, launch.pointers, nullptr);
+  return driver.cuLaunchKernel(launch.function, grid[0], grid[1], grid[2], block[0], block[1],
+                               block[2], shared_bytes, launch.stream, launch.pointers, nullptr);
 }
 
 class Launches {
  public:
-  explicit Launches(Executor& w) : w_(w) {}
-  void add(const wire::cuda::launch_kernel_request& m) {
+  explicit Launches(Executor& executor) : w_(executor) {}
+  void add(const wire::cuda::launch_kernel_request& request) {
     if (count_ == kLaunchesAhead || pointers_used_ > kPointersAhead) make();
     Launch& launch = launches_[count_++];
-    launch.error = prepare(m, &launch);
+    launch.error = prepare(request, &launch);
   }
   // Answers with the first one's result; the context remembers any error.
   CUresult make() {
-    gpu::Driver& d = w_.driver();
+    gpu::Driver& driver = w_.driver();
     const bool gated = !w_.gate().open(w_.slot());
     for (size_t i = 0; i < count_;) {
       const size_t end = gated ? pass_gate(i) : count_;
       for (; i < end; ++i) {
-        const CUresult result = make_one(d, launches_[i]);
+        const CUresult result = make_one(driver, launches_[i]);
         w_.contexts().defer(result);
         if (first_ == CUDA_ERROR_NOT_READY) first_ = result;
       }
@@ -160,25 +162,26 @@ class Launches {
   }
 
  private:
-  CUresult prepare(const wire::cuda::launch_kernel_request& m, Launch* launch) {
+  CUresult prepare(const wire::cuda::launch_kernel_request& request, Launch* launch) {
     bool kernel = false;
-    launch->id = m.function;
-    launch->function = find_function(w_, m.function, &kernel);
+    launch->id = request.function;
+    launch->function = find_function(w_, request.function, &kernel);
     if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    launch->shape = m.shape;
+    launch->shape = request.shape;
     if (stream_ == nullptr ||
-        m.stream != stream_id_) {  // most of the time it is that of the launch before
-      Scope s(w_);
-      stream_ = s.stream(m.stream);
-      stream_id_ = m.stream;
-      if (!s.ok()) return s.error();
+        request.stream != stream_id_) {  // most of the time it is that of the launch before
+      Scope scope(w_);
+      stream_ = scope.stream(request.stream);
+      stream_id_ = request.stream;
+      if (!scope.ok()) return scope.error();
     }
     launch->stream = stream_;
     CUresult error = CUDA_SUCCESS;
-    const Layout* layout = w_.layouts().find(w_, m.function, launch->function, kernel, &error);
+    const Layout* layout =
+        w_.layouts().find(w_, request.function, launch->function, kernel, &error);
     if (layout == nullptr) return error;
     launch->pointers = pointers_ + pointers_used_;
-    if (!point_at(*layout, m.params, launch->pointers)) return CUDA_ERROR_INVALID_VALUE;
+    if (!point_at(*layout, request.params, launch->pointers)) return CUDA_ERROR_INVALID_VALUE;
     pointers_used_ += layout->offsets.size();
     return CUDA_SUCCESS;
   }
@@ -209,18 +212,18 @@ class Launches {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
-  Launches launches(w);
-  launches.add(m);
-  if (!w.may_look_ahead()) return launches.make();
-  w.service().flush();  // replies do not wait for these
+CUresult handle(Executor& executor, const wire::cuda::launch_kernel_request& request) {
+  Launches launches(executor);
+  launches.add(request);
+  if (!executor.may_look_ahead()) return launches.make();
+  executor.service().flush();  // replies do not wait for these
   session::Call more[kLaunchesAhead - 1];
-  const size_t count = w.service().take_alike(w.call(), more, kLaunchesAhead - 1);
-  wire::count_alone(w.service().counts().launches, count);
+  const size_t count = executor.service().take_alike(executor.call(), more, kLaunchesAhead - 1);
+  wire::count_alone(executor.service().counts().launches, count);
   for (size_t i = 0; i < count; ++i) {
     wire::cuda::launch_kernel_request another;
     if (!wire::read_message(another, more[i].body, more[i].bytes)) {
-      w.refuse(more[i]);
+      executor.refuse(more[i]);
       break;
     }
     launches.add(another);
@@ -228,133 +231,138 @@ CUresult handle(Executor& w, const wire::cuda::launch_kernel_request& m) {
   return launches.make();
 }
 
-CUresult handle(Executor& w, const wire::cuda::launch_kernel_ex_request& m) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::launch_kernel_ex_request& request) {
+  Scope scope(executor);
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  CUstream stream = s.stream(m.stream);
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUstream stream = scope.stream(request.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
-  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  const CUresult translated = attributes_of(scope, request.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
   CUresult error = CUDA_SUCCESS;
-  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  const Layout* layout =
+      executor.layouts().find(executor, request.function, function, kernel, &error);
   if (layout == nullptr) return error;
   void* pointers[kParamsMax];
-  if (!point_at(*layout, m.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
-  const CUlaunchConfig config = config_of(m.shape, stream, attributes, count);
-  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.shape)))
+  if (!point_at(*layout, request.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  const CUlaunchConfig config = config_of(request.shape, stream, attributes, count);
+  if (!executor.gate().may_work(executor.context(), stream, request.function,
+                                threads_of(request.shape)))
     return CUDA_ERROR_UNKNOWN;
-  return w.driver().cuLaunchKernelEx(&config, f, pointers, nullptr);
+  return executor.driver().cuLaunchKernelEx(&config, function, pointers, nullptr);
 }
 
-CUresult handle(Executor& w, const wire::cuda::launch_kernel_buffer_request& m) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::launch_kernel_buffer_request& request) {
+  Scope scope(executor);
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  CUstream stream = s.stream(m.stream);
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUstream stream = scope.stream(request.stream);
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
-  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  const CUresult translated = attributes_of(scope, request.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
-  size_t bytes = m.params.count;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(m.params.data),
+  size_t bytes = request.params.count;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(request.params.data),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  const CUlaunchConfig config = config_of(m.shape, stream, attributes, count);
-  if (!w.gate().may_work(w.context(), stream, m.function, threads_of(m.shape)))
+  const CUlaunchConfig config = config_of(request.shape, stream, attributes, count);
+  if (!executor.gate().may_work(executor.context(), stream, request.function,
+                                threads_of(request.shape)))
     return CUDA_ERROR_UNKNOWN;
-  return w.driver().cuLaunchKernelEx(&config, f, nullptr, extra);
+  return executor.driver().cuLaunchKernelEx(&config, function, nullptr, extra);
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_info_request& m,
-                wire::cuda::function_info_reply& r) {
+CUresult handle(Executor& executor, const wire::cuda::function_info_request& request,
+                wire::cuda::function_info_reply& reply) {
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (w.context() !=
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (executor.context() !=
       nullptr) {  // else the driver may have another one current, whose layout this would be
     CUresult error = CUDA_SUCCESS;
-    const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+    const Layout* layout =
+        executor.layouts().find(executor, request.function, function, kernel, &error);
     if (layout == nullptr) return error;
-    r.offsets = {layout->offsets.data(), layout->offsets.size()};
-    r.sizes = {layout->sizes.data(), layout->sizes.size()};
-    r.laid_out = 1;
+    reply.offsets = {layout->offsets.data(), layout->offsets.size()};
+    reply.sizes = {layout->sizes.data(), layout->sizes.size()};
+    reply.laid_out = 1;
   }
-  Scope s(w);
-  int32_t* attributes = s.scratch<int32_t>(CU_FUNC_ATTRIBUTE_MAX);
-  if (!s.ok()) return s.error();
+  Scope scope(executor);
+  int32_t* attributes = scope.scratch<int32_t>(CU_FUNC_ATTRIBUTE_MAX);
+  if (!scope.ok()) return scope.error();
   for (int i = 0; i < CU_FUNC_ATTRIBUTE_MAX; ++i) {
     const auto which = static_cast<CUfunction_attribute>(i);
     const CUresult result =
-        kernel ? w.driver().cuKernelGetAttribute(&attributes[i], which,
-                                                 reinterpret_cast<CUkernel>(f), w.device_of(m.slot))
-               : w.driver().cuFuncGetAttribute(&attributes[i], which, f);
+        kernel ? executor.driver().cuKernelGetAttribute(&attributes[i], which,
+                                                        reinterpret_cast<CUkernel>(function),
+                                                        executor.device_of(request.slot))
+               : executor.driver().cuFuncGetAttribute(&attributes[i], which, function);
     // Attributes newer than the driver are simply absent; the first ones must be there.
     if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
       return result;
   }
-  r.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};
+  reply.attributes = {attributes, CU_FUNC_ATTRIBUTE_MAX};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_set_attribute_request& m,
+CUresult handle(Executor& executor, const wire::cuda::function_set_attribute_request& request,
                 wire::cuda::function_set_attribute_reply&) {
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto which = static_cast<CUfunction_attribute>(m.attribute);
-  if (!kernel) return w.driver().cuFuncSetAttribute(f, which, m.value);
-  return w.driver().cuKernelSetAttribute(which, m.value, reinterpret_cast<CUkernel>(f),
-                                         w.device_of(m.slot));
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto which = static_cast<CUfunction_attribute>(request.attribute);
+  if (!kernel) return executor.driver().cuFuncSetAttribute(function, which, request.value);
+  return executor.driver().cuKernelSetAttribute(
+      which, request.value, reinterpret_cast<CUkernel>(function), executor.device_of(request.slot));
 }
 
-CUresult handle(Executor& w, const wire::cuda::function_set_cache_config_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::function_set_cache_config_request& request) {
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto config = static_cast<CUfunc_cache>(m.config);
-  if (!kernel) return w.driver().cuFuncSetCacheConfig(f, config);
-  return w.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(f), config,
-                                           w.device_of(m.slot));
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto config = static_cast<CUfunc_cache>(request.config);
+  if (!kernel) return executor.driver().cuFuncSetCacheConfig(function, config);
+  return executor.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(function), config,
+                                                  executor.device_of(request.slot));
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_blocks_request& m,
-                wire::cuda::occupancy_blocks_reply& r) {
+CUresult handle(Executor& executor, const wire::cuda::occupancy_blocks_request& request,
+                wire::cuda::occupancy_blocks_reply& reply) {
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return w.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-      &r.blocks, f, static_cast<int>(m.block_size), m.shared, m.flags);
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return executor.driver().cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+      &reply.blocks, function, static_cast<int>(request.block_size), request.shared, request.flags);
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_shared_request& m,
-                wire::cuda::occupancy_shared_reply& r) {
+CUresult handle(Executor& executor, const wire::cuda::occupancy_shared_request& request,
+                wire::cuda::occupancy_shared_reply& reply) {
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   size_t bytes = 0;
-  const CUresult result = w.driver().cuOccupancyAvailableDynamicSMemPerBlock(
-      &bytes, f, static_cast<int>(m.blocks), static_cast<int>(m.block_size));
-  r.bytes = bytes;
+  const CUresult result = executor.driver().cuOccupancyAvailableDynamicSMemPerBlock(
+      &bytes, function, static_cast<int>(request.blocks), static_cast<int>(request.block_size));
+  reply.bytes = bytes;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::occupancy_clusters_request& m,
-                wire::cuda::occupancy_clusters_reply& r) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::occupancy_clusters_request& request,
+                wire::cuda::occupancy_clusters_reply& reply) {
+  Scope scope(executor);
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUlaunchAttribute attributes[kLaunchAttributesMax];
   unsigned count = 0;
-  const CUresult translated = attributes_of(s, m.attributes, attributes, &count);
+  const CUresult translated = attributes_of(scope, request.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
-  const CUlaunchConfig config = config_of(m.shape, nullptr, attributes, count);
-  if (m.question == wire::cuda::ClusterQuestion::kActiveClusters)
-    return w.driver().cuOccupancyMaxActiveClusters(&r.value, f, &config);
-  return w.driver().cuOccupancyMaxPotentialClusterSize(&r.value, f, &config);
+  const CUlaunchConfig config = config_of(request.shape, nullptr, attributes, count);
+  if (request.question == wire::cuda::ClusterQuestion::kActiveClusters)
+    return executor.driver().cuOccupancyMaxActiveClusters(&reply.value, function, &config);
+  return executor.driver().cuOccupancyMaxPotentialClusterSize(&reply.value, function, &config);
 }
 
 }  // namespace tendril::worker::cuda

@@ -22,21 +22,23 @@ class Layouts {
  public:
   // The layout of function or kernel `id` for the current device; asks the driver the first time.
   // Null with *error set.
-  const Layout* find(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error) {
+  const Layout* find(Executor& executor, uint64_t id, CUfunction function, bool kernel,
+                     CUresult* error) {
     // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
     const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
     const std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
     const Layout* layout = index < table.size() ? table[index].get() : nullptr;
-    if (layout != nullptr && layout->id == id && layout->slot == w.slot()) return layout;
-    return ask(w, id, function, kernel, error);
+    if (layout != nullptr && layout->id == id && layout->slot == executor.slot()) return layout;
+    return ask(executor, id, function, kernel, error);
   }
 
  private:
-  const Layout* ask(Executor& w, uint64_t id, CUfunction function, bool kernel, CUresult* error);
+  const Layout* ask(Executor& executor, uint64_t id, CUfunction function, bool kernel,
+                    CUresult* error);
   std::vector<std::unique_ptr<Layout>> tables_[2];  // functions, kernels; by index
 };
 
 // The driver's function for an id of either kind; *kernel says which.
-CUfunction find_function(Executor& w, uint64_t id, bool* kernel);
+CUfunction find_function(Executor& executor, uint64_t id, bool* kernel);
 
 }  // namespace tendril::worker::cuda

@@ -20,224 +20,234 @@ wire::Bytes data_of(const CUgraphEdgeData* data, size_t count) {
   return {reinterpret_cast<const uint8_t*>(data), count * sizeof *data};
 }
 
-CUresult list_edges(Executor& w, Scope& s, CUgraph graph, wire::cuda::graph_list_reply& r) {
+CUresult list_edges(Executor& executor, Scope& scope, CUgraph graph,
+                    wire::cuda::graph_list_reply& reply) {
   size_t count = 0;
-  CUresult result = w.driver().cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &count);
+  CUresult result = executor.driver().cuGraphGetEdges_v2(graph, nullptr, nullptr, nullptr, &count);
   if (result != CUDA_SUCCESS || count > kNodesMax) return result;
-  CUgraphNode* from = s.scratch<CUgraphNode>(count);
-  CUgraphNode* to = s.scratch<CUgraphNode>(count);
-  CUgraphEdgeData* data = s.scratch<CUgraphEdgeData>(count);
-  if (!s.ok()) return s.error();
-  if (count != 0) result = w.driver().cuGraphGetEdges_v2(graph, from, to, data, &count);
-  r.from = s.ids(Kind::kNode, from, count);
-  r.to = s.ids(Kind::kNode, to, count);
-  r.edges = data_of(data, count);
+  CUgraphNode* from = scope.scratch<CUgraphNode>(count);
+  CUgraphNode* to = scope.scratch<CUgraphNode>(count);
+  CUgraphEdgeData* data = scope.scratch<CUgraphEdgeData>(count);
+  if (!scope.ok()) return scope.error();
+  if (count != 0) result = executor.driver().cuGraphGetEdges_v2(graph, from, to, data, &count);
+  reply.from = scope.ids(Kind::kNode, from, count);
+  reply.to = scope.ids(Kind::kNode, to, count);
+  reply.edges = data_of(data, count);
   return result;
 }
 
 // Dependencies or dependents of a node, with their edges.
 template <typename Ask>
-CUresult list_neighbours(Scope& s, wire::cuda::graph_list_reply& r, Ask ask) {
+CUresult list_neighbours(Scope& scope, wire::cuda::graph_list_reply& reply, Ask ask) {
   size_t count = 0;
   CUresult result = ask(nullptr, nullptr, &count);
   if (result != CUDA_SUCCESS || count > kNodesMax) return result;
-  CUgraphNode* nodes = s.scratch<CUgraphNode>(count);
-  CUgraphEdgeData* data = s.scratch<CUgraphEdgeData>(count);
-  if (!s.ok()) return s.error();
+  CUgraphNode* nodes = scope.scratch<CUgraphNode>(count);
+  CUgraphEdgeData* data = scope.scratch<CUgraphEdgeData>(count);
+  if (!scope.ok()) return scope.error();
   if (count != 0) result = ask(nodes, data, &count);
-  r.from = s.ids(Kind::kNode, nodes, count);
-  r.edges = data_of(data, count);
+  reply.from = scope.ids(Kind::kNode, nodes, count);
+  reply.edges = data_of(data, count);
   return result;
 }
 
 // Asks for a count, then for the nodes.
 template <typename Ask>
-CUresult list_nodes(Scope& s, wire::cuda::graph_list_reply& r, Ask ask) {
+CUresult list_nodes(Scope& scope, wire::cuda::graph_list_reply& reply, Ask ask) {
   size_t count = 0;
   CUresult result = ask(nullptr, &count);
   if (result != CUDA_SUCCESS || count > kNodesMax) return result;
-  CUgraphNode* nodes = s.scratch<CUgraphNode>(count);
-  if (!s.ok()) return s.error();
+  CUgraphNode* nodes = scope.scratch<CUgraphNode>(count);
+  if (!scope.ok()) return scope.error();
   if (count != 0) result = ask(nodes, &count);
-  r.from = s.ids(Kind::kNode, nodes, count);
+  reply.from = scope.ids(Kind::kNode, nodes, count);
   return result;
 }
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::graph_launch_request& m) {
-  Scope s(w);
-  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  if (!w.gate().may_work(w.context(), stream, m.exec, 1)) return CUDA_ERROR_UNKNOWN;
-  KeptMemory& memory = w.kept_memory();
-  if (!memory.has_graphs()) return w.driver().cuGraphLaunch(exec, stream);
-  w.waiters().synchronise_owed();  // what streams have freed makes room
+CUresult handle(Executor& executor, const wire::cuda::graph_launch_request& request) {
+  Scope scope(executor);
+  CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.exec);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  if (!executor.gate().may_work(executor.context(), stream, request.exec, 1))
+    return CUDA_ERROR_UNKNOWN;
+  KeptMemory& memory = executor.kept_memory();
+  if (!memory.has_graphs()) return executor.driver().cuGraphLaunch(exec, stream);
+  executor.waiters().synchronise_owed();  // what streams have freed makes room
   if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = w.driver().cuGraphLaunch(exec, stream);
-  memory.settle_graphs(w.slot());
+  const CUresult result = executor.driver().cuGraphLaunch(exec, stream);
+  memory.settle_graphs(executor.slot());
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_list_request& m,
-                wire::cuda::graph_list_reply& r) {
-  Scope s(w);
-  gpu::Driver& d = w.driver();
+CUresult handle(Executor& executor, const wire::cuda::graph_list_request& request,
+                wire::cuda::graph_list_reply& reply) {
+  Scope scope(executor);
+  gpu::Driver& driver = executor.driver();
   const bool of_node =
-      m.kind == GraphListKind::kDependencies || m.kind == GraphListKind::kDependents;
+      request.kind == GraphListKind::kDependencies || request.kind == GraphListKind::kDependents;
   if (!of_node) {
-    CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.object);
-    if (!s.ok()) return s.error();
-    if (m.kind == GraphListKind::kEdges) return list_edges(w, s, graph, r);
-    return list_nodes(s, r, [&](CUgraphNode* nodes, size_t* count) {
-      return m.kind == GraphListKind::kNodes ? d.cuGraphGetNodes(graph, nodes, count)
-                                             : d.cuGraphGetRootNodes(graph, nodes, count);
+    CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.object);
+    if (!scope.ok()) return scope.error();
+    if (request.kind == GraphListKind::kEdges) return list_edges(executor, scope, graph, reply);
+    return list_nodes(scope, reply, [&](CUgraphNode* nodes, size_t* count) {
+      return request.kind == GraphListKind::kNodes
+                 ? driver.cuGraphGetNodes(graph, nodes, count)
+                 : driver.cuGraphGetRootNodes(graph, nodes, count);
     });
   }
-  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.object);
-  if (!s.ok()) return s.error();
-  return list_neighbours(s, r, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
-    return m.kind == GraphListKind::kDependencies
-               ? d.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
-               : d.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
-  });
+  CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.object);
+  if (!scope.ok()) return scope.error();
+  return list_neighbours(
+      scope, reply, [&](CUgraphNode* nodes, CUgraphEdgeData* data, size_t* count) {
+        return request.kind == GraphListKind::kDependencies
+                   ? driver.cuGraphNodeGetDependencies_v2(node, nodes, data, count)
+                   : driver.cuGraphNodeGetDependentNodes_v2(node, nodes, data, count);
+      });
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_instantiate_request& m,
-                wire::cuda::graph_instantiate_reply& r) {
-  Scope s(w);
-  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
-  CUstream upload = s.stream(m.upload);
-  if (!s.ok()) return s.error();
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult handle(Executor& executor, const wire::cuda::graph_instantiate_request& request,
+                wire::cuda::graph_instantiate_reply& reply) {
+  Scope scope(executor);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+  CUstream upload = scope.stream(request.upload);
+  if (!scope.ok()) return scope.error();
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUgraphExec exec = nullptr;
   CUDA_GRAPH_INSTANTIATE_PARAMS params;
   std::memset(&params, 0, sizeof params);
-  params.flags = m.flags;
+  params.flags = request.flags;
   params.hUploadStream = upload;
-  const CUresult result = m.with_params != 0
-                              ? w.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
-                              : w.driver().cuGraphInstantiateWithFlags(&exec, graph, m.flags);
-  r.outcome = static_cast<uint32_t>(params.result_out);
-  r.node = s.id(Kind::kNode, params.hErrNode_out);
-  w.replies().reply_with_body_anyway();
+  const CUresult result =
+      request.with_params != 0
+          ? executor.driver().cuGraphInstantiateWithParams(&exec, graph, &params)
+          : executor.driver().cuGraphInstantiateWithFlags(&exec, graph, request.flags);
+  reply.outcome = static_cast<uint32_t>(params.result_out);
+  reply.node = scope.id(Kind::kNode, params.hErrNode_out);
+  executor.replies().reply_with_body_anyway();
   if (result != CUDA_SUCCESS) return result;
-  if (!w.objects().bind(Kind::kExec, m.exec, exec)) {
-    w.driver().cuGraphExecDestroy(exec);
+  if (!executor.objects().bind(Kind::kExec, request.exec, exec)) {
+    executor.driver().cuGraphExecDestroy(exec);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  r.has_memory = w.kept_memory().instantiated(exec, graph);
-  if ((m.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-    r.device_handle = reinterpret_cast<uint64_t>(exec);
+  reply.has_memory = executor.kept_memory().instantiated(exec, graph);
+  if ((request.flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+    reply.device_handle = reinterpret_cast<uint64_t>(exec);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_request& m,
+CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_request& request,
                 wire::cuda::graph_kernel_node_reply&) {
-  Scope s(w);
+  Scope scope(executor);
   bool kernel = false;
-  CUfunction f = find_function(w, m.function, &kernel);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUfunction function = find_function(executor, request.function, &kernel);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
-  const Layout* layout = w.layouts().find(w, m.function, f, kernel, &error);
+  const Layout* layout =
+      executor.layouts().find(executor, request.function, function, kernel, &error);
   if (layout == nullptr) return error;
-  if (m.params.count < layout->bytes) return CUDA_ERROR_INVALID_VALUE;
-  void** pointers = s.scratch<void*>(layout->offsets.size() + 1);
-  if (!s.ok()) return s.error();
+  if (request.params.count < layout->bytes) return CUDA_ERROR_INVALID_VALUE;
+  void** pointers = scope.scratch<void*>(layout->offsets.size() + 1);
+  if (!scope.ok()) return scope.error();
   for (size_t i = 0; i < layout->offsets.size(); ++i)
-    pointers[i] = const_cast<uint8_t*>(m.params.data) + layout->offsets[i];
-  CUDA_KERNEL_NODE_PARAMS p;
-  std::memset(&p, 0, sizeof p);
+    pointers[i] = const_cast<uint8_t*>(request.params.data) + layout->offsets[i];
+  CUDA_KERNEL_NODE_PARAMS parameters;
+  std::memset(&parameters, 0, sizeof parameters);
   if (kernel)
-    p.kern = reinterpret_cast<CUkernel>(f);
+    parameters.kern = reinterpret_cast<CUkernel>(function);
   else
-    p.func = f;
-  if (kernel && w.context() != nullptr) p.ctx = w.context()->context;
-  p.gridDimX = m.shape.grid[0];
-  p.gridDimY = m.shape.grid[1];
-  p.gridDimZ = m.shape.grid[2];
-  p.blockDimX = m.shape.block[0];
-  p.blockDimY = m.shape.block[1];
-  p.blockDimZ = m.shape.block[2];
-  p.sharedMemBytes = m.shape.shared_bytes;
-  p.kernelParams = pointers;
-  if (m.change == NodeChange::kAdd) {
-    CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
-    CUgraphNode* dependencies = s.handles<CUgraphNode>(Kind::kNode, m.dependencies);
-    if (!s.ok()) return s.error();
+    parameters.func = function;
+  if (kernel && executor.context() != nullptr) parameters.ctx = executor.context()->context;
+  parameters.gridDimX = request.shape.grid[0];
+  parameters.gridDimY = request.shape.grid[1];
+  parameters.gridDimZ = request.shape.grid[2];
+  parameters.blockDimX = request.shape.block[0];
+  parameters.blockDimY = request.shape.block[1];
+  parameters.blockDimZ = request.shape.block[2];
+  parameters.sharedMemBytes = request.shape.shared_bytes;
+  parameters.kernelParams = pointers;
+  if (request.change == NodeChange::kAdd) {
+    CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+    CUgraphNode* dependencies = scope.handles<CUgraphNode>(Kind::kNode, request.dependencies);
+    if (!scope.ok()) return scope.error();
     CUgraphNode node = nullptr;
-    const CUresult result =
-        w.driver().cuGraphAddKernelNode_v2(&node, graph, dependencies, m.dependencies.count, &p);
-    if (result == CUDA_SUCCESS && !w.objects().bind(Kind::kNode, m.node, node))
+    const CUresult result = executor.driver().cuGraphAddKernelNode_v2(
+        &node, graph, dependencies, request.dependencies.count, &parameters);
+    if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kNode, request.node, node))
       return CUDA_ERROR_INVALID_HANDLE;
     return result;
   }
-  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
-  if (m.change == NodeChange::kSetInNode)
-    return s.ok() ? w.driver().cuGraphKernelNodeSetParams_v2(node, &p) : s.error();
-  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
-  return s.ok() ? w.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &p) : s.error();
+  CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.node);
+  if (request.change == NodeChange::kSetInNode)
+    return scope.ok() ? executor.driver().cuGraphKernelNodeSetParams_v2(node, &parameters)
+                      : scope.error();
+  CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.exec);
+  return scope.ok() ? executor.driver().cuGraphExecKernelNodeSetParams_v2(exec, node, &parameters)
+                    : scope.error();
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_kernel_change_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::graph_kernel_change_request& request) {
   wire::cuda::graph_kernel_node_request change;
   wire::cuda::graph_kernel_node_reply unused;
   change.change = NodeChange::kSetInExec;
-  change.exec = m.exec;
-  change.node = m.node;
-  change.function = m.function;
-  change.shape = m.shape;
-  change.params = m.params;
-  return handle(w, change, unused);
+  change.exec = request.exec;
+  change.node = request.node;
+  change.function = request.function;
+  change.shape = request.shape;
+  change.params = request.params;
+  return handle(executor, change, unused);
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_kernel_node_get_request& m,
-                wire::cuda::graph_kernel_node_get_reply& r) {
-  Scope s(w);
-  CUgraphNode node = s.get<CUgraphNode>(Kind::kNode, m.node);
-  if (!s.ok()) return s.error();
-  CUDA_KERNEL_NODE_PARAMS p;
-  std::memset(&p, 0, sizeof p);
-  const CUresult result = w.driver().cuGraphKernelNodeGetParams_v2(node, &p);
+CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_get_request& request,
+                wire::cuda::graph_kernel_node_get_reply& reply) {
+  Scope scope(executor);
+  CUgraphNode node = scope.get<CUgraphNode>(Kind::kNode, request.node);
+  if (!scope.ok()) return scope.error();
+  CUDA_KERNEL_NODE_PARAMS parameters;
+  std::memset(&parameters, 0, sizeof parameters);
+  const CUresult result = executor.driver().cuGraphKernelNodeGetParams_v2(node, &parameters);
   if (result != CUDA_SUCCESS) return result;
   // The driver may tell a function of its own that it made from the client's kernel.
-  const bool unknown = p.func == nullptr || !w.objects().knows(Kind::kFunction, p.func);
-  const bool kernel = unknown && p.kern != nullptr;
-  if (!kernel && p.func == nullptr) return CUDA_ERROR_UNKNOWN;
-  CUfunction f = kernel ? reinterpret_cast<CUfunction>(p.kern) : p.func;
-  r.function = w.objects().id_of(kernel ? Kind::kKernel : Kind::kFunction, f);
-  if (p.ctx != nullptr && w.objects().knows(Kind::kContext, p.ctx))
-    r.context = w.objects().id_of(Kind::kContext, p.ctx);
+  const bool unknown =
+      parameters.func == nullptr || !executor.objects().knows(Kind::kFunction, parameters.func);
+  const bool kernel = unknown && parameters.kern != nullptr;
+  if (!kernel && parameters.func == nullptr) return CUDA_ERROR_UNKNOWN;
+  CUfunction function = kernel ? reinterpret_cast<CUfunction>(parameters.kern) : parameters.func;
+  reply.function = executor.objects().id_of(kernel ? Kind::kKernel : Kind::kFunction, function);
+  if (parameters.ctx != nullptr && executor.objects().knows(Kind::kContext, parameters.ctx))
+    reply.context = executor.objects().id_of(Kind::kContext, parameters.ctx);
   CUresult error = CUDA_SUCCESS;
-  const Layout* layout = w.layouts().find(w, r.function, f, kernel, &error);
+  const Layout* layout =
+      executor.layouts().find(executor, reply.function, function, kernel, &error);
   if (layout == nullptr) return error;
-  uint8_t* values = s.scratch<uint8_t>(layout->bytes);
-  if (!s.ok()) return s.error();
-  for (size_t i = 0; i < layout->offsets.size() && p.kernelParams != nullptr; ++i) {
-    std::memcpy(values + layout->offsets[i], p.kernelParams[i], layout->sizes[i]);
+  uint8_t* values = scope.scratch<uint8_t>(layout->bytes);
+  if (!scope.ok()) return scope.error();
+  for (size_t i = 0; i < layout->offsets.size() && parameters.kernelParams != nullptr; ++i) {
+    std::memcpy(values + layout->offsets[i], parameters.kernelParams[i], layout->sizes[i]);
   }
-  r.shape = {{p.gridDimX, p.gridDimY, p.gridDimZ},
-             {p.blockDimX, p.blockDimY, p.blockDimZ},
-             p.sharedMemBytes,
-             0};
-  r.params = {values, layout->bytes};
+  reply.shape = {{parameters.gridDimX, parameters.gridDimY, parameters.gridDimZ},
+                 {parameters.blockDimX, parameters.blockDimY, parameters.blockDimZ},
+                 parameters.sharedMemBytes,
+                 0};
+  reply.params = {values, layout->bytes};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::graph_update_request& m,
-                wire::cuda::graph_update_reply& r) {
-  Scope s(w);
-  CUgraphExec exec = s.get<CUgraphExec>(Kind::kExec, m.exec);
-  CUgraph graph = s.get<CUgraph>(Kind::kGraph, m.graph);
-  if (!s.ok()) return s.error();
+CUresult handle(Executor& executor, const wire::cuda::graph_update_request& request,
+                wire::cuda::graph_update_reply& reply) {
+  Scope scope(executor);
+  CUgraphExec exec = scope.get<CUgraphExec>(Kind::kExec, request.exec);
+  CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
+  if (!scope.ok()) return scope.error();
   CUgraphExecUpdateResultInfo info;
   std::memset(&info, 0, sizeof info);
-  const CUresult result = w.driver().cuGraphExecUpdate_v2(exec, graph, &info);
-  r.outcome = static_cast<uint32_t>(info.result);
-  r.node = s.id(Kind::kNode, info.errorNode);
-  r.from = s.id(Kind::kNode, info.errorFromNode);
-  w.replies().reply_with_body_anyway();
+  const CUresult result = executor.driver().cuGraphExecUpdate_v2(exec, graph, &info);
+  reply.outcome = static_cast<uint32_t>(info.result);
+  reply.node = scope.id(Kind::kNode, info.errorNode);
+  reply.from = scope.id(Kind::kNode, info.errorFromNode);
+  executor.replies().reply_with_body_anyway();
   return result;
 }
 

@@ -14,96 +14,100 @@ constexpr uint32_t kGroupsMax = 1024;  // more than any device has multiprocesso
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::sm_resource_split_request& m,
-                wire::cuda::sm_resource_split_reply& r) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::sm_resource_split_request& request,
+                wire::cuda::sm_resource_split_reply& reply) {
+  Scope scope(executor);
   CUdevResource input;
-  if (!s.image(m.input, &input)) return s.error();
-  if (w.driver().cuDevSmResourceSplitByCount == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  unsigned groups = m.groups < kGroupsMax ? m.groups : kGroupsMax;
-  CUdevResource* results = m.count_only != 0 ? nullptr : s.scratch<CUdevResource>(groups);
-  CUdevResource* remaining = s.scratch<CUdevResource>(1);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuDevSmResourceSplitByCount(results, &groups, &input,
-                                                                 remaining, m.flags, m.minimum);
+  if (!scope.image(request.input, &input)) return scope.error();
+  if (executor.driver().cuDevSmResourceSplitByCount == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  unsigned groups = request.groups < kGroupsMax ? request.groups : kGroupsMax;
+  CUdevResource* results = request.count_only != 0 ? nullptr : scope.scratch<CUdevResource>(groups);
+  CUdevResource* remaining = scope.scratch<CUdevResource>(1);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuDevSmResourceSplitByCount(
+      results, &groups, &input, remaining, request.flags, request.minimum);
   if (result != CUDA_SUCCESS) return result;
-  r.groups = groups;
+  reply.groups = groups;
   if (results != nullptr)
-    r.results = {reinterpret_cast<const uint8_t*>(results), groups * sizeof *results};
-  r.remaining = {reinterpret_cast<const uint8_t*>(remaining), sizeof *remaining};
+    reply.results = {reinterpret_cast<const uint8_t*>(results), groups * sizeof *results};
+  reply.remaining = {reinterpret_cast<const uint8_t*>(remaining), sizeof *remaining};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::green_context_create_request& m,
+CUresult handle(Executor& executor, const wire::cuda::green_context_create_request& request,
                 wire::cuda::green_context_create_reply&) {
-  Scope s(w);
-  const CUdevice device = s.device(m.slot);
-  CUdevResourceDesc description = s.get<CUdevResourceDesc>(Kind::kResourceDesc, m.description);
-  if (!s.ok()) return s.error();
-  gpu::Driver& d = w.driver();
-  if (d.cuGreenCtxCreate == nullptr || d.cuCtxFromGreenCtx == nullptr)
+  Scope scope(executor);
+  const CUdevice device = scope.device(request.slot);
+  CUdevResourceDesc description =
+      scope.get<CUdevResourceDesc>(Kind::kResourceDesc, request.description);
+  if (!scope.ok()) return scope.error();
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuGreenCtxCreate == nullptr || driver.cuCtxFromGreenCtx == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
   CUgreenCtx green = nullptr;
   CUcontext made = nullptr;
-  CUresult result = d.cuGreenCtxCreate(&green, description, device, m.flags);
+  CUresult result = driver.cuGreenCtxCreate(&green, description, device, request.flags);
   if (result != CUDA_SUCCESS) return result;
-  result = d.cuCtxFromGreenCtx(&made, green);
-  WorkerContext* context = result == CUDA_SUCCESS ? w.contexts().add(m.context) : nullptr;
-  if (context == nullptr || !w.objects().bind(Kind::kGreenContext, m.green, green)) {
-    if (context != nullptr) w.remove_context(m.context);
-    d.cuGreenCtxDestroy(green);
+  result = driver.cuCtxFromGreenCtx(&made, green);
+  WorkerContext* context =
+      result == CUDA_SUCCESS ? executor.contexts().add(request.context) : nullptr;
+  if (context == nullptr || !executor.objects().bind(Kind::kGreenContext, request.green, green)) {
+    if (context != nullptr) executor.remove_context(request.context);
+    driver.cuGreenCtxDestroy(green);
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
   }
   context->context = made;
-  context->slot = m.slot;
-  w.objects().bind(Kind::kContext, m.context, made);
-  w.gate().has_context(m.slot);
+  context->slot = request.slot;
+  executor.objects().bind(Kind::kContext, request.context, made);
+  executor.gate().has_context(request.slot);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::green_context_destroy_request& m,
+CUresult handle(Executor& executor, const wire::cuda::green_context_destroy_request& request,
                 wire::cuda::green_context_destroy_reply&) {
-  Scope s(w);
-  CUgreenCtx green = s.get<CUgreenCtx>(Kind::kGreenContext, m.green);
-  WorkerContext* context = w.contexts().find(m.context);
-  if (!s.ok() || context == nullptr || context->primary)
-    return s.ok() ? CUDA_ERROR_INVALID_CONTEXT : s.error();
-  w.contexts().use(context->context);
-  w.waiters().deliver_all();
-  w.waiters().reclaim(0);
-  const CUresult result = w.driver().cuGreenCtxDestroy(green);
-  w.objects().unbind(Kind::kGreenContext, m.green);
-  w.objects().unbind(Kind::kContext, m.context);
-  w.remove_context(m.context);
-  w.contexts().forget_current();
+  Scope scope(executor);
+  CUgreenCtx green = scope.get<CUgreenCtx>(Kind::kGreenContext, request.green);
+  WorkerContext* context = executor.contexts().find(request.context);
+  if (!scope.ok() || context == nullptr || context->primary)
+    return scope.ok() ? CUDA_ERROR_INVALID_CONTEXT : scope.error();
+  executor.contexts().use(context->context);
+  executor.waiters().deliver_all();
+  executor.waiters().reclaim(0);
+  const CUresult result = executor.driver().cuGreenCtxDestroy(green);
+  executor.objects().unbind(Kind::kGreenContext, request.green);
+  executor.objects().unbind(Kind::kContext, request.context);
+  executor.remove_context(request.context);
+  executor.contexts().forget_current();
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::green_stream_create_request& m,
+CUresult handle(Executor& executor, const wire::cuda::green_stream_create_request& request,
                 wire::cuda::green_stream_create_reply&) {
-  Scope s(w);
-  CUgreenCtx green = s.get<CUgreenCtx>(Kind::kGreenContext, m.green);
-  if (!s.ok()) return s.error();
+  Scope scope(executor);
+  CUgreenCtx green = scope.get<CUgreenCtx>(Kind::kGreenContext, request.green);
+  if (!scope.ok()) return scope.error();
   CUstream stream = nullptr;
-  const CUresult result = w.driver().cuGreenCtxStreamCreate(&stream, green, m.flags, m.priority);
+  const CUresult result =
+      executor.driver().cuGreenCtxStreamCreate(&stream, green, request.flags, request.priority);
   if (result != CUDA_SUCCESS) return result;
-  if (w.objects().bind(Kind::kStream, m.stream, stream)) return w.streams().begin_apart(stream);
-  w.driver().cuStreamDestroy_v2(stream);
+  if (executor.objects().bind(Kind::kStream, request.stream, stream))
+    return executor.streams().begin_apart(stream);
+  executor.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::context_event_request& m,
+CUresult handle(Executor& executor, const wire::cuda::context_event_request& request,
                 wire::cuda::context_event_reply&) {
-  Scope s(w);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  if (!s.ok()) return s.error();
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  CUcontext context = w.context()->context;
-  if (w.driver().cuCtxRecordEvent == nullptr || w.driver().cuCtxWaitEvent == nullptr)
+  Scope scope(executor);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext context = executor.context()->context;
+  if (executor.driver().cuCtxRecordEvent == nullptr || executor.driver().cuCtxWaitEvent == nullptr)
     return CUDA_ERROR_NOT_SUPPORTED;
-  return m.action == wire::cuda::ContextEventAction::kRecord
-             ? w.driver().cuCtxRecordEvent(context, event)
-             : w.driver().cuCtxWaitEvent(context, event);
+  return request.action == wire::cuda::ContextEventAction::kRecord
+             ? executor.driver().cuCtxRecordEvent(context, event)
+             : executor.driver().cuCtxWaitEvent(context, event);
 }
 
 }  // namespace tendril::worker::cuda

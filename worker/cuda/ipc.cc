@@ -34,18 +34,19 @@ bool same_token(const wire::ExportRecord& record, const wire::Bytes& token) {
          std::memcmp(record.token, token.data, sizeof record.token) == 0;
 }
 
-wire::ExportRecord record_of(Executor& w, ExportKind kind, uint32_t slot, uint64_t bytes) {
+wire::ExportRecord record_of(Executor& executor, ExportKind kind, uint32_t slot, uint64_t bytes) {
   wire::ExportRecord record = {};
   record.kind = kind;
-  record.gpu_index = slot < w.assignment().slice_count ? w.assignment().slices[slot].gpu_index : 0;
+  record.gpu_index =
+      slot < executor.assignment().slice_count ? executor.assignment().slices[slot].gpu_index : 0;
   record.bytes = bytes;
   return record;
 }
 
 // The slot of the session on the GPU where a shared thing lies; false: the session has none.
-bool find_slot(Executor& w, const wire::ExportRecord& record, uint32_t* slot) {
-  for (uint32_t i = 0; i < w.assignment().slice_count; ++i) {
-    if (w.assignment().slices[i].gpu_index != record.gpu_index) continue;
+bool find_slot(Executor& executor, const wire::ExportRecord& record, uint32_t* slot) {
+  for (uint32_t i = 0; i < executor.assignment().slice_count; ++i) {
+    if (executor.assignment().slices[i].gpu_index != record.gpu_index) continue;
     *slot = i;
     return true;
   }
@@ -53,22 +54,22 @@ bool find_slot(Executor& w, const wire::ExportRecord& record, uint32_t* slot) {
 }
 
 template <typename Reply>
-CUresult answer_token(Executor& w, const std::string& token, Reply* r) {
-  Scope s(w);
-  uint8_t* copy = s.scratch<uint8_t>(token.size());
-  if (!s.ok()) return s.error();
+CUresult answer_token(Executor& executor, const std::string& token, Reply* reply) {
+  Scope scope(executor);
+  uint8_t* copy = scope.scratch<uint8_t>(token.size());
+  if (!scope.ok()) return scope.error();
   std::memcpy(copy, token.data(), token.size());
-  r->token = {copy, token.size()};
+  reply->token = {copy, token.size()};
   return CUDA_SUCCESS;
 }
 
 // Shares what the driver's handle `content` opens, and answers with the token.
 template <typename Content, typename Reply>
-CUresult share(Executor& w, uint64_t key, const wire::ExportRecord& record, const Content& content,
-               Reply* r) {
+CUresult share(Executor& executor, uint64_t key, const wire::ExportRecord& record,
+               const Content& content, Reply* reply) {
   std::string token;
-  const CUresult result = w.ipc().publish(key, record, content, &token);
-  return result == CUDA_SUCCESS ? answer_token(w, token, r) : result;
+  const CUresult result = executor.ipc().publish(key, record, content, &token);
+  return result == CUDA_SUCCESS ? answer_token(executor, token, reply) : result;
 }
 
 // The driver's handle in a record that tendrild keeps.
@@ -89,8 +90,8 @@ struct Range {
   size_t bytes = 0;
 };
 
-CUresult range_of(Executor& w, CUdeviceptr address, Range* range) {
-  return w.driver().cuMemGetAddressRange_v2(&range->base, &range->bytes, address);
+CUresult range_of(Executor& executor, CUdeviceptr address, Range* range) {
+  return executor.driver().cuMemGetAddressRange_v2(&range->base, &range->bytes, address);
 }
 
 uint64_t key_of(const void* object) { return reinterpret_cast<uint64_t>(object); }
@@ -177,215 +178,222 @@ void Ipc::closed(uint64_t key) {
   opened_.erase(it);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_server_request&,
-                wire::cuda::ipc_server_reply& r) {
-  r.id = {w.assignment().server_id, sizeof w.assignment().server_id};
+CUresult handle(Executor& executor, const wire::cuda::ipc_server_request&,
+                wire::cuda::ipc_server_reply& reply) {
+  reply.id = {executor.assignment().server_id, sizeof executor.assignment().server_id};
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_get_memory_request& m,
-                wire::cuda::ipc_get_memory_reply& r) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult handle(Executor& executor, const wire::cuda::ipc_get_memory_request& request,
+                wire::cuda::ipc_get_memory_reply& reply) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUipcMemHandle content = {};
-  CUresult result = w.driver().cuIpcGetMemHandle(&content, m.address);
+  CUresult result = executor.driver().cuIpcGetMemHandle(&content, request.address);
   Range range;
-  if (result == CUDA_SUCCESS) result = range_of(w, m.address, &range);
+  if (result == CUDA_SUCCESS) result = range_of(executor, request.address, &range);
   if (result != CUDA_SUCCESS) return result;
-  r.bytes = range.bytes;
-  return share(w, range.base, record_of(w, ExportKind::kMemory, w.slot(), range.bytes), content,
-               &r);
+  reply.bytes = range.bytes;
+  return share(executor, range.base,
+               record_of(executor, ExportKind::kMemory, executor.slot(), range.bytes), content,
+               &reply);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_open_memory_request& m,
-                wire::cuda::ipc_open_memory_reply& r) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult handle(Executor& executor, const wire::cuda::ipc_open_memory_request& request,
+                wire::cuda::ipc_open_memory_reply& reply) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ExportKind::kMemory, m.token, &record, &none);
+  CUresult result = executor.ipc().fetch(ExportKind::kMemory, request.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   uint32_t slot = 0;
   CUdeviceptr address = 0;
   Range range;
-  result = find_slot(w, record, &slot) ? w.driver().cuIpcOpenMemHandle_v2(
-                                             &address, content_of<CUipcMemHandle>(record), m.flags)
-                                       : CUDA_ERROR_INVALID_DEVICE;
+  result = find_slot(executor, record, &slot)
+               ? executor.driver().cuIpcOpenMemHandle_v2(
+                     &address, content_of<CUipcMemHandle>(record), request.flags)
+               : CUDA_ERROR_INVALID_DEVICE;
   if (result == CUDA_SUCCESS) {
-    result = range_of(w, address, &range);
-    if (result != CUDA_SUCCESS) w.driver().cuIpcCloseMemHandle(address);
+    result = range_of(executor, address, &range);
+    if (result != CUDA_SUCCESS) executor.driver().cuIpcCloseMemHandle(address);
   }
   if (result != CUDA_SUCCESS) {
-    w.ipc().opened(0, record);
-    w.ipc().closed(0);
+    executor.ipc().opened(0, record);
+    executor.ipc().closed(0);
     return result;
   }
-  w.ipc().opened(address, record);
-  r.address = address;
-  r.base = range.base;
-  r.bytes = range.bytes;
+  executor.ipc().opened(address, record);
+  reply.address = address;
+  reply.base = range.base;
+  reply.bytes = range.bytes;
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_close_memory_request& m,
+CUresult handle(Executor& executor, const wire::cuda::ipc_close_memory_request& request,
                 wire::cuda::ipc_close_memory_reply&) {
-  const CUresult result = w.driver().cuIpcCloseMemHandle(m.address);
-  if (result == CUDA_SUCCESS) w.ipc().closed(m.address);
+  const CUresult result = executor.driver().cuIpcCloseMemHandle(request.address);
+  if (result == CUDA_SUCCESS) executor.ipc().closed(request.address);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_get_event_request& m,
-                wire::cuda::ipc_get_event_reply& r) {
-  Scope s(w);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  if (!s.ok()) return s.error();
+CUresult handle(Executor& executor, const wire::cuda::ipc_get_event_request& request,
+                wire::cuda::ipc_get_event_reply& reply) {
+  Scope scope(executor);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
   CUipcEventHandle content = {};
-  const CUresult result = w.driver().cuIpcGetEventHandle(&content, event);
+  const CUresult result = executor.driver().cuIpcGetEventHandle(&content, event);
   if (result != CUDA_SUCCESS) return result;
-  return share(w, key_of(event), record_of(w, ExportKind::kEvent, w.slot(), 0), content, &r);
+  return share(executor, key_of(event), record_of(executor, ExportKind::kEvent, executor.slot(), 0),
+               content, &reply);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_open_event_request& m,
+CUresult handle(Executor& executor, const wire::cuda::ipc_open_event_request& request,
                 wire::cuda::ipc_open_event_reply&) {
   wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ExportKind::kEvent, m.token, &record, &none);
+  CUresult result = executor.ipc().fetch(ExportKind::kEvent, request.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   CUevent event = nullptr;
-  result = w.driver().cuIpcOpenEventHandle(&event, content_of<CUipcEventHandle>(record));
-  if (result != CUDA_SUCCESS || w.objects().bind(Kind::kEvent, m.event, event)) return result;
-  w.driver().cuEventDestroy_v2(event);
+  result = executor.driver().cuIpcOpenEventHandle(&event, content_of<CUipcEventHandle>(record));
+  if (result != CUDA_SUCCESS || executor.objects().bind(Kind::kEvent, request.event, event))
+    return result;
+  executor.driver().cuEventDestroy_v2(event);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_record_event_request& m,
+CUresult handle(Executor& executor, const wire::cuda::ipc_record_event_request& request,
                 wire::cuda::ipc_record_event_reply&) {
   wire::cuda::event_record_request record;
-  record.event = m.event;
-  record.stream = m.stream;
-  record.flags = m.flags;
-  return handle(w, record);
+  record.event = request.event;
+  record.stream = request.stream;
+  record.flags = request.flags;
+  return handle(executor, record);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_export_allocation_request& m,
-                wire::cuda::ipc_export_allocation_reply& r) {
-  Scope s(w);
-  const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuMemExportToShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::ipc_export_allocation_request& request,
+                wire::cuda::ipc_export_allocation_reply& reply) {
+  Scope scope(executor);
+  const auto handle = scope.get<CUmemGenericAllocationHandle>(Kind::kAllocation, request.handle);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuMemExportToShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   int raw = -1;
-  CUresult result = w.driver().cuMemExportToShareableHandle(&raw, handle, kDescriptor, 0);
+  CUresult result = executor.driver().cuMemExportToShareableHandle(&raw, handle, kDescriptor, 0);
   if (result != CUDA_SUCCESS) return result;
   const base::Fd fd(raw);
   uint32_t slot = 0;
   uint64_t bytes = 0;
-  w.virtual_memory().describe(handle, &slot, &bytes);
-  r.bytes = bytes;
+  executor.virtual_memory().describe(handle, &slot, &bytes);
+  reply.bytes = bytes;
   std::string token;
-  result = w.ipc().publish_descriptor(handle, record_of(w, ExportKind::kAllocation, slot, bytes),
-                                      raw, &token);
+  result = executor.ipc().publish_descriptor(
+      handle, record_of(executor, ExportKind::kAllocation, slot, bytes), raw, &token);
   if (result != CUDA_SUCCESS) return result;
-  w.virtual_memory().exported(handle);
-  return answer_token(w, token, &r);
+  executor.virtual_memory().exported(handle);
+  return answer_token(executor, token, &reply);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_import_allocation_request& m,
-                wire::cuda::ipc_import_allocation_reply& r) {
-  gpu::Driver& d = w.driver();
-  if (d.cuMemImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::ipc_import_allocation_request& request,
+                wire::cuda::ipc_import_allocation_reply& reply) {
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuMemImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   wire::ExportRecord record;
   base::Fd fd;
-  CUresult result = w.ipc().fetch(ExportKind::kAllocation, m.token, &record, &fd);
+  CUresult result = executor.ipc().fetch(ExportKind::kAllocation, request.token, &record, &fd);
   if (result != CUDA_SUCCESS) return result;
   CUmemGenericAllocationHandle handle = 0;
-  result = find_slot(w, record, &r.slot)
-               ? d.cuMemImportFromShareableHandle(&handle, as_handle(fd), kDescriptor)
+  result = find_slot(executor, record, &reply.slot)
+               ? driver.cuMemImportFromShareableHandle(&handle, as_handle(fd), kDescriptor)
                : CUDA_ERROR_INVALID_DEVICE;
-  if (result == CUDA_SUCCESS &&
-      !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
-    d.cuMemRelease(handle);
+  if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kAllocation, request.handle,
+                                                         reinterpret_cast<void*>(handle))) {
+    driver.cuMemRelease(handle);
     result = CUDA_ERROR_INVALID_HANDLE;
   }
   const uint64_t key = result == CUDA_SUCCESS ? handle : 0;
-  w.ipc().opened(key, record);
+  executor.ipc().opened(key, record);
   if (result != CUDA_SUCCESS)
-    w.ipc().closed(key);
+    executor.ipc().closed(key);
   else
-    w.virtual_memory().imported(handle, r.slot, record.bytes);
+    executor.virtual_memory().imported(handle, reply.slot, record.bytes);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_request& m,
-                wire::cuda::ipc_export_pool_reply& r) {
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuMemPoolExportToShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::ipc_export_pool_request& request,
+                wire::cuda::ipc_export_pool_reply& reply) {
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuMemPoolExportToShareableHandle == nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
   int raw = -1;
-  CUresult result = w.driver().cuMemPoolExportToShareableHandle(&raw, pool, kDescriptor, 0);
+  CUresult result = executor.driver().cuMemPoolExportToShareableHandle(&raw, pool, kDescriptor, 0);
   if (result != CUDA_SUCCESS) return result;
   const base::Fd fd(raw);
   std::string token;
-  result = w.ipc().publish_descriptor(key_of(pool), record_of(w, ExportKind::kPool, w.slot(), 0),
-                                      raw, &token);
-  return result == CUDA_SUCCESS ? answer_token(w, token, &r) : result;
+  result = executor.ipc().publish_descriptor(
+      key_of(pool), record_of(executor, ExportKind::kPool, executor.slot(), 0), raw, &token);
+  return result == CUDA_SUCCESS ? answer_token(executor, token, &reply) : result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_request& m,
+CUresult handle(Executor& executor, const wire::cuda::ipc_import_pool_request& request,
                 wire::cuda::ipc_import_pool_reply&) {
-  gpu::Driver& d = w.driver();
-  if (d.cuMemPoolImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuMemPoolImportFromShareableHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   wire::ExportRecord record;
   base::Fd fd;
-  CUresult result = w.ipc().fetch(ExportKind::kPool, m.token, &record, &fd);
+  CUresult result = executor.ipc().fetch(ExportKind::kPool, request.token, &record, &fd);
   if (result != CUDA_SUCCESS) return result;
   CUmemoryPool pool = nullptr;
   uint32_t slot = 0;
-  result = find_slot(w, record, &slot)
-               ? d.cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), kDescriptor, 0)
+  result = find_slot(executor, record, &slot)
+               ? driver.cuMemPoolImportFromShareableHandle(&pool, as_handle(fd), kDescriptor, 0)
                : CUDA_ERROR_INVALID_DEVICE;
-  if (result != CUDA_SUCCESS || w.objects().bind(Kind::kPool, m.pool, pool)) return result;
-  d.cuMemPoolDestroy(pool);
+  if (result != CUDA_SUCCESS || executor.objects().bind(Kind::kPool, request.pool, pool))
+    return result;
+  driver.cuMemPoolDestroy(pool);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_export_pool_pointer_request& m,
-                wire::cuda::ipc_export_pool_pointer_reply& r) {
-  gpu::Driver& d = w.driver();
-  if (d.cuMemPoolExportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::ipc_export_pool_pointer_request& request,
+                wire::cuda::ipc_export_pool_pointer_reply& reply) {
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuMemPoolExportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemPoolPtrExportData content = {};
-  CUresult result = d.cuMemPoolExportPointer(&content, m.address);
+  CUresult result = driver.cuMemPoolExportPointer(&content, request.address);
   Range range;
-  if (result == CUDA_SUCCESS) result = range_of(w, m.address, &range);
+  if (result == CUDA_SUCCESS) result = range_of(executor, request.address, &range);
   if (result != CUDA_SUCCESS) return result;
-  r.bytes = range.bytes - (m.address - range.base);
-  return share(w, m.address, record_of(w, ExportKind::kPoolPointer, w.slot(), r.bytes), content,
-               &r);
+  reply.bytes = range.bytes - (request.address - range.base);
+  return share(executor, request.address,
+               record_of(executor, ExportKind::kPoolPointer, executor.slot(), reply.bytes), content,
+               &reply);
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_import_pool_pointer_request& m,
-                wire::cuda::ipc_import_pool_pointer_reply& r) {
-  gpu::Driver& d = w.driver();
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  if (d.cuMemPoolImportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::ipc_import_pool_pointer_request& request,
+                wire::cuda::ipc_import_pool_pointer_reply& reply) {
+  gpu::Driver& driver = executor.driver();
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  if (driver.cuMemPoolImportPointer == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   wire::ExportRecord record;
   base::Fd none;
-  CUresult result = w.ipc().fetch(ExportKind::kPoolPointer, m.token, &record, &none);
+  CUresult result = executor.ipc().fetch(ExportKind::kPoolPointer, request.token, &record, &none);
   if (result != CUDA_SUCCESS) return result;
   auto content = content_of<CUmemPoolPtrExportData>(record);
   CUdeviceptr address = 0;
-  result = d.cuMemPoolImportPointer(&address, pool, &content);
+  result = driver.cuMemPoolImportPointer(&address, pool, &content);
   if (result != CUDA_SUCCESS) return result;
-  r.address = address;
-  r.bytes = record.bytes;
+  reply.address = address;
+  reply.bytes = record.bytes;
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::ipc_drop_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::ipc_drop_request& request) {
   ExportKind kind;
   uint64_t key = 0;
-  if (w.ipc().drop(m.token, &kind, &key) && kind == ExportKind::kAllocation)
-    w.virtual_memory().descriptor_closed(w, key);
+  if (executor.ipc().drop(request.token, &kind, &key) && kind == ExportKind::kAllocation)
+    executor.virtual_memory().descriptor_closed(executor, key);
   return CUDA_SUCCESS;
 }
 

@@ -8,58 +8,63 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::library_kernel_request& m,
+CUresult handle(Executor& executor, const wire::cuda::library_kernel_request& request,
                 wire::cuda::library_kernel_reply&) {
-  if (w.objects().find(Kind::kKernel, m.kernel) != nullptr) return CUDA_SUCCESS;
-  Scope s(w);
-  const CUlibrary library = s.get<CUlibrary>(Kind::kLibrary, m.library);
-  const char* name = s.text(m.name);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuLibraryGetKernel == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (executor.objects().find(Kind::kKernel, request.kernel) != nullptr) return CUDA_SUCCESS;
+  Scope scope(executor);
+  const CUlibrary library = scope.get<CUlibrary>(Kind::kLibrary, request.library);
+  const char* name = scope.text(request.name);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuLibraryGetKernel == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUkernel kernel = nullptr;
-  const CUresult result = w.driver().cuLibraryGetKernel(&kernel, library, name);
+  const CUresult result = executor.driver().cuLibraryGetKernel(&kernel, library, name);
   if (result != CUDA_SUCCESS) return result;
-  if (!w.objects().bind(Kind::kKernel, m.kernel, kernel)) return CUDA_ERROR_INVALID_HANDLE;
-  w.store().code().add_member(m.library, m.kernel, nullptr);
+  if (!executor.objects().bind(Kind::kKernel, request.kernel, kernel))
+    return CUDA_ERROR_INVALID_HANDLE;
+  executor.store().code().add_member(request.library, request.kernel, nullptr);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::library_module_request& m,
+CUresult handle(Executor& executor, const wire::cuda::library_module_request& request,
                 wire::cuda::library_module_reply&) {
-  if (w.objects().find(Kind::kModule, m.module) != nullptr) return CUDA_SUCCESS;
-  Scope s(w);
-  const CUlibrary library = s.get<CUlibrary>(Kind::kLibrary, m.library);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuLibraryGetModule == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!w.store().code().pay(w.charge(), m.library, w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (executor.objects().find(Kind::kModule, request.module) != nullptr) return CUDA_SUCCESS;
+  Scope scope(executor);
+  const CUlibrary library = scope.get<CUlibrary>(Kind::kLibrary, request.library);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuLibraryGetModule == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!executor.store().code().pay(executor.charge(), request.library, executor.slot()))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   CUmodule module = nullptr;
-  const CUresult result = w.driver().cuLibraryGetModule(&module, library);
+  const CUresult result = executor.driver().cuLibraryGetModule(&module, library);
   if (result != CUDA_SUCCESS) return result;
-  if (!w.objects().bind(Kind::kModule, m.module, module)) return CUDA_ERROR_INVALID_HANDLE;
-  w.store().code().add_member(m.library, m.module, context_of(w));
+  if (!executor.objects().bind(Kind::kModule, request.module, module))
+    return CUDA_ERROR_INVALID_HANDLE;
+  executor.store().code().add_member(request.library, request.module, context_of(executor));
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::kernel_function_request& m,
+CUresult handle(Executor& executor, const wire::cuda::kernel_function_request& request,
                 wire::cuda::kernel_function_reply&) {
-  if (w.objects().find(Kind::kFunction, m.function) != nullptr) return CUDA_SUCCESS;
-  Scope s(w);
-  const CUkernel kernel = s.get<CUkernel>(Kind::kKernel, m.kernel);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!w.store().code().pay(w.charge(), m.kernel, w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (executor.objects().find(Kind::kFunction, request.function) != nullptr) return CUDA_SUCCESS;
+  Scope scope(executor);
+  const CUkernel kernel = scope.get<CUkernel>(Kind::kKernel, request.kernel);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuKernelGetFunction == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!executor.store().code().pay(executor.charge(), request.kernel, executor.slot()))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   CUfunction function = nullptr;
-  const CUresult result = w.driver().cuKernelGetFunction(&function, kernel);
+  const CUresult result = executor.driver().cuKernelGetFunction(&function, kernel);
   if (result != CUDA_SUCCESS) return result;
-  if (!w.objects().bind(Kind::kFunction, m.function, function)) return CUDA_ERROR_INVALID_HANDLE;
-  w.store().code().add_member(m.kernel, m.function, context_of(w));
+  if (!executor.objects().bind(Kind::kFunction, request.function, function))
+    return CUDA_ERROR_INVALID_HANDLE;
+  executor.store().code().add_member(request.kernel, request.function, context_of(executor));
   return CUDA_SUCCESS;
 }
 
 namespace {
 
-CUresult function_names(Executor& w, CUmodule module, std::vector<const char*>* names) {
-  gpu::Driver& driver = w.driver();
+CUresult function_names(Executor& executor, CUmodule module, std::vector<const char*>* names) {
+  gpu::Driver& driver = executor.driver();
   if (driver.cuModuleGetFunctionCount == nullptr || driver.cuModuleEnumerateFunctions == nullptr ||
       driver.cuFuncGetName == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -77,8 +82,8 @@ CUresult function_names(Executor& w, CUmodule module, std::vector<const char*>* 
   return result;
 }
 
-CUresult kernel_names(Executor& w, CUlibrary library, std::vector<const char*>* names) {
-  gpu::Driver& driver = w.driver();
+CUresult kernel_names(Executor& executor, CUlibrary library, std::vector<const char*>* names) {
+  gpu::Driver& driver = executor.driver();
   if (driver.cuLibraryGetKernelCount == nullptr || driver.cuLibraryEnumerateKernels == nullptr ||
       driver.cuKernelGetName == nullptr) {
     return CUDA_ERROR_NOT_SUPPORTED;
@@ -98,20 +103,21 @@ CUresult kernel_names(Executor& w, CUlibrary library, std::vector<const char*>* 
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::module_functions_request& m,
-                wire::cuda::module_functions_reply& r) {
-  Scope s(w);
-  const bool in_module = m.kind == LoadKind::kModule;
-  const CUmodule module = in_module ? s.get<CUmodule>(Kind::kModule, m.module) : nullptr;
-  const CUlibrary library = in_module ? nullptr : s.get<CUlibrary>(Kind::kLibrary, m.module);
-  if (!s.ok()) return s.error();
+CUresult handle(Executor& executor, const wire::cuda::module_functions_request& request,
+                wire::cuda::module_functions_reply& reply) {
+  Scope scope(executor);
+  const bool in_module = request.kind == LoadKind::kModule;
+  const CUmodule module = in_module ? scope.get<CUmodule>(Kind::kModule, request.module) : nullptr;
+  const CUlibrary library =
+      in_module ? nullptr : scope.get<CUlibrary>(Kind::kLibrary, request.module);
+  if (!scope.ok()) return scope.error();
   std::vector<const char*> names;
-  const CUresult result =
-      in_module ? function_names(w, module, &names) : kernel_names(w, library, &names);
+  const CUresult result = in_module ? function_names(executor, module, &names)
+                                    : kernel_names(executor, library, &names);
   if (result != CUDA_SUCCESS) return result;
-  r.count = static_cast<uint32_t>(names.size());
-  r.names = pack_names(&s, names, m.first);
-  return s.error();
+  reply.count = static_cast<uint32_t>(names.size());
+  reply.names = pack_names(&scope, names, request.first);
+  return scope.error();
 }
 
 }  // namespace tendril::worker::cuda

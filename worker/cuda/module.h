@@ -14,22 +14,23 @@ using wire::cuda::LoadKind;
 
 // For the destruction and the reset of a context: the ids of all code that lived in it become
 // invalid.
-void forget_code(Executor& w, CUcontext context);
+void forget_code(Executor& executor, CUcontext context);
 
 // The bytes of an upload, in the message or as a bulk transfer. Null data: no memory, or the
 // session ended because the peer lied.
-ImageBytes receive_image(Executor& w, uint64_t transfer, uint64_t size, const wire::Bytes& data);
+ImageBytes receive_image(Executor& executor, uint64_t transfer, uint64_t size,
+                         const wire::Bytes& data);
 
 inline std::string hash_text(const wire::Bytes& hash) {
   return std::string(reinterpret_cast<const char*>(hash.data), hash.count);
 }
 
 // The context of the call; null when it named none.
-inline CUcontext context_of(Executor& w) {
-  return w.context() != nullptr ? w.context()->context : nullptr;
+inline CUcontext context_of(Executor& executor) {
+  return executor.context() != nullptr ? executor.context()->context : nullptr;
 }
 
 // Names of functions or kernels for a reply: as many as fit, from `first` on.
-wire::Bytes pack_names(Scope* s, const std::vector<const char*>& names, uint32_t first);
+wire::Bytes pack_names(Scope* scope, const std::vector<const char*>& names, uint32_t first);
 
 }  // namespace tendril::worker::cuda

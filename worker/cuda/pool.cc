@@ -9,102 +9,105 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::pool_default_request& m,
+CUresult handle(Executor& executor, const wire::cuda::pool_default_request& request,
                 wire::cuda::pool_default_reply&) {
-  Scope s(w);
-  const CUdevice device = s.device(m.slot);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuDeviceGetDefaultMemPool == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  Scope scope(executor);
+  const CUdevice device = scope.device(request.slot);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuDeviceGetDefaultMemPool == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemoryPool pool = nullptr;
-  const CUresult result = w.driver().cuDeviceGetDefaultMemPool(&pool, device);
+  const CUresult result = executor.driver().cuDeviceGetDefaultMemPool(&pool, device);
   if (result != CUDA_SUCCESS) return result;
-  return w.objects().bind(Kind::kPool, m.pool, pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return executor.objects().bind(Kind::kPool, request.pool, pool) ? CUDA_SUCCESS
+                                                                  : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_set_request& m, wire::cuda::pool_set_reply&) {
-  Scope s(w);
-  const CUdevice device = s.device(m.slot);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  return w.driver().cuDeviceSetMemPool(device, pool);
+CUresult handle(Executor& executor, const wire::cuda::pool_set_request& request,
+                wire::cuda::pool_set_reply&) {
+  Scope scope(executor);
+  const CUdevice device = scope.device(request.slot);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  return executor.driver().cuDeviceSetMemPool(device, pool);
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_set_attribute_request& m,
+CUresult handle(Executor& executor, const wire::cuda::pool_set_attribute_request& request,
                 wire::cuda::pool_set_attribute_reply&) {
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  uint64_t value = m.value;
-  return w.driver().cuMemPoolSetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute),
-                                          &value);
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  uint64_t value = request.value;
+  return executor.driver().cuMemPoolSetAttribute(
+      pool, static_cast<CUmemPool_attribute>(request.attribute), &value);
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_get_attribute_request& m,
-                wire::cuda::pool_get_attribute_reply& r) {
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
+CUresult handle(Executor& executor, const wire::cuda::pool_get_attribute_request& request,
+                wire::cuda::pool_get_attribute_reply& reply) {
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
   uint64_t room[8] = {};  // larger than any attribute
-  const CUresult result =
-      w.driver().cuMemPoolGetAttribute(pool, static_cast<CUmemPool_attribute>(m.attribute), room);
-  r.value = room[0];
+  const CUresult result = executor.driver().cuMemPoolGetAttribute(
+      pool, static_cast<CUmemPool_attribute>(request.attribute), room);
+  reply.value = room[0];
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_destroy_request& m,
+CUresult handle(Executor& executor, const wire::cuda::pool_destroy_request& request,
                 wire::cuda::pool_destroy_reply&) {
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  const auto destroy = w.driver().cuMemPoolDestroy;
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  const auto destroy = executor.driver().cuMemPoolDestroy;
   if (destroy == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  w.kept_memory().destroying(pool);
+  executor.kept_memory().destroying(pool);
   const CUresult result = destroy(pool);
-  if (result == CUDA_SUCCESS) s.unbind(Kind::kPool, m.pool);
+  if (result == CUDA_SUCCESS) scope.unbind(Kind::kPool, request.pool);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_trim_request& m, wire::cuda::pool_trim_reply&) {
-  Scope s(w);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  if (w.driver().cuMemPoolTrimTo == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  const CUresult result = w.driver().cuMemPoolTrimTo(pool, m.bytes);
-  w.kept_memory().settle_pools();
+CUresult handle(Executor& executor, const wire::cuda::pool_trim_request& request,
+                wire::cuda::pool_trim_reply&) {
+  Scope scope(executor);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  if (executor.driver().cuMemPoolTrimTo == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  const CUresult result = executor.driver().cuMemPoolTrimTo(pool, request.bytes);
+  executor.kept_memory().settle_pools();
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_allocate_request& m,
-                wire::cuda::pool_allocate_reply& r) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  CUmemoryPool pool = s.get<CUmemoryPool>(Kind::kPool, m.pool);
-  if (!s.ok()) return s.error();
-  gpu::Driver& d = w.driver();
+CUresult handle(Executor& executor, const wire::cuda::pool_allocate_request& request,
+                wire::cuda::pool_allocate_reply& reply) {
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  CUmemoryPool pool = scope.get<CUmemoryPool>(Kind::kPool, request.pool);
+  if (!scope.ok()) return scope.error();
+  gpu::Driver& driver = executor.driver();
   CUdeviceptr address = 0;
   CUresult result = CUDA_SUCCESS;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (stream != CU_STREAM_LEGACY) d.cuStreamIsCapturing(stream, &capturing);
+  if (stream != CU_STREAM_LEGACY) driver.cuStreamIsCapturing(stream, &capturing);
   if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // an allocation node: launches pay
-    if (m.bytes > w.charge().quota(w.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
-    w.kept_memory().use_graphs();
-    result = d.cuMemAllocFromPoolAsync(&address, m.bytes, pool, stream);
+    if (request.bytes > executor.charge().quota(executor.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
+    executor.kept_memory().use_graphs();
+    result = driver.cuMemAllocFromPoolAsync(&address, request.bytes, pool, stream);
   } else {
-    result = w.kept_memory().allocate(pool, m.bytes, stream, &address);
+    result = executor.kept_memory().allocate(pool, request.bytes, stream, &address);
   }
-  r.address = address;
+  reply.address = address;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::pool_free_request& m) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuMemFreeAsync(m.address, stream);
+CUresult handle(Executor& executor, const wire::cuda::pool_free_request& request) {
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuMemFreeAsync(request.address, stream);
   if (result == CUDA_SUCCESS) {
-    w.kept_memory().freed(m.address);
-    w.ipc().gone(m.address);
+    executor.kept_memory().freed(request.address);
+    executor.ipc().gone(request.address);
   }
   return result;
 }

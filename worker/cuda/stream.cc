@@ -7,64 +7,67 @@
 
 namespace tendril::worker::cuda {
 
-CUresult handle(Executor& w, const wire::cuda::stream_create_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::stream_create_request& request) {
   CUstream stream = nullptr;
-  const CUresult result = w.driver().cuStreamCreateWithPriority(&stream, m.flags, m.priority);
+  const CUresult result =
+      executor.driver().cuStreamCreateWithPriority(&stream, request.flags, request.priority);
   if (result != CUDA_SUCCESS) return result;
-  const bool apart = (m.flags & CU_STREAM_NON_BLOCKING) != 0;
-  if (w.objects().bind(Kind::kStream, m.stream, stream))
-    return apart ? w.streams().begin_apart(stream) : CUDA_SUCCESS;
-  w.driver().cuStreamDestroy_v2(stream);
+  const bool apart = (request.flags & CU_STREAM_NON_BLOCKING) != 0;
+  if (executor.objects().bind(Kind::kStream, request.stream, stream))
+    return apart ? executor.streams().begin_apart(stream) : CUDA_SUCCESS;
+  executor.driver().cuStreamDestroy_v2(stream);
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_destroy_request& m) {
-  void* stream = w.objects().unbind(Kind::kStream, m.stream);
+CUresult handle(Executor& executor, const wire::cuda::stream_destroy_request& request) {
+  void* stream = executor.objects().unbind(Kind::kStream, request.stream);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  w.forget_stream(static_cast<CUstream>(stream));
-  return w.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
+  executor.forget_stream(static_cast<CUstream>(stream));
+  return executor.driver().cuStreamDestroy_v2(static_cast<CUstream>(stream));
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_query_request& m,
+CUresult handle(Executor& executor, const wire::cuda::stream_query_request& request,
                 wire::cuda::stream_query_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuStreamQuery(stream);
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuStreamQuery(stream);
   if (result == CUDA_ERROR_NOT_READY) return result;
-  w.waiters().send_news(true);
-  return result != CUDA_SUCCESS ? result : Contexts::take_deferred_of(w.context());
+  executor.waiters().send_news(true);
+  return result != CUDA_SUCCESS ? result : Contexts::take_deferred_of(executor.context());
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_synchronize_request& m,
+CUresult handle(Executor& executor, const wire::cuda::stream_synchronize_request& request,
                 wire::cuda::stream_synchronize_reply&) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  return w.waiters().answer_after(WaitKind::kStream, stream);
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  return executor.waiters().answer_after(WaitKind::kStream, stream);
 }
 
-CUresult handle(Executor& w, const wire::cuda::stream_wait_event_request& m) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  CUevent event = s.get<CUevent>(Kind::kEvent, m.event);
-  if (!s.ok()) return s.error();
-  if (w.streams().capturing())
-    w.gate().mark_everything();  // the stream may begin to capture by this
-  return w.driver().cuStreamWaitEvent(stream, event, m.flags);
+CUresult handle(Executor& executor, const wire::cuda::stream_wait_event_request& request) {
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
+  if (!scope.ok()) return scope.error();
+  if (executor.streams().capturing())
+    executor.gate().mark_everything();  // the stream may begin to capture by this
+  return executor.driver().cuStreamWaitEvent(stream, event, request.flags);
 }
 
-CUresult handle(Executor& w, const wire::cuda::host_function_request& m) {
-  Scope s(w);
-  CUstream stream = s.stream(m.stream);
-  if (!s.ok()) return s.error();
-  w.gate().pass_host_function(w.context(), stream);
-  if (m.persistent != 0) return w.callbacks().capture(&w.driver(), stream, m.token);
-  return w.callbacks().launch(&w.driver(), stream, m.token, w.waiters().last_delivery());
+CUresult handle(Executor& executor, const wire::cuda::host_function_request& request) {
+  Scope scope(executor);
+  CUstream stream = scope.stream(request.stream);
+  if (!scope.ok()) return scope.error();
+  executor.gate().pass_host_function(executor.context(), stream);
+  if (request.persistent != 0)
+    return executor.callbacks().capture(&executor.driver(), stream, request.token);
+  return executor.callbacks().launch(&executor.driver(), stream, request.token,
+                                     executor.waiters().last_delivery());
 }
 
-CUresult handle(Executor& w, const wire::cuda::host_function_done_request& m) {
-  w.callbacks().done(m.invocation);
+CUresult handle(Executor& executor, const wire::cuda::host_function_done_request& request) {
+  executor.callbacks().done(request.invocation);
   return CUDA_SUCCESS;
 }
 

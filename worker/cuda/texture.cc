@@ -46,54 +46,55 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
 
 }  // namespace
 
-CUresult handle(Executor& w, const wire::cuda::array_create_request& m,
+CUresult handle(Executor& executor, const wire::cuda::array_create_request& request,
                 wire::cuda::array_create_reply&) {
-  if (w.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  Scope s(w);
+  if (executor.context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Scope scope(executor);
   CUDA_ARRAY3D_DESCRIPTOR descriptor;
-  if (!s.image(m.descriptor, &descriptor)) return s.error();
-  gpu::Driver& d = w.driver();
-  const bool mipmap = m.levels != 0;
-  if (d.cuArray3DCreate_v2 == nullptr || (mipmap && d.cuMipmappedArrayCreate == nullptr))
+  if (!scope.image(request.descriptor, &descriptor)) return scope.error();
+  gpu::Driver& driver = executor.driver();
+  const bool mipmap = request.levels != 0;
+  if (driver.cuArray3DCreate_v2 == nullptr || (mipmap && driver.cuMipmappedArrayCreate == nullptr))
     return CUDA_ERROR_NOT_SUPPORTED;
-  const uint32_t slot = w.slot();
-  const uint64_t bytes = bytes_of(descriptor, mipmap ? m.levels : 1);
+  const uint32_t slot = executor.slot();
+  const uint64_t bytes = bytes_of(descriptor, mipmap ? request.levels : 1);
   // Nonsense is not charged: the driver has an error for it.
   const bool charged = bytes != UINT64_MAX;
-  if (charged && !w.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (charged && !executor.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;
   CUmipmappedArray levels = nullptr;
-  CUresult result = mipmap ? d.cuMipmappedArrayCreate(&levels, &descriptor, m.levels)
-                           : d.cuArray3DCreate_v2(&array, &descriptor);
+  CUresult result = mipmap ? driver.cuMipmappedArrayCreate(&levels, &descriptor, request.levels)
+                           : driver.cuArray3DCreate_v2(&array, &descriptor);
   void* made = mipmap ? static_cast<void*>(levels) : static_cast<void*>(array);
   if (result == CUDA_SUCCESS &&
-      (!charged || !w.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, m.array, made))) {
-    mipmap ? d.cuMipmappedArrayDestroy(levels) : d.cuArrayDestroy(array);
+      (!charged ||
+       !executor.objects().bind(mipmap ? Kind::kMipmap : Kind::kArray, request.array, made))) {
+    mipmap ? driver.cuMipmappedArrayDestroy(levels) : driver.cuArrayDestroy(array);
     result = charged ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (result == CUDA_SUCCESS)
-    w.charge().remember(m.array, slot, bytes, w.context());
+    executor.charge().remember(request.array, slot, bytes, executor.context());
   else if (charged)
-    w.charge().give_back(slot, bytes);
+    executor.charge().give_back(slot, bytes);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::array_destroy_request& m,
+CUresult handle(Executor& executor, const wire::cuda::array_destroy_request& request,
                 wire::cuda::array_destroy_reply&) {
-  Scope s(w);
-  gpu::Driver& d = w.driver();
-  const bool mipmap = api::cuda::id_kind(m.array) == Kind::kMipmap;
+  Scope scope(executor);
+  gpu::Driver& driver = executor.driver();
+  const bool mipmap = api::cuda::id_kind(request.array) == Kind::kMipmap;
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (mipmap) {
-    CUmipmappedArray levels = s.get<CUmipmappedArray>(Kind::kMipmap, m.array);
-    if (s.ok()) result = d.cuMipmappedArrayDestroy(levels);
+    CUmipmappedArray levels = scope.get<CUmipmappedArray>(Kind::kMipmap, request.array);
+    if (scope.ok()) result = driver.cuMipmappedArrayDestroy(levels);
   } else {
-    CUarray array = s.get<CUarray>(Kind::kArray, m.array);
-    if (s.ok()) result = d.cuArrayDestroy(array);
+    CUarray array = scope.get<CUarray>(Kind::kArray, request.array);
+    if (scope.ok()) result = driver.cuArrayDestroy(array);
   }
   if (result == CUDA_SUCCESS) {
-    s.unbind(mipmap ? Kind::kMipmap : Kind::kArray, m.array);
-    w.charge().release(m.array);
+    scope.unbind(mipmap ? Kind::kMipmap : Kind::kArray, request.array);
+    executor.charge().release(request.array);
   }
   return result;
 }

@@ -9,151 +9,159 @@
 
 namespace tendril::worker::cuda {
 
-void VirtualMemory::drop_if_unused(Executor& w, uint64_t handle) {
+void VirtualMemory::drop_if_unused(Executor& executor, uint64_t handle) {
   auto it = physical_.find(handle);
   if (it == physical_.end()) return;
   const Physical& physical = it->second;
   if (physical.handles != 0 || physical.mappings != 0 || physical.descriptors != 0) return;
-  if (it->second.ours) w.charge().give_back(it->second.slot, it->second.bytes);
+  if (it->second.ours) executor.charge().give_back(it->second.slot, it->second.bytes);
   physical_.erase(it);
-  w.ipc().gone(handle);
-  w.ipc().closed(handle);
+  executor.ipc().gone(handle);
+  executor.ipc().closed(handle);
 }
 
-CUresult VirtualMemory::release(Executor& w, uint64_t handle) {
+CUresult VirtualMemory::release(Executor& executor, uint64_t handle) {
   auto it = physical_.find(handle);
   const bool known = it != physical_.end() && it->second.handles != 0;
   if (known && it->second.handles == 1 && it->second.descriptors != 0 && !it->second.kept) {
     it->second.kept = true;
-  } else if (const CUresult result = w.driver().cuMemRelease(handle)) {
+  } else if (const CUresult result = executor.driver().cuMemRelease(handle)) {
     return result;
   }
   if (known) --it->second.handles;
-  drop_if_unused(w, handle);
+  drop_if_unused(executor, handle);
   return CUDA_SUCCESS;
 }
 
-void VirtualMemory::descriptor_closed(Executor& w, uint64_t handle) {
+void VirtualMemory::descriptor_closed(Executor& executor, uint64_t handle) {
   auto it = physical_.find(handle);
   if (it == physical_.end() || it->second.descriptors == 0) return;
   if (--it->second.descriptors == 0 && it->second.kept) {
     it->second.kept = false;
-    w.driver().cuMemRelease(handle);
+    executor.driver().cuMemRelease(handle);
   }
-  drop_if_unused(w, handle);
+  drop_if_unused(executor, handle);
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_reserve_request& m,
-                wire::cuda::vm_reserve_reply& r) {
-  if (w.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::vm_reserve_request& request,
+                wire::cuda::vm_reserve_reply& reply) {
+  if (executor.driver().cuMemAddressReserve == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUdeviceptr address = 0;
-  const CUresult result =
-      w.driver().cuMemAddressReserve(&address, m.size, m.alignment, m.wished, m.flags);
-  r.address = address;
+  const CUresult result = executor.driver().cuMemAddressReserve(
+      &address, request.size, request.alignment, request.wished, request.flags);
+  reply.address = address;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_release_range_request& m,
+CUresult handle(Executor& executor, const wire::cuda::vm_release_range_request& request,
                 wire::cuda::vm_release_range_reply&) {
-  return w.driver().cuMemAddressFree(m.address, m.size);
+  return executor.driver().cuMemAddressFree(request.address, request.size);
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_create_request& m, wire::cuda::vm_create_reply&) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::vm_create_request& request,
+                wire::cuda::vm_create_reply&) {
+  Scope scope(executor);
   CUmemAllocationProp prop;
-  if (!s.image(m.properties, &prop)) return s.error();
+  if (!scope.image(request.properties, &prop)) return scope.error();
   if (prop.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = static_cast<uint32_t>(prop.location.id);
-  prop = s.resolve(prop);
+  prop = scope.resolve(prop);
   prop.win32HandleMetaData = nullptr;
-  if (!s.ok()) return s.error();
-  gpu::Driver& d = w.driver();
-  if (d.cuMemCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  if (!w.charge().take(slot, m.size)) {
+  if (!scope.ok()) return scope.error();
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuMemCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!executor.charge().take(slot, request.size)) {
     // A size that the driver would refuse anyway keeps its own error.
     size_t granularity = 0;
     const CUresult known =
-        d.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+        driver.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
     if (known != CUDA_SUCCESS) return known;
-    return granularity != 0 && m.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE
-                                                         : CUDA_ERROR_OUT_OF_MEMORY;
+    return granularity != 0 && request.size % granularity != 0 ? CUDA_ERROR_INVALID_VALUE
+                                                               : CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle handle = 0;
-  CUresult result = d.cuMemCreate(&handle, m.size, &prop, m.flags);
-  if (result == CUDA_SUCCESS &&
-      !w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
-    d.cuMemRelease(handle);
+  CUresult result = driver.cuMemCreate(&handle, request.size, &prop, request.flags);
+  if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kAllocation, request.handle,
+                                                         reinterpret_cast<void*>(handle))) {
+    driver.cuMemRelease(handle);
     result = CUDA_ERROR_INVALID_HANDLE;
   }
   if (result == CUDA_SUCCESS)
-    w.virtual_memory().created(handle, slot, m.size);
+    executor.virtual_memory().created(handle, slot, request.size);
   else
-    w.charge().give_back(slot, m.size);
+    executor.charge().give_back(slot, request.size);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_release_request& m) {
-  Scope s(w);
-  const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.virtual_memory().release(w, handle);
-  if (result == CUDA_SUCCESS) s.unbind(Kind::kAllocation, m.handle);
+CUresult handle(Executor& executor, const wire::cuda::vm_release_request& request) {
+  Scope scope(executor);
+  const auto handle = scope.get<CUmemGenericAllocationHandle>(Kind::kAllocation, request.handle);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.virtual_memory().release(executor, handle);
+  if (result == CUDA_SUCCESS) scope.unbind(Kind::kAllocation, request.handle);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_map_request& m, wire::cuda::vm_map_reply&) {
-  Scope s(w);
-  const auto handle = s.get<CUmemGenericAllocationHandle>(Kind::kAllocation, m.handle);
-  if (!s.ok()) return s.error();
-  const CUresult result = w.driver().cuMemMap(m.address, m.size, m.offset, handle, m.flags);
-  if (result == CUDA_SUCCESS) w.virtual_memory().mapped(m.address, m.size, handle);
+CUresult handle(Executor& executor, const wire::cuda::vm_map_request& request,
+                wire::cuda::vm_map_reply&) {
+  Scope scope(executor);
+  const auto handle = scope.get<CUmemGenericAllocationHandle>(Kind::kAllocation, request.handle);
+  if (!scope.ok()) return scope.error();
+  const CUresult result = executor.driver().cuMemMap(request.address, request.size, request.offset,
+                                                     handle, request.flags);
+  if (result == CUDA_SUCCESS)
+    executor.virtual_memory().mapped(request.address, request.size, handle);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_unmap_request& m, wire::cuda::vm_unmap_reply&) {
-  const CUresult result = w.driver().cuMemUnmap(m.address, m.size);
-  if (result == CUDA_SUCCESS) w.virtual_memory().unmapped(w, m.address, m.size);
+CUresult handle(Executor& executor, const wire::cuda::vm_unmap_request& request,
+                wire::cuda::vm_unmap_reply&) {
+  const CUresult result = executor.driver().cuMemUnmap(request.address, request.size);
+  if (result == CUDA_SUCCESS)
+    executor.virtual_memory().unmapped(executor, request.address, request.size);
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_set_access_request& m,
+CUresult handle(Executor& executor, const wire::cuda::vm_set_access_request& request,
                 wire::cuda::vm_set_access_reply&) {
-  Scope s(w);
-  const uint64_t count = m.descriptors.count / sizeof(CUmemAccessDesc);
-  if (count == 0 || m.descriptors.count % sizeof(CUmemAccessDesc) != 0)
+  Scope scope(executor);
+  const uint64_t count = request.descriptors.count / sizeof(CUmemAccessDesc);
+  if (count == 0 || request.descriptors.count % sizeof(CUmemAccessDesc) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const wire::Array<CUmemAccessDesc> sent = {
-      reinterpret_cast<const CUmemAccessDesc*>(m.descriptors.data), count};
-  const CUmemAccessDesc* descriptors = s.resolve_all(sent);
-  if (!s.ok()) return s.error();
-  return w.driver().cuMemSetAccess(m.address, m.size, descriptors, count);
+      reinterpret_cast<const CUmemAccessDesc*>(request.descriptors.data), count};
+  const CUmemAccessDesc* descriptors = scope.resolve_all(sent);
+  if (!scope.ok()) return scope.error();
+  return executor.driver().cuMemSetAccess(request.address, request.size, descriptors, count);
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_get_access_request& m,
-                wire::cuda::vm_get_access_reply& r) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::vm_get_access_request& request,
+                wire::cuda::vm_get_access_reply& reply) {
+  Scope scope(executor);
   CUmemLocation location;
-  if (!s.image(m.location, &location)) return s.error();
-  location = s.resolve(location);
-  if (!s.ok()) return s.error();
+  if (!scope.image(request.location, &location)) return scope.error();
+  location = scope.resolve(location);
+  if (!scope.ok()) return scope.error();
   unsigned long long flags = 0;
-  const CUresult result = w.driver().cuMemGetAccess(&flags, &location, m.address);
-  r.flags = flags;
+  const CUresult result = executor.driver().cuMemGetAccess(&flags, &location, request.address);
+  reply.flags = flags;
   return result;
 }
 
-CUresult handle(Executor& w, const wire::cuda::vm_retain_request& m, wire::cuda::vm_retain_reply&) {
-  gpu::Driver& d = w.driver();
-  if (d.cuMemRetainAllocationHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult handle(Executor& executor, const wire::cuda::vm_retain_request& request,
+                wire::cuda::vm_retain_reply&) {
+  gpu::Driver& driver = executor.driver();
+  if (driver.cuMemRetainAllocationHandle == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   CUmemGenericAllocationHandle handle = 0;
   const CUresult result =
-      d.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(m.address));
+      driver.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(request.address));
   if (result != CUDA_SUCCESS) return result;
-  if (!w.objects().bind(Kind::kAllocation, m.handle, reinterpret_cast<void*>(handle))) {
-    d.cuMemRelease(handle);
+  if (!executor.objects().bind(Kind::kAllocation, request.handle,
+                               reinterpret_cast<void*>(handle))) {
+    driver.cuMemRelease(handle);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  w.virtual_memory().retained(handle);
+  executor.virtual_memory().retained(handle);
   return CUDA_SUCCESS;
 }
 

@@ -29,18 +29,18 @@ class VirtualMemory {
   }
   // The client lets go of a handle. While there are descriptors the driver's last one is kept, so
   // that its number means nothing else.
-  CUresult release(Executor& w, uint64_t handle);
+  CUresult release(Executor& executor, uint64_t handle);
   void exported(uint64_t handle) {
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.descriptors;
   }
-  void descriptor_closed(Executor& w, uint64_t handle);
+  void descriptor_closed(Executor& executor, uint64_t handle);
   void mapped(uint64_t address, uint64_t bytes, uint64_t handle) {
     mappings_[address] = {bytes, handle};
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.mappings;
   }
-  void unmapped(Executor& w, uint64_t address, uint64_t bytes) {
+  void unmapped(Executor& executor, uint64_t address, uint64_t bytes) {
     for (auto it = mappings_.lower_bound(address);
          it != mappings_.end() && it->first - address < bytes;) {
       const uint64_t handle = it->second.handle;
@@ -48,7 +48,7 @@ class VirtualMemory {
       auto physical = physical_.find(handle);
       if (physical != physical_.end() && physical->second.mappings != 0)
         --physical->second.mappings;
-      drop_if_unused(w, handle);
+      drop_if_unused(executor, handle);
     }
   }
   void describe(uint64_t handle, uint32_t* slot, uint64_t* bytes) const {
@@ -70,7 +70,7 @@ class VirtualMemory {
   struct Mapping {
     uint64_t bytes, handle;
   };
-  void drop_if_unused(Executor& w, uint64_t handle);
+  void drop_if_unused(Executor& executor, uint64_t handle);
 
   std::unordered_map<uint64_t, Physical> physical_;
   std::map<uint64_t, Mapping> mappings_;

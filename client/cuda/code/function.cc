@@ -42,24 +42,27 @@ const FunctionInfo* find_info(const Function* function, const Device* device) {
 }
 
 // `c`: a context on that device, or null.
-const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, CUresult* error) {
-  wire::cuda::function_info_request m;
-  wire::cuda::function_info_reply r;
-  m.function = function_wire_id(function, d->session, error);
-  if (m.function == 0) return nullptr;
-  m.slot = d->slot;
-  *error = d->session->call(c, m, r);
+const FunctionInfo* fetch_info(Context* context, const Device* device, Function* function,
+                               CUresult* error) {
+  wire::cuda::function_info_request request;
+  wire::cuda::function_info_reply reply;
+  request.function = function_wire_id(function, device->session, error);
+  if (request.function == 0) return nullptr;
+  request.slot = device->slot;
+  *error = device->session->call(context, request, reply);
   if (*error != CUDA_SUCCESS) return nullptr;
   FunctionInfo now;
-  now.device = d;
-  now.laid_out = r.laid_out != 0;
-  now.offsets.assign(r.offsets.begin(), r.offsets.end());
-  now.sizes.assign(r.sizes.begin(), r.sizes.end());
+  now.device = device;
+  now.laid_out = reply.laid_out != 0;
+  now.offsets.assign(reply.offsets.begin(), reply.offsets.end());
+  now.sizes.assign(reply.sizes.begin(), reply.sizes.end());
   if (now.sizes.size() != now.offsets.size()) now.sizes.resize(now.offsets.size());
   for (size_t i = 0; i < now.offsets.size(); ++i)
     now.param_bytes = std::max(now.param_bytes, now.offsets[i] + now.sizes[i]);
-  for (uint64_t i = 0; i < r.attributes.count && i < 32; ++i) now.attributes[i] = r.attributes[i];
-  now.attribute_count = static_cast<uint32_t>(r.attributes.count < 32 ? r.attributes.count : 32);
+  for (uint64_t i = 0; i < reply.attributes.count && i < 32; ++i)
+    now.attributes[i] = reply.attributes[i];
+  now.attribute_count =
+      static_cast<uint32_t>(reply.attributes.count < 32 ? reply.attributes.count : 32);
   const base::Locked held(process()->retired_infos->lock);
   FunctionInfo* info = take_retired(now);
   if (info == nullptr) info = new FunctionInfo(std::move(now));
@@ -68,42 +71,43 @@ const FunctionInfo* fetch_info(Context* c, const Device* d, Function* function, 
   return info;
 }
 
-CUresult attribute_of(Context* c, const Device* d, Function* f, int* pi,
+CUresult attribute_of(Context* context, const Device* device, Function* function, int* pi,
                       CUfunction_attribute attrib) {
   if (pi == nullptr || attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = find_info(f, d);
-  if (info == nullptr) info = fetch_info(c, d, f, &error);
+  const FunctionInfo* info = find_info(function, device);
+  if (info == nullptr) info = fetch_info(context, device, function, &error);
   if (info == nullptr) return error;
   if (static_cast<uint32_t>(attrib) >= info->attribute_count) return CUDA_ERROR_INVALID_VALUE;
   *pi = info->attributes[attrib];
   return CUDA_SUCCESS;
 }
 
-CUresult set_attribute(Context* c, const Device* d, Function* f, CUfunction_attribute attrib,
-                       int value) {
+CUresult set_attribute(Context* context, const Device* device, Function* function,
+                       CUfunction_attribute attrib, int value) {
   if (attrib < 0 || attrib >= CU_FUNC_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
-  const FunctionInfo* known = find_info(f, d);
+  const FunctionInfo* known = find_info(function, device);
   if (known != nullptr && known->attributes[attrib] == value) return CUDA_SUCCESS;
   CUresult error = CUDA_SUCCESS;
-  wire::cuda::function_set_attribute_request m;
-  wire::cuda::function_set_attribute_reply r;
-  m.function = function_wire_id(f, d->session, &error);
-  if (m.function == 0) return error;
-  m.attribute = static_cast<uint32_t>(attrib);
-  m.value = value;
-  m.slot = d->slot;
-  TENDRIL_TRY(d->session->call(c, m, r));
-  forget_occupancy(f);
+  wire::cuda::function_set_attribute_request request;
+  wire::cuda::function_set_attribute_reply reply;
+  request.function = function_wire_id(function, device->session, &error);
+  if (request.function == 0) return error;
+  request.attribute = static_cast<uint32_t>(attrib);
+  request.value = value;
+  request.slot = device->slot;
+  TENDRIL_TRY(device->session->call(context, request, reply));
+  forget_occupancy(function);
   if (known != nullptr) known->attributes[attrib] = value;
   return CUDA_SUCCESS;
 }
 
-CUresult param_info(Context* c, Function* f, size_t index, size_t* offset, size_t* size) {
+CUresult param_info(Context* context, Function* function, size_t index, size_t* offset,
+                    size_t* size) {
   if (offset == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, f, &error);
+  const FunctionInfo* info = function_info(context, function, &error);
   if (info == nullptr) return error;
   if (index >= info->offsets.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = info->offsets[index];
@@ -111,16 +115,17 @@ CUresult param_info(Context* c, Function* f, size_t index, size_t* offset, size_
   return CUDA_SUCCESS;
 }
 
-CUresult set_cache_config(Context* c, const Device* d, Function* f, CUfunc_cache config) {
+CUresult set_cache_config(Context* context, const Device* device, Function* function,
+                          CUfunc_cache config) {
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
     return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  wire::cuda::function_set_cache_config_request m;
-  m.function = function_wire_id(f, d->session, &error);
-  if (m.function == 0) return error;
-  m.config = static_cast<uint32_t>(config);
-  m.slot = d->slot;
-  return d->session->enqueue(c, m);
+  wire::cuda::function_set_cache_config_request request;
+  request.function = function_wire_id(function, device->session, &error);
+  if (request.function == 0) return error;
+  request.config = static_cast<uint32_t>(config);
+  request.slot = device->slot;
+  return device->session->enqueue(context, request);
 }
 
 CUresult need_kernel(CUkernel handle, Function** out) {
@@ -129,32 +134,34 @@ CUresult need_kernel(CUkernel handle, Function** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-CUresult need_function(CUfunction handle, Context** c, Function** out) {
-  TENDRIL_TRY(require_context(c));
+CUresult need_function(CUfunction handle, Context** context, Function** out) {
+  TENDRIL_TRY(require_context(context));
   *out = find_function(handle);
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 // For calls that an H200's driver answers without a current context too: a module's function has a
 // context of its own.
-CUresult need_function_of_any_context(CUfunction handle, Context** c, Function** out) {
+CUresult need_function_of_any_context(CUfunction handle, Context** context, Function** out) {
   Function* const function =
       process() != nullptr && current_context() == nullptr ? find_function(handle) : nullptr;
-  if (function == nullptr || function->context == nullptr) return need_function(handle, c, out);
-  *c = function->context;
+  if (function == nullptr || function->context == nullptr)
+    return need_function(handle, context, out);
+  *context = function->context;
   *out = function;
   return CUDA_SUCCESS;
 }
 
 // Questions about a kernel name a device. The device's current or primary context reaches the
 // worker. Null: it has neither, and the driver answers what it can without one.
-CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** f, Device** d, Context** c) {
-  TENDRIL_TRY(need_kernel(handle, f));
-  *d = device_of(dev);
-  if (*d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+CUresult need_kernel_on(CUdevice dev, CUkernel handle, Function** function, Device** device,
+                        Context** context) {
+  TENDRIL_TRY(need_kernel(handle, function));
+  *device = device_of(dev);
+  if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Context* current = current_context();
-  *c = current != nullptr && current->device == *d ? current : (*d)->primary;
-  if ((*c)->active.load() == 0) *c = nullptr;
+  *context = current != nullptr && current->device == *device ? current : (*device)->primary;
+  if ((*context)->active.load() == 0) *context = nullptr;
   return CUDA_SUCCESS;
 }
 
@@ -179,80 +186,82 @@ uint64_t function_wire_id(Function* function, Session* session, CUresult* error)
   return kernel_wire_id(function, session, error);
 }
 
-const FunctionInfo* function_info(Context* c, Function* function, CUresult* error) {
-  const FunctionInfo* found = find_info(function, c->device);
-  return found != nullptr && found->laid_out ? found : fetch_info(c, c->device, function, error);
+const FunctionInfo* function_info(Context* context, Function* function, CUresult* error) {
+  const FunctionInfo* found = find_info(function, context->device);
+  return found != nullptr && found->laid_out
+             ? found
+             : fetch_info(context, context->device, function, error);
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  Context* c = nullptr;
-  Function* f = nullptr;
-  TENDRIL_TRY(need_function_of_any_context(hfunc, &c, &f));
-  return attribute_of(c, c->device, f, pi, attrib);
+  Context* context = nullptr;
+  Function* function = nullptr;
+  TENDRIL_TRY(need_function_of_any_context(hfunc, &context, &function));
+  return attribute_of(context, context->device, function, pi, attrib);
 }
 
 CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  Context* c = nullptr;
-  Function* f = nullptr;
-  TENDRIL_TRY(need_function(hfunc, &c, &f));
-  return set_attribute(c, c->device, f, attrib, value);
+  Context* context = nullptr;
+  Function* function = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &context, &function));
+  return set_attribute(context, context->device, function, attrib, value);
 }
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
                             size_t* paramSize) {
-  Context* c = nullptr;
-  Function* f = nullptr;
-  TENDRIL_TRY(need_function(func, &c, &f));
-  return param_info(c, f, paramIndex, paramOffset, paramSize);
+  Context* context = nullptr;
+  Function* function = nullptr;
+  TENDRIL_TRY(need_function(func, &context, &function));
+  return param_info(context, function, paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  Context* c = nullptr;
-  Function* f = nullptr;
-  TENDRIL_TRY(need_function(hfunc, &c, &f));
-  return set_cache_config(c, c->device, f, config);
+  Context* context = nullptr;
+  Function* function = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &context, &function));
+  return set_cache_config(context, context->device, function, config);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
-  Context* c = nullptr;
-  Function* f = nullptr;
-  TENDRIL_TRY(need_function(hfunc, &c, &f));
+  Context* context = nullptr;
+  Function* function = nullptr;
+  TENDRIL_TRY(need_function(hfunc, &context, &function));
   return config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
              ? CUDA_SUCCESS
              : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
-  Function* f = nullptr;
-  Device* d = nullptr;
-  Context* c = nullptr;
-  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
-  return attribute_of(c, d, f, pi, attrib);
+  Function* function = nullptr;
+  Device* device = nullptr;
+  Context* context = nullptr;
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &function, &device, &context));
+  return attribute_of(context, device, function, pi, attrib);
 }
 
 CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
-  Function* f = nullptr;
-  Device* d = nullptr;
-  Context* c = nullptr;
-  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
-  return set_attribute(c, d, f, attrib, val);
+  Function* function = nullptr;
+  Device* device = nullptr;
+  Context* context = nullptr;
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &function, &device, &context));
+  return set_attribute(context, device, function, attrib, val);
 }
 
 CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
-  Function* f = nullptr;
-  Device* d = nullptr;
-  Context* c = nullptr;
-  TENDRIL_TRY(need_kernel_on(dev, kernel, &f, &d, &c));
-  return set_cache_config(c, d, f, config);
+  Function* function = nullptr;
+  Device* device = nullptr;
+  Context* context = nullptr;
+  TENDRIL_TRY(need_kernel_on(dev, kernel, &function, &device, &context));
+  return set_cache_config(context, device, function, config);
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
                               size_t* paramSize) {
-  Function* f = nullptr;
-  Context* c = nullptr;
-  TENDRIL_TRY(need_kernel(kernel, &f));
-  TENDRIL_TRY(require_context(&c));
-  return param_info(c, f, paramIndex, paramOffset, paramSize);
+  Function* function = nullptr;
+  Context* context = nullptr;
+  TENDRIL_TRY(need_kernel(kernel, &function));
+  TENDRIL_TRY(require_context(&context));
+  return param_info(context, function, paramIndex, paramOffset, paramSize);
 }
 
 }  // namespace tendril::client::cuda

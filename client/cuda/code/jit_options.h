@@ -19,15 +19,15 @@ class JitOptions {
   CUresult take(const CUjit_option* options, void** values, unsigned count);
 
   template <typename Request>
-  void put(Request* m) const {
-    m->options = {options_.data(), options_.size()};
-    m->values = {words_.data(), words_.size()};
-    m->names = {reinterpret_cast<const uint8_t*>(names_.data()), names_.size()};
-    m->addresses = {addresses_.data(), addresses_.size()};
+  void put(Request* request) const {
+    request->options = {options_.data(), options_.size()};
+    request->values = {words_.data(), words_.size()};
+    request->names = {reinterpret_cast<const uint8_t*>(names_.data()), names_.size()};
+    request->addresses = {addresses_.data(), addresses_.size()};
   }
   template <typename Answer>
-  void give_back(const Answer& r) {
-    give(r.info_log, r.error_log, r.values);
+  void give_back(const Answer& reply) {
+    give(reply.info_log, reply.error_log, reply.values);
   }
 
   const std::vector<uint32_t>& options() const { return options_; }

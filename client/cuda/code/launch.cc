@@ -31,18 +31,19 @@ namespace {
 
 using wire::cuda::LaunchShape;
 
-CUresult check_shape(const Device* d, const FunctionInfo* info, const LaunchShape& shape) {
+CUresult check_shape(const Device* device, const FunctionInfo* info, const LaunchShape& shape) {
   for (int i = 0; i < 3; ++i) {
     const auto grid_limit =
-        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+        static_cast<uint32_t>(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
     const auto block_limit =
-        static_cast<uint32_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+        static_cast<uint32_t>(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
     if (shape.grid[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] == 0 ||
         shape.block[i] > block_limit)
       return CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
-  if (threads > static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
+  if (threads >
+      static_cast<uint64_t>(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
     // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an
@@ -50,7 +51,7 @@ CUresult check_shape(const Device* d, const FunctionInfo* info, const LaunchShap
     const uint64_t registers =
         threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
     const auto most =
-        static_cast<uint64_t>(d->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
+        static_cast<uint64_t>(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK]);
     return registers > most ? CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES : CUDA_ERROR_INVALID_VALUE;
   }
   if (shape.shared_bytes >
@@ -112,7 +113,7 @@ struct Size {
 // Checks launch attributes, and what the function requires of them. *ask: only the driver can judge
 // this launch. That costs a round trip, so launches that programs make again and again should not
 // be among them.
-CUresult check_attributes(const Device* d, const FunctionInfo* info, const LaunchShape& shape,
+CUresult check_attributes(const Device* device, const FunctionInfo* info, const LaunchShape& shape,
                           const CUlaunchAttribute* attributes, unsigned count, bool* cooperative,
                           bool* ask) {
   Size required, preferred;
@@ -146,7 +147,7 @@ CUresult check_attributes(const Device* d, const FunctionInfo* info, const Launc
     *ask |= preferred.any() || info->attributes[CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET] != 0;
     return CUDA_SUCCESS;
   }
-  *ask |= d->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 ||
+  *ask |= device->attributes[CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH] == 0 ||
           (preferred.any() && !cluster.divides(preferred));
   return check_cluster(info, shape, cluster.words);
 }
@@ -160,41 +161,42 @@ struct Target {
   uint64_t stream_id;
 };
 
-CUresult resolve(CUfunction f, CUstream hStream, Target* t) {
-  TENDRIL_TRY(require_context(&t->context));
-  t->function = find_function(f);
-  if (__builtin_expect(t->function == nullptr, 0)) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(require_stream(t->context, hStream, &t->stream));
-  const Stream* s = t->stream;
-  if (s != nullptr) {
-    if (s->context != t->context && s->session != t->context->session)
+CUresult resolve(CUfunction function, CUstream hStream, Target* target) {
+  TENDRIL_TRY(require_context(&target->context));
+  target->function = find_function(function);
+  if (__builtin_expect(target->function == nullptr, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(require_stream(target->context, hStream, &target->stream));
+  const Stream* stream = target->stream;
+  if (stream != nullptr) {
+    if (stream->context != target->context && stream->session != target->context->session)
       return CUDA_ERROR_INVALID_HANDLE;
-    t->context = s->context;
+    target->context = stream->context;
   }
-  TENDRIL_TRY(check_work(t->context, t->stream));
-  t->stream_id = stream_wire_id(s);
+  TENDRIL_TRY(check_work(target->context, target->stream));
+  target->stream_id = stream_wire_id(stream);
   CUresult error = CUDA_SUCCESS;
-  t->info = function_info(t->context, t->function, &error);
-  if (__builtin_expect(t->info == nullptr, 0)) return error;
-  t->function_id = function_wire_id(t->function, t->context->session, &error);
-  return t->function_id != 0 ? CUDA_SUCCESS : error;
+  target->info = function_info(target->context, target->function, &error);
+  if (__builtin_expect(target->info == nullptr, 0)) return error;
+  target->function_id = function_wire_id(target->function, target->context->session, &error);
+  return target->function_id != 0 ? CUDA_SUCCESS : error;
 }
 
 // The record itself. The params field is laid out by hand, so the values go straight from the
 // program into the lane.
 template <typename Request>
-CUresult send(const Target& t, Request& m, void** values, const void* buffer, size_t buffer_bytes) {
-  const FunctionInfo* info = t.info;
+CUresult send(const Target& target, Request& request, void** values, const void* buffer,
+              size_t buffer_bytes) {
+  const FunctionInfo* info = target.info;
   const uint64_t param_bytes = buffer != nullptr ? buffer_bytes : info->param_bytes;
-  m.params = {nullptr, 0};
-  const uint64_t fixed = wire::message_bytes(m);
-  session::Lane* lane = t.context->session->lane.get();
+  request.params = {nullptr, 0};
+  const uint64_t fixed = wire::message_bytes(request);
+  session::Lane* lane = target.context->session->lane.get();
   if (fixed + param_bytes + 8 > wire::kCallBytesMax - sizeof(wire::CallHeader))
     return CUDA_ERROR_INVALID_VALUE;
-  uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), t.context->index,
+  uint8_t* body = lane->begin(static_cast<uint16_t>(Request::kOp), target.context->index,
                               static_cast<uint32_t>(fixed + wire::padded(param_bytes)), 0);
   if (__builtin_expect(body == nullptr, 0)) return Session::lost_result();
-  wire::write_message(m, body);
+  wire::write_message(request, body);
   // `params` is the last field of every launch record: its count is the last word written, the
   // bytes follow.
   uint8_t* at = body + fixed;
@@ -212,12 +214,13 @@ CUresult send(const Target& t, Request& m, void** values, const void* buffer, si
 }
 
 // All blocks of a cooperative launch must be resident at once.
-CUresult check_cooperative(CUfunction f, const Target& t, const LaunchShape& shape) {
+CUresult check_cooperative(CUfunction function, const Target& target, const LaunchShape& shape) {
   const uint32_t *grid = shape.grid, *block = shape.block;
   int blocks = 0;
   TENDRIL_TRY(cuOccupancyMaxActiveBlocksPerMultiprocessor(
-      &blocks, f, static_cast<int>(block[0] * block[1] * block[2]), shape.shared_bytes));
-  const int processors = t.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+      &blocks, function, static_cast<int>(block[0] * block[1] * block[2]), shape.shared_bytes));
+  const int processors =
+      target.context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   const uint64_t room = static_cast<uint64_t>(blocks) * static_cast<uint64_t>(processors);
   return uint64_t{grid[0]} * grid[1] > room || uint64_t{grid[0]} * grid[1] * grid[2] > room
              ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
@@ -242,88 +245,90 @@ CUresult check_values(const FunctionInfo* info, void** kernelParams, void** extr
 
 // For CUDA_LAUNCH_BLOCKING: waits for the kernel, and answers the launch with its fault. Captured
 // launches do not run.
-CUresult wait_for_kernel(const Target& t) {
-  if (is_capturing(t.stream)) return CUDA_SUCCESS;
-  TENDRIL_TRY(synchronize_stream(t.context, t.stream));
-  mirror_after_wait(t.context->session, t.context);
+CUresult wait_for_kernel(const Target& target) {
+  if (is_capturing(target.stream)) return CUDA_SUCCESS;
+  TENDRIL_TRY(synchronize_stream(target.context, target.stream));
+  mirror_after_wait(target.context->session, target.context);
   return CUDA_SUCCESS;
 }
 
-CUresult enqueue(const Target& t, const LaunchShape& shape, void** kernelParams, const void* buffer,
-                 size_t buffer_bytes, const CUlaunchAttribute* attributes,
+CUresult enqueue(const Target& target, const LaunchShape& shape, void** kernelParams,
+                 const void* buffer, size_t buffer_bytes, const CUlaunchAttribute* attributes,
                  unsigned attribute_count) {
   if (attribute_count == 0 && buffer == nullptr) {
-    wire::cuda::launch_kernel_request m;
-    m.function = t.function_id;
-    m.stream = t.stream_id;
-    m.shape = shape;
-    return send(t, m, kernelParams, nullptr, 0);
+    wire::cuda::launch_kernel_request request;
+    request.function = target.function_id;
+    request.stream = target.stream_id;
+    request.shape = shape;
+    return send(target, request, kernelParams, nullptr, 0);
   }
   CUlaunchAttribute translated[kLaunchAttributesMax];
   TENDRIL_TRY(translate_attributes(attributes, attribute_count, translated));
   const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(translated),
                             attribute_count * sizeof(CUlaunchAttribute)};
   if (buffer != nullptr) {
-    wire::cuda::launch_kernel_buffer_request m;
-    m.function = t.function_id;
-    m.stream = t.stream_id;
-    m.shape = shape;
-    m.attributes = encoded;
-    return send(t, m, nullptr, buffer, buffer_bytes);
+    wire::cuda::launch_kernel_buffer_request request;
+    request.function = target.function_id;
+    request.stream = target.stream_id;
+    request.shape = shape;
+    request.attributes = encoded;
+    return send(target, request, nullptr, buffer, buffer_bytes);
   }
-  wire::cuda::launch_kernel_ex_request m;
-  m.function = t.function_id;
-  m.stream = t.stream_id;
-  m.shape = shape;
-  m.attributes = encoded;
-  return send(t, m, kernelParams, nullptr, 0);
+  wire::cuda::launch_kernel_ex_request request;
+  request.function = target.function_id;
+  request.stream = target.stream_id;
+  request.shape = shape;
+  request.attributes = encoded;
+  return send(target, request, kernelParams, nullptr, 0);
 }
 
-CUresult launch(CUfunction f, const LaunchShape& shape, CUstream hStream, void** kernelParams,
-                void** extra, const CUlaunchAttribute* attributes, unsigned attribute_count) {
+CUresult launch(CUfunction function, const LaunchShape& shape, CUstream hStream,
+                void** kernelParams, void** extra, const CUlaunchAttribute* attributes,
+                unsigned attribute_count) {
   if (attribute_count > kLaunchAttributesMax) return CUDA_ERROR_INVALID_VALUE;
-  Target t;
-  TENDRIL_TRY(resolve(f, hStream, &t));
-  TENDRIL_TRY(check_shape(t.context->device, t.info, shape));
+  Target target;
+  TENDRIL_TRY(resolve(function, hStream, &target));
+  TENDRIL_TRY(check_shape(target.context->device, target.info, shape));
   const void* buffer = nullptr;
   size_t buffer_bytes = 0;
-  TENDRIL_TRY(check_values(t.info, kernelParams, extra, &buffer, &buffer_bytes));
+  TENDRIL_TRY(check_values(target.info, kernelParams, extra, &buffer, &buffer_bytes));
   bool cooperative = shape.cooperative != 0,
-       ask = buffer != nullptr && buffer_bytes != t.info->param_bytes;
-  TENDRIL_TRY(check_attributes(t.context->device, t.info, shape, attributes, attribute_count,
-                               &cooperative, &ask));
-  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(f, t, shape));
-  if (buffer != nullptr) map_pinned(t.context, buffer, buffer_bytes);
-  for (size_t i = 0; kernelParams != nullptr && i < t.info->offsets.size(); ++i)
-    map_pinned(t.context, kernelParams[i], t.info->sizes[i]);
-  mirror_before_work(t.context->session, t.context);
-  TENDRIL_TRY(enqueue(t, shape, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
-  if (__builtin_expect(ask, 0)) TENDRIL_TRY(outcome_so_far(t.context));
-  return __builtin_expect(process()->launch_blocking, 0) ? wait_for_kernel(t) : CUDA_SUCCESS;
+       ask = buffer != nullptr && buffer_bytes != target.info->param_bytes;
+  TENDRIL_TRY(check_attributes(target.context->device, target.info, shape, attributes,
+                               attribute_count, &cooperative, &ask));
+  if (__builtin_expect(cooperative, 0)) TENDRIL_TRY(check_cooperative(function, target, shape));
+  if (buffer != nullptr) map_pinned(target.context, buffer, buffer_bytes);
+  for (size_t i = 0; kernelParams != nullptr && i < target.info->offsets.size(); ++i)
+    map_pinned(target.context, kernelParams[i], target.info->sizes[i]);
+  mirror_before_work(target.context->session, target.context);
+  TENDRIL_TRY(
+      enqueue(target, shape, kernelParams, buffer, buffer_bytes, attributes, attribute_count));
+  if (__builtin_expect(ask, 0)) TENDRIL_TRY(outcome_so_far(target.context));
+  return __builtin_expect(process()->launch_blocking, 0) ? wait_for_kernel(target) : CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+CUresult cuLaunchKernel(CUfunction function, unsigned int gridDimX, unsigned int gridDimY,
                         unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                         void** kernelParams, void** extra) {
   const LaunchShape shape{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, 0};
-  return launch(f, shape, hStream, kernelParams, extra, nullptr, 0);
+  return launch(function, shape, hStream, kernelParams, extra, nullptr, 0);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                   unsigned int gridDimZ, unsigned int blockDimX,
-                                   unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream,
-                                   void** kernelParams) {
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int gridDimX,
+                                   unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY,
+                                   unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                   CUstream hStream, void** kernelParams) {
   const LaunchShape shape{
       {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, 1};
-  return launch(f, shape, hStream, kernelParams, nullptr, nullptr, 0);
+  return launch(function, shape, hStream, kernelParams, nullptr, nullptr, 0);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** kernelParams,
                           void** extra) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
@@ -332,7 +337,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
                           {config->blockDimX, config->blockDimY, config->blockDimZ},
                           config->sharedMemBytes,
                           0};
-  return launch(f, shape, config->hStream, kernelParams, extra, config->attrs, config->numAttrs);
+  return launch(function, shape, config->hStream, kernelParams, extra, config->attrs,
+                config->numAttrs);
 }
 
 }  // namespace tendril::client::cuda

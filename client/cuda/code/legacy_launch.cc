@@ -28,50 +28,50 @@ constexpr uint64_t kParameterBytesMax = 32764;  // of a kernel, since CUDA 12.1
 
 // Runs `change` on the state of a function, under the lock.
 template <typename Change>
-CUresult prepare(CUfunction f, Change&& change) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  if (find_function(f) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult prepare(CUfunction function, Change&& change) {
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  if (find_function(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   LegacyLaunches& launches = process()->legacy_launches.get();
   const base::Locked held(launches.lock);
-  return change(&launches.of[f]);
+  return change(&launches.of[function]);
 }
 
 }  // namespace
 
 CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
-  return prepare(hfunc, [&](Prepared* p) {
+  return prepare(hfunc, [&](Prepared* prepared) {
     if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
-    p->block[0] = static_cast<unsigned>(x);
-    p->block[1] = static_cast<unsigned>(y);
-    p->block[2] = static_cast<unsigned>(z);
+    prepared->block[0] = static_cast<unsigned>(x);
+    prepared->block[1] = static_cast<unsigned>(y);
+    prepared->block[2] = static_cast<unsigned>(z);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuFuncSetSharedSize(CUfunction hfunc, unsigned int bytes) {
-  return prepare(hfunc, [&](Prepared* p) {
-    p->shared_bytes = bytes;
+  return prepare(hfunc, [&](Prepared* prepared) {
+    prepared->shared_bytes = bytes;
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
-  return prepare(hfunc, [&](Prepared* p) {
+  return prepare(hfunc, [&](Prepared* prepared) {
     if (numbytes > kParameterBytesMax) return CUDA_ERROR_INVALID_VALUE;
-    p->parameters.resize(numbytes);
+    prepared->parameters.resize(numbytes);
     return CUDA_SUCCESS;
   });
 }
 
 CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
-  return prepare(hfunc, [&](Prepared* p) {
+  return prepare(hfunc, [&](Prepared* prepared) {
     if (offset < 0 || ptr == nullptr || numbytes > kParameterBytesMax ||
         static_cast<unsigned>(offset) > kParameterBytesMax - numbytes)
       return CUDA_ERROR_INVALID_VALUE;
     const size_t end = static_cast<size_t>(offset) + numbytes;
-    if (p->parameters.size() < end) p->parameters.resize(end);
-    if (numbytes != 0) memcpy(p->parameters.data() + offset, ptr, numbytes);
+    if (prepared->parameters.size() < end) prepared->parameters.resize(end);
+    if (numbytes != 0) memcpy(prepared->parameters.data() + offset, ptr, numbytes);
     return CUDA_SUCCESS;
   });
 }
@@ -82,23 +82,23 @@ CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
   return cuParamSetv(hfunc, offset, &value, sizeof value);
 }
 
-CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+CUresult cuLaunchGridAsync(CUfunction function, int grid_width, int grid_height, CUstream hStream) {
   Prepared launch;
-  TENDRIL_TRY(prepare(f, [&](Prepared* p) {
-    launch = *p;
+  TENDRIL_TRY(prepare(function, [&](Prepared* prepared) {
+    launch = *prepared;
     return CUDA_SUCCESS;
   }));
   if (grid_width <= 0 || grid_height <= 0) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = launch.parameters.size();
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, launch.parameters.data(),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  return cuLaunchKernel(f, static_cast<unsigned>(grid_width), static_cast<unsigned>(grid_height), 1,
-                        launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes,
-                        hStream, nullptr, extra);
+  return cuLaunchKernel(function, static_cast<unsigned>(grid_width),
+                        static_cast<unsigned>(grid_height), 1, launch.block[0], launch.block[1],
+                        launch.block[2], launch.shared_bytes, hStream, nullptr, extra);
 }
-CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
-  return cuLaunchGridAsync(f, grid_width, grid_height, nullptr);
+CUresult cuLaunchGrid(CUfunction function, int grid_width, int grid_height) {
+  return cuLaunchGridAsync(function, grid_width, grid_height, nullptr);
 }
-CUresult cuLaunch(CUfunction f) { return cuLaunchGridAsync(f, 1, 1, nullptr); }
+CUresult cuLaunch(CUfunction function) { return cuLaunchGridAsync(function, 1, 1, nullptr); }
 
 }  // namespace tendril::client::cuda

@@ -35,16 +35,16 @@ void give_node(ContextFunction* node) {
 }
 
 CUresult library_of(CUlibrary handle, Library** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = p->libraries.find(Kind::kLibrary, handle_value(handle));
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = program->libraries.find(Kind::kLibrary, handle_value(handle));
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult kernel_of(CUkernel handle, Function** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = p->kernels.find(Kind::kKernel, handle_value(handle));
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = program->kernels.find(Kind::kKernel, handle_value(handle));
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -165,12 +165,12 @@ CUresult load_library(Library* library, Session* session) {
 CUresult load_kernel(Function* kernel, Session* session) {
   if (kernel->library == nullptr || kernel->context != nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(load_library(kernel->library, session));
-  wire::cuda::library_kernel_request m;
-  wire::cuda::library_kernel_reply r;
-  m.library = kernel->library->wire_id;
-  m.kernel = kernel->wire_id;
-  m.name = wire::bytes_of(kernel->name.c_str());
-  const CUresult result = session->call(context_in(session), m, r);
+  wire::cuda::library_kernel_request request;
+  wire::cuda::library_kernel_reply reply;
+  request.library = kernel->library->wire_id;
+  request.kernel = kernel->wire_id;
+  request.name = wire::bytes_of(kernel->name.c_str());
+  const CUresult result = session->call(context_in(session), request, reply);
   if (result == CUDA_ERROR_NOT_FOUND) kernel->missing.store(true, std::memory_order_relaxed);
   if (result == CUDA_SUCCESS)
     kernel->loaded.fetch_or(session_bit(session), std::memory_order_release);
@@ -215,11 +215,11 @@ CUresult kernel_function(Function* kernel, Context* context, Function** out) {
       kernel->in_context.store(node, std::memory_order_release);
     }
   }
-  wire::cuda::kernel_function_request m;
-  wire::cuda::kernel_function_reply r;
-  m.kernel = kernel->wire_id;
-  m.function = function->wire_id;
-  TENDRIL_TRY(session->call(context, m, r));
+  wire::cuda::kernel_function_request request;
+  wire::cuda::kernel_function_reply reply;
+  request.kernel = kernel->wire_id;
+  request.function = function->wire_id;
+  TENDRIL_TRY(session->call(context, request, reply));
   function->loaded.fetch_or(session_bit(session), std::memory_order_release);
   *out = function;
   return CUDA_SUCCESS;
@@ -241,11 +241,11 @@ CUresult library_module(Library* library, Context* context, Module** out) {
       library->modules.push_back(module);
     }
   }
-  wire::cuda::library_module_request m;
-  wire::cuda::library_module_reply r;
-  m.library = library->wire_id;
-  m.module = module->wire_id;
-  TENDRIL_TRY(session->call(context, m, r));
+  wire::cuda::library_module_request request;
+  wire::cuda::library_module_reply reply;
+  request.library = library->wire_id;
+  request.module = module->wire_id;
+  TENDRIL_TRY(session->call(context, request, reply));
   *out = module;
   return CUDA_SUCCESS;
 }
@@ -316,13 +316,13 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
 CUresult cuLibraryUnload(CUlibrary handle) {
   Library* library = nullptr;
   TENDRIL_TRY(library_of(handle, &library));
-  wire::cuda::module_unload_request m;
-  m.handle = library->wire_id;
-  m.kind = LoadKind::kLibrary;
+  wire::cuda::module_unload_request request;
+  request.handle = library->wire_id;
+  request.kind = LoadKind::kLibrary;
   const uint64_t loaded = library->loaded.exchange(0);
   for (Session* session : process()->sessions) {
     if (session->index < kSessionsMax && (loaded & session_bit(session)) != 0)
-      session->enqueue(context_in(session), m);
+      session->enqueue(context_in(session), request);
   }
   forget_names(&library->names, Kind::kKernel);
   for (Module* module : library->modules) forget_module(module);

@@ -25,8 +25,8 @@ struct Links {
 namespace {
 
 CUresult link_of(CUlinkState handle, Link** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   const Object* object = find_object(Kind::kLink, handle_value(handle));
   base::Locked locked(process()->links->lock);
   for (Link* link = process()->links->first; link != nullptr && object != nullptr;
@@ -41,23 +41,23 @@ CUresult link_of(CUlinkState handle, Link** out) {
 CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t bytes, const char* name,
              const JitOptions& options) {
   Session* session = link->object->session;
-  wire::cuda::link_add_request m;
+  wire::cuda::link_add_request request;
   wire::cuda::link_add_reply r;
-  m.link = link->object->wire_id;
-  m.type = static_cast<uint32_t>(type);
-  m.name = wire::bytes_of(name != nullptr ? name : "");
-  options.put(&m);
-  m.size = bytes;
+  request.link = link->object->wire_id;
+  request.type = static_cast<uint32_t>(type);
+  request.name = wire::bytes_of(name != nullptr ? name : "");
+  options.put(&request);
+  request.size = bytes;
   if (bytes <= wire::kInlineBytesMax) {
-    m.data = {data, bytes};
-    const CUresult result = session->call(link->object->context, m, r);
+    request.data = {data, bytes};
+    const CUresult result = session->call(link->object->context, request, r);
     link->options.give_back(r);
     return result;
   }
-  m.transfer = session->lane->new_transfer_id();
+  request.transfer = session->lane->new_transfer_id();
   const uint32_t reply = session->lane->new_reply_id();
-  if (!session->append(link->object->context, m, reply)) return Session::lost_result();
-  session->send_bulk(m.transfer, data, bytes);  // when it fails, so does the wait
+  if (!session->append(link->object->context, request, reply)) return Session::lost_result();
+  session->send_bulk(request.transfer, data, bytes);  // when it fails, so does the wait
   const CUresult result = session->answer(reply, r);
   Session::note(link->object->context, result);
   link->options.give_back(r);
@@ -88,12 +88,12 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   if (result == CUDA_SUCCESS) link->object = create_object(Kind::kLink, context->session, context);
   if (result == CUDA_SUCCESS && link->object == nullptr) result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) {
-    wire::cuda::link_create_request m;
-    wire::cuda::link_create_reply r;
-    m.link = link->object->wire_id;
-    link->options.put(&m);
-    result = context->session->call(context, m, r);
-    link->options.give_back(r);
+    wire::cuda::link_create_request request;
+    wire::cuda::link_create_reply reply;
+    request.link = link->object->wire_id;
+    link->options.put(&request);
+    result = context->session->call(context, request, reply);
+    link->options.give_back(reply);
   }
   if (result != CUDA_SUCCESS) {
     if (link->object != nullptr) destroy_object(Kind::kLink, link->object);
@@ -139,21 +139,22 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Session* session = link->object->session;
   Context* context = link->object->context;
-  wire::cuda::link_complete_request m;
-  wire::cuda::link_complete_reply r;
-  m.link = link->object->wire_id;
-  const CUresult result = session->call(context, m, r);
-  link->options.give_back(r);
+  wire::cuda::link_complete_request request;
+  wire::cuda::link_complete_reply reply;
+  request.link = link->object->wire_id;
+  const CUresult result = session->call(context, request, reply);
+  link->options.give_back(reply);
   if (result != CUDA_SUCCESS) return result;
-  if (r.size > api::kCodeBytesMax || (r.size <= wire::kInlineBytesMax && r.data.count != r.size))
+  if (reply.size > api::kCodeBytesMax ||
+      (reply.size <= wire::kInlineBytesMax && reply.data.count != reply.size))
     return CUDA_ERROR_UNKNOWN;
-  link->cubin.resize(r.size);
-  if (r.data.count == r.size) {
-    if (r.size != 0) memcpy(link->cubin.data(), r.data.data, r.size);
+  link->cubin.resize(reply.size);
+  if (reply.data.count == reply.size) {
+    if (reply.size != 0) memcpy(link->cubin.data(), reply.data.data, reply.size);
   } else {
     wire::cuda::link_fetch_request fetch;
     wire::cuda::link_fetch_reply fetched;
-    fetch.link = m.link;
+    fetch.link = request.link;
     fetch.transfer = session->lane->new_transfer_id();
     session->lane->expect_bulk(fetch.transfer, link->cubin.data(), link->cubin.size());
     const CUresult failed = session->call(context, fetch, fetched);
@@ -178,9 +179,9 @@ CUresult cuLinkDestroy(CUlinkState state) {
     if (*at == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // another thread was faster
     *at = link->next;
   }
-  wire::cuda::link_destroy_request m;
-  m.link = link->object->wire_id;
-  const CUresult result = link->object->session->enqueue(link->object->context, m);
+  wire::cuda::link_destroy_request request;
+  request.link = link->object->wire_id;
+  const CUresult result = link->object->session->enqueue(link->object->context, request);
   destroy_object(Kind::kLink, link->object);
   delete link;
   return result;

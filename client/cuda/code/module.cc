@@ -26,41 +26,41 @@ constexpr uint64_t kNameBytesMax = 64u << 10;
 CUresult upload(Session* session, Context* context, const std::string& hash,
                 const Payload& payload) {
   session->code_bytes.fetch_add(payload.bytes, std::memory_order_relaxed);
-  wire::cuda::image_upload_request m;
-  m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
-  m.size = payload.bytes;
+  wire::cuda::image_upload_request request;
+  request.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
+  request.size = payload.bytes;
   const bool inline_data = payload.bytes <= wire::kInlineBytesMax;
   if (inline_data) {
-    m.data = {payload.data, payload.bytes};
-    return session->enqueue(context, m);
+    request.data = {payload.data, payload.bytes};
+    return session->enqueue(context, request);
   }
-  m.transfer = session->lane->new_transfer_id();
-  TENDRIL_TRY(session->enqueue(context, m));
-  return session->send_bulk(m.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
-                                                                     : Session::lost_result();
+  request.transfer = session->lane->new_transfer_id();
+  TENDRIL_TRY(session->enqueue(context, request));
+  return session->send_bulk(request.transfer, payload.data, payload.bytes) ? CUDA_SUCCESS
+                                                                           : Session::lost_result();
 }
 
 CUresult load_payload(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                       const Payload& payload, JitOptions* options) {
   if (payload.bytes > kImageBytesMax) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::string hash = base::content_hash(payload.data, payload.bytes);
-  wire::cuda::module_load_request m;
-  m.handle = wire_id;
-  m.kind = kind;
-  m.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
-  m.size = payload.bytes;
-  options->put(&m);
+  wire::cuda::module_load_request request;
+  request.handle = wire_id;
+  request.kind = kind;
+  request.hash = {reinterpret_cast<const uint8_t*>(hash.data()), hash.size()};
+  request.size = payload.bytes;
+  options->put(&request);
   // Asked first, however small it is: one more round trip the first time, and none of its bytes
   // from then on.
   for (bool sent = false;; sent = true) {
-    wire::cuda::module_load_reply r;
-    const CUresult result = session->call(context, m, r);
+    wire::cuda::module_load_reply reply;
+    const CUresult result = session->call(context, request, reply);
     if (result == CUDA_ERROR_FILE_NOT_FOUND) {
       if (sent) return CUDA_ERROR_OUT_OF_MEMORY;  // the server could not keep it even until now
       TENDRIL_TRY(upload(session, context, hash, payload));
       continue;
     }
-    options->give_back(r);
+    options->give_back(reply);
     return result;
   }
 }
@@ -74,9 +74,9 @@ bool may_want_more(CUresult result) {
 }
 
 CUresult module_of(CUmodule handle, Module** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = p->modules.find(Kind::kModule, handle_value(handle));
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = program->modules.find(Kind::kModule, handle_value(handle));
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
@@ -132,8 +132,8 @@ Function* named_function(Names* names, Kind kind, Session* session, Context* con
   base::Locked locked(names->lock);
   const auto known = names->functions.find(name);
   if (known != names->functions.end()) return known->second;
-  Process* p = process();
-  Table<Function>& table = kind == Kind::kKernel ? p->kernels : p->functions;
+  Process* program = process();
+  Table<Function>& table = kind == Kind::kKernel ? program->kernels : program->functions;
   Function* record = table.create(kind, session, context, session->index);
   if (record == nullptr) return nullptr;
   record->module = nullptr;
@@ -158,12 +158,12 @@ CUresult module_function(Module* module, const char* name, Function** out) {
     return CUDA_SUCCESS;
   function->module = module;
   function->library = module->library;
-  wire::cuda::module_function_request m;
-  wire::cuda::module_function_reply r;
-  m.module = module->wire_id;
-  m.function = function->wire_id;
-  m.name = wire::bytes_of(name);
-  const CUresult result = session->call(module->context, m, r);
+  wire::cuda::module_function_request request;
+  wire::cuda::module_function_reply reply;
+  request.module = module->wire_id;
+  request.function = function->wire_id;
+  request.name = wire::bytes_of(name);
+  const CUresult result = session->call(module->context, request, reply);
   if (result == CUDA_ERROR_NOT_FOUND) function->missing.store(true, std::memory_order_relaxed);
   if (result == CUDA_SUCCESS)
     function->loaded.fetch_or(session_bit(session), std::memory_order_release);
@@ -186,58 +186,58 @@ CUresult find_symbol(Session* session, Context* context, uint64_t wire_id, LoadK
       return CUDA_SUCCESS;
     }
   }
-  wire::cuda::module_global_request m;
-  wire::cuda::module_global_reply r;
-  m.module = wire_id;
-  m.kind = kind;
-  m.name = wire::bytes_of(name);
-  TENDRIL_TRY(session->call(context, m, r));
-  *address = r.address;
-  *bytes = r.size;
-  if (r.managed != 0) {
-    TENDRIL_TRY(adopt_managed(session, home, r.address, r.size));
+  wire::cuda::module_global_request request;
+  wire::cuda::module_global_reply reply;
+  request.module = wire_id;
+  request.kind = kind;
+  request.name = wire::bytes_of(name);
+  TENDRIL_TRY(session->call(context, request, reply));
+  *address = reply.address;
+  *bytes = reply.size;
+  if (reply.managed != 0) {
+    TENDRIL_TRY(adopt_managed(session, home, reply.address, reply.size));
   } else {
     Range range;
-    range.base = r.address;
-    range.bytes = r.size;
+    range.base = reply.address;
+    range.bytes = reply.size;
     range.context = home;
     range.session = session;
     range.buffer_id = process()->next_buffer_id.fetch_add(1);
     process()->ranges.insert(range);
   }
   base::Locked locked(names->lock);
-  names->symbols.push_back({context_handle, name, r.address, r.size, managed});
+  names->symbols.push_back({context_handle, name, reply.address, reply.size, managed});
   return CUDA_SUCCESS;
 }
 
 CUresult all_names(Session* session, Context* context, uint64_t wire_id, LoadKind kind,
                    std::vector<std::string>* out) {
   for (;;) {
-    wire::cuda::module_functions_request m;
-    wire::cuda::module_functions_reply r;
-    m.module = wire_id;
-    m.kind = kind;
-    m.first = static_cast<uint32_t>(out->size());
-    TENDRIL_TRY(session->call(context, m, r));
+    wire::cuda::module_functions_request request;
+    wire::cuda::module_functions_reply reply;
+    request.module = wire_id;
+    request.kind = kind;
+    request.first = static_cast<uint32_t>(out->size());
+    TENDRIL_TRY(session->call(context, request, reply));
     const size_t before = out->size();
-    const char* at = reinterpret_cast<const char*>(r.names.data);
-    const char* end = at + r.names.count;
-    while (at < end && out->size() < r.count) {
+    const char* at = reinterpret_cast<const char*>(reply.names.data);
+    const char* end = at + reply.names.count;
+    while (at < end && out->size() < reply.count) {
       const size_t bytes = strnlen(at, static_cast<size_t>(end - at));
       out->emplace_back(at, bytes);
       at += bytes + 1;
     }
-    if (out->size() >= r.count) return CUDA_SUCCESS;
+    if (out->size() >= reply.count) return CUDA_SUCCESS;
     if (out->size() == before) return CUDA_ERROR_UNKNOWN;  // a server that does not get on
   }
 }
 
 void forget_function(Kind kind, Function* function) {
-  Process* p = process();
+  Process* program = process();
   retire_function_info(function);
   function->loaded.store(0, std::memory_order_release);
   forget_context_functions(function, 0);
-  (kind == Kind::kKernel ? p->kernels : p->functions).destroy(function);
+  (kind == Kind::kKernel ? program->kernels : program->functions).destroy(function);
 }
 
 void forget_names(Names* names, Kind kind) {
@@ -267,10 +267,10 @@ void forget_module(Module* module) {
 }
 
 void forget_code(Context* context) {
-  Process* p = process();
+  Process* program = process();
   const uint64_t handle = context->handle.load(std::memory_order_relaxed);
-  p->libraries.for_each([&](Library* library) { forget_library_context(library, handle); });
-  p->modules.for_each([&](Module* module) {
+  program->libraries.for_each([&](Library* library) { forget_library_context(library, handle); });
+  program->modules.for_each([&](Module* module) {
     if (module->context == context) forget_module(module);
   });
 }
@@ -325,10 +325,10 @@ CUresult cuModuleUnload(CUmodule hmod) {
   Module* module = nullptr;
   TENDRIL_TRY(module_of(hmod, &module));
   if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;  // it goes with its library
-  wire::cuda::module_unload_request m;
-  m.handle = module->wire_id;
-  m.kind = LoadKind::kModule;
-  const CUresult result = module->session->enqueue(module->context, m);
+  wire::cuda::module_unload_request request;
+  request.handle = module->wire_id;
+  request.kind = LoadKind::kModule;
+  const CUresult result = module->session->enqueue(module->context, request);
   forget_module(module);
   return result;
 }
@@ -423,12 +423,12 @@ CUresult function_state(CUfunction handle, bool load, uint32_t* loaded) {
   TENDRIL_TRY(require_context(&context));
   Function* function = function_of(handle);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  wire::cuda::function_state_request m;
-  wire::cuda::function_state_reply r;
-  m.function = function->wire_id;
-  m.load = load;
-  TENDRIL_TRY(function->session->call(function->context, m, r));
-  *loaded = r.loaded;
+  wire::cuda::function_state_request request;
+  wire::cuda::function_state_reply reply;
+  request.function = function->wire_id;
+  request.load = load;
+  TENDRIL_TRY(function->session->call(function->context, request, reply));
+  *loaded = reply.loaded;
   return CUDA_SUCCESS;
 }
 

@@ -37,32 +37,32 @@ void keep(const Key& key, int64_t value) {
   answers.all[key] = value;
 }
 
-CUresult need(CUfunction func, Context** c, Function** f, uint64_t* id) {
-  TENDRIL_TRY(require_context(c));
-  *f = find_function(func);
-  if (*f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult need(CUfunction func, Context** context, Function** function, uint64_t* id) {
+  TENDRIL_TRY(require_context(context));
+  *function = find_function(func);
+  if (*function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
-  *id = function_wire_id(*f, (*c)->session, &error);
+  *id = function_wire_id(*function, (*context)->session, &error);
   return *id != 0 ? CUDA_SUCCESS : error;
 }
 
 CUresult active_blocks(CUfunction func, int blockSize, size_t shared, unsigned flags, int* blocks) {
-  Context* c = nullptr;
-  Function* f = nullptr;
+  Context* context = nullptr;
+  Function* function = nullptr;
   uint64_t id = 0;
-  TENDRIL_TRY(need(func, &c, &f, &id));
+  TENDRIL_TRY(need(func, &context, &function, &id));
   if (blockSize <= 0 || (flags & ~1u) != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Key key{f, c->device, static_cast<uint64_t>(blockSize), shared, flags, 0};
+  const Key key{function, context->device, static_cast<uint64_t>(blockSize), shared, flags, 0};
   int64_t value = 0;
   if (!cached(key, &value)) {
-    wire::cuda::occupancy_blocks_request m;
-    wire::cuda::occupancy_blocks_reply r;
-    m.function = id;
-    m.block_size = static_cast<uint32_t>(blockSize);
-    m.shared = shared;
-    m.flags = flags;
-    TENDRIL_TRY(c->session->call(c, m, r));
-    value = r.blocks;
+    wire::cuda::occupancy_blocks_request request;
+    wire::cuda::occupancy_blocks_reply reply;
+    request.function = id;
+    request.block_size = static_cast<uint32_t>(blockSize);
+    request.shared = shared;
+    request.flags = flags;
+    TENDRIL_TRY(context->session->call(context, request, reply));
+    value = reply.blocks;
     keep(key, value);
   }
   *blocks = static_cast<int>(value);
@@ -71,24 +71,24 @@ CUresult active_blocks(CUfunction func, int blockSize, size_t shared, unsigned f
 
 CUresult clusters(int* value, CUfunction func, const CUlaunchConfig* config,
                   wire::cuda::ClusterQuestion question) {
-  Context* c = nullptr;
-  Function* f = nullptr;
+  Context* context = nullptr;
+  Function* function = nullptr;
   uint64_t id = 0;
-  TENDRIL_TRY(need(func, &c, &f, &id));
+  TENDRIL_TRY(need(func, &context, &function, &id));
   if (value == nullptr || config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::occupancy_clusters_request m;
-  wire::cuda::occupancy_clusters_reply r;
-  m.function = id;
-  m.question = question;
-  m.shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-             {config->blockDimX, config->blockDimY, config->blockDimZ},
-             config->sharedMemBytes,
-             0};
-  m.attributes = {reinterpret_cast<const uint8_t*>(config->attrs),
-                  config->numAttrs * sizeof(CUlaunchAttribute)};
-  TENDRIL_TRY(c->session->call(c, m, r));
-  *value = r.value;
+  wire::cuda::occupancy_clusters_request request;
+  wire::cuda::occupancy_clusters_reply reply;
+  request.function = id;
+  request.question = question;
+  request.shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                   {config->blockDimX, config->blockDimY, config->blockDimZ},
+                   config->sharedMemBytes,
+                   0};
+  request.attributes = {reinterpret_cast<const uint8_t*>(config->attrs),
+                        config->numAttrs * sizeof(CUlaunchAttribute)};
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  *value = reply.value;
   return CUDA_SUCCESS;
 }
 
@@ -116,23 +116,27 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction 
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
                                                  int numBlocks, int blockSize) {
-  Context* c = nullptr;
-  Function* f = nullptr;
+  Context* context = nullptr;
+  Function* function = nullptr;
   uint64_t id = 0;
-  TENDRIL_TRY(need(func, &c, &f, &id));
+  TENDRIL_TRY(need(func, &context, &function, &id));
   if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const Key key{f, c->device, static_cast<uint64_t>(blockSize), static_cast<uint64_t>(numBlocks),
-                0, 1};
+  const Key key{function,
+                context->device,
+                static_cast<uint64_t>(blockSize),
+                static_cast<uint64_t>(numBlocks),
+                0,
+                1};
   int64_t value = 0;
   if (!cached(key, &value)) {
-    wire::cuda::occupancy_shared_request m;
-    wire::cuda::occupancy_shared_reply r;
-    m.function = id;
-    m.blocks = static_cast<uint32_t>(numBlocks);
-    m.block_size = static_cast<uint32_t>(blockSize);
-    TENDRIL_TRY(c->session->call(c, m, r));
-    value = static_cast<int64_t>(r.bytes);
+    wire::cuda::occupancy_shared_request request;
+    wire::cuda::occupancy_shared_reply reply;
+    request.function = id;
+    request.blocks = static_cast<uint32_t>(numBlocks);
+    request.block_size = static_cast<uint32_t>(blockSize);
+    TENDRIL_TRY(context->session->call(context, request, reply));
+    value = static_cast<int64_t>(reply.bytes);
     keep(key, value);
   }
   *dynamicSmemSize = static_cast<size_t>(value);
@@ -146,18 +150,19 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                                    size_t dynamicSMemSize, int blockSizeLimit,
                                                    unsigned int flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  Function* f = find_function(func);
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  Function* function = find_function(func);
+  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0)
     return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, f, &error);
+  const FunctionInfo* info = function_info(context, function, &error);
   if (info == nullptr) return error;
-  const int warp = c->device->attributes[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
-  const int resident = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
-  int limit = c->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+  const int warp = context->device->attributes[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
+  const int resident =
+      context->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR];
+  int limit = context->device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
   if (blockSizeLimit != 0 && blockSizeLimit < limit) limit = blockSizeLimit;
   if (info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] < limit)
     limit = info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
@@ -177,7 +182,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
     if (best_threads == resident) break;
   }
   *blockSize = best_block;
-  *minGridSize = best_count * c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
+  *minGridSize = best_count * context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT];
   return CUDA_SUCCESS;
 }
 

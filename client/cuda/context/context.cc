@@ -17,9 +17,9 @@ namespace {
 constexpr unsigned kFlagsMask = 0xff;
 
 CUresult context_of(CUcontext handle, Context** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = p->contexts.find(Kind::kContext, handle_value(handle));
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = program->contexts.find(Kind::kContext, handle_value(handle));
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -31,52 +31,54 @@ CUresult context_or_current(CUcontext handle, Context** out) {
 }
 
 CUresult push(Context* context) {
-  ThreadState& t = thread_state();
-  if (t.depth == kStackMax) return CUDA_ERROR_INVALID_VALUE;
-  t.stack[t.depth++] = context;
+  ThreadState& thread = thread_state();
+  if (thread.depth == kStackMax) return CUDA_ERROR_INVALID_VALUE;
+  thread.stack[thread.depth++] = context;
   return CUDA_SUCCESS;
 }
 
 CUresult create(CUcontext* pctx, unsigned flags, CUdevice dev) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pctx == nullptr || (flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
-  Device* d = device_of(dev);
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  Context* c = new_context(d);
-  if (c == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::context_create_request m;
-  wire::cuda::context_create_reply r;
-  m.context = c->wire_id;
-  m.slot = d->slot;
-  m.flags = flags;
-  const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
+  Device* device = device_of(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Context* context = new_context(device);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::context_create_request request;
+  wire::cuda::context_create_reply reply;
+  request.context = context->wire_id;
+  request.slot = device->slot;
+  request.flags = flags;
+  const CUresult result =
+      device->session->call(static_cast<const Context*>(nullptr), request, reply);
   if (result != CUDA_SUCCESS) {
-    p->contexts.destroy(c);
+    program->contexts.destroy(context);
     return result;
   }
-  c->flags = flags;
-  context_comes(c);
-  *pctx = handle_cast<CUcontext>(c);
-  return push(c);
+  context->flags = flags;
+  context_comes(context);
+  *pctx = handle_cast<CUcontext>(context);
+  return push(context);
 }
 
 }  // namespace
 
 Context* new_context(Device* device) {
-  Process* p = process();
-  Context* c = p->contexts.create(Kind::kContext, device->session, nullptr, device->session->index);
-  if (c == nullptr) return nullptr;
-  c->device = device;
-  c->context = c;
-  c->primary = false;
-  c->flags = 0;
-  c->sticky = 0;
-  c->retains = 1;
-  c->id = p->next_context_id.fetch_add(1);
-  c->thread_streams.clear();
-  memcpy(c->limits, device->limits, sizeof c->limits);
-  return c;
+  Process* program = process();
+  Context* context =
+      program->contexts.create(Kind::kContext, device->session, nullptr, device->session->index);
+  if (context == nullptr) return nullptr;
+  context->device = device;
+  context->context = context;
+  context->primary = false;
+  context->flags = 0;
+  context->sticky = 0;
+  context->retains = 1;
+  context->id = program->next_context_id.fetch_add(1);
+  context->thread_streams.clear();
+  memcpy(context->limits, device->limits, sizeof context->limits);
+  return context;
 }
 
 void context_comes(Context* context) {
@@ -90,19 +92,19 @@ void context_comes(Context* context) {
 }
 
 void sweep_context(Context* context) {
-  Process* p = process();
+  Process* program = process();
   storage_end(context);
   context->active.store(0);
   forget_code(context);
-  p->ranges.remove_context(context, context->device->primary);
-  p->streams.for_each([&](Stream* s) {
-    if (s->context == context) p->streams.destroy(s);
+  program->ranges.remove_context(context, context->device->primary);
+  program->streams.for_each([&](Stream* stream) {
+    if (stream->context == context) program->streams.destroy(stream);
   });
-  p->events.for_each([&](Event* e) {
-    if (e->context == context) p->events.destroy(e);
+  program->events.for_each([&](Event* event) {
+    if (event->context == context) program->events.destroy(event);
   });
   for (const Kind kind : {Kind::kArray, Kind::kMipmap})
-    p->others[static_cast<int>(kind)].for_each([&](Object* object) {
+    program->others[static_cast<int>(kind)].for_each([&](Object* object) {
       if (object->context == context) destroy_object(kind, object);
     });
   const base::Locked held(context->lock);
@@ -113,77 +115,78 @@ namespace {
 
 CUresult primary_of(CUdevice dev, Context** out) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Device* d = device_of(dev);
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *out = d->primary;
+  Device* device = device_of(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *out = device->primary;
   return CUDA_SUCCESS;
 }
 
-CUresult reset_primary(Context* c) {
-  wire::cuda::primary_reset_request m;
-  wire::cuda::primary_reset_reply r;
-  m.slot = c->device->slot;
-  sweep_context(c);
-  c->sticky = 0;
-  const CUresult result = c->session->call(static_cast<const Context*>(nullptr), m, r);
-  c->session->staging.context_ended(c->session, c);
+CUresult reset_primary(Context* context) {
+  wire::cuda::primary_reset_request request;
+  wire::cuda::primary_reset_reply reply;
+  request.slot = context->device->slot;
+  sweep_context(context);
+  context->sticky = 0;
+  const CUresult result =
+      context->session->call(static_cast<const Context*>(nullptr), request, reply);
+  context->session->staging.context_ended(context->session, context);
   return result;
 }
 
 }  // namespace
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
-  Context* c = nullptr;
-  TENDRIL_TRY(primary_of(dev, &c));
+  Context* context = nullptr;
+  TENDRIL_TRY(primary_of(dev, &context));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const base::Locked held(c->lock);
-  if (c->active.load() == 0) {
-    wire::cuda::primary_retain_request m;
-    wire::cuda::primary_retain_reply r;
-    m.slot = c->device->slot;
-    m.flags = c->flags;
-    m.context = c->wire_id;
-    TENDRIL_TRY(c->session->call(static_cast<const Context*>(nullptr), m, r));
-    context_comes(c);
+  const base::Locked held(context->lock);
+  if (context->active.load() == 0) {
+    wire::cuda::primary_retain_request request;
+    wire::cuda::primary_retain_reply reply;
+    request.slot = context->device->slot;
+    request.flags = context->flags;
+    request.context = context->wire_id;
+    TENDRIL_TRY(context->session->call(static_cast<const Context*>(nullptr), request, reply));
+    context_comes(context);
   }
-  c->retains.fetch_add(1);
-  *pctx = handle_cast<CUcontext>(c);
+  context->retains.fetch_add(1);
+  *pctx = handle_cast<CUcontext>(context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
-  Context* c = nullptr;
-  TENDRIL_TRY(primary_of(dev, &c));
-  uint32_t held = c->retains.load();
+  Context* context = nullptr;
+  TENDRIL_TRY(primary_of(dev, &context));
+  uint32_t held = context->retains.load();
   do {
     if (held == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  } while (!c->retains.compare_exchange_weak(held, held - 1));
-  if (held > 1 || c->session->lane->is_lost()) return CUDA_SUCCESS;
-  return reset_primary(c);
+  } while (!context->retains.compare_exchange_weak(held, held - 1));
+  if (held > 1 || context->session->lane->is_lost()) return CUDA_SUCCESS;
+  return reset_primary(context);
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
-  Context* c = nullptr;
-  TENDRIL_TRY(primary_of(dev, &c));
-  if (c->active.load() == 0) return CUDA_SUCCESS;
-  return reset_primary(c);
+  Context* context = nullptr;
+  TENDRIL_TRY(primary_of(dev, &context));
+  if (context->active.load() == 0) return CUDA_SUCCESS;
+  return reset_primary(context);
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(primary_of(dev, &c));
+  Context* context = nullptr;
+  TENDRIL_TRY(primary_of(dev, &context));
   if ((flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
-  c->flags =
+  context->flags =
       flags;  // scheduling hints are about waits of this process; the worker waits in its own way
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
-  Context* c = nullptr;
-  TENDRIL_TRY(primary_of(dev, &c));
+  Context* context = nullptr;
+  TENDRIL_TRY(primary_of(dev, &context));
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = c->flags;
-  *active = static_cast<int>(c->active.load());
+  *flags = context->flags;
+  *active = static_cast<int>(context->active.load());
   return CUDA_SUCCESS;
 }
 
@@ -208,219 +211,219 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* params, unsigned int
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   if (process() != nullptr && ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(context_of(ctx, &c));
-  if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
-  wire::cuda::context_destroy_request m;
-  wire::cuda::context_destroy_reply r;
-  m.context = c->wire_id;
-  Session* session = c->session;
-  sweep_context(c);
-  ThreadState& t = thread_state();
-  if (t.depth != 0 && t.stack[t.depth - 1] == c) --t.depth;
-  const CUresult result = session->call(static_cast<const Context*>(nullptr), m, r);
-  session->staging.context_ended(session, c);
-  process()->contexts.destroy(c);
+  TENDRIL_TRY(context_of(ctx, &context));
+  if (context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  wire::cuda::context_destroy_request request;
+  wire::cuda::context_destroy_reply reply;
+  request.context = context->wire_id;
+  Session* session = context->session;
+  sweep_context(context);
+  ThreadState& thread = thread_state();
+  if (thread.depth != 0 && thread.stack[thread.depth - 1] == context) --thread.depth;
+  const CUresult result = session->call(static_cast<const Context*>(nullptr), request, reply);
+  session->staging.context_ended(session, context);
+  process()->contexts.destroy(context);
   return result;
 }
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  c->retains.fetch_add(1);
-  *pctx = handle_cast<CUcontext>(c);
+  context->retains.fetch_add(1);
+  *pctx = handle_cast<CUcontext>(context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxDetach(CUcontext ctx) {
-  Context* c = nullptr;
-  TENDRIL_TRY(context_of(ctx, &c));
-  if (c->retains.load() > 1) {
-    c->retains.fetch_sub(1);
+  Context* context = nullptr;
+  TENDRIL_TRY(context_of(ctx, &context));
+  if (context->retains.load() > 1) {
+    context->retains.fetch_sub(1);
     return CUDA_SUCCESS;
   }
   return cuCtxDestroy_v2(ctx);
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   if (process() != nullptr && ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(context_of(ctx, &c));
-  return push(c);
+  TENDRIL_TRY(context_of(ctx, &context));
+  return push(context);
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  ThreadState& t = thread_state();
-  if (t.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
-  Context* top = t.stack[--t.depth];
+  ThreadState& thread = thread_state();
+  if (thread.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  Context* top = thread.stack[--thread.depth];
   if (pctx != nullptr) *pctx = top != nullptr ? handle_cast<CUcontext>(top) : nullptr;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCurrent(CUcontext ctx) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  ThreadState& t = thread_state();
+  ThreadState& thread = thread_state();
   if (ctx == nullptr) {
-    if (t.depth != 0) --t.depth;
+    if (thread.depth != 0) --thread.depth;
     return CUDA_SUCCESS;
   }
-  Context* c = nullptr;
-  TENDRIL_TRY(context_of(ctx, &c));
-  if (t.depth == 0) return push(c);
-  t.stack[t.depth - 1] = c;
+  Context* context = nullptr;
+  TENDRIL_TRY(context_of(ctx, &context));
+  if (thread.depth == 0) return push(context);
+  thread.stack[thread.depth - 1] = context;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* c = current_context();
-  *pctx = c != nullptr ? handle_cast<CUcontext>(c) : nullptr;
+  Context* context = current_context();
+  *pctx = context != nullptr ? handle_cast<CUcontext>(context) : nullptr;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* c = nullptr;
+  Context* context = nullptr;
   if (ctx == nullptr) {
     if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-    c = current_context();
-    if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    context = current_context();
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   } else {
-    TENDRIL_TRY(context_of(ctx, &c));
+    TENDRIL_TRY(context_of(ctx, &context));
   }
-  *device = c->device->ordinal;
+  *device = context->device->ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetDevice(CUdevice* device) { return cuCtxGetDevice_v2(device, nullptr); }
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = c->flags;
+  *flags = context->flags;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if ((flags & ~kFlagsMask) != 0) return CUDA_ERROR_INVALID_VALUE;
-  c->flags = flags;
+  context->flags = flags;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* c = nullptr;
-  TENDRIL_TRY(context_or_current(ctx, &c));
-  *ctxId = c->id;
+  Context* context = nullptr;
+  TENDRIL_TRY(context_or_current(ctx, &context));
+  *ctxId = context->id;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* c = nullptr;
-  TENDRIL_TRY(context_or_current(ctx, &c));
+  Context* context = nullptr;
+  TENDRIL_TRY(context_or_current(ctx, &context));
   *version = 3020;  // what every driver since CUDA 3.2 answers
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  *pvalue = c->limits[limit];
+  *pvalue = context->limits[limit];
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::context_set_limit_request m;
-  wire::cuda::context_set_limit_reply r;
-  m.limit = static_cast<uint32_t>(limit);
-  m.value = value;
-  TENDRIL_TRY(c->session->call(c, m, r));
-  c->limits[limit] = r.actual;
+  wire::cuda::context_set_limit_request request;
+  wire::cuda::context_set_limit_reply reply;
+  request.limit = static_cast<uint32_t>(limit);
+  request.value = value;
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  context->limits[limit] = reply.actual;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pconfig = c->cache_config;
+  *pconfig = context->cache_config;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
     return CUDA_ERROR_INVALID_VALUE;
-  c->cache_config = config;
-  wire::cuda::context_set_cache_config_request m;
-  m.config = static_cast<uint32_t>(config);
-  return c->session->enqueue(c, m);
+  context->cache_config = config;
+  wire::cuda::context_set_cache_config_request request;
+  request.config = static_cast<uint32_t>(config);
+  return context->session->enqueue(context, request);
 }
 
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pConfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;  // the only one since Maxwell
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
     return CUDA_ERROR_INVALID_VALUE;
-  c->shared_config = config;
+  context->shared_config = config;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  if (leastPriority != nullptr) *leastPriority = c->device->least_priority;
-  if (greatestPriority != nullptr) *greatestPriority = c->device->greatest_priority;
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  if (leastPriority != nullptr) *leastPriority = context->device->least_priority;
+  if (greatestPriority != nullptr) *greatestPriority = context->device->greatest_priority;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam*, CUexecAffinityType) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
-  Context* c = nullptr;
-  TENDRIL_TRY(context_or_current(ctx, &c));
-  if (const int sticky = c->sticky.load(std::memory_order_relaxed))
+  Context* context = nullptr;
+  TENDRIL_TRY(context_or_current(ctx, &context));
+  if (const int sticky = context->sticky.load(std::memory_order_relaxed))
     return static_cast<CUresult>(sticky);
   TENDRIL_TRY(check_unsafe_call());
-  mirror_before_wait(c->session, c);
-  if (!c->session->freed.empty()) c->session->send_frees();
-  const uint64_t serial = c->session->serial.load();
-  const uint64_t before = c->session->calls();
-  wire::cuda::context_synchronize_request m;
-  wire::cuda::context_synchronize_reply r;
-  if (!c->idle.use(before)) {
-    TENDRIL_TRY(c->session->call(c, m, r));
-    c->waited.store(before);
+  mirror_before_wait(context->session, context);
+  if (!context->session->freed.empty()) context->session->send_frees();
+  const uint64_t serial = context->session->serial.load();
+  const uint64_t before = context->session->calls();
+  wire::cuda::context_synchronize_request request;
+  wire::cuda::context_synchronize_reply reply;
+  if (!context->idle.use(before)) {
+    TENDRIL_TRY(context->session->call(context, request, reply));
+    context->waited.store(before);
   }
-  c->synchronised.store(serial, std::memory_order_release);
-  process()->reads.forget_context(c);
-  mirror_after_wait(c->session, c);
+  context->synchronised.store(serial, std::memory_order_release);
+  process()->reads.forget_context(context);
+  mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;
 }
 
@@ -429,17 +432,17 @@ CUresult cuCtxSynchronize() { return cuCtxSynchronize_v2(nullptr); }
 namespace {
 
 CUresult peer_access(CUcontext peer, bool enable, unsigned flags) {
-  Context *c = nullptr, *other = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context *context = nullptr, *other = nullptr;
+  TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(context_of(peer, &other));
-  if (other->session != c->session || (enable && other == c))
+  if (other->session != context->session || (enable && other == context))
     return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
-  wire::cuda::peer_access_request m;
-  wire::cuda::peer_access_reply r;
-  m.context = other->wire_id;
-  m.enable = enable;
-  m.flags = flags;
-  return c->session->call(c, m, r);
+  wire::cuda::peer_access_request request;
+  wire::cuda::peer_access_reply reply;
+  request.context = other->wire_id;
+  request.enable = enable;
+  request.flags = flags;
+  return context->session->call(context, request, reply);
 }
 
 }  // namespace
@@ -453,8 +456,8 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
 
 CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget,
                                     CUflushGPUDirectRDMAWritesScope) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   return CUDA_ERROR_NOT_SUPPORTED;  // no network card of this machine reaches the GPU
 }
 

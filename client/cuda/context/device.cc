@@ -15,7 +15,7 @@ CUresult need_device(CUdevice ordinal, Device** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-int attribute(const Device* d, CUdevice_attribute which) { return d->attributes[which]; }
+int attribute(const Device* device, CUdevice_attribute which) { return device->attributes[which]; }
 
 CUresult copy_text(const std::string& text, char* into, int bytes) {
   if (into == nullptr || bytes <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -33,8 +33,9 @@ CUresult cuInit(unsigned int Flags) {
 CUresult cuDriverGetVersion(int* driverVersion) {
   if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Asked before cuInit by runtimes; the version we implement, lowered once the servers are known.
-  const Process* p = process();
-  *driverVersion = p != nullptr && p->driver_version != 0 ? p->driver_version : CUDA_VERSION;
+  const Process* program = process();
+  *driverVersion =
+      program != nullptr && program->driver_version != 0 ? program->driver_version : CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
@@ -47,99 +48,99 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  const Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *count = static_cast<int>(p->devices.size());
+  *count = static_cast<int>(program->devices.size());
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
-  return copy_text(d->name, name, len);
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
+  return copy_text(device->name, name, len);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *uuid = d->uuid;
+  *uuid = device->uuid;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) { return cuDeviceGetUuid_v2(uuid, dev); }
 
 CUresult cuDeviceGetLuid(char*, unsigned int*, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   return CUDA_ERROR_NOT_SUPPORTED;  // a Windows notion; a Linux driver answers the same
 }
 
 CUresult cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (pi == nullptr || attrib <= 0 || static_cast<uint32_t>(attrib) >= kAttributesMax)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!d->attribute_valid[attrib]) return CUDA_ERROR_INVALID_VALUE;
-  *pi = d->attributes[attrib];
+  if (!device->attribute_valid[attrib]) return CUDA_ERROR_INVALID_VALUE;
+  *pi = device->attributes[attrib];
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = d->memory_bytes;
+  *bytes = device->memory_bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *major = attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
-  *minor = attribute(d, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  *major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  *minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  prop->maxThreadsPerBlock = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  prop->maxThreadsPerBlock = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   for (int i = 0; i < 3; ++i) {
     prop->maxThreadsDim[i] =
-        attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
+        attribute(device, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i));
     prop->maxGridSize[i] =
-        attribute(d, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
+        attribute(device, static_cast<CUdevice_attribute>(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i));
   }
-  prop->sharedMemPerBlock = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
-  prop->totalConstantMemory = attribute(d, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
-  prop->SIMDWidth = attribute(d, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
-  prop->memPitch = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
-  prop->regsPerBlock = attribute(d, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
-  prop->clockRate = attribute(d, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
-  prop->textureAlign = attribute(d, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
+  prop->sharedMemPerBlock = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  prop->totalConstantMemory = attribute(device, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
+  prop->SIMDWidth = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+  prop->memPitch = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
+  prop->regsPerBlock = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+  prop->clockRate = attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
+  prop->textureAlign = attribute(device, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
-  return copy_text(d->pci_bus_id, pciBusId, len);
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
+  return copy_text(device->pci_bus_id, pciBusId, len);
 }
 
 CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char* pciBusId) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   unsigned domain = 0, bus = 0, device = 0;
   if (sscanf(pciBusId, "%x:%x:%x", &domain, &bus, &device) != 3) {
     domain = 0;
     if (sscanf(pciBusId, "%x:%x", &bus, &device) != 2) return CUDA_ERROR_INVALID_VALUE;
   }
-  for (Device* d : p->devices) {
+  for (Device* d : program->devices) {
     if (attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID) == static_cast<int>(domain) &&
         attribute(d, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID) == static_cast<int>(bus) &&
         attribute(d, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID) == static_cast<int>(device)) {
@@ -160,13 +161,13 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   *value = 0;
   if (source->session != destination->session)
     return CUDA_SUCCESS;  // no path between GPUs of two servers
-  wire::cuda::peer_attribute_request m;
-  wire::cuda::peer_attribute_reply r;
-  m.attribute = static_cast<uint32_t>(attrib);
-  m.source = source->slot;
-  m.destination = destination->slot;
-  TENDRIL_TRY(source->session->call(static_cast<const Context*>(nullptr), m, r));
-  *value = r.value;
+  wire::cuda::peer_attribute_request request;
+  wire::cuda::peer_attribute_reply reply;
+  request.attribute = static_cast<uint32_t>(attrib);
+  request.source = source->slot;
+  request.destination = destination->slot;
+  TENDRIL_TRY(source->session->call(static_cast<const Context*>(nullptr), request, reply));
+  *value = reply.value;
   return CUDA_SUCCESS;
 }
 
@@ -182,8 +183,8 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 }
 
 CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pi = 0;
   return CUDA_SUCCESS;
@@ -194,8 +195,8 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
                                            const CUatomicOperation* operations, unsigned int count,
                                            CUdevice dev) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   if (capabilities == nullptr || operations == nullptr || count == 0)
     return CUDA_ERROR_INVALID_VALUE;
   memset(capabilities, 0, count * sizeof *capabilities);

@@ -20,30 +20,30 @@ CUresult green_of(CUgreenCtx handle, Object** out) {
 using wire::cuda::ContextEventAction;
 
 // An event of all streams of a context. Only the worker can say when it is complete.
-CUresult context_event(Context* c, CUevent hEvent, ContextEventAction action) {
-  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
-  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (e->session != c->session) return CUDA_ERROR_INVALID_HANDLE;
+CUresult context_event(Context* context, CUevent hEvent, ContextEventAction action) {
+  Event* event = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->session != context->session) return CUDA_ERROR_INVALID_HANDLE;
   if (action == ContextEventAction::kRecord) {
-    e->external.store(true, std::memory_order_relaxed);
-    e->stream.store(nullptr);
-    e->recorded.store(Event::kUntold, std::memory_order_release);
+    event->external.store(true, std::memory_order_relaxed);
+    event->stream.store(nullptr);
+    event->recorded.store(Event::kUntold, std::memory_order_release);
   }
-  wire::cuda::context_event_request m;
-  wire::cuda::context_event_reply r;
-  m.action = action;
-  m.event = e->wire_id;
-  return c->session->call(c, m, r);
+  wire::cuda::context_event_request request;
+  wire::cuda::context_event_reply reply;
+  request.action = action;
+  request.event = event->wire_id;
+  return context->session->call(context, request, reply);
 }
 
 CUresult event_of_context(CUcontext handle, CUevent hEvent, ContextEventAction action) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (handle == nullptr)
-    TENDRIL_TRY(require_context(&c));
+    TENDRIL_TRY(require_context(&context));
   else
-    c = process()->contexts.find(Kind::kContext, handle_value(handle));
-  return c != nullptr ? context_event(c, hEvent, action) : CUDA_ERROR_INVALID_CONTEXT;
+    context = process()->contexts.find(Kind::kContext, handle_value(handle));
+  return context != nullptr ? context_event(context, hEvent, action) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult event_of_green(CUgreenCtx handle, CUevent hEvent, ContextEventAction action) {
@@ -57,49 +57,52 @@ CUresult event_of_green(CUgreenCtx handle, CUevent hEvent, ContextEventAction ac
 CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
                                      const CUdevResource* input, CUdevResource* remaining,
                                      unsigned int useFlags, unsigned int minCount) {
-  Context* c = current_context();
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  if (nbGroups == nullptr || input == nullptr || p->sessions.empty())
+  Context* context = current_context();
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (nbGroups == nullptr || input == nullptr || program->sessions.empty())
     return CUDA_ERROR_INVALID_VALUE;
-  Session* session = c != nullptr ? c->session : p->sessions.front();
-  wire::cuda::sm_resource_split_request m;
-  wire::cuda::sm_resource_split_reply r;
-  m.input = {reinterpret_cast<const uint8_t*>(input), sizeof *input};
-  m.groups = result != nullptr ? *nbGroups : 0;
-  m.count_only = result == nullptr;
-  m.flags = useFlags;
-  m.minimum = minCount;
-  TENDRIL_TRY(session->call(static_cast<const Context*>(c), m, r));
-  if (result != nullptr && r.results.count > m.groups * sizeof *result) return CUDA_ERROR_UNKNOWN;
-  if (result != nullptr && r.results.count != 0) memcpy(result, r.results.data, r.results.count);
-  if (remaining != nullptr && r.remaining.count == sizeof *remaining)
-    memcpy(remaining, r.remaining.data, sizeof *remaining);
-  *nbGroups = r.groups;
+  Session* session = context != nullptr ? context->session : program->sessions.front();
+  wire::cuda::sm_resource_split_request request;
+  wire::cuda::sm_resource_split_reply reply;
+  request.input = {reinterpret_cast<const uint8_t*>(input), sizeof *input};
+  request.groups = result != nullptr ? *nbGroups : 0;
+  request.count_only = result == nullptr;
+  request.flags = useFlags;
+  request.minimum = minCount;
+  TENDRIL_TRY(session->call(static_cast<const Context*>(context), request, reply));
+  if (result != nullptr && reply.results.count > request.groups * sizeof *result)
+    return CUDA_ERROR_UNKNOWN;
+  if (result != nullptr && reply.results.count != 0)
+    memcpy(result, reply.results.data, reply.results.count);
+  if (remaining != nullptr && reply.remaining.count == sizeof *remaining)
+    memcpy(remaining, reply.remaining.data, sizeof *remaining);
+  *nbGroups = reply.groups;
   return CUDA_SUCCESS;
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
                           unsigned int flags) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Device* d = device_of(dev);
+  Device* device = device_of(dev);
   Object* described = find_object(Kind::kResourceDesc, handle_value(desc));
   if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  if (described == nullptr || described->session != d->session) return CUDA_ERROR_INVALID_HANDLE;
-  Context* context = new_context(d);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (described == nullptr || described->session != device->session)
+    return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = new_context(device);
   if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  Object* green = create_object(Kind::kGreenContext, d->session, context);
-  wire::cuda::green_context_create_request m;
-  wire::cuda::green_context_create_reply r;
-  m.green = green != nullptr ? green->wire_id : 0;
-  m.context = context->wire_id;
-  m.description = described->wire_id;
-  m.slot = d->slot;
-  m.flags = flags;
-  const CUresult result = green != nullptr
-                              ? d->session->call(static_cast<const Context*>(nullptr), m, r)
-                              : CUDA_ERROR_OUT_OF_MEMORY;
+  Object* green = create_object(Kind::kGreenContext, device->session, context);
+  wire::cuda::green_context_create_request request;
+  wire::cuda::green_context_create_reply reply;
+  request.green = green != nullptr ? green->wire_id : 0;
+  request.context = context->wire_id;
+  request.description = described->wire_id;
+  request.slot = device->slot;
+  request.flags = flags;
+  const CUresult result =
+      green != nullptr ? device->session->call(static_cast<const Context*>(nullptr), request, reply)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS) {
     if (green != nullptr) destroy_object(Kind::kGreenContext, green);
     process()->contexts.destroy(context);
@@ -114,12 +117,13 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   Object* green = nullptr;
   TENDRIL_TRY(green_of(hCtx, &green));
   Context* context = green->context;
-  wire::cuda::green_context_destroy_request m;
-  wire::cuda::green_context_destroy_reply r;
-  m.green = green->wire_id;
-  m.context = context->wire_id;
+  wire::cuda::green_context_destroy_request request;
+  wire::cuda::green_context_destroy_reply reply;
+  request.green = green->wire_id;
+  request.context = context->wire_id;
   sweep_context(context);
-  const CUresult result = green->session->call(static_cast<const Context*>(nullptr), m, r);
+  const CUresult result =
+      green->session->call(static_cast<const Context*>(nullptr), request, reply);
   destroy_object(Kind::kGreenContext, green);
   process()->contexts.destroy(context);
   return result;
@@ -138,29 +142,29 @@ CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigne
   Object* green = nullptr;
   TENDRIL_TRY(green_of(greenCtx, &green));
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  Stream* s = new_stream(green->context, flags, priority);
-  if (s == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::green_stream_create_request m;
-  wire::cuda::green_stream_create_reply r;
-  m.green = green->wire_id;
-  m.stream = s->wire_id;
-  m.flags = flags;
-  m.priority = s->priority;
-  const CUresult result = green->session->call(green->context, m, r);
+  Stream* stream = new_stream(green->context, flags, priority);
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::green_stream_create_request request;
+  wire::cuda::green_stream_create_reply reply;
+  request.green = green->wire_id;
+  request.stream = stream->wire_id;
+  request.flags = flags;
+  request.priority = stream->priority;
+  const CUresult result = green->session->call(green->context, request, reply);
   if (result == CUDA_SUCCESS)
-    *phStream = handle_cast<CUstream>(s);
+    *phStream = handle_cast<CUstream>(stream);
   else
-    process()->streams.destroy(s);
+    process()->streams.destroy(stream);
   return result;
 }
 
 CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, hStream, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
   if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const Context* at = s != nullptr ? s->context : c;
+  const Context* at = stream != nullptr ? stream->context : context;
   *phCtx = nullptr;  // not a stream of a green context
   process()->others[static_cast<int>(Kind::kGreenContext)].for_each([&](Object* green) {
     if (green->context == at) *phCtx = handle_cast<CUgreenCtx>(green);

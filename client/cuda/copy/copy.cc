@@ -33,82 +33,86 @@ constexpr uint64_t kBounceBytes = 8u << 20;
 
 // The driver tells at the call that it knows nothing at an address. So must we if the map does not
 // know it either.
-CUresult judge(Context* c, const End& one, const End& other) {
-  return one.known && other.known ? CUDA_SUCCESS : outcome_so_far(c);
+CUresult judge(Context* context, const End& one, const End& other) {
+  return one.known && other.known ? CUDA_SUCCESS : outcome_so_far(context);
 }
 
 // Memory that kernels or graphs write through its own address: the copy must see what runs before
 // it, and what runs before it must not undo the copy.
-CUresult settle_mirror(Context* c, const End& host, CopyStream on) {
+CUresult settle_mirror(Context* context, const End& host, CopyStream on) {
   if (process()->written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   if (!host.known) return CUDA_SUCCESS;
   if (!host.range.mirrored && !process()->reads.pending(host.address, host.bytes))
     return CUDA_SUCCESS;
-  TENDRIL_TRY(synchronize_stream(c, on.stream));
-  mirror_after_wait(c->session, c);
+  TENDRIL_TRY(synchronize_stream(context, on.stream));
+  mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;
 }
 
 // A copy into a graph under construction. The node names host memory by its own address, where
 // every launch finds it.
-CUresult capture_copy(Context* c, const End& to, const End& from, CopyStream on) {
-  TENDRIL_TRY(check_work(c, on.stream, !on.async));
+CUresult capture_copy(Context* context, const End& to, const End& from, CopyStream on) {
+  TENDRIL_TRY(check_work(context, on.stream, !on.async));
   if (!from.known || from.range.host())
-    TENDRIL_TRY(mirror_for_node(c->session, c, from.address, from.bytes, kMirrorGraphReads));
+    TENDRIL_TRY(
+        mirror_for_node(context->session, context, from.address, from.bytes, kMirrorGraphReads));
   if (!to.known || to.range.host())
-    TENDRIL_TRY(mirror_for_node(c->session, c, to.address, to.bytes, kMirrorGraphWrites));
-  wire::cuda::copy_device_request m;
-  m.destination = to.address;
-  m.source = from.address;
-  m.bytes = to.bytes;
-  m.stream = stream_wire_id(on.stream);
-  return c->session->enqueue(c, m);
+    TENDRIL_TRY(
+        mirror_for_node(context->session, context, to.address, to.bytes, kMirrorGraphWrites));
+  wire::cuda::copy_device_request request;
+  request.destination = to.address;
+  request.source = from.address;
+  request.bytes = to.bytes;
+  request.stream = stream_wire_id(on.stream);
+  return context->session->enqueue(context, request);
 }
 
 // CUDA reads pinned memory when the stream gets there, and we read it now. So whatever may still
 // write it, an asynchronous read-back or a host function, must be over first.
-CUresult settle_source(Context* c, const End& source, CopyStream on) {
+CUresult settle_source(Context* context, const End& source, CopyStream on) {
   // GPUs write to shared pages without our knowing: what comes before the copy must be over.
-  if (source.known && source.range.shared) return synchronize_stream(c, on.stream);
-  TENDRIL_TRY(settle_mirror(c, source, on));
+  if (source.known && source.range.shared) return synchronize_stream(context, on.stream);
+  TENDRIL_TRY(settle_mirror(context, source, on));
   if (!on.async || !source.is_host()) return CUDA_SUCCESS;
   PendingReads& reads = process()->reads;
   if (!reads.pending(source.address, source.bytes) && !callbacks_pending()) return CUDA_SUCCESS;
-  TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", c, on.stream));
-  TENDRIL_TRY(synchronize_stream(c, on.stream));
+  TENDRIL_TRY(look_before_wait("an asynchronous copy from pinned memory", context, on.stream));
+  TENDRIL_TRY(synchronize_stream(context, on.stream));
   reads.forget_memory(source.address, source.bytes);
   return CUDA_SUCCESS;
 }
 
 // A copy between addresses that the GPU reaches, as one more piece of work in its stream.
-CUresult enqueue_copy(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+CUresult enqueue_copy(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                       CopyStream on) {
-  wire::cuda::copy_device_request m;
-  m.destination = destination;
-  m.source = source;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  return c->session->enqueue(c, m);
+  wire::cuda::copy_device_request request;
+  request.destination = destination;
+  request.source = source;
+  request.bytes = bytes;
+  request.stream = wire_stream(on);
+  return context->session->enqueue(context, request);
 }
 
 // The GPU reaches this host memory itself: the copy is one more piece of work in its stream, and no
 // data passes here.
-bool gpu_reaches(const Context* c, const End& host) {
-  return host.is_host() && host.range.shared_with(c->session);
+bool gpu_reaches(const Context* context, const End& host) {
+  return host.is_host() && host.range.shared_with(context->session);
 }
 
-CUresult copy_directly(Context* c, const End& to, const End& from, CopyStream on) {
-  TENDRIL_TRY(enqueue_copy(c, to.address, from.address, to.bytes, on));
-  return on.async ? judge(c, to, from) : synchronize_stream(c, on.stream);
+CUresult copy_directly(Context* context, const End& to, const End& from, CopyStream on) {
+  TENDRIL_TRY(enqueue_copy(context, to.address, from.address, to.bytes, on));
+  return on.async ? judge(context, to, from) : synchronize_stream(context, on.stream);
 }
 
-core::Staging::Block staging_for(Context* c, uint64_t bytes, CopyStream on) {
-  const bool at_home = on.stream == nullptr || on.stream->session == c->session;
-  return at_home ? c->session->staging.take(c->session, c, bytes) : core::Staging::Block();
+core::Staging::Block staging_for(Context* context, uint64_t bytes, CopyStream on) {
+  const bool at_home = on.stream == nullptr || on.stream->session == context->session;
+  return at_home ? context->session->staging.take(context->session, context, bytes)
+                 : core::Staging::Block();
 }
 
-core::Staging::Queue queue_of(Context* c, Stream* stream) {
-  if (stream == nullptr) return {c, &c->synchronised, &c->legacy_synchronised, nullptr};
+core::Staging::Queue queue_of(Context* context, Stream* stream) {
+  if (stream == nullptr)
+    return {context, &context->synchronised, &context->legacy_synchronised, nullptr};
   Context* owner = stream->context;
   return {owner, &owner->synchronised, &stream->synchronised, stream};
 }
@@ -119,97 +123,102 @@ bool may_be_read_later(const End& source, CopyStream on) {
          source.range.kind != RangeKind::kManaged;
 }
 
-CUresult hand_over_staged(Context* c, const core::Staging::Block& block, uint64_t destination,
+CUresult hand_over_staged(Context* context, const core::Staging::Block& block, uint64_t destination,
                           const End& source, CopyStream on) {
   CUresult result = CUDA_SUCCESS;
   for (uint64_t at = 0; at < source.bytes && result == CUDA_SUCCESS; at += core::Staging::kPiece) {
     const uint64_t piece = std::min(source.bytes - at, core::Staging::kPiece);
     core::Staging::fill(block.data + at, source.memory() + at, piece);
-    result =
-        enqueue_copy(c, destination + at, reinterpret_cast<uint64_t>(block.data) + at, piece, on);
+    result = enqueue_copy(context, destination + at, reinterpret_cast<uint64_t>(block.data) + at,
+                          piece, on);
   }
-  c->session->staging.give_back_after(c->session, block, queue_of(c, on.stream));
+  context->session->staging.give_back_after(context->session, block, queue_of(context, on.stream));
   return result;
 }
 
 // The source is the program's again when this returns. Exception: pinned memory of an asynchronous
 // copy.
-CUresult hand_over(Context* c, uint64_t destination, const End& source, CopyStream on) {
-  const core::Staging::Block block = staging_for(c, source.bytes, on);
-  if (block.data != nullptr) return hand_over_staged(c, block, destination, source, on);
-  Session* session = c->session;
-  wire::cuda::copy_to_device_request m;
-  m.destination = destination;
-  m.bytes = source.bytes;
-  m.stream = wire_stream(on);
+CUresult hand_over(Context* context, uint64_t destination, const End& source, CopyStream on) {
+  const core::Staging::Block block = staging_for(context, source.bytes, on);
+  if (block.data != nullptr) return hand_over_staged(context, block, destination, source, on);
+  Session* session = context->session;
+  wire::cuda::copy_to_device_request request;
+  request.destination = destination;
+  request.bytes = source.bytes;
+  request.stream = wire_stream(on);
   if (source.bytes <= wire::kInlineBytesMax) {
-    m.data = {source.memory(), source.bytes};
-    return session->enqueue(c, m);
+    request.data = {source.memory(), source.bytes};
+    return session->enqueue(context, request);
   }
-  m.transfer = session->lane->new_transfer_id();
-  TENDRIL_TRY(session->enqueue(c, m));
+  request.transfer = session->lane->new_transfer_id();
+  TENDRIL_TRY(session->enqueue(context, request));
   if (may_be_read_later(source, on) &&
-      session->uploads.take(session, m.transfer, source.memory(), source.bytes)) {
+      session->uploads.take(session, request.transfer, source.memory(), source.bytes)) {
     tally_bytes(source.bytes);
     return CUDA_SUCCESS;
   }
-  return session->send_bulk(m.transfer, source.memory(), source.bytes) ? CUDA_SUCCESS
-                                                                       : Session::lost_result();
+  return session->send_bulk(request.transfer, source.memory(), source.bytes)
+             ? CUDA_SUCCESS
+             : Session::lost_result();
 }
 
 // As `bring` without staging: the data comes with the reply, or beside it.
-CUresult bring_over_lane(Context* c, void* destination, uint64_t source, uint64_t bytes,
+CUresult bring_over_lane(Context* context, void* destination, uint64_t source, uint64_t bytes,
                          CopyStream on) {
-  wire::cuda::copy_from_device_request m;
-  wire::cuda::copy_from_device_reply r;
-  m.source = source;
-  m.bytes = bytes;
-  m.stream = wire_stream(on);
-  if (!c->session->freed.empty()) c->session->send_frees();
-  const uint64_t before = c->session->calls();
-  TENDRIL_TRY(fetch(c, m, r, destination, bytes));
-  if (on.stream == nullptr || on.stream->session == c->session) note_idle(c, on.stream, before);
+  wire::cuda::copy_from_device_request request;
+  wire::cuda::copy_from_device_reply reply;
+  request.source = source;
+  request.bytes = bytes;
+  request.stream = wire_stream(on);
+  if (!context->session->freed.empty()) context->session->send_frees();
+  const uint64_t before = context->session->calls();
+  TENDRIL_TRY(fetch(context, request, reply, destination, bytes));
+  if (on.stream == nullptr || on.stream->session == context->session)
+    note_idle(context, on.stream, before);
   return CUDA_SUCCESS;
 }
 
 // Waits for the data.
-CUresult bring(Context* c, void* destination, uint64_t source, uint64_t bytes, CopyStream on) {
-  const core::Staging::Block block = staging_for(c, bytes, on);
-  if (block.data == nullptr) return bring_over_lane(c, destination, source, bytes, on);
-  CUresult result = enqueue_copy(c, reinterpret_cast<uint64_t>(block.data), source, bytes, on);
-  if (result == CUDA_SUCCESS) result = synchronize_stream(c, on.stream);
+CUresult bring(Context* context, void* destination, uint64_t source, uint64_t bytes,
+               CopyStream on) {
+  const core::Staging::Block block = staging_for(context, bytes, on);
+  if (block.data == nullptr) return bring_over_lane(context, destination, source, bytes, on);
+  CUresult result =
+      enqueue_copy(context, reinterpret_cast<uint64_t>(block.data), source, bytes, on);
+  if (result == CUDA_SUCCESS) result = synchronize_stream(context, on.stream);
   if (result == CUDA_SUCCESS) memcpy(destination, block.data, bytes);
-  c->session->staging.give_back(block);
+  context->session->staging.give_back(block);
   return result;
 }
 
 // Into pinned memory: the data comes by itself, before any wait that covers the copy returns.
-CUresult bring_later(Context* c, const End& to, const End& from, CopyStream on) {
-  session::Lane* lane = c->session->lane.get();
-  wire::cuda::copy_from_device_async_request m;
-  m.source = from.address;
-  m.bytes = to.bytes;
-  m.stream = wire_stream(on);
-  m.host = to.address;
+CUresult bring_later(Context* context, const End& to, const End& from, CopyStream on) {
+  session::Lane* lane = context->session->lane.get();
+  wire::cuda::copy_from_device_async_request request;
+  request.source = from.address;
+  request.bytes = to.bytes;
+  request.stream = wire_stream(on);
+  request.host = to.address;
   if (to.bytes > wire::kReplyInlineMax) {
-    m.transfer = lane->new_transfer_id();
-    lane->expect_bulk_async(m.transfer, to.memory(), to.bytes);
+    request.transfer = lane->new_transfer_id();
+    lane->expect_bulk_async(request.transfer, to.memory(), to.bytes);
     tally_bytes(to.bytes);
   }
-  process()->reads.add({on.stream, c, m.host, to.bytes, true});
+  process()->reads.add({on.stream, context, request.host, to.bytes, true});
   lane->wait_is_near();
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  return judge(c, from, from);
+  TENDRIL_TRY(context->session->enqueue(context, request));
+  return judge(context, from, from);
 }
 
-CUresult between_servers(Context* c, const End& destination, const End& source, CopyStream on) {
-  Context* from = source.context(c);
-  Context* to = destination.context(c);
+CUresult between_servers(Context* context, const End& destination, const End& source,
+                         CopyStream on) {
+  Context* from = source.context(context);
+  Context* to = destination.context(context);
   if (on.stream != nullptr || on.async) {
     if (on.async)
       TENDRIL_TRY(
-          look_before_wait("an asynchronous copy between GPUs of two servers", c, on.stream));
-    TENDRIL_TRY(synchronize_stream(c, on.stream));
+          look_before_wait("an asynchronous copy between GPUs of two servers", context, on.stream));
+    TENDRIL_TRY(synchronize_stream(context, on.stream));
   }
   const uint64_t bytes = source.bytes;
   std::vector<uint8_t> bounce(std::min(bytes, kBounceBytes));
@@ -229,25 +238,25 @@ CUresult between_servers(Context* c, const End& destination, const End& source, 
 // What other streams are given next comes after a copy on the legacy stream by itself. Exceptions:
 // streams that do not wait for the legacy one, other contexts, which may see the memory as peers,
 // and other processes, which the program may tell next.
-CUresult finish_copy(Context* c, CopyStream on) {
-  if (on.stream != nullptr) return synchronize_stream(c, on.stream);
+CUresult finish_copy(Context* context, CopyStream on) {
+  if (on.stream != nullptr) return synchronize_stream(context, on.stream);
   // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or
   // orders itself behind it.
-  c->copied.store(c->session->serial.fetch_add(1) + 1);
-  const Process* p = process();
-  const bool matters =
-      p->streams_apart.load() || p->contexts_share.load() || p->memory_is_shared.load();
-  return matters ? synchronize_stream(c, nullptr) : CUDA_SUCCESS;
+  context->copied.store(context->session->serial.fetch_add(1) + 1);
+  const Process* program = process();
+  const bool matters = program->streams_apart.load() || program->contexts_share.load() ||
+                       program->memory_is_shared.load();
+  return matters ? synchronize_stream(context, nullptr) : CUDA_SUCCESS;
 }
 
-void remember_graph_writes(Context* c, Stream* stream) {
+void remember_graph_writes(Context* context, Stream* stream) {
   if (__builtin_expect(process()->graph_mirrors.load(std::memory_order_relaxed) == 0, 1)) return;
   struct Launch {
     Context* context;
     Stream* stream;
-  } launch{c, stream};
+  } launch{context, stream};
   mirror_graph_writes(
-      c->session,
+      context->session,
       [](void* state, uint64_t base, uint64_t bytes) {
         const auto* of = static_cast<const Launch*>(state);
         PendingReads& reads = process()->reads;
@@ -260,15 +269,16 @@ void remember_graph_writes(Context* c, Stream* stream) {
 // returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {
   reason->store(true);
-  process()->contexts.for_each([session](Context* c) {
-    if (c->active.load() == 0 || (session != nullptr && c->session != session)) return;
-    uint64_t copied = c->copied.load();
-    if (copied <= c->synchronised.load() || copied <= c->legacy_synchronised.load()) return;
-    wire::cuda::copies_wait_request m;
-    wire::cuda::copies_wait_reply r;
+  process()->contexts.for_each([session](Context* context) {
+    if (context->active.load() == 0 || (session != nullptr && context->session != session)) return;
+    uint64_t copied = context->copied.load();
+    if (copied <= context->synchronised.load() || copied <= context->legacy_synchronised.load())
+      return;
+    wire::cuda::copies_wait_request request;
+    wire::cuda::copies_wait_reply reply;
     // The program is told an error of a context where it uses the context.
-    const CUresult result = c->session->call(c, m, r);
-    if (result == CUDA_SUCCESS) c->copied.compare_exchange_strong(copied, 0);
+    const CUresult result = context->session->call(context, request, reply);
+    if (result == CUDA_SUCCESS) context->copied.compare_exchange_strong(copied, 0);
   });
 }
 
@@ -277,26 +287,27 @@ namespace {
 // A copy names managed or mapped memory as memory of the device. What the program wrote there
 // before the copy goes first, and what a synchronous copy wrote is the program's when it returns.
 // True: this is such memory.
-bool before_mirrored_copy(Context* c, const End& end) {
+bool before_mirrored_copy(Context* context, const End& end) {
   if (process()->written_mirrors.load(std::memory_order_relaxed) == 0 || !end.known) return false;
-  if (!end.range.host() || !end.range.mirrored || end.range.shared_with(c->session)) return false;
-  mirror_before_work(c->session, c);
+  if (!end.range.host() || !end.range.mirrored || end.range.shared_with(context->session))
+    return false;
+  mirror_before_work(context->session, context);
   return true;
 }
 
-CUresult after_mirrored_copy(Context* c, CopyStream on) {
+CUresult after_mirrored_copy(Context* context, CopyStream on) {
   if (on.async) return CUDA_SUCCESS;
-  TENDRIL_TRY(synchronize_stream(c, on.stream));
-  mirror_after_wait(c->session, c);
+  TENDRIL_TRY(synchronize_stream(context, on.stream));
+  mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;
 }
 
-CUresult to_device(Context* c, const End& to, const End& from, CopyStream on) {
+CUresult to_device(Context* context, const End& to, const End& from, CopyStream on) {
   if (from.address == 0 || to.address == 0 || !to.fits()) return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
-  Context* there = to.context(c);
+  if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
+  Context* there = to.context(context);
   if (gpu_reaches(there, from)) return copy_directly(there, to, from, on);
-  TENDRIL_TRY(settle_source(c, from, on));
+  TENDRIL_TRY(settle_source(context, from, on));
   const bool mirrored = before_mirrored_copy(there, to);
   TENDRIL_TRY(hand_over(there, to.address, from, on));
   if (mirrored) return after_mirrored_copy(there, on);
@@ -304,10 +315,10 @@ CUresult to_device(Context* c, const End& to, const End& from, CopyStream on) {
   return on.async ? CUDA_SUCCESS : finish_copy(there, on);
 }
 
-CUresult from_device(Context* c, const End& to, const End& from, CopyStream on) {
+CUresult from_device(Context* context, const End& to, const End& from, CopyStream on) {
   if (to.address == 0 || from.address == 0 || !from.fits()) return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
-  Context* there = from.context(c);
+  if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
+  Context* there = from.context(context);
   if (gpu_reaches(there, to)) return copy_directly(there, to, from, on);
   (void)before_mirrored_copy(there, from);
   TENDRIL_TRY(settle_mirror(there, to, on));
@@ -317,12 +328,13 @@ CUresult from_device(Context* c, const End& to, const End& from, CopyStream on) 
   return CUDA_SUCCESS;
 }
 
-CUresult between_devices(Context* c, const End& to, const End& from, CopyStream on) {
+CUresult between_devices(Context* context, const End& to, const End& from, CopyStream on) {
   if (to.address == 0 || from.address == 0 || !to.fits() || !from.fits())
     return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
-  Context* there = to.context(c);
-  if (there->session != from.context(c)->session) return between_servers(c, to, from, on);
+  if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
+  Context* there = to.context(context);
+  if (there->session != from.context(context)->session)
+    return between_servers(context, to, from, on);
   (void)before_mirrored_copy(there, from);
   const bool mirrored = before_mirrored_copy(there, to);
   TENDRIL_TRY(enqueue_copy(there, to.address, from.address, to.bytes, on));
@@ -336,53 +348,54 @@ CUresult between_devices(Context* c, const End& to, const End& from, CopyStream 
 
 // Unified addressing: the map says which ends are device memory. What it does not know is the
 // program's own memory.
-CUresult anywhere(Context* c, const End& to, const End& from, CopyStream on) {
+CUresult anywhere(Context* context, const End& to, const End& from, CopyStream on) {
   if (to.address == 0 || from.address == 0) return CUDA_ERROR_INVALID_VALUE;
   const bool into_device = to.known && !to.range.host();
   const bool out_of_device = from.known && !from.range.host();
-  if (into_device && out_of_device) return between_devices(c, to, from, on);
-  if (into_device) return to_device(c, to, from, on);
-  if (out_of_device) return from_device(c, to, from, on);
-  if (is_capturing(on.stream)) return capture_copy(c, to, from, on);
+  if (into_device && out_of_device) return between_devices(context, to, from, on);
+  if (into_device) return to_device(context, to, from, on);
+  if (out_of_device) return from_device(context, to, from, on);
+  if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
   // Host to host still takes its turn in the stream.
-  TENDRIL_TRY(synchronize_stream(c, on.stream));
-  mirror_after_wait(c->session, c);
+  TENDRIL_TRY(synchronize_stream(context, on.stream));
+  mirror_after_wait(context->session, context);
   memmove(to.memory(), from.memory(), to.bytes);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes,
+CUresult copy_to_device(Context* context, uint64_t destination, const void* source, uint64_t bytes,
                         CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  return to_device(c, End(destination, bytes), End(source, bytes), on);
+  return to_device(context, End(destination, bytes), End(source, bytes), on);
 }
 
-CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes,
+CUresult copy_from_device(Context* context, void* destination, uint64_t source, uint64_t bytes,
                           CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  return from_device(c, End(destination, bytes), End(source, bytes), on);
+  return from_device(context, End(destination, bytes), End(source, bytes), on);
 }
 
-CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+CUresult copy_device(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                      CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  return between_devices(c, End(destination, bytes), End(source, bytes), on);
+  return between_devices(context, End(destination, bytes), End(source, bytes), on);
 }
 
-CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+CUresult copy_any(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                   CopyStream on) {
   if (bytes == 0) return CUDA_SUCCESS;
-  return anywhere(c, End(destination, bytes), End(source, bytes), on);
+  return anywhere(context, End(destination, bytes), End(source, bytes), on);
 }
 
-CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on) {
-  return settle_source(c, End(source, bytes), on);
+CUresult settle_for_reading(Context* context, const void* source, uint64_t bytes, CopyStream on) {
+  return settle_source(context, End(source, bytes), on);
 }
 
-CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on) {
-  return settle_mirror(c, End(destination, bytes), on);
+CUresult settle_for_writing(Context* context, const void* destination, uint64_t bytes,
+                            CopyStream on) {
+  return settle_mirror(context, End(destination, bytes), on);
 }
 
 namespace {
@@ -390,26 +403,26 @@ namespace {
 // Runs `copy(context, stream)` in the given stream, without waiting for it.
 template <typename Copy>
 CUresult in_stream(CUstream handle, Copy&& copy) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
   on.async = true;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, handle, &on.stream));
-  if (on.stream != nullptr) c = on.stream->context;
-  TENDRIL_TRY(check_work(c, on.stream));
-  return copy(c, on);
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, handle, &on.stream));
+  if (on.stream != nullptr) context = on.stream->context;
+  TENDRIL_TRY(check_work(context, on.stream));
+  return copy(context, on);
 }
 
 // Runs `copy(context, stream)` as a synchronous one: on the legacy stream, or on this thread's
 // default stream in a per-thread entry.
 template <typename Copy>
 CUresult synchronously(Copy&& copy) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, nullptr, &on.stream));
-  TENDRIL_TRY(check_work(c, on.stream, true));
-  return copy(c, on);
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, nullptr, &on.stream));
+  TENDRIL_TRY(check_work(context, on.stream, true));
+  return copy(context, on);
 }
 
 CUresult need_contexts(CUcontext one, CUcontext other) {
@@ -421,58 +434,59 @@ CUresult need_contexts(CUcontext one, CUcontext other) {
 }  // namespace
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return synchronously([&](Context* c, CopyStream on) {
-    return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  return synchronously([&](Context* context, CopyStream on) {
+    return copy_to_device(context, dstDevice, srcHost, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
                               CUstream hStream) {
-  return in_stream(hStream, [&](Context* c, CopyStream on) {
-    return copy_to_device(c, dstDevice, srcHost, ByteCount, on);
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
+    return copy_to_device(context, dstDevice, srcHost, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return synchronously([&](Context* c, CopyStream on) {
-    return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  return synchronously([&](Context* context, CopyStream on) {
+    return copy_from_device(context, dstHost, srcDevice, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  return in_stream(hStream, [&](Context* c, CopyStream on) {
-    return copy_from_device(c, dstHost, srcDevice, ByteCount, on);
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
+    return copy_from_device(context, dstHost, srcDevice, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return synchronously([&](Context* c, CopyStream on) {
-    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return synchronously([&](Context* context, CopyStream on) {
+    return copy_device(context, dstDevice, srcDevice, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
                               CUstream hStream) {
-  return in_stream(hStream, [&](Context* c, CopyStream on) {
-    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
+    return copy_device(context, dstDevice, srcDevice, ByteCount, on);
   });
 }
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   return synchronously(
-      [&](Context* c, CopyStream on) { return copy_any(c, dst, src, ByteCount, on); });
+      [&](Context* context, CopyStream on) { return copy_any(context, dst, src, ByteCount, on); });
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return in_stream(hStream,
-                   [&](Context* c, CopyStream on) { return copy_any(c, dst, src, ByteCount, on); });
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
+    return copy_any(context, dst, src, ByteCount, on);
+  });
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
                                CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
                                CUstream hStream) {
-  return in_stream(hStream, [&](Context* c, CopyStream on) {
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
     // The legacy stream takes no batches.
     if (on.stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (count == 0 || dsts == nullptr || srcs == nullptr || sizes == nullptr)
@@ -481,7 +495,8 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
         attrsIdxs[0] != 0)
       return CUDA_ERROR_INVALID_VALUE;
     // Copies of a batch have no order among themselves; the order of the list is as good as any.
-    for (size_t i = 0; i < count; ++i) TENDRIL_TRY(copy_any(c, dsts[i], srcs[i], sizes[i], on));
+    for (size_t i = 0; i < count; ++i)
+      TENDRIL_TRY(copy_any(context, dsts[i], srcs[i], sizes[i], on));
     return CUDA_SUCCESS;
   });
 }
@@ -495,17 +510,17 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
 
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                       CUcontext srcContext, size_t ByteCount) {
-  return synchronously([&](Context* c, CopyStream on) {
+  return synchronously([&](Context* context, CopyStream on) {
     TENDRIL_TRY(need_contexts(dstContext, srcContext));
-    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+    return copy_device(context, dstDevice, srcDevice, ByteCount, on);
   });
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                            CUcontext srcContext, size_t ByteCount, CUstream hStream) {
-  return in_stream(hStream, [&](Context* c, CopyStream on) {
+  return in_stream(hStream, [&](Context* context, CopyStream on) {
     TENDRIL_TRY(need_contexts(dstContext, srcContext));
-    return copy_device(c, dstDevice, srcDevice, ByteCount, on);
+    return copy_device(context, dstDevice, srcDevice, ByteCount, on);
   });
 }
 

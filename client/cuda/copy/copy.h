@@ -48,36 +48,39 @@ uint64_t wire_stream(CopyStream on);
 // Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others
 // beside it.
 template <typename Request, typename Answer>
-CUresult fetch(Context* c, Request& m, Answer& r, void* into, uint64_t bytes) {
-  if (bytes <= wire::kReplyInlineMax) return c->session->call_for_bytes(c, m, into, bytes);
-  session::Lane* lane = c->session->lane.get();
-  m.transfer = lane->new_transfer_id();
-  lane->expect_bulk(m.transfer, into, bytes);
-  const CUresult result = c->session->call(c, m, r);
+CUresult fetch(Context* context, Request& request, Answer& reply, void* into, uint64_t bytes) {
+  if (bytes <= wire::kReplyInlineMax)
+    return context->session->call_for_bytes(context, request, into, bytes);
+  session::Lane* lane = context->session->lane.get();
+  request.transfer = lane->new_transfer_id();
+  lane->expect_bulk(request.transfer, into, bytes);
+  const CUresult result = context->session->call(context, request, reply);
   if (result != CUDA_SUCCESS)
-    lane->cancel_bulk(m.transfer);
-  else if (!c->session->wait_bulk(m.transfer, bytes))
+    lane->cancel_bulk(request.transfer);
+  else if (!context->session->wait_bulk(request.transfer, bytes))
     return Session::lost_result();
   return result;
 }
 
-CUresult copy_to_device(Context* c, uint64_t destination, const void* source, uint64_t bytes,
+CUresult copy_to_device(Context* context, uint64_t destination, const void* source, uint64_t bytes,
                         CopyStream on);
-CUresult copy_from_device(Context* c, void* destination, uint64_t source, uint64_t bytes,
+CUresult copy_from_device(Context* context, void* destination, uint64_t source, uint64_t bytes,
                           CopyStream on);
-CUresult copy_device(Context* c, uint64_t destination, uint64_t source, uint64_t bytes,
+CUresult copy_device(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                      CopyStream on);
 // The map says what each end is.
-CUresult copy_any(Context* c, uint64_t destination, uint64_t source, uint64_t bytes, CopyStream on);
+CUresult copy_any(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
+                  CopyStream on);
 
 // Host memory that a shaped copy is about to read or write: waits for what must come first.
-CUresult settle_for_reading(Context* c, const void* source, uint64_t bytes, CopyStream on);
-CUresult settle_for_writing(Context* c, const void* destination, uint64_t bytes, CopyStream on);
+CUresult settle_for_reading(Context* context, const void* source, uint64_t bytes, CopyStream on);
+CUresult settle_for_writing(Context* context, const void* destination, uint64_t bytes,
+                            CopyStream on);
 
 // Ends a synchronous copy to the device, which was enqueued: work that the program enqueues next,
 // anywhere, comes after it. The worker makes the first stream that does not wait for the legacy one
 // wait for the copies.
-CUresult finish_copy(Context* c, CopyStream on);
+CUresult finish_copy(Context* context, CopyStream on);
 // From now on synchronous copies are waited for, for this reason (a flag of Process). Waits for
 // those of the contexts of `session` (null: all) that nobody has waited for.
 void copies_matter(std::atomic<bool>* reason, const Session* session);
@@ -86,6 +89,6 @@ void copies_matter(std::atomic<bool>* reason, const Session* session);
 inline void memory_is_shared() { copies_matter(&process()->memory_is_shared, nullptr); }
 
 // A graph goes to `stream`: what its copies write is not in pinned memory before a wait.
-void remember_graph_writes(Context* c, Stream* stream);
+void remember_graph_writes(Context* context, Stream* stream);
 
 }  // namespace tendril::client::cuda

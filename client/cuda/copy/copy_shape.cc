@@ -46,7 +46,7 @@ struct Piece {
   Extent extent;
 };
 
-CUresult resolve(Context* c, const Extent& extent, End* end) {
+CUresult resolve(Context* context, const Extent& extent, End* end) {
   if (end->type == CU_MEMORYTYPE_UNIFIED) {
     Range range;
     const bool device = process()->ranges.find(end->address, &range) && !range.host();
@@ -56,9 +56,9 @@ CUresult resolve(Context* c, const Extent& extent, End* end) {
     return CUDA_ERROR_INVALID_VALUE;
   if (end->type == CU_MEMORYTYPE_ARRAY) {
     if (end->array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    end->home = end->array->session != c->session && end->array->context != nullptr
+    end->home = end->array->session != context->session && end->array->context != nullptr
                     ? end->array->context
-                    : c;
+                    : context;
     return end->array->session == end->home->session ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
   }
   if (end->type != CU_MEMORYTYPE_DEVICE && end->type != CU_MEMORYTYPE_HOST)
@@ -76,7 +76,7 @@ CUresult resolve(Context* c, const Extent& extent, End* end) {
   Range range;
   if (process()->ranges.find(end->address, &range) && range.kind == RangeKind::kReserved)
     return CUDA_ERROR_INVALID_VALUE;  // nothing is mapped there
-  if (!end->host()) end->home = context_for(c, end->address);
+  if (!end->host()) end->home = context_for(context, end->address);
   return CUDA_SUCCESS;
 }
 
@@ -109,120 +109,126 @@ CUresult for_pieces(const Extent& e, Visit&& visit) {
   return CUDA_SUCCESS;
 }
 
-void pack(const End& from, const Piece& p, uint8_t* into) {
-  for (uint64_t z = 0; z < p.extent.depth; ++z) {
-    for (uint64_t y = 0; y < p.extent.height; ++y, into += p.extent.width) {
-      memcpy(into, reinterpret_cast<const void*>(from.at(p.y + y, p.z + z) + p.x), p.extent.width);
+void pack(const End& from, const Piece& piece, uint8_t* into) {
+  for (uint64_t z = 0; z < piece.extent.depth; ++z) {
+    for (uint64_t y = 0; y < piece.extent.height; ++y, into += piece.extent.width) {
+      memcpy(into, reinterpret_cast<const void*>(from.at(piece.y + y, piece.z + z) + piece.x),
+             piece.extent.width);
     }
   }
 }
 
-void unpack(const End& to, const Piece& p, const uint8_t* from) {
-  for (uint64_t z = 0; z < p.extent.depth; ++z) {
-    for (uint64_t y = 0; y < p.extent.height; ++y, from += p.extent.width) {
-      memcpy(reinterpret_cast<void*>(to.at(p.y + y, p.z + z) + p.x), from, p.extent.width);
+void unpack(const End& to, const Piece& piece, const uint8_t* from) {
+  for (uint64_t z = 0; z < piece.extent.depth; ++z) {
+    for (uint64_t y = 0; y < piece.extent.height; ++y, from += piece.extent.width) {
+      memcpy(reinterpret_cast<void*>(to.at(piece.y + y, piece.z + z) + piece.x), from,
+             piece.extent.width);
     }
   }
 }
 
 // The shape as the worker gets it; host ends stay empty.
-CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& p) {
-  CUDA_MEMCPY3D s;
-  memset(&s, 0, sizeof s);
+CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& piece) {
+  CUDA_MEMCPY3D parameters;
+  memset(&parameters, 0, sizeof parameters);
   if (!from.host()) {
-    s.srcMemoryType = from.type;
-    s.srcDevice = from.address;
-    if (from.array != nullptr) s.srcArray = reinterpret_cast<CUarray>(from.array->wire_id);
-    s.srcXInBytes = from.x + p.x;
-    s.srcY = from.y + p.y;
-    s.srcZ = from.z + p.z;
-    s.srcLOD = from.lod;
-    s.srcPitch = from.pitch;
-    s.srcHeight = from.height;
+    parameters.srcMemoryType = from.type;
+    parameters.srcDevice = from.address;
+    if (from.array != nullptr) parameters.srcArray = reinterpret_cast<CUarray>(from.array->wire_id);
+    parameters.srcXInBytes = from.x + piece.x;
+    parameters.srcY = from.y + piece.y;
+    parameters.srcZ = from.z + piece.z;
+    parameters.srcLOD = from.lod;
+    parameters.srcPitch = from.pitch;
+    parameters.srcHeight = from.height;
   }
   if (!to.host()) {
-    s.dstMemoryType = to.type;
-    s.dstDevice = to.address;
-    if (to.array != nullptr) s.dstArray = reinterpret_cast<CUarray>(to.array->wire_id);
-    s.dstXInBytes = to.x + p.x;
-    s.dstY = to.y + p.y;
-    s.dstZ = to.z + p.z;
-    s.dstLOD = to.lod;
-    s.dstPitch = to.pitch;
-    s.dstHeight = to.height;
+    parameters.dstMemoryType = to.type;
+    parameters.dstDevice = to.address;
+    if (to.array != nullptr) parameters.dstArray = reinterpret_cast<CUarray>(to.array->wire_id);
+    parameters.dstXInBytes = to.x + piece.x;
+    parameters.dstY = to.y + piece.y;
+    parameters.dstZ = to.z + piece.z;
+    parameters.dstLOD = to.lod;
+    parameters.dstPitch = to.pitch;
+    parameters.dstHeight = to.height;
   }
-  s.WidthInBytes = p.extent.width;
-  s.Height = p.extent.height;
-  s.Depth = p.extent.depth;
-  return s;
+  parameters.WidthInBytes = piece.extent.width;
+  parameters.Height = piece.extent.height;
+  parameters.Depth = piece.extent.depth;
+  return parameters;
 }
 
 wire::Bytes image_of(const CUDA_MEMCPY3D& shape) {
   return {reinterpret_cast<const uint8_t*>(&shape), sizeof shape};
 }
 
-CUresult send_piece(const End& to, const Piece& p, const uint8_t* packed, CopyStream on) {
-  Context* c = to.home;
-  const CUDA_MEMCPY3D shape = shape_of(to, End{}, p);
-  wire::cuda::copy_shape_to_device_request m;
-  m.shape = image_of(shape);
-  m.stream = wire_stream(on);
-  if (p.extent.bytes() <= wire::kInlineBytesMax) {
-    m.data = {packed, p.extent.bytes()};
-    return c->session->enqueue(c, m);
+CUresult send_piece(const End& to, const Piece& piece, const uint8_t* packed, CopyStream on) {
+  Context* context = to.home;
+  const CUDA_MEMCPY3D shape = shape_of(to, End{}, piece);
+  wire::cuda::copy_shape_to_device_request request;
+  request.shape = image_of(shape);
+  request.stream = wire_stream(on);
+  if (piece.extent.bytes() <= wire::kInlineBytesMax) {
+    request.data = {packed, piece.extent.bytes()};
+    return context->session->enqueue(context, request);
   }
-  m.transfer = c->session->lane->new_transfer_id();
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  return c->session->send_bulk(m.transfer, packed, p.extent.bytes()) ? CUDA_SUCCESS
-                                                                     : Session::lost_result();
+  request.transfer = context->session->lane->new_transfer_id();
+  TENDRIL_TRY(context->session->enqueue(context, request));
+  return context->session->send_bulk(request.transfer, packed, piece.extent.bytes())
+             ? CUDA_SUCCESS
+             : Session::lost_result();
 }
 
-CUresult fetch_piece(const End& from, const Piece& p, uint8_t* packed, CopyStream on) {
-  Context* c = from.home;
-  const uint64_t bytes = p.extent.bytes();
-  const CUDA_MEMCPY3D shape = shape_of(End{}, from, p);
-  wire::cuda::copy_shape_from_device_request m;
-  wire::cuda::copy_shape_from_device_reply r;
-  m.shape = image_of(shape);
-  m.stream = wire_stream(on);
-  return fetch(c, m, r, packed, bytes);
+CUresult fetch_piece(const End& from, const Piece& piece, uint8_t* packed, CopyStream on) {
+  Context* context = from.home;
+  const uint64_t bytes = piece.extent.bytes();
+  const CUDA_MEMCPY3D shape = shape_of(End{}, from, piece);
+  wire::cuda::copy_shape_from_device_request request;
+  wire::cuda::copy_shape_from_device_reply reply;
+  request.shape = image_of(shape);
+  request.stream = wire_stream(on);
+  return fetch(context, request, reply, packed, bytes);
 }
 
-uint64_t span(const End& end, const Extent& e) {
-  return ((e.depth - 1) * end.height + e.height - 1) * end.pitch + e.width;
+uint64_t span(const End& end, const Extent& extent) {
+  return ((extent.depth - 1) * end.height + extent.height - 1) * end.pitch + extent.width;
 }
 
-CUresult linear(Context* c, const End& to, const End& from, uint64_t bytes, CopyStream on) {
+CUresult linear(Context* context, const End& to, const End& from, uint64_t bytes, CopyStream on) {
   const uint64_t into = to.at(0, 0), out = from.at(0, 0);
-  if (from.host()) return copy_to_device(c, into, reinterpret_cast<const void*>(out), bytes, on);
-  if (to.host()) return copy_from_device(c, reinterpret_cast<void*>(into), out, bytes, on);
-  return copy_device(c, into, out, bytes, on);
+  if (from.host())
+    return copy_to_device(context, into, reinterpret_cast<const void*>(out), bytes, on);
+  if (to.host()) return copy_from_device(context, reinterpret_cast<void*>(into), out, bytes, on);
+  return copy_device(context, into, out, bytes, on);
 }
 
-CUresult within_host(Context* c, const End& to, const End& from, const Extent& e, CopyStream on) {
-  TENDRIL_TRY(synchronize_stream(c, on.stream));  // it still takes its turn in the stream
-  mirror_after_wait(c->session, c);
-  for (uint64_t z = 0; z < e.depth; ++z) {
-    for (uint64_t y = 0; y < e.height; ++y) {
+CUresult within_host(Context* context, const End& to, const End& from, const Extent& extent,
+                     CopyStream on) {
+  TENDRIL_TRY(synchronize_stream(context, on.stream));  // it still takes its turn in the stream
+  mirror_after_wait(context->session, context);
+  for (uint64_t z = 0; z < extent.depth; ++z) {
+    for (uint64_t y = 0; y < extent.height; ++y) {
       memmove(reinterpret_cast<void*>(to.at(y, z)), reinterpret_cast<const void*>(from.at(y, z)),
-              e.width);
+              extent.width);
     }
   }
   return CUDA_SUCCESS;
 }
 
-CUresult on_device(Context* at, const End& to, const End& from, const Extent& e, CopyStream on) {
-  const CUDA_MEMCPY3D shape = shape_of(to, from, Piece{0, 0, 0, e});
-  wire::cuda::copy_shape_device_request m;
-  m.shape = image_of(shape);
-  m.stream = wire_stream(on);
-  return at->session->enqueue(at, m);
+CUresult on_device(Context* at, const End& to, const End& from, const Extent& extent,
+                   CopyStream on) {
+  const CUDA_MEMCPY3D shape = shape_of(to, from, Piece{0, 0, 0, extent});
+  wire::cuda::copy_shape_device_request request;
+  request.shape = image_of(shape);
+  request.stream = wire_stream(on);
+  return at->session->enqueue(at, request);
 }
 
 // Host memory as a node names it: by the address of its first byte, where every launch finds it.
-CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
+CUresult host_end_of_node(Context* context, End* end, const Extent& extent, uint32_t use) {
   const uint64_t first = end->at(0, 0);
-  TENDRIL_TRY(mirror_for_node(c->session, c, first, span(*end, e), use));
+  TENDRIL_TRY(mirror_for_node(context->session, context, first, span(*end, extent), use));
   end->type = CU_MEMORYTYPE_UNIFIED;
   end->address = first;
   end->x = end->y = end->z = 0;
@@ -230,61 +236,64 @@ CUresult host_end_of_node(Context* c, End* end, const Extent& e, uint32_t use) {
 }
 
 // If the GPU of `at` reaches the host memory itself, that is an end like any other.
-End reached(Context* at, End end, const Extent& e) {
+End reached(Context* at, End end, const Extent& extent) {
   Range range;
   if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) ||
       !range.shared_with(at->session))
     return end;
-  if (span(end, e) > range.bytes - (end.at(0, 0) - range.base)) return end;
+  if (span(end, extent) > range.bytes - (end.at(0, 0) - range.base)) return end;
   end.type = CU_MEMORYTYPE_UNIFIED;
   end.home = at;
   return end;
 }
 
 // A copy into a graph under construction.
-CUresult capture(Context* c, End to, End from, const Extent& e, CopyStream on) {
-  if (from.host()) TENDRIL_TRY(host_end_of_node(c, &from, e, kMirrorGraphReads));
-  if (to.host()) TENDRIL_TRY(host_end_of_node(c, &to, e, kMirrorGraphWrites));
-  return on_device(c, to, from, e, on);
+CUresult capture(Context* context, End to, End from, const Extent& extent, CopyStream on) {
+  if (from.host()) TENDRIL_TRY(host_end_of_node(context, &from, extent, kMirrorGraphReads));
+  if (to.host()) TENDRIL_TRY(host_end_of_node(context, &to, extent, kMirrorGraphWrites));
+  return on_device(context, to, from, extent, on);
 }
 
-CUresult run(Context* c, const End& to, const End& from, const Extent& e, CopyStream on) {
-  if (is_capturing(on.stream)) return capture(c, to, from, e, on);
-  if (to.host() && from.host()) return within_host(c, to, from, e, on);
-  if (gapless(to, e) && gapless(from, e)) return linear(c, to, from, e.bytes(), on);
+CUresult run(Context* context, const End& to, const End& from, const Extent& extent,
+             CopyStream on) {
+  if (is_capturing(on.stream)) return capture(context, to, from, extent, on);
+  if (to.host() && from.host()) return within_host(context, to, from, extent, on);
+  if (gapless(to, extent) && gapless(from, extent))
+    return linear(context, to, from, extent.bytes(), on);
   if (!to.host() && !from.host() && to.home->session == from.home->session)
-    return on_device(to.home, to, from, e, on);
+    return on_device(to.home, to, from, extent, on);
   if (to.host() != from.host()) {
     Context* at = to.host() ? from.home : to.home;
-    const End there = reached(at, to, e), here = reached(at, from, e);
+    const End there = reached(at, to, extent), here = reached(at, from, extent);
     if (!there.host() && !here.host()) {
-      TENDRIL_TRY(on_device(at, there, here, e, on));
+      TENDRIL_TRY(on_device(at, there, here, extent, on));
       return on.async ? CUDA_SUCCESS : synchronize_stream(at, on.stream);
     }
   }
-  std::vector<uint8_t> packed(e.bytes() < kPieceBytes ? e.bytes() : kPieceBytes);
+  std::vector<uint8_t> packed(extent.bytes() < kPieceBytes ? extent.bytes() : kPieceBytes);
   if (from.host()) {
-    TENDRIL_TRY(
-        settle_for_reading(c, reinterpret_cast<const void*>(from.at(0, 0)), span(from, e), on));
-    TENDRIL_TRY(for_pieces(e, [&](const Piece& p) {
-      pack(from, p, packed.data());
-      return send_piece(to, p, packed.data(), on);
+    TENDRIL_TRY(settle_for_reading(context, reinterpret_cast<const void*>(from.at(0, 0)),
+                                   span(from, extent), on));
+    TENDRIL_TRY(for_pieces(extent, [&](const Piece& piece) {
+      pack(from, piece, packed.data());
+      return send_piece(to, piece, packed.data(), on);
     }));
     return on.async ? CUDA_SUCCESS : finish_copy(to.home, on);
   }
   if (to.host()) {
-    TENDRIL_TRY(settle_for_writing(c, reinterpret_cast<const void*>(to.at(0, 0)), span(to, e), on));
-    return for_pieces(e, [&](const Piece& p) {
-      TENDRIL_TRY(fetch_piece(from, p, packed.data(), on));
-      unpack(to, p, packed.data());
+    TENDRIL_TRY(settle_for_writing(context, reinterpret_cast<const void*>(to.at(0, 0)),
+                                   span(to, extent), on));
+    return for_pieces(extent, [&](const Piece& piece) {
+      TENDRIL_TRY(fetch_piece(from, piece, packed.data(), on));
+      unpack(to, piece, packed.data());
       return CUDA_SUCCESS;
     });
   }
   // Between servers.
-  if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(c, on.stream));
-  return for_pieces(e, [&](const Piece& p) {
-    TENDRIL_TRY(fetch_piece(from, p, packed.data(), {}));
-    return send_piece(to, p, packed.data(), {});
+  if (on.stream != nullptr || on.async) TENDRIL_TRY(synchronize_stream(context, on.stream));
+  return for_pieces(extent, [&](const Piece& piece) {
+    TENDRIL_TRY(fetch_piece(from, piece, packed.data(), {}));
+    return send_piece(to, piece, packed.data(), {});
   });
 }
 
@@ -319,44 +328,45 @@ void read_3d(const Shape& s, End* to, End* from) {
   to->height = s.dstHeight;
 }
 
-CUresult on_stream(CUstream hStream, bool async, Context** c, CopyStream* on) {
-  TENDRIL_TRY(require_context(c));
-  TENDRIL_TRY(require_stream(*c, hStream, &on->stream));
+CUresult on_stream(CUstream hStream, bool async, Context** context, CopyStream* on) {
+  TENDRIL_TRY(require_context(context));
+  TENDRIL_TRY(require_stream(*context, hStream, &on->stream));
   on->async = async;
-  if (async && on->stream != nullptr) *c = on->stream->context;
-  return check_work(*c, on->stream, !async);
+  if (async && on->stream != nullptr) *context = on->stream->context;
+  return check_work(*context, on->stream, !async);
 }
 
-CUresult start(Context* c, End to, End from, const Extent& e, CopyStream on) {
-  if (e.width == 0 || e.height == 0 || e.depth == 0) return CUDA_SUCCESS;
-  if (e.width > kExtentMax || e.height > kExtentMax || e.depth > kExtentMax)
+CUresult start(Context* context, End to, End from, const Extent& extent, CopyStream on) {
+  if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return CUDA_SUCCESS;
+  if (extent.width > kExtentMax || extent.height > kExtentMax || extent.depth > kExtentMax)
     return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(resolve(c, e, &from));
-  TENDRIL_TRY(resolve(c, e, &to));
-  const unsigned __int128 bytes = static_cast<unsigned __int128>(e.width) * e.height * e.depth;
+  TENDRIL_TRY(resolve(context, extent, &from));
+  TENDRIL_TRY(resolve(context, extent, &to));
+  const unsigned __int128 bytes =
+      static_cast<unsigned __int128>(extent.width) * extent.height * extent.depth;
   if (bytes > kExtentMax) return CUDA_ERROR_INVALID_VALUE;
-  return run(c, to, from, e, on);
+  return run(context, to, from, extent, on);
 }
 
 CUresult copy_2d(const CUDA_MEMCPY2D* p, bool async, CUstream hStream) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
+  TENDRIL_TRY(on_stream(hStream, async, &context, &on));
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   End to, from;
   read_2d(*p, &to, &from);
-  return start(c, to, from, {p->WidthInBytes, p->Height, 1}, on);
+  return start(context, to, from, {p->WidthInBytes, p->Height, 1}, on);
 }
 
 template <typename Shape>
 CUresult copy_3d(const Shape* p, bool async, CUstream hStream) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
+  TENDRIL_TRY(on_stream(hStream, async, &context, &on));
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   End to, from;
   read_3d(*p, &to, &from);
-  return start(c, to, from, {p->WidthInBytes, p->Height, p->Depth}, on);
+  return start(context, to, from, {p->WidthInBytes, p->Height, p->Depth}, on);
 }
 
 End array_end(CUarray array, uint64_t offset) {
@@ -376,17 +386,17 @@ End linear_end(CUmemorytype type, uint64_t address) {
 
 template <typename To, typename From>
 CUresult copy_row(size_t bytes, bool async, CUstream hStream, To&& to, From&& from) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, async, &c, &on));
-  return start(c, to(), from(), {bytes, 1, 1}, on);
+  TENDRIL_TRY(on_stream(hStream, async, &context, &on));
+  return start(context, to(), from(), {bytes, 1, 1}, on);
 }
 
-CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* p) {
-  if (process() == nullptr || p == nullptr)
+CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* parameters) {
+  if (process() == nullptr || parameters == nullptr)
     return CUDA_SUCCESS;  // the copy itself says what is wrong
-  const bool found = find_object(Kind::kContext, handle_value(p->srcContext)) != nullptr &&
-                     find_object(Kind::kContext, handle_value(p->dstContext)) != nullptr;
+  const bool found = find_object(Kind::kContext, handle_value(parameters->srcContext)) != nullptr &&
+                     find_object(Kind::kContext, handle_value(parameters->dstContext)) != nullptr;
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -431,14 +441,15 @@ CUresult end_of_batch(const CUmemcpy3DOperand& operand, uint64_t element, End* e
   return CUDA_SUCCESS;
 }
 
-CUresult copy_of_batch(Context* c, const CUDA_MEMCPY3D_BATCH_OP& op, CopyStream on) {
+CUresult copy_of_batch(Context* context, const CUDA_MEMCPY3D_BATCH_OP& op, CopyStream on) {
   uint64_t element = 1;
   End to, from;
   TENDRIL_TRY(element_bytes(op.src, &element));
   TENDRIL_TRY(element_bytes(op.dst, &element));
   TENDRIL_TRY(end_of_batch(op.src, element, &from));
   TENDRIL_TRY(end_of_batch(op.dst, element, &to));
-  return start(c, to, from, {op.extent.width * element, op.extent.height, op.extent.depth}, on);
+  return start(context, to, from, {op.extent.width * element, op.extent.height, op.extent.depth},
+               on);
 }
 
 }  // namespace
@@ -467,13 +478,13 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) 
 
 CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
                                  unsigned long long flags, CUstream hStream) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   CopyStream on;
-  TENDRIL_TRY(on_stream(hStream, true, &c, &on));
+  TENDRIL_TRY(on_stream(hStream, true, &context, &on));
   if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   // Copies of a batch have no order among themselves; the order of the list is as good as any.
-  for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(c, opList[i], on));
+  for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(context, opList[i], on));
   return CUDA_SUCCESS;
 }
 CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,

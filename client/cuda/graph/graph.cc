@@ -45,26 +45,26 @@ CUresult list(GraphListKind list_kind, Kind kind, uint64_t handle, CUgraphNode* 
   Object* object = nullptr;
   TENDRIL_TRY(need(kind, handle, &object));
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_list_request m;
-  wire::cuda::graph_list_reply r;
-  m.kind = list_kind;
-  m.object = object->wire_id;
-  TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), m, r));
+  wire::cuda::graph_list_request request;
+  wire::cuda::graph_list_reply reply;
+  request.kind = list_kind;
+  request.object = object->wire_id;
+  TENDRIL_TRY(object->session->call(static_cast<const Context*>(nullptr), request, reply));
   if (from == nullptr && to == nullptr) {
-    *count = r.from.count;
+    *count = reply.from.count;
     return CUDA_SUCCESS;
   }
-  const size_t room = *count, have = r.from.count;
-  for (size_t i = 0; edges == nullptr && i < r.edges.count; ++i)
-    if (r.edges.data[i] != 0)
+  const size_t room = *count, have = reply.from.count;
+  for (size_t i = 0; edges == nullptr && i < reply.edges.count; ++i)
+    if (reply.edges.data[i] != 0)
       return CUDA_ERROR_LOSSY_QUERY;  // edges say more than the caller asks for
   for (size_t i = 0; i < room; ++i) {
-    if (from != nullptr) from[i] = i < have ? node_handle(object->session, r.from[i]) : nullptr;
+    if (from != nullptr) from[i] = i < have ? node_handle(object->session, reply.from[i]) : nullptr;
     if (to != nullptr)
-      to[i] = i < have && i < r.to.count ? node_handle(object->session, r.to[i]) : nullptr;
+      to[i] = i < have && i < reply.to.count ? node_handle(object->session, reply.to[i]) : nullptr;
     if (edges != nullptr) memset(&edges[i], 0, sizeof edges[i]);
-    if (edges != nullptr && (i + 1) * sizeof *edges <= r.edges.count)
-      memcpy(&edges[i], r.edges.data + i * sizeof *edges, sizeof *edges);
+    if (edges != nullptr && (i + 1) * sizeof *edges <= reply.edges.count)
+      memcpy(&edges[i], reply.edges.data + i * sizeof *edges, sizeof *edges);
   }
   *count = room < have ? room : have;
   return room < have && list_kind == GraphListKind::kEdges ? CUDA_ERROR_INVALID_VALUE
@@ -91,13 +91,13 @@ KernelNode kernel_node(CUfunction function, CUcontext context, const Params& p) 
           p.kernelParams,
           p.extra};
 }
-KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
-  return kernel_node(p.func, nullptr, p);
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS_v1& parameters) {
+  return kernel_node(parameters.func, nullptr, parameters);
 }
-KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& p) {
-  if (p.func != nullptr) return kernel_node(p.func, nullptr, p);
-  return kernel_node(reinterpret_cast<CUfunction>(p.kern), p.ctx,
-                     p);  // a context is named for kernels only
+KernelNode kernel_node(const CUDA_KERNEL_NODE_PARAMS& parameters) {
+  if (parameters.func != nullptr) return kernel_node(parameters.func, nullptr, parameters);
+  return kernel_node(reinterpret_cast<CUfunction>(parameters.kern), parameters.ctx,
+                     parameters);  // a context is named for kernels only
 }
 
 // Where a node runs. A function has a context of its own, which need not be the current one. A
@@ -111,28 +111,29 @@ CUresult context_of_node(const Function* function, CUcontext named, Context** ou
   return other != nullptr ? use_context(other, out) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult pack(Context* c, const KernelNode& k, Function* function, std::vector<uint8_t>* packed) {
-  if (k.extra != nullptr && k.params != nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult pack(Context* context, const KernelNode& node, Function* function,
+              std::vector<uint8_t>* packed) {
+  if (node.extra != nullptr && node.params != nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
-  const FunctionInfo* info = function_info(c, function, &error);
+  const FunctionInfo* info = function_info(context, function, &error);
   if (info == nullptr) return error;
   packed->assign(info->param_bytes, 0);
-  if (k.extra != nullptr) {
+  if (node.extra != nullptr) {
     const void* buffer = nullptr;
     size_t bytes = 0;
     // Neither less nor more, not even what the alignment of the whole buffer would add: measured on
     // an H200.
-    if (!extra_buffer(k.extra, &buffer, &bytes) || bytes != packed->size())
+    if (!extra_buffer(node.extra, &buffer, &bytes) || bytes != packed->size())
       return CUDA_ERROR_INVALID_VALUE;
     memcpy(packed->data(), buffer, packed->size());
     return CUDA_SUCCESS;
   }
-  if (!info->offsets.empty() && k.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!info->offsets.empty() && node.params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < info->offsets.size(); ++i) {
-    if (k.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    memcpy(packed->data() + info->offsets[i], k.params[i], info->sizes[i]);
+    if (node.params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(packed->data() + info->offsets[i], node.params[i], info->sizes[i]);
   }
-  map_pinned(c, packed->data(), packed->size());
+  map_pinned(context, packed->data(), packed->size());
   return CUDA_SUCCESS;
 }
 
@@ -143,25 +144,25 @@ struct ResolvedKernel {
   std::vector<uint8_t> values;
 };
 
-CUresult resolve_kernel(const Session* session, const KernelNode& k, ResolvedKernel* out) {
-  Function* function = process() != nullptr ? find_function(k.function) : nullptr;
+CUresult resolve_kernel(const Session* session, const KernelNode& node, ResolvedKernel* out) {
+  Function* function = process() != nullptr ? find_function(node.function) : nullptr;
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(context_of_node(function, k.context, &out->context));
+  TENDRIL_TRY(context_of_node(function, node.context, &out->context));
   if (out->context->session != session)
     return CUDA_ERROR_INVALID_CONTEXT;  // a graph cannot reach another server
-  TENDRIL_TRY(pack(out->context, k, function, &out->values));
+  TENDRIL_TRY(pack(out->context, node, function, &out->values));
   CUresult error = CUDA_SUCCESS;
   out->function = function_wire_id(function, out->context->session, &error);
   return out->function != 0 ? CUDA_SUCCESS : error;
 }
 
-CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& m, const KernelNode& k,
+CUresult send_kernel_node(wire::cuda::graph_kernel_node_request& request, const KernelNode& node,
                           const ResolvedKernel& kernel) {
-  m.function = kernel.function;
-  m.shape = k.shape;
-  m.params = {kernel.values.data(), kernel.values.size()};
-  wire::cuda::graph_kernel_node_reply r;
-  return kernel.context->session->call(kernel.context, m, r);
+  request.function = kernel.function;
+  request.shape = node.shape;
+  request.params = {kernel.values.data(), kernel.values.size()};
+  wire::cuda::graph_kernel_node_reply reply;
+  return kernel.context->session->call(kernel.context, request, reply);
 }
 
 CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
@@ -179,12 +180,12 @@ CUresult add_kernel_node(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* de
   TENDRIL_TRY(resolve_kernel(graph->session, k, &kernel));
   Object* node = create_object(Kind::kNode, graph->session, nullptr);
   if (node == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::graph_kernel_node_request m;
-  m.change = NodeChange::kAdd;
-  m.graph = graph->wire_id;
-  m.node = node->wire_id;
-  m.dependencies = {ids.data(), ids.size()};
-  const CUresult result = send_kernel_node(m, k, kernel);
+  wire::cuda::graph_kernel_node_request request;
+  request.change = NodeChange::kAdd;
+  request.graph = graph->wire_id;
+  request.node = node->wire_id;
+  request.dependencies = {ids.data(), ids.size()};
+  const CUresult result = send_kernel_node(request, k, kernel);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kNode, node);
     return result;
@@ -198,10 +199,10 @@ CUresult set_kernel_node(CUgraphNode hNode, const KernelNode& k) {
   TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
   ResolvedKernel kernel;
   TENDRIL_TRY(resolve_kernel(node->session, k, &kernel));
-  wire::cuda::graph_kernel_node_request m;
-  m.change = NodeChange::kSetInNode;
-  m.node = node->wire_id;
-  return send_kernel_node(m, k, kernel);
+  wire::cuda::graph_kernel_node_request request;
+  request.change = NodeChange::kSetInNode;
+  request.node = node->wire_id;
+  return send_kernel_node(request, k, kernel);
 }
 
 CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k) {
@@ -218,19 +219,19 @@ CUresult change_kernel(CUgraphExec hExec, CUgraphNode hNode, const KernelNode& k
   for (uint32_t length : k.shape.block) shape.add(length);
   shape.add(k.shape.shared_bytes);
   if (exec->session == node->session && exec->changes.taken(node->wire_id, shape)) {
-    wire::cuda::graph_kernel_change_request m;
-    m.exec = exec->wire_id;
-    m.node = node->wire_id;
-    m.function = kernel.function;
-    m.shape = k.shape;
-    m.params = {kernel.values.data(), kernel.values.size()};
-    return exec->session->enqueue(kernel.context, m);
+    wire::cuda::graph_kernel_change_request request;
+    request.exec = exec->wire_id;
+    request.node = node->wire_id;
+    request.function = kernel.function;
+    request.shape = k.shape;
+    request.params = {kernel.values.data(), kernel.values.size()};
+    return exec->session->enqueue(kernel.context, request);
   }
-  wire::cuda::graph_kernel_node_request m;
-  m.change = NodeChange::kSetInExec;
-  m.node = node->wire_id;
-  m.exec = exec->wire_id;
-  const CUresult result = send_kernel_node(m, k, kernel);
+  wire::cuda::graph_kernel_node_request request;
+  request.change = NodeChange::kSetInExec;
+  request.node = node->wire_id;
+  request.exec = exec->wire_id;
+  const CUresult result = send_kernel_node(request, k, kernel);
   exec->changes.note(node->wire_id, shape, result == CUDA_SUCCESS);
   return result;
 }
@@ -251,40 +252,40 @@ template <typename Params>
 CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   Object* node = nullptr;
   TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), &node));
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_kernel_node_get_request m;
-  wire::cuda::graph_kernel_node_get_reply r;
-  m.node = node->wire_id;
-  TENDRIL_TRY(node->session->call(c, m, r));
+  wire::cuda::graph_kernel_node_get_request request;
+  wire::cuda::graph_kernel_node_get_reply reply;
+  request.node = node->wire_id;
+  TENDRIL_TRY(node->session->call(context, request, reply));
   auto* function = static_cast<Function*>(
-      known_object(api::cuda::id_kind(r.function), node->session, nullptr, r.function));
-  auto* at =
-      static_cast<Context*>(r.context != 0 ? find_object(Kind::kContext, r.context) : nullptr);
+      known_object(api::cuda::id_kind(reply.function), node->session, nullptr, reply.function));
+  auto* at = static_cast<Context*>(reply.context != 0 ? find_object(Kind::kContext, reply.context)
+                                                      : nullptr);
   if (function == nullptr) return CUDA_ERROR_UNKNOWN;
   memset(out, 0, sizeof *out);
-  out->gridDimX = r.shape.grid[0];
-  out->gridDimY = r.shape.grid[1];
-  out->gridDimZ = r.shape.grid[2];
-  out->blockDimX = r.shape.block[0];
-  out->blockDimY = r.shape.block[1];
-  out->blockDimZ = r.shape.block[2];
-  out->sharedMemBytes = r.shape.shared_bytes;
-  const std::vector<uint8_t> values(r.params.begin(),
-                                    r.params.end());  // `r` dies with the next call
+  out->gridDimX = reply.shape.grid[0];
+  out->gridDimY = reply.shape.grid[1];
+  out->gridDimZ = reply.shape.grid[2];
+  out->blockDimX = reply.shape.block[0];
+  out->blockDimY = reply.shape.block[1];
+  out->blockDimZ = reply.shape.block[2];
+  out->sharedMemBytes = reply.shape.shared_bytes;
+  const std::vector<uint8_t> values(reply.params.begin(),
+                                    reply.params.end());  // `r` dies with the next call
   Function* kernel = function->kernel;
   if (api::cuda::id_kind(function->wire_id) == Kind::kKernel) {
     kernel = function;
-    TENDRIL_TRY(
-        kernel_function(kernel, at != nullptr && at->session == c->session ? at : c, &function));
+    TENDRIL_TRY(kernel_function(
+        kernel, at != nullptr && at->session == context->session ? at : context, &function));
   }
   tell_function(handle_cast<CUfunction>(function),
                 kernel != nullptr ? handle_cast<CUkernel>(kernel) : nullptr,
                 at != nullptr ? handle_cast<CUcontext>(at) : nullptr, out);
   CUresult error = CUDA_SUCCESS;
   const FunctionInfo* info =
-      function_info(function->context != nullptr ? function->context : c, function, &error);
+      function_info(function->context != nullptr ? function->context : context, function, &error);
   if (info == nullptr) return error;
   if (values.size() < info->param_bytes) return CUDA_ERROR_UNKNOWN;
   KernelNodeParams& params = process()->kernel_node_params.get();
@@ -306,42 +307,42 @@ CUresult adopt_device_handle(Exec* exec, uint64_t handle) {
       "%s: a graph that kernels may launch got the handle of one on another server; use such "
       "graphs on one server only",
       exec->session->endpoint.c_str());
-  wire::cuda::cuGraphExecDestroy_request m;
-  wire::cuda::cuGraphExecDestroy_reply r;
-  m.hGraphExec = exec->wire_id;
-  exec->session->call(exec->context, m, r);
+  wire::cuda::cuGraphExecDestroy_request request;
+  wire::cuda::cuGraphExecDestroy_reply reply;
+  request.hGraphExec = exec->wire_id;
+  exec->session->call(exec->context, request, reply);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // `params` null: only flags were given.
 CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags,
                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   Stream* upload = nullptr;
   Object* graph = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (params != nullptr) TENDRIL_TRY(require_stream(c, params->hUploadStream, &upload));
-  if (graph->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
-  auto* exec = static_cast<Exec*>(create_object(Kind::kExec, graph->session, c));
+  if (params != nullptr) TENDRIL_TRY(require_stream(context, params->hUploadStream, &upload));
+  if (graph->session != context->session) return CUDA_ERROR_INVALID_CONTEXT;
+  auto* exec = static_cast<Exec*>(create_object(Kind::kExec, graph->session, context));
   if (exec == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::graph_instantiate_request m;
-  wire::cuda::graph_instantiate_reply r;
-  m.graph = graph->wire_id;
-  m.exec = exec->wire_id;
-  m.flags = flags;
-  m.with_params = params != nullptr;
-  m.upload = stream_wire_id(upload);
-  CUresult result = c->session->call(c, m, r);
+  wire::cuda::graph_instantiate_request request;
+  wire::cuda::graph_instantiate_reply reply;
+  request.graph = graph->wire_id;
+  request.exec = exec->wire_id;
+  request.flags = flags;
+  request.with_params = params != nullptr;
+  request.upload = stream_wire_id(upload);
+  CUresult result = context->session->call(context, request, reply);
   if (params != nullptr) {
-    params->result_out = static_cast<CUgraphInstantiateResult>(r.outcome);
-    params->hErrNode_out = node_handle(graph->session, r.node);
+    params->result_out = static_cast<CUgraphInstantiateResult>(reply.outcome);
+    params->hErrNode_out = node_handle(graph->session, reply.node);
   }
-  exec->has_memory = r.has_memory != 0;
+  exec->has_memory = reply.has_memory != 0;
   exec->changes.clear();
   if (result == CUDA_SUCCESS && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-    result = adopt_device_handle(exec, r.device_handle);
+    result = adopt_device_handle(exec, reply.device_handle);
   if (result == CUDA_SUCCESS)
     *out = handle_cast<CUgraphExec>(exec);
   else
@@ -362,23 +363,23 @@ CUresult instantiate_with_log(CUgraphExec* exec, CUgraph graph, CUgraphNode* err
 }  // namespace
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
   const Exec* exec = process()->execs.find(Kind::kExec, handle_value(hGraph));
   if (exec == nullptr) return no_object(Kind::kExec);
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s != nullptr) c = s->context;
-  if (exec->session != c->session) return CUDA_ERROR_INVALID_CONTEXT;
-  TENDRIL_TRY(check_work(c, s));
-  mirror_before_graph(c->session, c);
-  remember_graph_writes(c, s);
-  wire::cuda::graph_launch_request m;
-  m.exec = exec->wire_id;
-  m.stream = stream_wire_id(s);
-  if (exec->has_memory) c->session->send_frees();
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  return exec->has_memory ? outcome_so_far(c) : CUDA_SUCCESS;
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
+  if (stream != nullptr) context = stream->context;
+  if (exec->session != context->session) return CUDA_ERROR_INVALID_CONTEXT;
+  TENDRIL_TRY(check_work(context, stream));
+  mirror_before_graph(context->session, context);
+  remember_graph_writes(context, stream);
+  wire::cuda::graph_launch_request request;
+  request.exec = exec->wire_id;
+  request.stream = stream_wire_id(stream);
+  if (exec->has_memory) context->session->send_frees();
+  TENDRIL_TRY(context->session->enqueue(context, request));
+  return exec->has_memory ? outcome_so_far(context) : CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
@@ -486,15 +487,15 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
   TENDRIL_TRY(need(Kind::kExec, handle_value(hGraphExec), &exec));
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_update_request m;
-  wire::cuda::graph_update_reply r;
-  m.exec = exec->wire_id;
-  m.graph = graph->wire_id;
-  const CUresult result = exec->session->call(static_cast<const Context*>(nullptr), m, r);
+  wire::cuda::graph_update_request request;
+  wire::cuda::graph_update_reply reply;
+  request.exec = exec->wire_id;
+  request.graph = graph->wire_id;
+  const CUresult result = exec->session->call(static_cast<const Context*>(nullptr), request, reply);
   static_cast<Exec*>(exec)->changes.clear();
-  resultInfo->result = static_cast<CUgraphExecUpdateResult>(r.outcome);
-  resultInfo->errorNode = node_handle(exec->session, r.node);
-  resultInfo->errorFromNode = node_handle(exec->session, r.from);
+  resultInfo->result = static_cast<CUgraphExecUpdateResult>(reply.outcome);
+  resultInfo->errorNode = node_handle(exec->session, reply.node);
+  resultInfo->errorFromNode = node_handle(exec->session, reply.from);
   return result;
 }
 

@@ -53,70 +53,72 @@ struct Resolved {
   std::vector<uint64_t> dependencies;
 };
 
-CUresult resolve(const Place& p, Resolved* r) {
+CUresult resolve(const Place& place, Resolved* resolved) {
   Object* object = nullptr;
-  if (p.node != nullptr) {
-    TENDRIL_TRY(need(Kind::kNode, handle_value(p.node), &object));
-    r->session = object->session;
-    r->node = object->wire_id;
-    r->change = NodeChange::kSetInNode;
-    if (p.exec == nullptr) return CUDA_SUCCESS;
-    TENDRIL_TRY(need(Kind::kExec, handle_value(p.exec), &object));
-    r->exec = object->wire_id;
-    r->change = NodeChange::kSetInExec;
+  if (place.node != nullptr) {
+    TENDRIL_TRY(need(Kind::kNode, handle_value(place.node), &object));
+    resolved->session = object->session;
+    resolved->node = object->wire_id;
+    resolved->change = NodeChange::kSetInNode;
+    if (place.exec == nullptr) return CUDA_SUCCESS;
+    TENDRIL_TRY(need(Kind::kExec, handle_value(place.exec), &object));
+    resolved->exec = object->wire_id;
+    resolved->change = NodeChange::kSetInExec;
     return CUDA_SUCCESS;
   }
-  TENDRIL_TRY(need(Kind::kGraph, handle_value(p.graph), &object));
-  if (p.out == nullptr || (p.count != 0 && p.dependencies == nullptr))
+  TENDRIL_TRY(need(Kind::kGraph, handle_value(place.graph), &object));
+  if (place.out == nullptr || (place.count != 0 && place.dependencies == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  r->session = object->session;
-  r->graph = object->wire_id;
-  for (size_t i = 0; i < p.count; ++i) {
-    TENDRIL_TRY(need(Kind::kNode, handle_value(p.dependencies[i]), &object));
-    r->dependencies.push_back(object->wire_id);
+  resolved->session = object->session;
+  resolved->graph = object->wire_id;
+  for (size_t i = 0; i < place.count; ++i) {
+    TENDRIL_TRY(need(Kind::kNode, handle_value(place.dependencies[i]), &object));
+    resolved->dependencies.push_back(object->wire_id);
   }
   return CUDA_SUCCESS;
 }
 
 // Sends the request. A node that was added gets its handle.
 template <typename Request, typename Answer>
-CUresult send(Context* c, const Place& p, Resolved* r, Request& m, Answer& answer) {
-  if (p.node == nullptr) {
-    r->fresh = create_object(Kind::kNode, r->session, nullptr);
-    if (r->fresh == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-    r->node = r->fresh->wire_id;
+CUresult send(Context* context, const Place& place, Resolved* resolved, Request& request,
+              Answer& answer) {
+  if (place.node == nullptr) {
+    resolved->fresh = create_object(Kind::kNode, resolved->session, nullptr);
+    if (resolved->fresh == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    resolved->node = resolved->fresh->wire_id;
   }
-  m.graph = r->graph;
-  m.node = r->node;
-  m.dependencies = {r->dependencies.data(), r->dependencies.size()};
-  const CUresult result = r->session->call(c, m, answer);
-  if (r->fresh == nullptr) return result;
+  request.graph = resolved->graph;
+  request.node = resolved->node;
+  request.dependencies = {resolved->dependencies.data(), resolved->dependencies.size()};
+  const CUresult result = resolved->session->call(context, request, answer);
+  if (resolved->fresh == nullptr) return result;
   if (result == CUDA_SUCCESS)
-    *p.out = handle_cast<CUgraphNode>(r->fresh);
+    *place.out = handle_cast<CUgraphNode>(resolved->fresh);
   else
-    destroy_object(Kind::kNode, r->fresh);
+    destroy_object(Kind::kNode, resolved->fresh);
   return result;
 }
 
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
-                       const CUDA_MEMCPY3D& s) {
-  if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
-  if (pitch == 0) pitch = s.WidthInBytes + x;
-  if (height == 0) height = s.Height + y;
-  return ((z + s.Depth - 1) * height + y + s.Height - 1) * pitch + x + s.WidthInBytes;
+                       const CUDA_MEMCPY3D& parameters) {
+  if (parameters.WidthInBytes == 0 || parameters.Height == 0 || parameters.Depth == 0) return 0;
+  if (pitch == 0) pitch = parameters.WidthInBytes + x;
+  if (height == 0) height = parameters.Height + y;
+  return ((z + parameters.Depth - 1) * height + y + parameters.Height - 1) * pitch + x +
+         parameters.WidthInBytes;
 }
 
 // One end of a copy: host memory gets its mirror, an array the worker's name for it.
-CUresult localize_end(Session* session, Context* c, CUmemorytype type, uint64_t host,
+CUresult localize_end(Session* session, Context* context, CUmemorytype type, uint64_t host,
                       uint64_t device, CUarray* array, uint64_t bytes, uint32_t use) {
   Range range;
   Object* object = nullptr;
   switch (type) {
     case CU_MEMORYTYPE_HOST:
-      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, host, bytes, use);
+      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, context, host, bytes, use);
     case CU_MEMORYTYPE_UNIFIED:
       if (process()->ranges.find(device, &range) && !range.host()) return CUDA_SUCCESS;
-      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, c, device, bytes, use);
+      return bytes == 0 ? CUDA_SUCCESS : mirror_for_node(session, context, device, bytes, use);
     case CU_MEMORYTYPE_ARRAY:
       TENDRIL_TRY(need(Kind::kArray, handle_value(*array), &object));
       *array = reinterpret_cast<CUarray>(object->wire_id);
@@ -140,90 +142,96 @@ bool add_device_end(ChangeShape* shape, const Session* session, CUmemorytype typ
 
 // A plain copy between two places of device memory: the driver takes any of them. Other copies have
 // no shape here.
-ChangeShape change_of(const Session* session, const Context* c, const CUDA_MEMCPY3D& p) {
+ChangeShape change_of(const Session* session, const Context* context,
+                      const CUDA_MEMCPY3D& parameters) {
   ChangeShape shape;
-  const bool plain = p.Height == 1 && p.Depth == 1 &&
-                     (p.srcXInBytes | p.srcY | p.srcZ | p.srcLOD | p.dstXInBytes | p.dstY | p.dstZ |
-                      p.dstLOD) == 0;
-  if (!plain || !add_device_end(&shape, session, p.srcMemoryType, p.srcDevice, p.WidthInBytes) ||
-      !add_device_end(&shape, session, p.dstMemoryType, p.dstDevice, p.WidthInBytes))
+  const bool plain =
+      parameters.Height == 1 && parameters.Depth == 1 &&
+      (parameters.srcXInBytes | parameters.srcY | parameters.srcZ | parameters.srcLOD |
+       parameters.dstXInBytes | parameters.dstY | parameters.dstZ | parameters.dstLOD) == 0;
+  if (!plain ||
+      !add_device_end(&shape, session, parameters.srcMemoryType, parameters.srcDevice,
+                      parameters.WidthInBytes) ||
+      !add_device_end(&shape, session, parameters.dstMemoryType, parameters.dstDevice,
+                      parameters.WidthInBytes))
     return ChangeShape();
-  shape.add(c->index);
-  for (uint64_t word : {p.WidthInBytes, p.srcPitch, p.srcHeight, p.dstPitch, p.dstHeight})
+  shape.add(context->index);
+  for (uint64_t word : {parameters.WidthInBytes, parameters.srcPitch, parameters.srcHeight,
+                        parameters.dstPitch, parameters.dstHeight})
     shape.add(word);
   return shape;
 }
 
-CUresult copy_node(const Place& p, const CUDA_MEMCPY3D* shape, CUcontext ctx) {
-  Resolved r;
-  TENDRIL_TRY(resolve(p, &r));
+CUresult copy_node(const Place& place, const CUDA_MEMCPY3D* shape, CUcontext ctx) {
+  Resolved resolved;
+  TENDRIL_TRY(resolve(place, &resolved));
   if (shape == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Context* c = current_context();
+  Context* context = current_context();
   if (ctx != nullptr) {
-    c = process()->contexts.find(Kind::kContext, handle_value(ctx));
-    if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    context = process()->contexts.find(Kind::kContext, handle_value(ctx));
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (c == nullptr || c->session != r.session) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr || context->session != resolved.session) return CUDA_ERROR_INVALID_CONTEXT;
   CUDA_MEMCPY3D image = *shape;
-  TENDRIL_TRY(localize_end(r.session, c, image.srcMemoryType, handle_value(image.srcHost),
-                           image.srcDevice, &image.srcArray,
+  TENDRIL_TRY(localize_end(resolved.session, context, image.srcMemoryType,
+                           handle_value(image.srcHost), image.srcDevice, &image.srcArray,
                            bytes_spanned(image.srcXInBytes, image.srcY, image.srcZ, image.srcPitch,
                                          image.srcHeight, image),
                            kMirrorGraphReads));
-  TENDRIL_TRY(localize_end(r.session, c, image.dstMemoryType, handle_value(image.dstHost),
-                           image.dstDevice, &image.dstArray,
+  TENDRIL_TRY(localize_end(resolved.session, context, image.dstMemoryType,
+                           handle_value(image.dstHost), image.dstDevice, &image.dstArray,
                            bytes_spanned(image.dstXInBytes, image.dstY, image.dstZ, image.dstPitch,
                                          image.dstHeight, image),
                            kMirrorGraphWrites));
   const wire::Bytes encoded{reinterpret_cast<const uint8_t*>(&image), sizeof image};
-  auto* exec =
-      p.exec != nullptr ? process()->execs.find(Kind::kExec, handle_value(p.exec)) : nullptr;
-  const bool ours = exec != nullptr && exec->session == r.session;
-  const ChangeShape change = ours ? change_of(r.session, c, image) : ChangeShape();
-  if (exec != nullptr && exec->changes.taken(r.node, change)) {
-    wire::cuda::graph_memcpy_change_request m;
-    m.exec = r.exec;
-    m.node = r.node;
-    m.image = encoded;
-    return r.session->enqueue(c, m);
+  auto* exec = place.exec != nullptr ? process()->execs.find(Kind::kExec, handle_value(place.exec))
+                                     : nullptr;
+  const bool ours = exec != nullptr && exec->session == resolved.session;
+  const ChangeShape change = ours ? change_of(resolved.session, context, image) : ChangeShape();
+  if (exec != nullptr && exec->changes.taken(resolved.node, change)) {
+    wire::cuda::graph_memcpy_change_request request;
+    request.exec = resolved.exec;
+    request.node = resolved.node;
+    request.image = encoded;
+    return resolved.session->enqueue(context, request);
   }
-  wire::cuda::graph_memcpy_node_request m;
+  wire::cuda::graph_memcpy_node_request request;
   wire::cuda::graph_memcpy_node_reply answer;
-  m.change = r.change;
-  m.exec = r.exec;
-  m.image = encoded;
-  const CUresult result = send(c, p, &r, m, answer);
-  if (exec != nullptr) exec->changes.note(r.node, change, result == CUDA_SUCCESS);
+  request.change = resolved.change;
+  request.exec = resolved.exec;
+  request.image = encoded;
+  const CUresult result = send(context, place, &resolved, request, answer);
+  if (exec != nullptr) exec->changes.note(resolved.node, change, result == CUDA_SUCCESS);
   return result;
 }
 
-CUresult host_node(const Place& p, CUhostFn function, void* data) {
-  Resolved r;
-  TENDRIL_TRY(resolve(p, &r));
+CUresult host_node(const Place& place, CUhostFn function, void* data) {
+  Resolved resolved;
+  TENDRIL_TRY(resolve(place, &resolved));
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_host_node_request m;
+  wire::cuda::graph_host_node_request request;
   wire::cuda::graph_host_node_reply answer;
-  m.change = r.change;
-  m.exec = r.exec;
-  m.token = add_host_function(r.session, function, data);
-  if (m.token == 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  return send(current_context(), p, &r, m, answer);
+  request.change = resolved.change;
+  request.exec = resolved.exec;
+  request.token = add_host_function(resolved.session, function, data);
+  if (request.token == 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  return send(current_context(), place, &resolved, request, answer);
 }
 
 CUresult localize_location(CUmemLocation* location) {
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
-  const Device* d = device_of(location->id);
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  location->id = static_cast<int>(d->slot);
+  const Device* device = device_of(location->id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  location->id = static_cast<int>(device->slot);
   return CUDA_SUCCESS;
 }
 
 // The memory is the graph's: its address is known at once and means nothing outside of a launch.
 // Works on both versions of the struct.
 template <typename Params>
-CUresult alloc_node(const Place& p, Params* params) {
-  Resolved r;
-  TENDRIL_TRY(resolve(p, &r));
+CUresult alloc_node(const Place& place, Params* params) {
+  Resolved resolved;
+  TENDRIL_TRY(resolve(place, &resolved));
   if (params == nullptr || params->bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (params->accessDescCount != 0 && params->accessDescs == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
@@ -234,15 +242,15 @@ CUresult alloc_node(const Place& p, Params* params) {
     access.push_back(params->accessDescs[i]);
     TENDRIL_TRY(localize_location(&access.back().location));
   }
-  wire::cuda::graph_alloc_node_request m;
+  wire::cuda::graph_alloc_node_request request;
   wire::cuda::graph_alloc_node_reply answer;
-  m.pool = {reinterpret_cast<const uint8_t*>(&pool), sizeof pool};
-  m.access = {reinterpret_cast<const uint8_t*>(access.data()),
-              access.size() * sizeof(CUmemAccessDesc)};
-  m.bytes = params->bytesize;
-  TENDRIL_TRY(send(current_context(), p, &r, m, answer));
+  request.pool = {reinterpret_cast<const uint8_t*>(&pool), sizeof pool};
+  request.access = {reinterpret_cast<const uint8_t*>(access.data()),
+                    access.size() * sizeof(CUmemAccessDesc)};
+  request.bytes = params->bytesize;
+  TENDRIL_TRY(send(current_context(), place, &resolved, request, answer));
   params->dptr = answer.address;
-  register_graph_range(r.session, current_context(), answer.address, params->bytesize);
+  register_graph_range(resolved.session, current_context(), answer.address, params->bytesize);
   return CUDA_SUCCESS;
 }
 
@@ -267,151 +275,170 @@ CUresult context_of_node(CUcontext named, Context** out) {
   return *out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUresult conditional_node(const Place& p, CUDA_CONDITIONAL_NODE_PARAMS* params) {
-  Resolved r;
-  Context* c = nullptr;
-  TENDRIL_TRY(resolve(p, &r));
-  TENDRIL_TRY(context_of_node(params->ctx, &c));
+CUresult conditional_node(const Place& place, CUDA_CONDITIONAL_NODE_PARAMS* params) {
+  Resolved resolved;
+  Context* context = nullptr;
+  TENDRIL_TRY(resolve(place, &resolved));
+  TENDRIL_TRY(context_of_node(params->ctx, &context));
   if (params->size == 0) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_conditional_node_request m;
+  wire::cuda::graph_conditional_node_request request;
   wire::cuda::graph_conditional_node_reply answer;
-  m.handle = params->handle;
-  m.type = static_cast<uint32_t>(params->type);
-  m.size = params->size;
-  TENDRIL_TRY(send(c, p, &r, m, answer));
-  params->phGraph_out = lend_graphs(r.session, answer.bodies);
+  request.handle = params->handle;
+  request.type = static_cast<uint32_t>(params->type);
+  request.size = params->size;
+  TENDRIL_TRY(send(context, place, &resolved, request, answer));
+  params->phGraph_out = lend_graphs(resolved.session, answer.bodies);
   return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // A graph of the node's own, or one that the program gives away. Its handle goes on naming it, as
 // the node's.
-CUresult child_node(const Place& p, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
-  if (p.exec != nullptr) return cuGraphExecChildGraphNodeSetParams(p.exec, p.node, child.graph);
-  if (p.node != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult child_node(const Place& place, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
+  if (place.exec != nullptr)
+    return cuGraphExecChildGraphNodeSetParams(place.exec, place.node, child.graph);
+  if (place.node != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE)
-    return cuGraphAddChildGraphNode(p.out, p.graph, p.dependencies, p.count, child.graph);
+    return cuGraphAddChildGraphNode(place.out, place.graph, place.dependencies, place.count,
+                                    child.graph);
   if (child.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE) return CUDA_ERROR_INVALID_VALUE;
-  Resolved r;
+  Resolved resolved;
   Object* graph = nullptr;
-  TENDRIL_TRY(resolve(p, &r));
+  TENDRIL_TRY(resolve(place, &resolved));
   TENDRIL_TRY(need(Kind::kGraph, handle_value(child.graph), &graph));
-  if (graph->session != r.session) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_moved_child_node_request m;
+  if (graph->session != resolved.session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::graph_moved_child_node_request request;
   wire::cuda::graph_moved_child_node_reply answer;
-  m.child = graph->wire_id;
-  return send(current_context(), p, &r, m, answer);
+  request.child = graph->wire_id;
+  return send(current_context(), place, &resolved, request, answer);
 }
 
 // Works on both versions of the struct.
 template <typename Params>
-CUresult batch_node(const Place& p, const Params* params) {
-  Resolved r;
-  Context* c = nullptr;
-  TENDRIL_TRY(resolve(p, &r));
+CUresult batch_node(const Place& place, const Params* params) {
+  Resolved resolved;
+  Context* context = nullptr;
+  TENDRIL_TRY(resolve(place, &resolved));
   if (params == nullptr || (params->count != 0 && params->paramArray == nullptr))
     return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(context_of_node(params->ctx, &c));
-  wire::cuda::graph_batch_node_request m;
+  TENDRIL_TRY(context_of_node(params->ctx, &context));
+  wire::cuda::graph_batch_node_request request;
   wire::cuda::graph_batch_node_reply answer;
-  m.change = r.change;
-  m.exec = r.exec;
-  m.operations = {reinterpret_cast<const uint8_t*>(params->paramArray),
-                  params->count * sizeof(CUstreamBatchMemOpParams)};
-  m.flags = params->flags;
-  return send(c, p, &r, m, answer);
+  request.change = resolved.change;
+  request.exec = resolved.exec;
+  request.operations = {reinterpret_cast<const uint8_t*>(params->paramArray),
+                        params->count * sizeof(CUstreamBatchMemOpParams)};
+  request.flags = params->flags;
+  return send(context, place, &resolved, request, answer);
+}
+
+CUresult memset_node(const Place& place, const CUDA_MEMSET_NODE_PARAMS_v2& memset) {
+  const CUDA_MEMSET_NODE_PARAMS params{memset.dst,         memset.pitch, memset.value,
+                                       memset.elementSize, memset.width, memset.height};
+  CUcontext ctx = memset.ctx != nullptr || current_context() == nullptr
+                      ? memset.ctx
+                      : handle_cast<CUcontext>(current_context());
+  if (place.exec != nullptr)
+    return cuGraphExecMemsetNodeSetParams(place.exec, place.node, &params, ctx);
+  if (place.node != nullptr) return cuGraphMemsetNodeSetParams(place.node, &params);
+  return cuGraphAddMemsetNode(place.out, place.graph, place.dependencies, place.count, &params,
+                              ctx);
+}
+
+CUresult kernel_node(const Place& place, const CUDA_KERNEL_NODE_PARAMS_v3& kernel) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = kernel.func;
+  params.gridDimX = kernel.gridDimX;
+  params.gridDimY = kernel.gridDimY;
+  params.gridDimZ = kernel.gridDimZ;
+  params.blockDimX = kernel.blockDimX;
+  params.blockDimY = kernel.blockDimY;
+  params.blockDimZ = kernel.blockDimZ;
+  params.sharedMemBytes = kernel.sharedMemBytes;
+  params.kernelParams = kernel.kernelParams;
+  params.extra = kernel.extra;
+  params.kern = kernel.kern;
+  params.ctx = kernel.ctx;
+  if (place.exec != nullptr)
+    return cuGraphExecKernelNodeSetParams_v2(place.exec, place.node, &params);
+  if (place.node != nullptr) return cuGraphKernelNodeSetParams_v2(place.node, &params);
+  return cuGraphAddKernelNode_v2(place.out, place.graph, place.dependencies, place.count, &params);
 }
 
 // The generic call, for every kind of node that also has a call of its own.
-CUresult any_node(const Place& p, CUgraphNodeParams* n) {
-  switch (n->type) {
+CUresult any_node(const Place& place, CUgraphNodeParams* parameters) {
+  switch (parameters->type) {
     case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return copy_node(p, &n->memcpy.copyParams, n->memcpy.copyCtx);
+      return copy_node(place, &parameters->memcpy.copyParams, parameters->memcpy.copyCtx);
     case CU_GRAPH_NODE_TYPE_HOST:
-      return host_node(p, n->host.fn, n->host.userData);
-    case CU_GRAPH_NODE_TYPE_MEMSET: {
-      const CUDA_MEMSET_NODE_PARAMS params{n->memset.dst,   n->memset.pitch,
-                                           n->memset.value, n->memset.elementSize,
-                                           n->memset.width, n->memset.height};
-      CUcontext ctx = n->memset.ctx != nullptr || current_context() == nullptr
-                          ? n->memset.ctx
-                          : handle_cast<CUcontext>(current_context());
-      if (p.exec != nullptr) return cuGraphExecMemsetNodeSetParams(p.exec, p.node, &params, ctx);
-      if (p.node != nullptr) return cuGraphMemsetNodeSetParams(p.node, &params);
-      return cuGraphAddMemsetNode(p.out, p.graph, p.dependencies, p.count, &params, ctx);
-    }
-    case CU_GRAPH_NODE_TYPE_KERNEL: {
-      CUDA_KERNEL_NODE_PARAMS params{};
-      params.func = n->kernel.func;
-      params.gridDimX = n->kernel.gridDimX;
-      params.gridDimY = n->kernel.gridDimY;
-      params.gridDimZ = n->kernel.gridDimZ;
-      params.blockDimX = n->kernel.blockDimX;
-      params.blockDimY = n->kernel.blockDimY;
-      params.blockDimZ = n->kernel.blockDimZ;
-      params.sharedMemBytes = n->kernel.sharedMemBytes;
-      params.kernelParams = n->kernel.kernelParams;
-      params.extra = n->kernel.extra;
-      params.kern = n->kernel.kern;
-      params.ctx = n->kernel.ctx;
-      if (p.exec != nullptr) return cuGraphExecKernelNodeSetParams_v2(p.exec, p.node, &params);
-      if (p.node != nullptr) return cuGraphKernelNodeSetParams_v2(p.node, &params);
-      return cuGraphAddKernelNode_v2(p.out, p.graph, p.dependencies, p.count, &params);
-    }
+      return host_node(place, parameters->host.fn, parameters->host.userData);
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+      return memset_node(place, parameters->memset);
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+      return kernel_node(place, parameters->kernel);
     case CU_GRAPH_NODE_TYPE_GRAPH:
-      return child_node(p, n->graph);
+      return child_node(place, parameters->graph);
     case CU_GRAPH_NODE_TYPE_EMPTY:
-      return p.node == nullptr ? cuGraphAddEmptyNode(p.out, p.graph, p.dependencies, p.count)
-                               : CUDA_ERROR_INVALID_VALUE;
+      return place.node == nullptr
+                 ? cuGraphAddEmptyNode(place.out, place.graph, place.dependencies, place.count)
+                 : CUDA_ERROR_INVALID_VALUE;
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-      if (p.exec != nullptr)
-        return cuGraphExecEventRecordNodeSetEvent(p.exec, p.node, n->eventRecord.event);
-      if (p.node != nullptr) return cuGraphEventRecordNodeSetEvent(p.node, n->eventRecord.event);
-      return cuGraphAddEventRecordNode(p.out, p.graph, p.dependencies, p.count,
-                                       n->eventRecord.event);
+      if (place.exec != nullptr)
+        return cuGraphExecEventRecordNodeSetEvent(place.exec, place.node,
+                                                  parameters->eventRecord.event);
+      if (place.node != nullptr)
+        return cuGraphEventRecordNodeSetEvent(place.node, parameters->eventRecord.event);
+      return cuGraphAddEventRecordNode(place.out, place.graph, place.dependencies, place.count,
+                                       parameters->eventRecord.event);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-      if (p.exec != nullptr)
-        return cuGraphExecEventWaitNodeSetEvent(p.exec, p.node, n->eventWait.event);
-      if (p.node != nullptr) return cuGraphEventWaitNodeSetEvent(p.node, n->eventWait.event);
-      return cuGraphAddEventWaitNode(p.out, p.graph, p.dependencies, p.count, n->eventWait.event);
+      if (place.exec != nullptr)
+        return cuGraphExecEventWaitNodeSetEvent(place.exec, place.node,
+                                                parameters->eventWait.event);
+      if (place.node != nullptr)
+        return cuGraphEventWaitNodeSetEvent(place.node, parameters->eventWait.event);
+      return cuGraphAddEventWaitNode(place.out, place.graph, place.dependencies, place.count,
+                                     parameters->eventWait.event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      return p.node == nullptr ? alloc_node(p, &n->alloc) : CUDA_ERROR_NOT_SUPPORTED;
+      return place.node == nullptr ? alloc_node(place, &parameters->alloc)
+                                   : CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return p.node == nullptr
-                 ? cuGraphAddMemFreeNode(p.out, p.graph, p.dependencies, p.count, n->free.dptr)
+      return place.node == nullptr
+                 ? cuGraphAddMemFreeNode(place.out, place.graph, place.dependencies, place.count,
+                                         parameters->free.dptr)
                  : CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return p.node == nullptr ? conditional_node(p, &n->conditional) : CUDA_ERROR_NOT_SUPPORTED;
+      return place.node == nullptr ? conditional_node(place, &parameters->conditional)
+                                   : CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return batch_node(p, &n->memOp);
+      return batch_node(place, &parameters->memOp);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;  // semaphores of other processes
   }
 }
 
 Place add(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count) {
-  Place p;
-  p.out = out;
-  p.graph = graph;
-  p.dependencies = dependencies;
-  p.count = count;
-  return p;
+  Place place;
+  place.out = out;
+  place.graph = graph;
+  place.dependencies = dependencies;
+  place.count = count;
+  return place;
 }
 
 Place change(CUgraphNode node, CUgraphExec exec) {
-  Place p;
-  p.node = node;
-  p.exec = exec;
-  return p;
+  Place place;
+  place.node = node;
+  place.exec = exec;
+  return place;
 }
 
 // Asks the worker about a node. The reply lives until the thread's next call.
 template <typename Request, typename Answer>
-CUresult ask(CUgraphNode hNode, const void* out, Object** node, Answer* r) {
+CUresult ask(CUgraphNode hNode, const void* out, Object** node, Answer* reply) {
   TENDRIL_TRY(need(Kind::kNode, handle_value(hNode), node));
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Request m;
   m.node = (*node)->wire_id;
-  return (*node)->session->call(static_cast<const Context*>(nullptr), m, *r);
+  return (*node)->session->call(static_cast<const Context*>(nullptr), m, *reply);
 }
 
 CUarray array_handle(Session* session, CUarray id) {
@@ -439,10 +466,10 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
   Object* node = nullptr;
-  wire::cuda::graph_memcpy_node_get_reply r;
-  TENDRIL_TRY((ask<wire::cuda::graph_memcpy_node_get_request>(hNode, nodeParams, &node, &r)));
-  if (r.image.count != sizeof *nodeParams) return CUDA_ERROR_UNKNOWN;
-  memcpy(nodeParams, r.image.data, sizeof *nodeParams);
+  wire::cuda::graph_memcpy_node_get_reply reply;
+  TENDRIL_TRY((ask<wire::cuda::graph_memcpy_node_get_request>(hNode, nodeParams, &node, &reply)));
+  if (reply.image.count != sizeof *nodeParams) return CUDA_ERROR_UNKNOWN;
+  memcpy(nodeParams, reply.image.data, sizeof *nodeParams);
   nodeParams->srcArray = array_handle(node->session, nodeParams->srcArray);
   nodeParams->dstArray = array_handle(node->session, nodeParams->dstArray);
   return CUDA_SUCCESS;
@@ -469,10 +496,10 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
   Object* node = nullptr;
-  wire::cuda::graph_host_node_get_reply r;
-  TENDRIL_TRY((ask<wire::cuda::graph_host_node_get_request>(hNode, nodeParams, &node, &r)));
-  return host_function_of(r.token, &nodeParams->fn, &nodeParams->userData) ? CUDA_SUCCESS
-                                                                           : CUDA_ERROR_UNKNOWN;
+  wire::cuda::graph_host_node_get_reply reply;
+  TENDRIL_TRY((ask<wire::cuda::graph_host_node_get_request>(hNode, nodeParams, &node, &reply)));
+  return host_function_of(reply.token, &nodeParams->fn, &nodeParams->userData) ? CUDA_SUCCESS
+                                                                               : CUDA_ERROR_UNKNOWN;
 }
 
 CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
@@ -483,18 +510,18 @@ CUresult cuGraphAddMemAllocNode(CUgraphNode* phGraphNode, CUgraph hGraph,
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
   Object* node = nullptr;
-  wire::cuda::graph_alloc_node_get_reply r;
-  TENDRIL_TRY((ask<wire::cuda::graph_alloc_node_get_request>(hNode, params_out, &node, &r)));
-  if (r.pool.count != sizeof params_out->poolProps) return CUDA_ERROR_UNKNOWN;
+  wire::cuda::graph_alloc_node_get_reply reply;
+  TENDRIL_TRY((ask<wire::cuda::graph_alloc_node_get_request>(hNode, params_out, &node, &reply)));
+  if (reply.pool.count != sizeof params_out->poolProps) return CUDA_ERROR_UNKNOWN;
   memset(params_out, 0,
          sizeof *params_out);  // without the list of accesses, which is the driver's memory
-  memcpy(&params_out->poolProps, r.pool.data, sizeof params_out->poolProps);
-  params_out->bytesize = r.bytes;
-  params_out->dptr = r.address;
+  memcpy(&params_out->poolProps, reply.pool.data, sizeof params_out->poolProps);
+  params_out->bytesize = reply.bytes;
+  params_out->dptr = reply.address;
   CUmemLocation* location = &params_out->poolProps.location;
-  for (const Device* d : node->session->devices) {
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && r.slot == d->slot)
-      location->id = d->ordinal;
+  for (const Device* device : node->session->devices) {
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE && reply.slot == device->slot)
+      location->id = device->ordinal;
   }
   return CUDA_SUCCESS;
 }
@@ -503,17 +530,17 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
                                         CUcontext ctx, unsigned int defaultLaunchValue,
                                         unsigned int flags) {
   Object* graph = nullptr;
-  Context* c = nullptr;
+  Context* context = nullptr;
   TENDRIL_TRY(need(Kind::kGraph, handle_value(hGraph), &graph));
   if (pHandle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(context_of_node(ctx, &c));
-  wire::cuda::graph_conditional_handle_request m;
-  wire::cuda::graph_conditional_handle_reply r;
-  m.graph = graph->wire_id;
-  m.value = defaultLaunchValue;
-  m.flags = flags;
-  TENDRIL_TRY(graph->session->call(c, m, r));
-  *pHandle_out = r.handle;
+  TENDRIL_TRY(context_of_node(ctx, &context));
+  wire::cuda::graph_conditional_handle_request request;
+  wire::cuda::graph_conditional_handle_reply reply;
+  request.graph = graph->wire_id;
+  request.value = defaultLaunchValue;
+  request.flags = flags;
+  TENDRIL_TRY(graph->session->call(context, request, reply));
+  *pHandle_out = reply.handle;
   return CUDA_SUCCESS;
 }
 
@@ -536,18 +563,19 @@ CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode 
 CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
                                         CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
   Object* node = nullptr;
-  wire::cuda::graph_batch_node_get_reply r;
-  TENDRIL_TRY((ask<wire::cuda::graph_batch_node_get_request>(hNode, nodeParams_out, &node, &r)));
+  wire::cuda::graph_batch_node_get_reply reply;
+  TENDRIL_TRY(
+      (ask<wire::cuda::graph_batch_node_get_request>(hNode, nodeParams_out, &node, &reply)));
   LentToProgram& lent = process()->lent_to_program.get();
   const base::Locked held(lent.lock);
   std::vector<CUstreamBatchMemOpParams>& operations = lent.operations[hNode];
-  operations.resize(r.operations.count / sizeof(CUstreamBatchMemOpParams));
+  operations.resize(reply.operations.count / sizeof(CUstreamBatchMemOpParams));
   if (!operations.empty())
-    memcpy(operations.data(), r.operations.data, operations.size() * sizeof operations[0]);
+    memcpy(operations.data(), reply.operations.data, operations.size() * sizeof operations[0]);
   memset(nodeParams_out, 0, sizeof *nodeParams_out);
   nodeParams_out->count = static_cast<unsigned>(operations.size());
   nodeParams_out->paramArray = operations.data();
-  nodeParams_out->flags = r.flags;
+  nodeParams_out->flags = reply.flags;
   return CUDA_SUCCESS;
 }
 

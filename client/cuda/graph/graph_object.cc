@@ -13,15 +13,16 @@ namespace {
 
 using wire::cuda::GraphMemoryAction;
 
-CUresult ask(const Device* d, GraphMemoryAction action, CUgraphMem_attribute attr,
+CUresult ask(const Device* device, GraphMemoryAction action, CUgraphMem_attribute attr,
              uint64_t* value) {
-  wire::cuda::graph_memory_request m;
-  wire::cuda::graph_memory_reply r;
-  m.action = action;
-  m.slot = d->slot;
-  m.attribute = static_cast<uint32_t>(attr);
-  const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
-  *value = r.value;
+  wire::cuda::graph_memory_request request;
+  wire::cuda::graph_memory_reply reply;
+  request.action = action;
+  request.slot = device->slot;
+  request.attribute = static_cast<uint32_t>(attr);
+  const CUresult result =
+      device->session->call(static_cast<const Context*>(nullptr), request, reply);
+  *value = reply.value;
   return result;
 }
 
@@ -44,25 +45,26 @@ CUresult memory_attribute(CUdevice device, CUgraphMem_attribute attr, void* valu
 
 CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
                             unsigned int initialRefcount, unsigned int flags) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
       initialRefcount > INT32_MAX)
     return CUDA_ERROR_INVALID_VALUE;
-  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || p->sessions.empty())
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || program->sessions.empty())
     return CUDA_ERROR_INVALID_VALUE;
-  const Context* c = current_context();
-  Session* session = c != nullptr ? c->session : p->sessions.front();
+  const Context* context = current_context();
+  Session* session = context != nullptr ? context->session : program->sessions.front();
   Object* object = create_object(Kind::kUserObject, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::user_object_create_request m;
-  wire::cuda::user_object_create_reply r;
-  m.object = object->wire_id;
-  m.references = initialRefcount;
-  m.flags = flags;
-  m.token = add_host_function(session, destroy, ptr);
-  if (m.token != 0) destroy_after(m.token, object);
-  const CUresult result = m.token != 0 ? session->call(c, m, r) : CUDA_ERROR_OPERATING_SYSTEM;
+  wire::cuda::user_object_create_request request;
+  wire::cuda::user_object_create_reply reply;
+  request.object = object->wire_id;
+  request.references = initialRefcount;
+  request.flags = flags;
+  request.token = add_host_function(session, destroy, ptr);
+  if (request.token != 0) destroy_after(request.token, object);
+  const CUresult result =
+      request.token != 0 ? session->call(context, request, reply) : CUDA_ERROR_OPERATING_SYSTEM;
   if (result == CUDA_SUCCESS)
     *object_out = handle_cast<CUuserObject>(object);
   else
@@ -91,22 +93,22 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
   const Object* graph = find_object(Kind::kGraph, handle_value(hGraph));
   if (graph == nullptr || path == nullptr)
     return graph == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::graph_dot_request m;
-  wire::cuda::graph_dot_reply r;
-  m.graph = graph->wire_id;
-  m.flags = flags;
-  TENDRIL_TRY(graph->session->call(static_cast<const Context*>(nullptr), m, r));
+  wire::cuda::graph_dot_request request;
+  wire::cuda::graph_dot_reply reply;
+  request.graph = graph->wire_id;
+  request.flags = flags;
+  TENDRIL_TRY(graph->session->call(static_cast<const Context*>(nullptr), request, reply));
   const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   uint64_t done = 0;
-  while (done < r.text.count) {
-    const ssize_t n = write(file, r.text.data + done, r.text.count - done);
+  while (done < reply.text.count) {
+    const ssize_t n = write(file, reply.text.data + done, reply.text.count - done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     done += static_cast<uint64_t>(n);
   }
   close(file);
-  return done == r.text.count ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+  return done == reply.text.count ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 }  // namespace tendril::client::cuda

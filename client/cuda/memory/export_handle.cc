@@ -35,13 +35,13 @@ constexpr uint64_t kMagic = 0x786c'6972'646e'6574ull;  // "tendrilx"
 // Null: the server cannot be asked.
 const uint8_t* server_of(Session* session) {
   if (session->server_known.load(std::memory_order_acquire)) return session->server_id;
-  wire::cuda::ipc_server_request m;
-  wire::cuda::ipc_server_reply r;
-  if (session->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
-      r.id.count != kServerIdBytes)
+  wire::cuda::ipc_server_request request;
+  wire::cuda::ipc_server_reply reply;
+  if (session->call(static_cast<const Context*>(nullptr), request, reply) != CUDA_SUCCESS ||
+      reply.id.count != kServerIdBytes)
     return nullptr;
   const base::Locked held(process()->given_out_exports->lock);
-  memcpy(session->server_id, r.id.data, kServerIdBytes);
+  memcpy(session->server_id, reply.id.data, kServerIdBytes);
   session->server_known.store(true, std::memory_order_release);
   return session->server_id;
 }
@@ -144,9 +144,9 @@ void drop_closed_exports() {
   if (process() == nullptr) return;
   for (const GivenOut& gone : take_closed(&process()->given_out_exports.get())) {
     close(gone.fd);
-    wire::cuda::ipc_drop_request m;
-    m.token = {gone.token, sizeof gone.token};
-    gone.session->enqueue(nullptr, m);
+    wire::cuda::ipc_drop_request request;
+    request.token = {gone.token, sizeof gone.token};
+    gone.session->enqueue(nullptr, request);
   }
 }
 

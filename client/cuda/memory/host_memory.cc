@@ -77,26 +77,27 @@ void* place_private(uint64_t bytes) {
 
 }  // namespace
 
-void* share_pages(Context* c, uint64_t bytes) {
-  const transport::HostWindow& window = c->session->window;
+void* share_pages(Context* context, uint64_t bytes) {
+  const transport::HostWindow& window = context->session->window;
   if (!window.valid()) return nullptr;
   bytes = whole_pages(bytes);
   void* memory = place(bytes, [&](uint64_t at) { return window.map(at, bytes); });
   if (memory == nullptr) return nullptr;
-  wire::cuda::mirror_share_request m;
-  wire::cuda::mirror_share_reply r;
-  m.address = reinterpret_cast<uint64_t>(memory);
-  m.bytes = bytes;
-  if (c->session->call(static_cast<const Context*>(c), m, r) == CUDA_SUCCESS) return memory;
-  window.unmap(m.address, bytes, true);
+  wire::cuda::mirror_share_request request;
+  wire::cuda::mirror_share_reply reply;
+  request.address = reinterpret_cast<uint64_t>(memory);
+  request.bytes = bytes;
+  if (context->session->call(static_cast<const Context*>(context), request, reply) == CUDA_SUCCESS)
+    return memory;
+  window.unmap(request.address, bytes, true);
   return nullptr;
 }
 
-void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes) {
-  wire::cuda::mirror_destroy_request m;
-  m.address = reinterpret_cast<uint64_t>(memory);
-  session->enqueue(c, m);
-  session->window.unmap(m.address, whole_pages(bytes), true);
+void unshare_pages(Session* session, Context* context, void* memory, uint64_t bytes) {
+  wire::cuda::mirror_destroy_request request;
+  request.address = reinterpret_cast<uint64_t>(memory);
+  session->enqueue(context, request);
+  session->window.unmap(request.address, whole_pages(bytes), true);
 }
 
 // Pinning is not allowed while a capture is open.
@@ -123,18 +124,18 @@ void unmap_host(const Range& range) {
   unshare_pages(range.session, range.context, reinterpret_cast<void*>(range.base), range.bytes);
 }
 
-CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* c) {
+CUresult allocate(void** pp, size_t bytes, unsigned flags, RangeKind kind, Context* context) {
   if (bytes > kHostWindowBytes) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
-  void* memory = share_pages(c, bytes);
+  void* memory = share_pages(context, bytes);
   range.shared = memory != nullptr;
   if (memory == nullptr) memory = place_private(bytes);
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   range.base = reinterpret_cast<uint64_t>(memory);
   range.bytes = bytes;
   range.kind = kind;
-  range.context = c;
-  range.session = c->session;
+  range.context = context;
+  range.session = context->session;
   range.flags = flags;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (!process()->ranges.insert(range)) {
@@ -167,14 +168,14 @@ CUresult host_range(void* p, Range* range) {
 
 }  // namespace
 
-CUresult map_host_range(Context* c, const Range& range) {
-  if (range.mirrored || range.shared_with(c->session)) return CUDA_SUCCESS;
-  TENDRIL_TRY(mirror_create(c->session, c, range.base, range.bytes, kMirrorKernels));
+CUresult map_host_range(Context* context, const Range& range) {
+  if (range.mirrored || range.shared_with(context->session)) return CUDA_SUCCESS;
+  TENDRIL_TRY(mirror_create(context->session, context, range.base, range.bytes, kMirrorKernels));
   process()->ranges.mark_mirrored(range.base);
   return CUDA_SUCCESS;
 }
 
-void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
+void map_pinned_slow(Context* context, const void* parameters, uint64_t bytes) {
   HostPlaces& places = process()->host_places.get();
   const uint64_t low = places.registered_low.load(std::memory_order_relaxed);
   const uint64_t high = places.registered_high.load(std::memory_order_relaxed);
@@ -184,35 +185,35 @@ void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes) {
     Range range;
     if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
     // If the server cannot have the address, the kernel gets a fault and copies go on working.
-    if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(c, range);
+    if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(context, range);
   }
 }
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   constexpr unsigned kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pp == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
   // CU_MEMHOSTALLOC_DEVICEMAP alone maps nothing yet. Programs set it on staging buffers that no
   // kernel ever sees, and each mirror costs time at every launch.
-  TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, c));
+  TENDRIL_TRY(allocate(pp, bytesize, Flags, RangeKind::kPinned, context));
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return cuMemHostAlloc(pp, bytesize, 0); }
 
 CUresult cuMemFreeHost(void* p) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   Range range;
-  TENDRIL_TRY(require_context_of(owner_of(p), &c));
+  TENDRIL_TRY(require_context_of(owner_of(p), &context));
   TENDRIL_TRY(host_range(p, &range));
   if (range.kind != RangeKind::kPinned || range.base != reinterpret_cast<uint64_t>(p))
     return CUDA_ERROR_INVALID_VALUE;
   // Copies into it may still be on their way.
-  wire::cuda::context_synchronize_request m;
-  wire::cuda::context_synchronize_reply r;
-  (void)range.session->call(range.context, m, r);
+  wire::cuda::context_synchronize_request request;
+  wire::cuda::context_synchronize_reply reply;
+  (void)range.session->call(range.context, request, reply);
   settle_uploads(range);
   process()->reads.forget_context(range.context);
   mirror_forget(range.context, range.base);
@@ -223,8 +224,8 @@ CUresult cuMemFreeHost(void* p) {
 }
 
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   constexpr unsigned kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
   if (p == nullptr || bytesize == 0 || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -233,8 +234,8 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   range.base = reinterpret_cast<uint64_t>(p);
   range.bytes = bytesize;
   range.kind = RangeKind::kRegistered;
-  range.context = c;
-  range.session = c->session;
+  range.context = context;
+  range.session = context->session;
   range.flags = Flags;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (!process()->ranges.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -244,17 +245,17 @@ CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
 }
 
 CUresult cuMemHostUnregister(void* p) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context_of(owner_of(p), &c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context_of(owner_of(p), &context));
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   if (!process()->ranges.find(reinterpret_cast<uint64_t>(p), &range) ||
       range.kind != RangeKind::kRegistered || range.base != reinterpret_cast<uint64_t>(p)) {
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   }
-  wire::cuda::context_synchronize_request m;
-  wire::cuda::context_synchronize_reply r;
-  (void)range.session->call(range.context, m, r);
+  wire::cuda::context_synchronize_request request;
+  wire::cuda::context_synchronize_reply reply;
+  (void)range.session->call(range.context, request, reply);
   settle_uploads(range);
   process()->reads.forget_context(range.context);
   mirror_forget(range.context, range.base);
@@ -263,19 +264,19 @@ CUresult cuMemHostUnregister(void* p) {
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int Flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   TENDRIL_TRY(host_range(p, &range));
-  TENDRIL_TRY(map_host_range(c, range));
+  TENDRIL_TRY(map_host_range(context, range));
   *pdptr = reinterpret_cast<uint64_t>(p);  // unified addressing: the same value on both sides
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pFlags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   TENDRIL_TRY(host_range(p, &range));
@@ -285,16 +286,16 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
   void* memory = nullptr;
-  TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, c));
+  TENDRIL_TRY(allocate(&memory, bytesize, flags, RangeKind::kManaged, context));
   const uint64_t base = reinterpret_cast<uint64_t>(memory);
   Range range;
   process()->ranges.find(base, &range);
-  const CUresult result = map_host_range(c, range);
+  const CUresult result = map_host_range(context, range);
   if (result != CUDA_SUCCESS) {
     process()->ranges.remove(base, &range);
     unmap_host(range);
@@ -306,9 +307,9 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 
 CUresult free_managed(const Range& managed) {
   Range range;
-  wire::cuda::context_synchronize_request m;
-  wire::cuda::context_synchronize_reply r;
-  (void)managed.session->call(managed.context, m, r);
+  wire::cuda::context_synchronize_request request;
+  wire::cuda::context_synchronize_reply reply;
+  (void)managed.session->call(managed.context, request, reply);
   mirror_forget(managed.context, managed.base);
   if (!process()->ranges.remove(managed.base, &range)) return CUDA_ERROR_INVALID_VALUE;
   unmap_host(range);
@@ -378,8 +379,8 @@ void forget_managed(uint64_t base) {
 // Hints are checked and accepted. They have no effect: copies move the memory here, so there is
 // nothing to advise or prefetch.
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   Range range;
   if (count == 0 || !process()->ranges.find(devPtr, &range)) return CUDA_ERROR_INVALID_VALUE;
   return range.kind == RangeKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -388,10 +389,10 @@ CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, C
   return cuMemAdvise(devPtr, count, advice, 0);
 }
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, hStream, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
   return cuMemAdvise(devPtr, count, CU_MEM_ADVISE_SET_READ_MOSTLY, 0);
 }
 CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int flags,
@@ -404,11 +405,11 @@ namespace {
 // Lists of managed ranges that are prefetched or whose contents are no longer wanted.
 CUresult hint_batch(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags,
                     CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0)
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
+  if (stream == nullptr || count == 0 || dptrs == nullptr || sizes == nullptr || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i)
     TENDRIL_TRY(cuMemAdvise(dptrs[i], sizes[i], CU_MEM_ADVISE_SET_READ_MOSTLY, 0));

@@ -36,53 +36,55 @@ CUresult explain(const char* call, CUresult result) {
   return result;
 }
 
-CUresult close_at(Context* c, uint64_t address) {
-  wire::cuda::ipc_close_memory_request m;
-  wire::cuda::ipc_close_memory_reply r;
-  m.address = address;
-  return c->session->call(c, m, r);
+CUresult close_at(Context* context, uint64_t address) {
+  wire::cuda::ipc_close_memory_request request;
+  wire::cuda::ipc_close_memory_reply reply;
+  request.address = address;
+  return context->session->call(context, request, reply);
 }
 
 // Puts opened memory into the map of ranges. *collides: something else has its addresses here.
-void note_opened(Context* c, const wire::cuda::ipc_open_memory_reply& r, bool* collides) {
+void note_opened(Context* context, const wire::cuda::ipc_open_memory_reply& reply, bool* collides) {
   const base::Locked held(process()->open_imports->lock);
   Range known;
-  const bool again = process()->ranges.find(r.base, &known) && known.base == r.base &&
-                     known.session == c->session && known.kind == RangeKind::kImported;
+  const bool again = process()->ranges.find(reply.base, &known) && known.base == reply.base &&
+                     known.session == context->session && known.kind == RangeKind::kImported;
   *collides = false;
-  if (!again) register_device_range(c, r.base, r.bytes, RangeKind::kImported, 0, collides);
+  if (!again)
+    register_device_range(context, reply.base, reply.bytes, RangeKind::kImported, 0, collides);
   if (!*collides)
-    process()->open_imports->counts[r.base] =
-        again ? process()->open_imports->counts[r.base] + 1 : 1;
+    process()->open_imports->counts[reply.base] =
+        again ? process()->open_imports->counts[reply.base] + 1 : 1;
 }
 
-CUresult open_memory(Context* c, const ExportHandle& handle, unsigned flags, uint64_t* address) {
+CUresult open_memory(Context* context, const ExportHandle& handle, unsigned flags,
+                     uint64_t* address) {
   uint64_t refused[kTriesMax], refused_bytes[kTriesMax];
   int refusals = 0;
   CUresult result = CUDA_SUCCESS;
   for (;;) {
-    wire::cuda::ipc_open_memory_request m;
-    wire::cuda::ipc_open_memory_reply r;
-    m.token = {handle.token, sizeof handle.token};
-    m.flags = flags;
-    result = c->session->call(c, m, r);
+    wire::cuda::ipc_open_memory_request request;
+    wire::cuda::ipc_open_memory_reply reply;
+    request.token = {handle.token, sizeof handle.token};
+    request.flags = flags;
+    result = context->session->call(context, request, reply);
     if (result != CUDA_SUCCESS) break;
     bool collides = false;
-    note_opened(c, r, &collides);
-    *address = r.address;
+    note_opened(context, reply, &collides);
+    *address = reply.address;
     if (!collides) break;
     // Opening it again would give the same addresses. So they are reserved in the meantime.
-    close_at(c, r.address);
+    close_at(context, reply.address);
     uint64_t got = 0;
     if (refusals == kTriesMax)
       result = CUDA_ERROR_OUT_OF_MEMORY;
     else
-      result = reserve_at(c->session, r.bytes, 0, r.base, 0, &got);
+      result = reserve_at(context->session, reply.bytes, 0, reply.base, 0, &got);
     if (result != CUDA_SUCCESS) break;
     refused[refusals] = got;
-    refused_bytes[refusals++] = r.bytes;
+    refused_bytes[refusals++] = reply.bytes;
   }
-  for (int i = 0; i < refusals; ++i) release_at(c->session, refused[i], refused_bytes[i]);
+  for (int i = 0; i < refusals; ++i) release_at(context->session, refused[i], refused_bytes[i]);
   return result;
 }
 
@@ -109,44 +111,46 @@ CUresult take_descriptor(void* given, ExportKind kind, const char* call, Session
   ExportHandle raw;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(given));
   if (!read_export_descriptor(fd, &raw)) return CUDA_ERROR_UNKNOWN;  // of something else, or none
-  const Context* c = current_context();
-  return read_export(&raw, kind, call, c != nullptr ? c->session : nullptr, session, out);
+  const Context* context = current_context();
+  return read_export(&raw, kind, call, context != nullptr ? context->session : nullptr, session,
+                     out);
 }
 
 }  // namespace
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   Range range;
   if (pHandle == nullptr || !process()->ranges.find(dptr, &range) ||
       range.kind != RangeKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::ipc_get_memory_request m;
-  wire::cuda::ipc_get_memory_reply r;
-  m.address = dptr;
+  wire::cuda::ipc_get_memory_request request;
+  wire::cuda::ipc_get_memory_reply reply;
+  request.address = dptr;
   ExportHandle handle;
-  TENDRIL_TRY(range.session->call(range.context, m, r));
-  TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, r.token, r.bytes, &handle));
+  TENDRIL_TRY(range.session->call(range.context, request, reply));
+  TENDRIL_TRY(make_export(range.session, ExportKind::kMemory, reply.token, reply.bytes, &handle));
   memcpy(pHandle, &handle, sizeof handle);
   memory_is_shared();
   return CUDA_SUCCESS;
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
     return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", c->session, &session,
-                          &exported));
-  if (session != c->session)
+  TENDRIL_TRY(read_export(&handle, ExportKind::kMemory, "cuIpcOpenMemHandle", context->session,
+                          &session, &exported));
+  if (session != context->session)
     return CUDA_ERROR_INVALID_DEVICE;  // the current context's GPU is of another server
   uint64_t address = 0;
-  const CUresult opened = explain("cuIpcOpenMemHandle", open_memory(c, exported, Flags, &address));
+  const CUresult opened =
+      explain("cuIpcOpenMemHandle", open_memory(context, exported, Flags, &address));
   if (opened == CUDA_ERROR_INVALID_VALUE) return CUDA_ERROR_NOT_PERMITTED;  // the memory is gone
   if (opened != CUDA_SUCCESS) return opened;
   *pdptr = address;
@@ -155,8 +159,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
 }
 
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   Range range;
   {
     const base::Locked held(process()->open_imports->lock);
@@ -175,46 +179,46 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent event) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Event* e = process()->events.find(Kind::kEvent, handle_value(event));
   if (e == nullptr || (e->flags & CU_EVENT_INTERPROCESS) == 0) return CUDA_ERROR_INVALID_HANDLE;
   e->shared.store(true, std::memory_order_relaxed);
   e->external.store(true, std::memory_order_relaxed);
-  wire::cuda::ipc_get_event_request m;
-  wire::cuda::ipc_get_event_reply r;
-  m.event = e->wire_id;
+  wire::cuda::ipc_get_event_request request;
+  wire::cuda::ipc_get_event_reply reply;
+  request.event = e->wire_id;
   ExportHandle handle;
-  TENDRIL_TRY(e->session->call(e->context, m, r));
-  TENDRIL_TRY(make_export(e->session, ExportKind::kEvent, r.token, 0, &handle));
+  TENDRIL_TRY(e->session->call(e->context, request, reply));
+  TENDRIL_TRY(make_export(e->session, ExportKind::kEvent, reply.token, 0, &handle));
   memcpy(pHandle, &handle, sizeof handle);
   return CUDA_SUCCESS;
 }
 
 CUresult cuIpcOpenEventHandle(CUevent* phEvent, CUipcEventHandle handle) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (phEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", c->session, &session,
-                          &exported));
-  if (session != c->session) return CUDA_ERROR_INVALID_DEVICE;
-  Event* e = process()->events.create(Kind::kEvent, session, c, session->index);
-  if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  e->reset(CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
-  e->shared.store(true, std::memory_order_relaxed);
-  e->external.store(true, std::memory_order_relaxed);
-  wire::cuda::ipc_open_event_request m;
-  wire::cuda::ipc_open_event_reply r;
-  m.event = e->wire_id;
-  m.token = {exported.token, sizeof exported.token};
-  const CUresult result = explain("cuIpcOpenEventHandle", session->call(c, m, r));
+  TENDRIL_TRY(read_export(&handle, ExportKind::kEvent, "cuIpcOpenEventHandle", context->session,
+                          &session, &exported));
+  if (session != context->session) return CUDA_ERROR_INVALID_DEVICE;
+  Event* event = process()->events.create(Kind::kEvent, session, context, session->index);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->reset(CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS);
+  event->shared.store(true, std::memory_order_relaxed);
+  event->external.store(true, std::memory_order_relaxed);
+  wire::cuda::ipc_open_event_request request;
+  wire::cuda::ipc_open_event_reply reply;
+  request.event = event->wire_id;
+  request.token = {exported.token, sizeof exported.token};
+  const CUresult result = explain("cuIpcOpenEventHandle", session->call(context, request, reply));
   if (result == CUDA_SUCCESS)
-    *phEvent = handle_cast<CUevent>(e);
+    *phEvent = handle_cast<CUevent>(event);
   else
-    process()->events.destroy(e);
+    process()->events.destroy(event);
   return result;
 }
 
@@ -227,12 +231,13 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
       handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
   drop_closed_exports();
-  wire::cuda::ipc_export_allocation_request m;
-  wire::cuda::ipc_export_allocation_reply r;
-  m.handle = object->wire_id;
+  wire::cuda::ipc_export_allocation_request request;
+  wire::cuda::ipc_export_allocation_reply reply;
+  request.handle = object->wire_id;
   ExportHandle exported;
-  TENDRIL_TRY(object->session->call(kNoContext, m, r));
-  TENDRIL_TRY(make_export(object->session, ExportKind::kAllocation, r.token, r.bytes, &exported));
+  TENDRIL_TRY(object->session->call(kNoContext, request, reply));
+  TENDRIL_TRY(
+      make_export(object->session, ExportKind::kAllocation, reply.token, reply.bytes, &exported));
   memory_is_shared();
   return give_descriptor(object->session, exported, shareableHandle);
 }
@@ -248,17 +253,17 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   TENDRIL_TRY(take_descriptor(osHandle, ExportKind::kAllocation, kCall, &session, &exported));
   Object* object = create_object(Kind::kAllocation, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::ipc_import_allocation_request m;
-  wire::cuda::ipc_import_allocation_reply r;
-  m.handle = object->wire_id;
-  m.token = {exported.token, sizeof exported.token};
-  CUresult result = session->call(kNoContext, m, r);
-  if (result == CUDA_SUCCESS && r.slot >= session->devices.size()) result = CUDA_ERROR_UNKNOWN;
+  wire::cuda::ipc_import_allocation_request request;
+  wire::cuda::ipc_import_allocation_reply reply;
+  request.handle = object->wire_id;
+  request.token = {exported.token, sizeof exported.token};
+  CUresult result = session->call(kNoContext, request, reply);
+  if (result == CUDA_SUCCESS && reply.slot >= session->devices.size()) result = CUDA_ERROR_UNKNOWN;
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kAllocation, object);
     return result;
   }
-  adopt_allocation(object, session->devices[r.slot]);
+  adopt_allocation(object, session->devices[reply.slot]);
   *handle = handle_cast<CUmemGenericAllocationHandle>(object);
   memory_is_shared();
   return CUDA_SUCCESS;
@@ -273,12 +278,12 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
       handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
   drop_closed_exports();
-  wire::cuda::ipc_export_pool_request m;
-  wire::cuda::ipc_export_pool_reply r;
-  m.pool = object->wire_id;
+  wire::cuda::ipc_export_pool_request request;
+  wire::cuda::ipc_export_pool_reply reply;
+  request.pool = object->wire_id;
   ExportHandle exported;
-  TENDRIL_TRY(object->session->call(kNoContext, m, r));
-  TENDRIL_TRY(make_export(object->session, ExportKind::kPool, r.token, 0, &exported));
+  TENDRIL_TRY(object->session->call(kNoContext, request, reply));
+  TENDRIL_TRY(make_export(object->session, ExportKind::kPool, reply.token, 0, &exported));
   memory_is_shared();
   return give_descriptor(object->session, exported, handle_out);
 }
@@ -295,11 +300,11 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   TENDRIL_TRY(take_descriptor(handle, ExportKind::kPool, kCall, &session, &exported));
   Object* object = create_object(Kind::kPool, session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::ipc_import_pool_request m;
-  wire::cuda::ipc_import_pool_reply r;
-  m.pool = object->wire_id;
-  m.token = {exported.token, sizeof exported.token};
-  const CUresult result = session->call(kNoContext, m, r);
+  wire::cuda::ipc_import_pool_request request;
+  wire::cuda::ipc_import_pool_reply reply;
+  request.pool = object->wire_id;
+  request.token = {exported.token, sizeof exported.token};
+  const CUresult result = session->call(kNoContext, request, reply);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kPool, object);
     return result;
@@ -315,37 +320,39 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   if (shareData_out == nullptr || !process()->ranges.find(ptr, &range) ||
       range.kind != RangeKind::kPool)
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::ipc_export_pool_pointer_request m;
-  wire::cuda::ipc_export_pool_pointer_reply r;
-  m.address = ptr;
+  wire::cuda::ipc_export_pool_pointer_request request;
+  wire::cuda::ipc_export_pool_pointer_reply reply;
+  request.address = ptr;
   ExportHandle exported;
-  TENDRIL_TRY(range.session->call(range.context, m, r));
-  TENDRIL_TRY(make_export(range.session, ExportKind::kPoolPointer, r.token, r.bytes, &exported));
+  TENDRIL_TRY(range.session->call(range.context, request, reply));
+  TENDRIL_TRY(
+      make_export(range.session, ExportKind::kPoolPointer, reply.token, reply.bytes, &exported));
   memcpy(shareData_out, &exported, sizeof exported);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
                                 CUmemPoolPtrExportData* shareData) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   Object* object = find_object(Kind::kPool, handle_value(pool));
   if (ptr_out == nullptr || shareData == nullptr || object == nullptr ||
-      object->session != c->session)
+      object->session != context->session)
     return CUDA_ERROR_INVALID_VALUE;
   ExportHandle exported;
   Session* session = nullptr;
-  TENDRIL_TRY(read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer", c->session,
-                          &session, &exported));
-  if (session != c->session) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::ipc_import_pool_pointer_request m;
-  wire::cuda::ipc_import_pool_pointer_reply r;
-  m.pool = object->wire_id;
-  m.token = {exported.token, sizeof exported.token};
-  TENDRIL_TRY(session->call(c, m, r));
+  TENDRIL_TRY(read_export(shareData, ExportKind::kPoolPointer, "cuMemPoolImportPointer",
+                          context->session, &session, &exported));
+  if (session != context->session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::ipc_import_pool_pointer_request request;
+  wire::cuda::ipc_import_pool_pointer_reply reply;
+  request.pool = object->wire_id;
+  request.token = {exported.token, sizeof exported.token};
+  TENDRIL_TRY(session->call(context, request, reply));
   bool collides = false;
-  TENDRIL_TRY(register_pool_range(c, r.address, r.bytes, handle_value(pool), &collides));
-  *ptr_out = r.address;
+  TENDRIL_TRY(
+      register_pool_range(context, reply.address, reply.bytes, handle_value(pool), &collides));
+  *ptr_out = reply.address;
   return CUDA_SUCCESS;
 }
 

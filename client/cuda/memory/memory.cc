@@ -61,39 +61,39 @@ bool hold(uint64_t base, uint64_t bytes) {
   return ok;
 }
 
-void free_block(Context* c, uint64_t address) {
-  wire::cuda::memory_free_request m;
-  m.address = address;
-  c->session->enqueue(c, m);
+void free_block(Context* context, uint64_t address) {
+  wire::cuda::memory_free_request request;
+  request.address = address;
+  context->session->enqueue(context, request);
 }
 
 }  // namespace
 
 bool hold_addresses(uint64_t base, uint64_t bytes) { return hold(base, bytes); }
 
-CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind,
+CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind,
                                uint64_t pool, bool* collides) {
   Range range;
   range.base = base;
   range.bytes = bytes;
   range.kind = kind;
-  range.context = c;
-  range.session = c->session;
+  range.context = context;
+  range.session = context->session;
   range.pool = pool;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
-  process()->ranges.remove_graph(c->session, base, bytes);
+  process()->ranges.remove_graph(context->session, base, bytes);
   *collides = !hold(base, bytes) || !process()->ranges.insert(range);
   return *collides ? CUDA_ERROR_ALREADY_MAPPED : CUDA_SUCCESS;
 }
 
 // An allocation node cannot be taken back. So its addresses are kept even if the program has
 // something there already: kernels work all the same, and so do copies whose direction is stated.
-void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes) {
+void register_graph_range(Session* session, Context* context, uint64_t base, uint64_t bytes) {
   Range range;
   range.base = base;
   range.bytes = bytes;
   range.kind = RangeKind::kGraph;
-  range.context = c;
+  range.context = context;
   range.session = session;
   range.buffer_id = process()->next_buffer_id.fetch_add(1);
   if (hold(base, bytes)) process()->ranges.insert_graph(range);
@@ -103,10 +103,10 @@ bool Refused::add(Block block) {
   uint64_t first = 0, end = 0;
   const auto [address, bytes] = block;
   if (all_.empty() && occupied_around(address & ~(kBlock - 1), bytes + kBlock, &first, &end)) {
-    wire::cuda::memory_avoid_request m;
-    m.address = address > kNeighbourhood ? std::max(first, address - kNeighbourhood) : first;
-    m.bytes = std::min(end, address + bytes + kNeighbourhood) - m.address;
-    session_->enqueue(static_cast<const Context*>(nullptr), m);
+    wire::cuda::memory_avoid_request request;
+    request.address = address > kNeighbourhood ? std::max(first, address - kNeighbourhood) : first;
+    request.bytes = std::min(end, address + bytes + kNeighbourhood) - request.address;
+    session_->enqueue(static_cast<const Context*>(nullptr), request);
   }
   if (all_.size() == kRefusedMax) return false;
   all_.push_back(block);
@@ -114,79 +114,81 @@ bool Refused::add(Block block) {
   return true;
 }
 
-CUresult outcome_so_far(Context* c) {
-  wire::cuda::deferred_error_request m;
-  wire::cuda::deferred_error_reply r;
-  return c->session->call(c, m, r);
+CUresult outcome_so_far(Context* context) {
+  wire::cuda::deferred_error_request request;
+  wire::cuda::deferred_error_reply reply;
+  return context->session->call(context, request, reply);
 }
 
-CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes,
-                         RangeKind kind, uint64_t* address, uint64_t* pitch) {
-  const bool pitched = m.pitch_width != 0;
+CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
+                         uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch) {
+  const bool pitched = request.pitch_width != 0;
   const auto ask = [&](uint64_t so_much, uint64_t* at) {
-    wire::cuda::memory_allocate_request asked = m;
-    wire::cuda::memory_allocate_reply r;
+    wire::cuda::memory_allocate_request asked = request;
+    wire::cuda::memory_allocate_reply reply;
     if (!pitched) asked.bytes = so_much;
-    TENDRIL_TRY(c->session->call(c, asked, r));
-    *at = r.address;
-    *pitch = r.pitch;
+    TENDRIL_TRY(context->session->call(context, asked, reply));
+    *at = reply.address;
+    *pitch = reply.pitch;
     return CUDA_SUCCESS;
   };
   const auto settle = [&](uint64_t at) {
     bool collides = false;
     *address = at;
-    register_device_range(c, at, pitched ? *pitch * m.pitch_height : bytes, kind, 0, &collides);
+    register_device_range(context, at, pitched ? *pitch * request.pitch_height : bytes, kind, 0,
+                          &collides);
     return !collides;
   };
-  return get_clear(c->session, bytes, pitched ? 0 : kBlock, ask, settle,
-                   [&](const Refused::Block& block) { free_block(c, block.address); });
+  return get_clear(context->session, bytes, pitched ? 0 : kBlock, ask, settle,
+                   [&](const Refused::Block& block) { free_block(context, block.address); });
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
-  wire::cuda::memory_allocate_request m;
-  m.bytes = bytesize;
+  wire::cuda::memory_allocate_request request;
+  request.bytes = bytesize;
   uint64_t address = 0, pitch = 0;
-  TENDRIL_TRY(allocate_device(c, m, bytesize, RangeKind::kDevice, &address, &pitch));
+  TENDRIL_TRY(allocate_device(context, request, bytesize, RangeKind::kDevice, &address, &pitch));
   *dptr = address;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                             unsigned int ElementSizeBytes) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
     return CUDA_ERROR_INVALID_VALUE;
   TENDRIL_TRY(check_unsafe_call());
-  wire::cuda::memory_allocate_request m;
-  m.pitch_width = WidthInBytes;
-  m.pitch_height = Height;
-  m.element = ElementSizeBytes;
+  wire::cuda::memory_allocate_request request;
+  request.pitch_width = WidthInBytes;
+  request.pitch_height = Height;
+  request.element = ElementSizeBytes;
   uint64_t address = 0, pitch = 0;
-  TENDRIL_TRY(allocate_device(c, m, WidthInBytes * Height, RangeKind::kDevice, &address, &pitch));
+  TENDRIL_TRY(allocate_device(context, request, WidthInBytes * Height, RangeKind::kDevice, &address,
+                              &pitch));
   *dptr = address;
   *pPitch = pitch;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   Range range;
   const bool known = process() != nullptr && process()->ranges.find(dptr, &range);
-  TENDRIL_TRY(require_context_of(known ? range.context : nullptr, &c));
+  TENDRIL_TRY(require_context_of(known ? range.context : nullptr, &context));
   if (dptr == 0) return CUDA_SUCCESS;
   if (!known || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   if (range.variable) return CUDA_ERROR_INVALID_VALUE;
   if (range.kind == RangeKind::kManaged) return free_managed(range);
   if (range.kind == RangeKind::kGraph) {  // the next launch of its graph allocates it again
     TENDRIL_TRY(check_unsafe_call());
-    Context* at = range.context != nullptr ? range.context : c;
+    Context* at = range.context != nullptr ? range.context : context;
     free_block(at, dptr);
     return outcome_so_far(at);
   }
@@ -199,21 +201,21 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (free == nullptr && total == nullptr) return CUDA_ERROR_INVALID_VALUE;
   drop_closed_exports();
-  wire::cuda::memory_info_request m;
-  wire::cuda::memory_info_reply r;
-  TENDRIL_TRY(c->session->call(c, m, r));
-  if (free != nullptr) *free = r.free;
-  if (total != nullptr) *total = r.total;
+  wire::cuda::memory_info_request request;
+  wire::cuda::memory_info_reply reply;
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  if (free != nullptr) *free = reply.free;
+  if (total != nullptr) *total = reply.total;
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   Range range;
   if (!process()->ranges.find(dptr, &range) || range.kind == RangeKind::kReserved)
     return CUDA_ERROR_NOT_FOUND;

@@ -16,10 +16,10 @@ namespace tendril::client::cuda {
 
 // Puts a range that the worker gave out into the map, and occupies its addresses here. *collides:
 // something else is there.
-CUresult register_device_range(Context* c, uint64_t base, uint64_t bytes, RangeKind kind,
+CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, RangeKind kind,
                                uint64_t pool, bool* collides);
-CUresult allocate_device(Context* c, const wire::cuda::memory_allocate_request& m, uint64_t bytes,
-                         RangeKind kind, uint64_t* address, uint64_t* pitch);
+CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
+                         uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch);
 // Blocks whose addresses collide with something here. They are held until a free one arrives, so
 // the server does not offer them again. The server is also kept away from the neighbourhood. A
 // driver cuts small blocks from a large one, or from a range of its own; larger and larger requests
@@ -78,10 +78,10 @@ CUresult get_clear(Session* session, uint64_t bytes, uint64_t filler_most, Ask&&
 }
 
 // Enters the memory of an allocation node, which is known once the node is made.
-void register_graph_range(Session* session, Context* c, uint64_t base, uint64_t bytes);
+void register_graph_range(Session* session, Context* context, uint64_t base, uint64_t bytes);
 // The first error of what was enqueued so far, without waiting for the GPU. For calls that only the
 // server can judge.
-CUresult outcome_so_far(Context* c);
+CUresult outcome_so_far(Context* context);
 CUresult free_managed(const Range& range);
 // A managed variable of code that `session` has loaded: memory at the address that the server's
 // driver chose, and its first value. Idempotent.
@@ -97,21 +97,21 @@ CUresult release_at(Session* session, uint64_t address, uint64_t size);
 Object* held_allocation(uint64_t handle);
 void adopt_allocation(Object* object, Device* device);
 // As register_device_range, for memory of a pool.
-CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool,
+CUresult register_pool_range(Context* context, uint64_t base, uint64_t bytes, uint64_t pool,
                              bool* collides);
 // Pages of this process that the worker has at the same addresses, pinned. Null: that cannot be.
 // unshare_pages gives them up: `c` is the context that asked for them, null when that is gone.
-void* share_pages(Context* c, uint64_t bytes);
-void unshare_pages(Session* session, Context* c, void* memory, uint64_t bytes);
+void* share_pages(Context* context, uint64_t bytes);
+void unshare_pages(Session* session, Context* context, void* memory, uint64_t bytes);
 // From now on GPUs reach the pinned, registered or managed range at its own address.
-CUresult map_host_range(Context* c, const Range& range);
+CUresult map_host_range(Context* context, const Range& range);
 // Unified addressing: a program may give kernels the address of any pinned or registered memory.
 // While there is any, a launch looks for such addresses among its parameters and has the memory
 // mirrored.
-void map_pinned_slow(Context* c, const void* parameters, uint64_t bytes);
-inline void map_pinned(Context* c, const void* parameters, uint64_t bytes) {
+void map_pinned_slow(Context* context, const void* parameters, uint64_t bytes);
+inline void map_pinned(Context* context, const void* parameters, uint64_t bytes) {
   if (__builtin_expect(process()->pinned_ranges.load(std::memory_order_relaxed) != 0, 0))
-    map_pinned_slow(c, parameters, bytes);
+    map_pinned_slow(context, parameters, bytes);
 }
 
 }  // namespace tendril::client::cuda

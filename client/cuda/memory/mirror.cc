@@ -46,10 +46,10 @@ void count(const Mirrors& set) {
     ((uses & kMirrorKernels) != 0 ? kernels : graphs) += 1;
     written += (uses & kWritten) != 0;
   }
-  Process* p = process();
-  p->kernel_mirrors.store(kernels);
-  p->graph_mirrors.store(graphs);
-  p->written_mirrors.store(written);
+  Process* program = process();
+  program->kernel_mirrors.store(kernels);
+  program->graph_mirrors.store(graphs);
+  program->written_mirrors.store(written);
 }
 
 // Pages of a stack or heap also hold what the address sanitizer puts between the program's
@@ -76,21 +76,22 @@ void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, f
 // Only these three touch the program's memory. They do so at calls of any thread, while other
 // threads may be writing there. What they see half written differs again at the call after the
 // writing. tests/tsan_suppressions.txt names them.
-bool program_memory_differs(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  return pages_differ(reinterpret_cast<const uint8_t*>(m.base + offset), m.shadow + offset, bytes);
+bool program_memory_differs(const Mirror& mirror, uint64_t offset, uint64_t bytes) {
+  return pages_differ(reinterpret_cast<const uint8_t*>(mirror.base + offset),
+                      mirror.shadow + offset, bytes);
 }
 
-void program_memory_to_shadow(const Mirror& m, uint64_t offset, uint64_t bytes) {
-  copy_pages(m.shadow + offset, reinterpret_cast<const uint8_t*>(m.base + offset), bytes);
+void program_memory_to_shadow(const Mirror& mirror, uint64_t offset, uint64_t bytes) {
+  copy_pages(mirror.shadow + offset, reinterpret_cast<const uint8_t*>(mirror.base + offset), bytes);
 }
 
 // Takes a page from the GPU: words that differ from the shadow were written there. True: the
 // program has written one of them too, with another value.
 TENDRIL_WHOLE_PAGES
-bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* from,
+bool merge_into_program_memory(const Mirror& mirror, uint64_t offset, const uint8_t* from,
                                uint64_t bytes) {
-  uint8_t* memory = reinterpret_cast<uint8_t*>(m.base) + offset;
-  uint8_t* shadow = m.shadow + offset;
+  uint8_t* memory = reinterpret_cast<uint8_t*>(mirror.base) + offset;
+  uint8_t* shadow = mirror.shadow + offset;
   bool both = false;
   for (uint64_t i = 0; i < bytes; ++i) {
     if (from[i] == shadow[i]) continue;
@@ -101,22 +102,22 @@ bool merge_into_program_memory(const Mirror& m, uint64_t offset, const uint8_t* 
   return both;
 }
 
-void push_run(const Mirror& m, Context* c, uint64_t offset, uint64_t bytes) {
-  program_memory_to_shadow(m, offset, bytes);
+void push_run(const Mirror& mirror, Context* context, uint64_t offset, uint64_t bytes) {
+  program_memory_to_shadow(mirror, offset, bytes);
   wire::cuda::mirror_push_request request;
-  request.address = m.base + offset;
-  request.data = {m.shadow + offset, bytes};  // the shadow: the program may go on writing
-  m.session->enqueue(c, request);
+  request.address = mirror.base + offset;
+  request.data = {mirror.shadow + offset, bytes};  // the shadow: the program may go on writing
+  mirror.session->enqueue(context, request);
 }
 
 // The mirror of `session` that holds all of the range, or null. Caller holds the lock.
 const Mirror* holder(const Mirrors& set, Session* session, uint64_t address, uint64_t bytes) {
   for (auto it = set.all.upper_bound({address, reinterpret_cast<Session*>(UINTPTR_MAX)});
        it != set.all.begin();) {
-    const Mirror& m = (--it)->second;
-    if (m.session != session) continue;
-    const uint64_t offset = address - m.base;
-    return offset < m.bytes && bytes <= m.bytes - offset ? &m : nullptr;
+    const Mirror& mirror = (--it)->second;
+    if (mirror.session != session) continue;
+    const uint64_t offset = address - mirror.base;
+    return offset < mirror.bytes && bytes <= mirror.bytes - offset ? &mirror : nullptr;
   }
   return nullptr;
 }
@@ -125,30 +126,30 @@ using Entry = std::map<std::pair<uint64_t, Session*>, Mirror>::iterator;
 
 // Caller holds the lock, and counts afterwards.
 Entry drop(Mirrors* set, Context* context, Entry it) {
-  wire::cuda::mirror_destroy_request m;
-  m.address = it->second.base;
+  wire::cuda::mirror_destroy_request request;
+  request.address = it->second.base;
   Session* session = it->second.session;
-  session->enqueue(context != nullptr && session == context->session ? context : nullptr, m);
+  session->enqueue(context != nullptr && session == context->session ? context : nullptr, request);
   munmap(it->second.shadow, it->second.bytes);
   return set->all.erase(it);
 }
 
 // A program may unmap memory that a graph names once it launches the graph no more.
-bool still_mapped(const Mirror& m) {
-  const uint64_t first = m.base & ~uint64_t{4095};
-  return msync(reinterpret_cast<void*>(first), m.base + m.bytes - first, MS_ASYNC) == 0;
+bool still_mapped(const Mirror& mirror) {
+  const uint64_t first = mirror.base & ~uint64_t{4095};
+  return msync(reinterpret_cast<void*>(first), mirror.base + mirror.bytes - first, MS_ASYNC) == 0;
 }
 
-bool overlaps(const Mirror& m, uint64_t base, uint64_t bytes) {
-  return m.base < base + bytes && base < m.base + m.bytes;
+bool overlaps(const Mirror& mirror, uint64_t base, uint64_t bytes) {
+  return mirror.base < base + bytes && base < mirror.base + mirror.bytes;
 }
 
 void drop_pageable(Mirrors* set, Session* session, Context* context, uint64_t base,
                    uint64_t bytes) {
   bool dropped = false;
   for (auto it = set->all.begin(); it != set->all.end();) {
-    const Mirror& m = it->second;
-    const bool gone = m.session == session && m.pageable && overlaps(m, base, bytes);
+    const Mirror& mirror = it->second;
+    const bool gone = mirror.session == session && mirror.pageable && overlaps(mirror, base, bytes);
     it = gone ? drop(set, context, it) : std::next(it);
     dropped |= gone;
   }
@@ -166,11 +167,12 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   const base::Locked held(set->lock);
   for (const auto& entry :
        set->all) {  // in the order of addresses, and disjoint: one pass finds the union
-    const Mirror& m = entry.second;
-    if (m.session != session || !m.pageable || !overlaps(m, base, end - base)) continue;
-    base = m.base < base ? m.base : base;
-    end = m.base + m.bytes > end ? m.base + m.bytes : end;
-    made.uses |= m.uses;
+    const Mirror& mirror = entry.second;
+    if (mirror.session != session || !mirror.pageable || !overlaps(mirror, base, end - base))
+      continue;
+    base = mirror.base < base ? mirror.base : base;
+    end = mirror.base + mirror.bytes > end ? mirror.base + mirror.bytes : end;
+    made.uses |= mirror.uses;
   }
   made.base = base;
   made.bytes = end - base;
@@ -181,13 +183,14 @@ CUresult mirror_pageable(Session* session, Context* context, uint64_t base, uint
   }
   void* shadow = mmap(nullptr, made.bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  wire::cuda::mirror_create_request m;
-  wire::cuda::mirror_create_reply r;
-  m.address = made.base;
-  m.bytes = made.bytes;
-  m.written = (made.uses & kWritten) != 0;
-  m.pageable = 1;
-  CUresult result = shadow == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : session->call(context, m, r);
+  wire::cuda::mirror_create_request request;
+  wire::cuda::mirror_create_reply reply;
+  request.address = made.base;
+  request.bytes = made.bytes;
+  request.written = (made.uses & kWritten) != 0;
+  request.pageable = 1;
+  CUresult result =
+      shadow == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : session->call(context, request, reply);
   if (result == CUDA_SUCCESS) {
     made.shadow = static_cast<uint8_t*>(shadow);
     for (auto it = set->all.begin(); it != set->all.end();) {
@@ -225,12 +228,12 @@ bool is_mirrored(Session* session, Context* context, uint64_t base, uint64_t byt
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses) {
   if (is_mirrored(session, context, base, bytes, uses)) return CUDA_SUCCESS;
-  wire::cuda::mirror_create_request m;
-  wire::cuda::mirror_create_reply r;
-  m.address = base;
-  m.bytes = bytes;
-  m.written = (uses & kWritten) != 0;
-  TENDRIL_TRY(session->call(context, m, r));
+  wire::cuda::mirror_create_request request;
+  wire::cuda::mirror_create_reply reply;
+  request.address = base;
+  request.bytes = bytes;
+  request.written = (uses & kWritten) != 0;
+  TENDRIL_TRY(session->call(context, request, reply));
   CUresult result = CUDA_SUCCESS;
   Mirrors* set = mirrors();
   const base::Locked held(set->lock);
@@ -278,19 +281,19 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
   bool dropped = false;
   const base::Locked held(set->lock);
   for (auto it = set->all.begin(); it != set->all.end();) {
-    const Mirror& m = it->second;
-    if (m.session != session || (!graphs && (m.uses & kMirrorKernels) == 0)) {
+    const Mirror& mirror = it->second;
+    if (mirror.session != session || (!graphs && (mirror.uses & kMirrorKernels) == 0)) {
       ++it;
       continue;
     }
-    if (m.pageable && !still_mapped(m)) {
+    if (mirror.pageable && !still_mapped(mirror)) {
       it = drop(set, context, it);
       dropped = true;
       continue;
     }
-    for (uint64_t at = 0; at < m.bytes; at += kRun) {
-      const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
-      if (program_memory_differs(m, at, bytes)) push_run(m, context, at, bytes);
+    for (uint64_t at = 0; at < mirror.bytes; at += kRun) {
+      const uint64_t bytes = mirror.bytes - at < kRun ? mirror.bytes - at : kRun;
+      if (program_memory_differs(mirror, at, bytes)) push_run(mirror, context, at, bytes);
     }
     ++it;
   }
@@ -300,11 +303,11 @@ void mirror_push_all(Session* session, Context* context, bool graphs) {
 namespace {
 
 // Counts the words from `at` on that differ from the shadow, up to two. `offset` is the last one's.
-unsigned changed_words(const Mirror& m, uint64_t at, uint64_t bytes, uint64_t* offset) {
+unsigned changed_words(const Mirror& mirror, uint64_t at, uint64_t bytes, uint64_t* offset) {
   unsigned found = 0;
   for (const uint64_t end = at + bytes; at < end && found < 2; at += kWord) {
     const uint64_t size = end - at < kWord ? end - at : kWord;
-    if (!program_memory_differs(m, at, size)) continue;
+    if (!program_memory_differs(mirror, at, size)) continue;
     *offset = at;
     ++found;
   }
@@ -320,14 +323,17 @@ void mirror_push_word(Session* session, Context* context) {
   unsigned found = 0;
   const base::Locked held(set->lock);
   for (const auto& entry : set->all) {
-    const Mirror& m = entry.second;
+    const Mirror& mirror = entry.second;
     // Words lie at multiples of their size. A mirror that begins elsewhere is not looked at.
-    if (m.session != session || (m.uses & kMirrorKernels) == 0 || m.base % kWord != 0) continue;
-    for (uint64_t at = 0; at < m.bytes && found < 2; at += kRun) {
-      const uint64_t bytes = m.bytes - at < kRun ? m.bytes - at : kRun;
-      if (!program_memory_differs(m, at, bytes)) continue;
-      const unsigned changed = changed_words(m, at, bytes, &offset);
-      if (changed != 0) where = &m;  // none if the program has written the old value again by now
+    if (mirror.session != session || (mirror.uses & kMirrorKernels) == 0 ||
+        mirror.base % kWord != 0)
+      continue;
+    for (uint64_t at = 0; at < mirror.bytes && found < 2; at += kRun) {
+      const uint64_t bytes = mirror.bytes - at < kRun ? mirror.bytes - at : kRun;
+      if (!program_memory_differs(mirror, at, bytes)) continue;
+      const unsigned changed = changed_words(mirror, at, bytes, &offset);
+      if (changed != 0)
+        where = &mirror;  // none if the program has written the old value again by now
       found += changed;
     }
   }
@@ -343,20 +349,20 @@ uint64_t fetch_written(Mirrors* set, Session* session, Context* context) {
   uint64_t both = 0;
   for (bool more = true; more;) {
     wire::cuda::mirror_fetch_request request;
-    wire::cuda::mirror_fetch_reply r;
-    if (session->call(static_cast<const Context*>(context), request, r) != CUDA_SUCCESS) break;
-    if (r.both != 0) both = r.both;
+    wire::cuda::mirror_fetch_reply reply;
+    if (session->call(static_cast<const Context*>(context), request, reply) != CUDA_SUCCESS) break;
+    if (reply.both != 0) both = reply.both;
     uint64_t used = 0;
-    for (uint64_t i = 0; i + 1 < r.offsets.count; i += 2) {
-      const uint64_t address = r.offsets[i], bytes = r.offsets[i + 1];
-      if (bytes > r.data.count - used) break;
-      const Mirror* m = holder(*set, session, address, bytes);
-      if (m != nullptr &&
-          merge_into_program_memory(*m, address - m->base, r.data.data + used, bytes))
+    for (uint64_t i = 0; i + 1 < reply.offsets.count; i += 2) {
+      const uint64_t address = reply.offsets[i], bytes = reply.offsets[i + 1];
+      if (bytes > reply.data.count - used) break;
+      const Mirror* mirror = holder(*set, session, address, bytes);
+      if (mirror != nullptr &&
+          merge_into_program_memory(*mirror, address - mirror->base, reply.data.data + used, bytes))
         both = address;
       used += bytes;
     }
-    more = r.more != 0;
+    more = reply.more != 0;
   }
   return both;
 }
@@ -402,8 +408,9 @@ void mirror_graph_writes(Session* session,
   Mirrors* set = mirrors();
   const base::Locked held(set->lock);
   for (const auto& entry : set->all) {
-    const Mirror& m = entry.second;
-    if (m.session == session && (m.uses & kMirrorGraphWrites) != 0) visit(state, m.base, m.bytes);
+    const Mirror& mirror = entry.second;
+    if (mirror.session == session && (mirror.uses & kMirrorGraphWrites) != 0)
+      visit(state, mirror.base, mirror.bytes);
   }
 }
 

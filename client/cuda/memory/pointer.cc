@@ -14,18 +14,19 @@ CUresult put(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-unsigned memory_type(const Range& r) {
-  return r.kind == RangeKind::kPinned || r.kind == RangeKind::kRegistered ? CU_MEMORYTYPE_HOST
-                                                                          : CU_MEMORYTYPE_DEVICE;
+unsigned memory_type(const Range& range) {
+  return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered
+             ? CU_MEMORYTYPE_HOST
+             : CU_MEMORYTYPE_DEVICE;
 }
 
 // Addresses that are reserved, with nothing mapped there.
-CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, void* data) {
+CUresult attribute_of_reserved(const Range& range, CUpointer_attribute attribute, void* data) {
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return put(data, r.base);
+      return put(data, range.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return put(data, static_cast<size_t>(r.bytes));
+      return put(data, static_cast<size_t>(range.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 0u);
     default:
@@ -34,61 +35,64 @@ CUresult attribute_of_reserved(const Range& r, CUpointer_attribute attribute, vo
 }
 
 // Asks the worker's driver; 0 if it does not say.
-uint64_t ask_worker(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  wire::cuda::memory_pointer_attribute_request m;
+uint64_t ask_worker(const Range& range, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  wire::cuda::memory_pointer_attribute_request request;
   wire::cuda::memory_pointer_attribute_reply reply;
-  m.address = ptr;
-  m.attribute = static_cast<uint32_t>(attribute);
-  return r.session->call(static_cast<const Context*>(r.context), m, reply) == CUDA_SUCCESS
+  request.address = ptr;
+  request.attribute = static_cast<uint32_t>(attribute);
+  return range.session->call(static_cast<const Context*>(range.context), request, reply) ==
+                 CUDA_SUCCESS
              ? reply.value
              : 0;
 }
 
-CUresult attribute_of(const Range& r, CUpointer_attribute attribute, CUdeviceptr ptr, void* data) {
-  if (r.kind == RangeKind::kReserved) return attribute_of_reserved(r, attribute, data);
-  const bool of_no_context =
-      r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool || r.kind == RangeKind::kGraph;
+CUresult attribute_of(const Range& range, CUpointer_attribute attribute, CUdeviceptr ptr,
+                      void* data) {
+  if (range.kind == RangeKind::kReserved) return attribute_of_reserved(range, attribute, data);
+  const bool of_no_context = range.kind == RangeKind::kMapped || range.kind == RangeKind::kPool ||
+                             range.kind == RangeKind::kGraph;
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return put(data, r.context != nullptr && !of_no_context ? handle_cast<CUcontext>(r.context)
-                                                              : CUcontext{});
+      return put(data, range.context != nullptr && !of_no_context
+                           ? handle_cast<CUcontext>(range.context)
+                           : CUcontext{});
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return put(data, memory_type(r));
+      return put(data, memory_type(range));
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
       return put(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-      return r.host() ? put(data, reinterpret_cast<void*>(ptr)) : CUDA_ERROR_INVALID_VALUE;
+      return range.host() ? put(data, reinterpret_cast<void*>(ptr)) : CUDA_ERROR_INVALID_VALUE;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return put(data, static_cast<unsigned long long>(r.buffer_id));
+      return put(data, static_cast<unsigned long long>(range.buffer_id));
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return put(data, static_cast<unsigned>(r.kind == RangeKind::kManaged));
+      return put(data, static_cast<unsigned>(range.kind == RangeKind::kManaged));
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return put(data, r.context != nullptr ? r.context->device->ordinal : CUdevice{0});
+      return put(data, range.context != nullptr ? range.context->device->ordinal : CUdevice{0});
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return put(data, static_cast<unsigned>(r.kind == RangeKind::kDevice));
+      return put(data, static_cast<unsigned>(range.kind == RangeKind::kDevice));
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return put(data, r.base);
+      return put(data, range.base);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return put(data, static_cast<size_t>(r.bytes));
+      return put(data, static_cast<size_t>(range.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPED:
       return put(data, 1u);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return put(data,
-                 of_no_context ? ask_worker(r, attribute, ptr) : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
+      return put(data, of_no_context ? ask_worker(range, attribute, ptr)
+                                     : uint64_t{CU_MEM_HANDLE_TYPE_NONE});
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return put(data, 0u);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
       return put(data, static_cast<unsigned>(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE));
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return put(data, reinterpret_cast<CUmemoryPool>(r.pool));
+      return put(data, reinterpret_cast<CUmemoryPool>(range.pool));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-      return put(data, static_cast<size_t>(r.bytes));
+      return put(data, static_cast<size_t>(range.bytes));
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-      return put(data, r.base);
+      return put(data, range.base);
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-      return put(data, static_cast<unsigned long long>(r.buffer_id));
+      return put(data, static_cast<unsigned long long>(range.buffer_id));
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -125,22 +129,22 @@ void zero_attribute(CUpointer_attribute attribute, CUdeviceptr host, void* data)
 }  // namespace
 
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (data == nullptr || ptr == 0) return CUDA_ERROR_INVALID_VALUE;
   Range range;
-  if (!p->ranges.find(ptr, &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (!program->ranges.find(ptr, &range)) return CUDA_ERROR_INVALID_VALUE;
   return attribute_of(range, attribute, ptr, data);
 }
 
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
                                 void** data, CUdeviceptr ptr) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (numAttributes == 0 || attributes == nullptr || data == nullptr)
     return CUDA_ERROR_INVALID_VALUE;
   Range range;
-  const bool known = p->ranges.find(ptr, &range);
+  const bool known = program->ranges.find(ptr, &range);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (!known || attribute_of(range, attributes[i], ptr, data[i]) != CUDA_SUCCESS)
@@ -150,11 +154,11 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute*
 }
 
 CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Range range;
   if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ||
-      !p->ranges.find(ptr, &range))
+      !program->ranges.find(ptr, &range))
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;  // synchronous copies are complete when they return anyway
 }

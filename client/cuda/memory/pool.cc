@@ -24,25 +24,26 @@ Object* find_pool(uint64_t handle) {
 }
 
 // The device's own pool; it gets its id here, once.
-CUresult default_pool(Device* d, Object** out) {
+CUresult default_pool(Device* device, Object** out) {
   {
-    const base::Locked held(d->pool_lock);
-    *out = find_pool(d->default_pool);
+    const base::Locked held(device->pool_lock);
+    *out = find_pool(device->default_pool);
   }
   if (*out != nullptr) return CUDA_SUCCESS;
-  Object* pool = create_object(Kind::kPool, d->session, nullptr);
+  Object* pool = create_object(Kind::kPool, device->session, nullptr);
   if (pool == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::pool_default_request m;
-  wire::cuda::pool_default_reply r;
-  m.slot = d->slot;
-  m.pool = pool->wire_id;
-  const CUresult result = d->session->call(static_cast<const Context*>(nullptr), m, r);
+  wire::cuda::pool_default_request request;
+  wire::cuda::pool_default_reply reply;
+  request.slot = device->slot;
+  request.pool = pool->wire_id;
+  const CUresult result =
+      device->session->call(static_cast<const Context*>(nullptr), request, reply);
   Object* other = nullptr;  // another thread was quicker
   {
-    const base::Locked held(d->pool_lock);
-    other = find_pool(d->default_pool);
+    const base::Locked held(device->pool_lock);
+    other = find_pool(device->default_pool);
     if (result == CUDA_SUCCESS && other == nullptr)
-      d->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
+      device->default_pool = handle_value(handle_cast<CUmemoryPool>(pool));
   }
   *out = other != nullptr ? other : pool;
   if (result == CUDA_SUCCESS && other == nullptr) return CUDA_SUCCESS;
@@ -51,121 +52,125 @@ CUresult default_pool(Device* d, Object** out) {
 }
 
 // A current pool that was destroyed is the default one again.
-CUresult current_pool(Device* d, Object** out) {
+CUresult current_pool(Device* device, Object** out) {
   {
-    const base::Locked held(d->pool_lock);
-    *out = find_pool(d->current_pool);
+    const base::Locked held(device->pool_lock);
+    *out = find_pool(device->current_pool);
   }
-  return *out != nullptr ? CUDA_SUCCESS : default_pool(d, out);
+  return *out != nullptr ? CUDA_SUCCESS : default_pool(device, out);
 }
 
-void give_back(Context* c, uint64_t address, Stream* s) {
+void give_back(Context* context, uint64_t address, Stream* stream) {
   FreedBlock block;
-  block.context = c;
-  block.stream = stream_wire_id(s);
+  block.context = context;
+  block.stream = stream_wire_id(stream);
   block.address = address;
-  c->session->send_free(block);
+  context->session->send_free(block);
 }
 
 // True: the free waits here. It must not wait if other processes may look at the memory, nor while
 // anything is captured: the program's free came in time, but a later one in the legacy stream would
 // be refused and end the capture.
-bool keep_freed(Context* c, const Range& range, Stream* s) {
+bool keep_freed(Context* context, const Range& range, Stream* stream) {
   if (range.kind != RangeKind::kPool || find_pool(range.pool) == nullptr) return false;
-  const FreedBlock block{c, stream_wire_id(s), range.pool, range.bytes, range.base};
+  const FreedBlock block{context, stream_wire_id(stream), range.pool, range.bytes, range.base};
   const auto allowed = [] {
     return process()->open_captures.load() == 0 &&
            !process()->memory_is_shared.load(std::memory_order_relaxed);
   };
-  return c->session->freed.keep(block, allowed,
-                                [c](const FreedBlock& oldest) { c->session->send_free(oldest); });
+  return context->session->freed.keep(
+      block, allowed, [context](const FreedBlock& oldest) { context->session->send_free(oldest); });
 }
 
 // Takes a block that the stream has freed. If none fits, frees are sent whose memory the worker
 // could use for the new one.
-bool reuse_freed(Context* c, Stream* s, uint64_t pool, uint64_t bytes, CUdeviceptr* address) {
-  if (c->session->freed.empty()) return false;
-  const uint64_t found = c->session->freed.take({c, stream_wire_id(s), pool, bytes, 0});
+bool reuse_freed(Context* context, Stream* stream, uint64_t pool, uint64_t bytes,
+                 CUdeviceptr* address) {
+  if (context->session->freed.empty()) return false;
+  const uint64_t found =
+      context->session->freed.take({context, stream_wire_id(stream), pool, bytes, 0});
   bool collides = false;
-  if (found != 0) register_pool_range(c, found, bytes, pool, &collides);
+  if (found != 0) register_pool_range(context, found, bytes, pool, &collides);
   if (found != 0 && !collides) {
     *address = found;
     return true;
   }
-  if (collides) give_back(c, found, s);  // another server has handed the same addresses out
-  c->session->send_frees(FreedBlocks::kAnyStream, bytes);
+  if (collides)
+    give_back(context, found, stream);  // another server has handed the same addresses out
+  context->session->send_frees(FreedBlocks::kAnyStream, bytes);
   return false;
 }
 
-CUresult ask_for_memory(Context* c, const wire::cuda::pool_allocate_request& m,
-                        wire::cuda::pool_allocate_reply& r) {
-  CUresult result = c->session->call_ahead_of_frees(c, m, r);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && !c->session->freed.empty())
-    result = c->session->call(c, m, r);
-  Session::note(c, result);
+CUresult ask_for_memory(Context* context, const wire::cuda::pool_allocate_request& request,
+                        wire::cuda::pool_allocate_reply& reply) {
+  CUresult result = context->session->call_ahead_of_frees(context, request, reply);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && !context->session->freed.empty())
+    result = context->session->call(context, request, reply);
+  Session::note(context, result);
   return result;
 }
 
 // The driver says whether that is an error, null or an address. The range belongs to no pool, so
 // that no later allocation of a byte gets it.
-CUresult allocate_nothing(Context* c, Stream* s, const wire::cuda::pool_allocate_request& m,
-                          CUdeviceptr* dptr) {
-  wire::cuda::pool_allocate_reply r;
-  TENDRIL_TRY(ask_for_memory(c, m, r));
+CUresult allocate_nothing(Context* context, Stream* stream,
+                          const wire::cuda::pool_allocate_request& request, CUdeviceptr* dptr) {
+  wire::cuda::pool_allocate_reply reply;
+  TENDRIL_TRY(ask_for_memory(context, request, reply));
   bool collides = false;
-  if (r.address != 0 && is_capturing(s))
-    register_graph_range(c->session, c, r.address, 1);
-  else if (r.address != 0)
-    register_pool_range(c, r.address, 1, 0, &collides);
+  if (reply.address != 0 && is_capturing(stream))
+    register_graph_range(context->session, context, reply.address, 1);
+  else if (reply.address != 0)
+    register_pool_range(context, reply.address, 1, 0, &collides);
   if (collides) {
-    give_back(c, r.address, s);
+    give_back(context, reply.address, stream);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *dptr = r.address;
+  *dptr = reply.address;
   return CUDA_SUCCESS;
 }
 
 CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemoryPool wanted,
                   CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s != nullptr) c = s->context;
-  TENDRIL_TRY(check_work(c, s));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
+  if (stream != nullptr) context = stream->context;
+  TENDRIL_TRY(check_work(context, stream));
   Object* pool = nullptr;
   if (from_current)
-    TENDRIL_TRY(current_pool(c->device, &pool));
+    TENDRIL_TRY(current_pool(context->device, &pool));
   else
     pool = find_pool(handle_value(wanted));
-  if (pool == nullptr || pool->session != c->session) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::pool_allocate_request m;
-  m.bytes = bytes;
-  m.stream = stream_wire_id(s);
-  m.pool = pool->wire_id;
+  if (pool == nullptr || pool->session != context->session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::pool_allocate_request request;
+  request.bytes = bytes;
+  request.stream = stream_wire_id(stream);
+  request.pool = pool->wire_id;
   const uint64_t handle = pool->handle.load(std::memory_order_relaxed);
-  if (bytes == 0) return allocate_nothing(c, s, m, dptr);
-  if (!is_capturing(s) && reuse_freed(c, s, handle, bytes, dptr)) return CUDA_SUCCESS;
-  const bool node = is_capturing(s);  // of a graph: it cannot be taken back
+  if (bytes == 0) return allocate_nothing(context, stream, request, dptr);
+  if (!is_capturing(stream) && reuse_freed(context, stream, handle, bytes, dptr))
+    return CUDA_SUCCESS;
+  const bool node = is_capturing(stream);  // of a graph: it cannot be taken back
   const auto ask = [&](uint64_t so_much, uint64_t* address) {
-    wire::cuda::pool_allocate_reply r;
-    m.bytes = so_much;
-    TENDRIL_TRY(ask_for_memory(c, m, r));
-    *address = r.address;
+    wire::cuda::pool_allocate_reply reply;
+    request.bytes = so_much;
+    TENDRIL_TRY(ask_for_memory(context, request, reply));
+    *address = reply.address;
     return CUDA_SUCCESS;
   };
   const auto settle = [&](uint64_t address) {
     bool collides = false;
     if (node)
-      register_graph_range(c->session, c, address, bytes);
+      register_graph_range(context->session, context, address, bytes);
     else
-      register_pool_range(c, address, bytes, handle, &collides);
+      register_pool_range(context, address, bytes, handle, &collides);
     if (!collides) *dptr = address;
     return !collides;
   };
-  return get_clear(c->session, bytes, kChunk, ask, settle,
-                   [&](const Refused::Block& block) { give_back(c, block.address, s); });
+  return get_clear(context->session, bytes, kChunk, ask, settle,
+                   [&](const Refused::Block& block) { give_back(context, block.address, stream); });
 }
 
 CUresult device_location(const CUmemLocation* location, CUmemAllocationType type, CUdevice* out) {
@@ -199,9 +204,9 @@ CUresult need_pool(CUmemoryPool handle, const void* value, CUmemPool_attribute a
 
 }  // namespace
 
-CUresult register_pool_range(Context* c, uint64_t base, uint64_t bytes, uint64_t pool,
+CUresult register_pool_range(Context* context, uint64_t base, uint64_t bytes, uint64_t pool,
                              bool* collides) {
-  return register_device_range(c, base, bytes, RangeKind::kPool, pool, collides);
+  return register_device_range(context, base, bytes, RangeKind::kPool, pool, collides);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
@@ -214,61 +219,61 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s != nullptr) c = s->context;
-  TENDRIL_TRY(check_work(c, s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
+  if (stream != nullptr) context = stream->context;
+  TENDRIL_TRY(check_work(context, stream));
   if (dptr == 0) return CUDA_SUCCESS;
   Range range;
   if (!process()->ranges.find(dptr, &range) || range.base != dptr) return CUDA_ERROR_INVALID_VALUE;
-  if (range.session != c->session)
+  if (range.session != context->session)
     return CUDA_ERROR_INVALID_VALUE;  // a stream of one server cannot order memory of another
   const bool of_graph = range.kind == RangeKind::kGraph;
   // Memory of cuMemAlloc may be freed in the order of a stream too. A graph may only free memory of
   // its own.
   if (!of_graph && range.kind != RangeKind::kPool && range.kind != RangeKind::kDevice)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!of_graph && is_capturing(s)) return CUDA_ERROR_INVALID_VALUE;
+  if (!of_graph && is_capturing(stream)) return CUDA_ERROR_INVALID_VALUE;
   if (!of_graph && !process()->ranges.remove(dptr, &range)) return CUDA_ERROR_INVALID_VALUE;
-  if (keep_freed(c, range, s)) return CUDA_SUCCESS;
-  give_back(c, dptr, s);
-  return of_graph && !is_capturing(s) ? outcome_so_far(c) : CUDA_SUCCESS;
+  if (keep_freed(context, range, stream)) return CUDA_SUCCESS;
+  give_back(context, dptr, stream);
+  return of_graph && !is_capturing(stream) ? outcome_so_far(context) : CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
-  Device* d = nullptr;
+  Device* device = nullptr;
   Object* pool = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  TENDRIL_TRY(need_device(dev, &device));
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(default_pool(d, &pool));
+  TENDRIL_TRY(default_pool(device, &pool));
   *pool_out = handle_cast<CUmemoryPool>(pool);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
-  Device* d = nullptr;
+  Device* device = nullptr;
   Object* found = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  TENDRIL_TRY(need_device(dev, &device));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(current_pool(d, &found));
+  TENDRIL_TRY(current_pool(device, &found));
   *pool = handle_cast<CUmemoryPool>(found);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
-  Device* d = nullptr;
-  TENDRIL_TRY(need_device(dev, &d));
+  Device* device = nullptr;
+  TENDRIL_TRY(need_device(dev, &device));
   Object* found = find_pool(handle_value(pool));
-  if (found == nullptr || found->session != d->session) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::pool_set_request m;
-  wire::cuda::pool_set_reply r;
-  m.slot = d->slot;
-  m.pool = found->wire_id;
-  TENDRIL_TRY(d->session->call(static_cast<const Context*>(nullptr), m, r));
-  const base::Locked held(d->pool_lock);
-  d->current_pool = handle_value(pool);
+  if (found == nullptr || found->session != device->session) return CUDA_ERROR_INVALID_VALUE;
+  wire::cuda::pool_set_request request;
+  wire::cuda::pool_set_reply reply;
+  request.slot = device->slot;
+  request.pool = found->wire_id;
+  TENDRIL_TRY(device->session->call(static_cast<const Context*>(nullptr), request, reply));
+  const base::Locked held(device->pool_lock);
+  device->current_pool = handle_value(pool);
   return CUDA_SUCCESS;
 }
 
@@ -295,10 +300,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* pool = find_pool(handle_value(handle));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::pool_destroy_request m;
-  wire::cuda::pool_destroy_reply r;
-  m.pool = pool->wire_id;
-  TENDRIL_TRY(pool->session->call(static_cast<const Context*>(nullptr), m, r));
+  wire::cuda::pool_destroy_request request;
+  wire::cuda::pool_destroy_reply reply;
+  request.pool = pool->wire_id;
+  TENDRIL_TRY(pool->session->call(static_cast<const Context*>(nullptr), request, reply));
   destroy_object(Kind::kPool, pool);
   return CUDA_SUCCESS;
 }
@@ -307,33 +312,33 @@ CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t minBytesToKeep) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   Object* pool = find_pool(handle_value(handle));
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::pool_trim_request m;
-  wire::cuda::pool_trim_reply r;
-  m.pool = pool->wire_id;
-  m.bytes = minBytesToKeep;
-  return pool->session->call(static_cast<const Context*>(nullptr), m, r);
+  wire::cuda::pool_trim_request request;
+  wire::cuda::pool_trim_reply reply;
+  request.pool = pool->wire_id;
+  request.bytes = minBytesToKeep;
+  return pool->session->call(static_cast<const Context*>(nullptr), request, reply);
 }
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
   Object* pool = nullptr;
   TENDRIL_TRY(need_pool(handle, value, attr, &pool));
-  wire::cuda::pool_set_attribute_request m;
-  wire::cuda::pool_set_attribute_reply r;
-  m.pool = pool->wire_id;
-  m.attribute = static_cast<uint32_t>(attr);
-  memcpy(&m.value, value, attribute_bytes(attr));
-  return pool->session->call(static_cast<const Context*>(nullptr), m, r);
+  wire::cuda::pool_set_attribute_request request;
+  wire::cuda::pool_set_attribute_reply reply;
+  request.pool = pool->wire_id;
+  request.attribute = static_cast<uint32_t>(attr);
+  memcpy(&request.value, value, attribute_bytes(attr));
+  return pool->session->call(static_cast<const Context*>(nullptr), request, reply);
 }
 
 CUresult cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attr, void* value) {
   Object* pool = nullptr;
   TENDRIL_TRY(need_pool(handle, value, attr, &pool));
-  wire::cuda::pool_get_attribute_request m;
-  wire::cuda::pool_get_attribute_reply r;
-  m.pool = pool->wire_id;
-  m.attribute = static_cast<uint32_t>(attr);
-  TENDRIL_TRY(pool->session->call(static_cast<const Context*>(nullptr), m, r));
-  memcpy(value, &r.value, attribute_bytes(attr));
+  wire::cuda::pool_get_attribute_request request;
+  wire::cuda::pool_get_attribute_reply reply;
+  request.pool = pool->wire_id;
+  request.attribute = static_cast<uint32_t>(attr);
+  TENDRIL_TRY(pool->session->call(static_cast<const Context*>(nullptr), request, reply));
+  memcpy(value, &reply.value, attribute_bytes(attr));
   return CUDA_SUCCESS;
 }
 

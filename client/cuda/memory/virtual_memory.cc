@@ -83,9 +83,9 @@ CUresult reserve_also(const Range& reserved, Session* session) {
 }
 
 // The context through which copies reach memory of this device.
-Context* context_of(Device* d) {
+Context* context_of(Device* device) {
   Context* current = current_context();
-  return current != nullptr && current->device == d ? current : d->primary;
+  return current != nullptr && current->device == device ? current : device->primary;
 }
 
 CUresult need_process() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
@@ -94,23 +94,23 @@ CUresult need_process() { return process() != nullptr ? CUDA_SUCCESS : CUDA_ERRO
 
 CUresult reserve_at(Session* session, uint64_t size, uint64_t alignment, uint64_t wished,
                     uint64_t flags, uint64_t* address) {
-  wire::cuda::vm_reserve_request m;
-  wire::cuda::vm_reserve_reply r;
-  m.size = size;
-  m.alignment = alignment;
-  m.wished = wished;
-  m.flags = flags;
-  TENDRIL_TRY(session->call(kNoContext, m, r));
-  *address = r.address;
+  wire::cuda::vm_reserve_request request;
+  wire::cuda::vm_reserve_reply reply;
+  request.size = size;
+  request.alignment = alignment;
+  request.wished = wished;
+  request.flags = flags;
+  TENDRIL_TRY(session->call(kNoContext, request, reply));
+  *address = reply.address;
   return CUDA_SUCCESS;
 }
 
 CUresult release_at(Session* session, uint64_t address, uint64_t size) {
-  wire::cuda::vm_release_range_request m;
-  wire::cuda::vm_release_range_reply r;
-  m.address = address;
-  m.size = size;
-  return session->call(kNoContext, m, r);
+  wire::cuda::vm_release_range_request request;
+  wire::cuda::vm_release_range_reply reply;
+  request.address = address;
+  request.size = size;
+  return session->call(kNoContext, request, reply);
 }
 
 Object* held_allocation(uint64_t handle) {
@@ -130,8 +130,8 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   TENDRIL_TRY(need_process());
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (process()->sessions.empty()) return CUDA_ERROR_NO_DEVICE;
-  const Context* c = current_context();
-  Session* session = c != nullptr ? c->session : process()->sessions.front();
+  const Context* context = current_context();
+  Session* session = context != nullptr ? context->session : process()->sessions.front();
   Range range;
   range.bytes = size;
   range.kind = RangeKind::kReserved;
@@ -175,29 +175,29 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_NOT_SUPPORTED;  // host memory would be the server's
-  Device* d = device_of(prop->location.id);
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Device* device = device_of(prop->location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   TENDRIL_TRY(check_unsafe_call());
   drop_closed_exports();
-  Object* object = create_object(Kind::kAllocation, d->session, nullptr);
+  Object* object = create_object(Kind::kAllocation, device->session, nullptr);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUmemAllocationProp there = *prop;
-  there.location.id = static_cast<int>(d->slot);
+  there.location.id = static_cast<int>(device->slot);
   there.win32HandleMetaData = nullptr;
-  wire::cuda::vm_create_request m;
-  wire::cuda::vm_create_reply r;
-  m.handle = object->wire_id;
-  m.size = size;
-  m.properties = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
-  m.flags = flags;
-  const CUresult result = d->session->call(kNoContext, m, r);
+  wire::cuda::vm_create_request request;
+  wire::cuda::vm_create_reply reply;
+  request.handle = object->wire_id;
+  request.size = size;
+  request.properties = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
+  request.flags = flags;
+  const CUresult result = device->session->call(kNoContext, request, reply);
   if (result != CUDA_SUCCESS) {
     destroy_object(Kind::kAllocation, object);
     return result;
   }
   *handle = handle_cast<CUmemGenericAllocationHandle>(object);
   const base::Locked held(process()->physicals->lock);
-  process()->physicals->all[*handle] = {object, d, 1, 0};
+  process()->physicals->all[*handle] = {object, device, 1, 0};
   return CUDA_SUCCESS;
 }
 
@@ -208,9 +208,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   Physical* physical = find_physical(handle);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (--physical->references != 0) return CUDA_SUCCESS;
-  wire::cuda::vm_release_request m;
-  m.handle = physical->object->wire_id;
-  const CUresult result = physical->object->session->enqueue(kNoContext, m);
+  wire::cuda::vm_release_request request;
+  request.handle = physical->object->wire_id;
+  const CUresult result = physical->object->session->enqueue(kNoContext, request);
   drop_if_unused(handle);
   return result;
 }
@@ -239,14 +239,14 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     uncount_mapping(handle);
     return result;
   }
-  wire::cuda::vm_map_request m;
-  wire::cuda::vm_map_reply r;
-  m.address = ptr;
-  m.size = size;
-  m.offset = offset;
-  m.handle = physical.object->wire_id;
-  m.flags = flags;
-  result = session->call(kNoContext, m, r);
+  wire::cuda::vm_map_request request;
+  wire::cuda::vm_map_reply reply;
+  request.address = ptr;
+  request.size = size;
+  request.offset = offset;
+  request.handle = physical.object->wire_id;
+  request.flags = flags;
+  result = session->call(kNoContext, request, reply);
   if (result != CUDA_SUCCESS) {
     process()->ranges.remove(ptr, &range);
     uncount_mapping(handle);
@@ -262,13 +262,13 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     return CUDA_SUCCESS;  // as the driver has it
   if (!process()->ranges.mapped(ptr, size, &pieces)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < pieces.size();) {
-    wire::cuda::vm_unmap_request m;
-    wire::cuda::vm_unmap_reply r;
-    m.address = pieces[i].base;
+    wire::cuda::vm_unmap_request request;
+    wire::cuda::vm_unmap_reply reply;
+    request.address = pieces[i].base;
     size_t end = i;
     for (; end < pieces.size() && pieces[end].session == pieces[i].session; ++end)
-      m.size += pieces[end].bytes;
-    TENDRIL_TRY(pieces[i].session->call(kNoContext, m, r));
+      request.size += pieces[end].bytes;
+    TENDRIL_TRY(pieces[i].session->call(kNoContext, request, reply));
     for (; i < end; ++i) {
       Range gone;
       if (process()->ranges.remove(pieces[i].base, &gone)) uncount_mapping(gone.allocation);
@@ -287,18 +287,18 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   std::vector<CUmemAccessDesc> there(desc, desc + count);
   for (CUmemAccessDesc& one : there) {
     if (one.location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
-    Device* d = device_of(one.location.id);
-    if (d == nullptr || d->session != range.session)
+    Device* device = device_of(one.location.id);
+    if (device == nullptr || device->session != range.session)
       return CUDA_ERROR_INVALID_DEVICE;  // no path between GPUs of two servers
-    one.location.id = static_cast<int>(d->slot);
+    one.location.id = static_cast<int>(device->slot);
   }
-  wire::cuda::vm_set_access_request m;
-  wire::cuda::vm_set_access_reply r;
-  m.address = ptr;
-  m.size = size;
-  m.descriptors = {reinterpret_cast<const uint8_t*>(there.data()),
-                   there.size() * sizeof(CUmemAccessDesc)};
-  return range.session->call(kNoContext, m, r);
+  wire::cuda::vm_set_access_request request;
+  wire::cuda::vm_set_access_reply reply;
+  request.address = ptr;
+  request.size = size;
+  request.descriptors = {reinterpret_cast<const uint8_t*>(there.data()),
+                         there.size() * sizeof(CUmemAccessDesc)};
+  return range.session->call(kNoContext, request, reply);
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
@@ -310,20 +310,20 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
     return CUDA_ERROR_INVALID_VALUE;
   CUmemLocation there = *location;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
-    Device* d = device_of(location->id);
-    if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-    if (d->session != range.session) {
+    Device* device = device_of(location->id);
+    if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (device->session != range.session) {
       *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
       return CUDA_SUCCESS;
     }
-    there.id = static_cast<int>(d->slot);
+    there.id = static_cast<int>(device->slot);
   }
-  wire::cuda::vm_get_access_request m;
-  wire::cuda::vm_get_access_reply r;
-  m.location = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
-  m.address = ptr;
-  TENDRIL_TRY(range.session->call(kNoContext, m, r));
-  *flags = r.flags;
+  wire::cuda::vm_get_access_request request;
+  wire::cuda::vm_get_access_reply reply;
+  request.location = {reinterpret_cast<const uint8_t*>(&there), sizeof there};
+  request.address = ptr;
+  TENDRIL_TRY(range.session->call(kNoContext, request, reply));
+  *flags = reply.flags;
   return CUDA_SUCCESS;
 }
 
@@ -345,11 +345,11 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   }
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!held) {
-    wire::cuda::vm_retain_request m;
-    wire::cuda::vm_retain_reply r;
-    m.address = address;
-    m.handle = object->wire_id;
-    const CUresult result = range.session->call(kNoContext, m, r);
+    wire::cuda::vm_retain_request request;
+    wire::cuda::vm_retain_reply reply;
+    request.address = address;
+    request.handle = object->wire_id;
+    const CUresult result = range.session->call(kNoContext, request, reply);
     if (result != CUDA_SUCCESS) {
       const base::Locked held(process()->physicals->lock);
       auto again = process()->physicals->all.find(range.allocation);

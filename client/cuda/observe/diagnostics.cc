@@ -84,8 +84,8 @@ CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
 }
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   return core_dump_setting(attrib, value, size);
 }
 CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {

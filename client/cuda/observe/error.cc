@@ -48,15 +48,16 @@ const char* own_text(CUresult error, const char* name) {
 }
 
 const char* ask(CUresult error) {
-  Process* p = process();
-  if (p == nullptr || p->sessions.empty()) return nullptr;
-  wire::cuda::error_text_request m;
-  wire::cuda::error_text_reply r;
-  m.code = static_cast<uint32_t>(error);
-  if (p->sessions.front()->call(static_cast<const Context*>(nullptr), m, r) != CUDA_SUCCESS ||
-      r.text.count == 0)
+  Process* program = process();
+  if (program == nullptr || program->sessions.empty()) return nullptr;
+  wire::cuda::error_text_request request;
+  wire::cuda::error_text_reply reply;
+  request.code = static_cast<uint32_t>(error);
+  if (program->sessions.front()->call(static_cast<const Context*>(nullptr), request, reply) !=
+          CUDA_SUCCESS ||
+      reply.text.count == 0)
     return nullptr;
-  return strndup(reinterpret_cast<const char*>(r.text.data), r.text.count);
+  return strndup(reinterpret_cast<const char*>(reply.text.data), reply.text.count);
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ void stats_report() {
   if (to == nullptr) to = stderr;
   print_lines(to);
   print_errors(to);
-  if (Process* p = process()) {
-    for (Session* session : p->sessions) {
+  if (Process* program = process()) {
+    for (Session* session : program->sessions) {
       const session::LaneStats& s = session->lane->stats();
       fprintf(to,
               "tendril: server %s over %s: %llu calls sent, %llu round trips, %llu sends, %llu "
@@ -140,8 +140,8 @@ void stats_report() {
 
 size_t stats_counters(uint64_t* values, size_t count) {
   uint64_t sums[kSessionCounters] = {};
-  if (Process* p = process()) {
-    for (Session* session : p->sessions) {
+  if (Process* program = process()) {
+    for (Session* session : program->sessions) {
       const session::LaneStats& s = session->lane->stats();
       const std::atomic<uint64_t>* each[kSessionCounters] = {
           &s.calls,      &s.round_trips,      &s.sends, &s.bytes_sent, &s.bytes_received,

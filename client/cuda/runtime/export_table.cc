@@ -66,10 +66,10 @@ CUresult module_from_container(const void* container, CUmodule* module, void*, v
 // The handle of a device's primary context, without retaining it.
 CUresult primary_handle(CUcontext* context, CUdevice dev) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Device* d = device_of(dev);
-  if (d == nullptr || context == nullptr)
-    return d == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
-  *context = handle_cast<CUcontext>(d->primary);
+  Device* device = device_of(dev);
+  if (device == nullptr || context == nullptr)
+    return device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
+  *context = handle_cast<CUcontext>(device->primary);
   return CUDA_SUCCESS;
 }
 
@@ -166,20 +166,20 @@ CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
 // arrays with a byte per multiprocessor, the group it belongs to and its place in it; [13] takes
 // them back.
 CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (group == nullptr || place == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto count =
-      static_cast<size_t>(c->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
-  wire::cuda::multiprocessor_layout_request m;
-  wire::cuda::multiprocessor_layout_reply r;
-  TENDRIL_TRY(c->session->call(c, m, r));
-  if (r.group.count != count || r.place.count != count) return CUDA_ERROR_UNKNOWN;
+      static_cast<size_t>(context->device->attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  wire::cuda::multiprocessor_layout_request request;
+  wire::cuda::multiprocessor_layout_reply reply;
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  if (reply.group.count != count || reply.place.count != count) return CUDA_ERROR_UNKNOWN;
   *group = static_cast<uint8_t*>(calloc(1, count));
   *place = static_cast<uint8_t*>(calloc(1, count));
   if (*group == nullptr || *place == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  memcpy(*group, r.group.data, count);
-  memcpy(*place, r.place.data, count);
+  memcpy(*group, reply.group.data, count);
+  memcpy(*place, reply.place.data, count);
   trace_private("multiprocessor layout", 0);
   return CUDA_SUCCESS;
 }

@@ -64,9 +64,9 @@ Callbacks& callbacks() { return process()->callbacks.get(); }
 // The worker takes this message, and the pushes and fetches of mirrors, out of turn: a call ahead
 // of it may be waiting for this very function. So no other message may be sent for a host function.
 void answer(Session* session, uint64_t invocation) {
-  wire::cuda::host_function_done_request m;
-  m.invocation = invocation;
-  session->enqueue(nullptr, m);
+  wire::cuda::host_function_done_request request;
+  request.invocation = invocation;
+  session->enqueue(nullptr, request);
   session->lane->flush();
 }
 
@@ -134,22 +134,22 @@ uint64_t keep_function(const HostFunction& item) {
 }
 
 CUresult launch(CUstream hStream, HostFunction item) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  TENDRIL_TRY(require_stream(c, hStream, &s));
-  if (s != nullptr) c = s->context;
-  TENDRIL_TRY(check_work(c, s));
-  item.session = c->session;
-  item.persistent = is_capturing(s);
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  TENDRIL_TRY(require_stream(context, hStream, &stream));
+  if (stream != nullptr) context = stream->context;
+  TENDRIL_TRY(check_work(context, stream));
+  item.session = context->session;
+  item.persistent = is_capturing(stream);
   const uint64_t token = keep_function(item);
   if (token == 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  c->session->lane->start_receiver();
-  wire::cuda::host_function_request m;
-  m.stream = stream_wire_id(s);
-  m.token = token;
-  m.persistent = item.persistent;
-  return c->session->enqueue(c, m);
+  context->session->lane->start_receiver();
+  wire::cuda::host_function_request request;
+  request.stream = stream_wire_id(stream);
+  request.token = token;
+  request.persistent = item.persistent;
+  return context->session->enqueue(context, request);
 }
 
 }  // namespace
@@ -202,11 +202,11 @@ namespace {
 constexpr uint64_t kPatienceNs = 2'000'000'000, kLookAgainMostNs = 5'000'000;
 
 template <typename Answer, typename Request>
-CUresult look_before(const char* call, Context* c, const Request& m) {
+CUresult look_before(const char* call, Context* context, const Request& request) {
   const uint64_t begun_ns = base::now_ns();
   while (callbacks_pending()) {
     Answer r;
-    const CUresult result = c->session->call(c, m, r);
+    const CUresult result = context->session->call(context, request, r);
     if (result != CUDA_ERROR_NOT_READY) return result;
     const uint64_t spent_ns = base::now_ns() - begun_ns;
     if (spent_ns > kPatienceNs) {
@@ -227,17 +227,17 @@ CUresult look_before(const char* call, Context* c, const Request& m) {
 
 }  // namespace
 
-CUresult look_before_wait(const char* call, Context* c, const Stream* stream) {
-  wire::cuda::stream_query_request m;
-  m.stream = stream_wire_id(stream);
-  return look_before<wire::cuda::stream_query_reply>(call, stream != nullptr ? stream->context : c,
-                                                     m);
+CUresult look_before_wait(const char* call, Context* context, const Stream* stream) {
+  wire::cuda::stream_query_request request;
+  request.stream = stream_wire_id(stream);
+  return look_before<wire::cuda::stream_query_reply>(
+      call, stream != nullptr ? stream->context : context, request);
 }
 
 CUresult look_before_wait(const char* call, const Event* event) {
-  wire::cuda::event_query_request m;
-  m.event = event->wire_id;
-  return look_before<wire::cuda::event_query_reply>(call, event->context, m);
+  wire::cuda::event_query_request request;
+  request.event = event->wire_id;
+  return look_before<wire::cuda::event_query_reply>(call, event->context, request);
 }
 
 bool Session::awaits_callbacks() {

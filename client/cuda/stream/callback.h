@@ -24,7 +24,7 @@ bool callbacks_pending();
 // Called before a wait of ours in `call`, which does not wait in CUDA. If a pending host function
 // cannot end until the calling thread goes on, both wait for ever. So while one is pending, this
 // polls for some time, and then warns once. CUDA_SUCCESS: now wait.
-CUresult look_before_wait(const char* call, Context* c, const Stream* stream);
+CUresult look_before_wait(const char* call, Context* context, const Stream* stream);
 CUresult look_before_wait(const char* call, const Event* event);
 
 }  // namespace tendril::client::cuda

@@ -32,21 +32,21 @@ struct Captures {
 
 namespace {
 
-CUresult stream_of(CUstream handle, Context** c, Stream** s) {
-  TENDRIL_TRY(require_context(c));
-  TENDRIL_TRY(require_stream(*c, handle, s));
-  if (*s != nullptr) *c = (*s)->context;
+CUresult stream_of(CUstream handle, Context** context, Stream** stream) {
+  TENDRIL_TRY(require_context(context));
+  TENDRIL_TRY(require_stream(*context, handle, stream));
+  if (*stream != nullptr) *context = (*stream)->context;
   return CUDA_SUCCESS;
 }
 
-Capture* new_capture(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
+Capture* new_capture(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
   Captures& captures = process()->captures.get();
   const base::Locked held(captures.lock);
   std::vector<Capture*>& spare = captures.spare;
   Capture* capture = spare.empty() ? new Capture : spare.back();
   if (!spare.empty()) spare.pop_back();
   capture->id = captures.next_id.fetch_add(1);
-  capture->origin = s;
+  capture->origin = stream;
   capture->mode = mode;
   capture->thread = thread_serial();
   capture->graph = graph;
@@ -60,13 +60,13 @@ Capture* new_capture(Stream* s, CUstreamCaptureMode mode, CUgraph graph) {
 // The capture is counted before the worker begins it. From then on no freed block waits here
 // (pool.cc), and those that do are sent first.
 template <typename Request, typename Answer>
-CUresult begin_at(Context* c, Stream* s, const Request& m, Answer& r, CUstreamCaptureMode mode,
-                  CUgraph graph) {
+CUresult begin_at(Context* context, Stream* stream, const Request& request, Answer& reply,
+                  CUstreamCaptureMode mode, CUgraph graph) {
   process()->open_captures.fetch_add(1);
-  c->session->send_frees();
-  const CUresult result = c->session->call(c, m, r);
+  context->session->send_frees();
+  const CUresult result = context->session->call(context, request, reply);
   if (result == CUDA_SUCCESS)
-    s->capture.store(new_capture(s, mode, graph));
+    stream->capture.store(new_capture(stream, mode, graph));
   else
     process()->open_captures.fetch_sub(1);
   return result;
@@ -86,8 +86,8 @@ bool take_from_open(Capture* capture) {
 void close(Capture* capture) {
   if (!take_from_open(capture)) return;
   process()->open_captures.fetch_sub(1);
-  process()->streams.for_each([&](Stream* s) {
-    if (s->capture.load() == capture) s->capture.store(nullptr);
+  process()->streams.for_each([&](Stream* stream) {
+    if (stream->capture.load() == capture) stream->capture.store(nullptr);
   });
   const base::Locked held(process()->captures->lock);
   process()->captures->spare.push_back(capture);
@@ -103,19 +103,19 @@ Capture* open_capture(uint64_t id) {
 }
 
 CUresult begin(CUstream hStream, CUstreamCaptureMode mode) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &context, &stream));
   if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
-  if (s == nullptr)
+  if (stream == nullptr)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the legacy stream cannot be captured
-  if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  wire::cuda::capture_begin_request m;
-  wire::cuda::capture_begin_reply r;
-  m.stream = s->wire_id;
-  m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  return begin_at(c, s, m, r, mode, nullptr);
+  if (stream->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  wire::cuda::capture_begin_request request;
+  wire::cuda::capture_begin_reply reply;
+  request.stream = stream->wire_id;
+  request.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  return begin_at(context, stream, request, reply, mode, nullptr);
 }
 
 // Arrays that the program was given. They stay valid until the same thread asks again.
@@ -131,21 +131,21 @@ InfoStorage* storage() {
 
 CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
               const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &context, &stream));
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (s == nullptr && process()->open_captures.load() != 0 && c->active.load() != 0) {
+  if (stream == nullptr && process()->open_captures.load() != 0 && context->active.load() != 0) {
     // The legacy stream is forbidden ground while a blocking stream of its context is being
     // captured.
     bool blocked = false;
     process()->streams.for_each([&](Stream* other) {
-      blocked |= other->context == c && other->capture.load() != nullptr &&
+      blocked |= other->context == context && other->capture.load() != nullptr &&
                  (other->flags & CU_STREAM_NON_BLOCKING) == 0;
     });
     if (blocked) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
-  Capture* capture = s != nullptr ? s->capture.load() : nullptr;
+  Capture* capture = stream != nullptr ? stream->capture.load() : nullptr;
   *status = capture == nullptr ? CU_STREAM_CAPTURE_STATUS_NONE
                                : (capture->invalid.load() ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE);
@@ -154,22 +154,23 @@ CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, C
   if (capture == nullptr ||
       (graph == nullptr && dependencies == nullptr && count == nullptr && edges == nullptr))
     return CUDA_SUCCESS;
-  wire::cuda::capture_info_request m;
-  wire::cuda::capture_info_reply r;
-  m.stream = s->wire_id;
-  TENDRIL_TRY(c->session->call(c, m, r));
-  *status = static_cast<CUstreamCaptureStatus>(r.status);
+  wire::cuda::capture_info_request request;
+  wire::cuda::capture_info_reply reply;
+  request.stream = stream->wire_id;
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  *status = static_cast<CUstreamCaptureStatus>(reply.status);
   InfoStorage* mine = storage();
   mine->nodes.clear();
-  for (uint64_t wire_id : r.dependencies) {
-    Object* node = known_object(Kind::kNode, c->session, nullptr, wire_id);
+  for (uint64_t wire_id : reply.dependencies) {
+    Object* node = known_object(Kind::kNode, context->session, nullptr, wire_id);
     mine->nodes.push_back(node != nullptr ? handle_cast<CUgraphNode>(node) : nullptr);
   }
-  const auto* data = reinterpret_cast<const CUgraphEdgeData*>(r.edges.data);
-  mine->edges.assign(data, data + r.edges.count / sizeof(CUgraphEdgeData));
+  const auto* data = reinterpret_cast<const CUgraphEdgeData*>(reply.edges.data);
+  mine->edges.assign(data, data + reply.edges.count / sizeof(CUgraphEdgeData));
   if (graph != nullptr) {
-    Object* object =
-        r.graph != 0 ? known_object(Kind::kGraph, c->session, nullptr, r.graph) : nullptr;
+    Object* object = reply.graph != 0
+                         ? known_object(Kind::kGraph, context->session, nullptr, reply.graph)
+                         : nullptr;
     *graph = object != nullptr ? handle_cast<CUgraph>(object) : nullptr;
     if (object != nullptr) capture->shown.store(object);
   }
@@ -238,7 +239,7 @@ void stream_leaves(Stream* stream) {
   stream->capture.store(nullptr);  // whether its work was joined is told when the capture ends
 }
 
-CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
+CUresult check_work_slow(Context* context, Stream* stream, bool synchronous) {
   if (stream != nullptr) {
     Capture* capture = stream->capture.load(std::memory_order_relaxed);
     if (capture == nullptr) return CUDA_SUCCESS;
@@ -250,7 +251,8 @@ CUresult check_work_slow(Context* c, Stream* stream, bool synchronous) {
   bool implicit = false;
   process()->streams.for_each([&](Stream* other) {
     Capture* capture = other->capture.load(std::memory_order_relaxed);
-    if (capture == nullptr || other->context != c || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
+    if (capture == nullptr || other->context != context ||
+        (other->flags & CU_STREAM_NON_BLOCKING) != 0)
       return;
     if (capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) return;
     capture->invalid.store(true);
@@ -272,15 +274,15 @@ bool is_capturing(const Stream* stream) {
 }
 
 CUresult check_unsafe_call() {
-  Process* p = process();
-  if (__builtin_expect(p->open_captures.load(std::memory_order_relaxed) == 0, 1))
+  Process* program = process();
+  if (__builtin_expect(program->open_captures.load(std::memory_order_relaxed) == 0, 1))
     return CUDA_SUCCESS;
   const CUstreamCaptureMode mine = thread_state().capture_mode;
   if (mine == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   const uint64_t thread = thread_serial();
   bool forbidden = false;
-  const base::Locked held(p->captures->lock);
-  for (Capture* capture : p->captures->open) {
+  const base::Locked held(program->captures->lock);
+  for (Capture* capture : program->captures->open) {
     const bool own = capture->thread == thread && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     const bool other =
         capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mine == CU_STREAM_CAPTURE_MODE_GLOBAL;
@@ -295,9 +297,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL ||
       *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
     return CUDA_ERROR_INVALID_VALUE;
-  ThreadState& t = thread_state();
-  const CUstreamCaptureMode before = t.capture_mode;
-  t.capture_mode = *mode;
+  ThreadState& thread = thread_state();
+  const CUstreamCaptureMode before = thread.capture_mode;
+  thread.capture_mode = *mode;
   *mode = before;
   return CUDA_SUCCESS;
 }
@@ -316,38 +318,39 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
 CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
                                      const CUgraphNode* dependencies, const CUgraphEdgeData* edges,
                                      size_t numDependencies, CUstreamCaptureMode mode) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &context, &stream));
   Object* graph = find_object(Kind::kGraph, handle_value(hGraph));
   if (graph == nullptr) return no_object(Kind::kGraph);
-  if (s == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (s->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture.load() != nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   std::vector<uint64_t> ids;
   if (numDependencies != 0 &&
       (dependencies == nullptr || !node_ids(dependencies, numDependencies, &ids)))
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::capture_begin_to_graph_request m;
-  wire::cuda::capture_begin_to_graph_reply r;
-  m.stream = s->wire_id;
-  m.graph = graph->wire_id;
-  m.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  m.dependencies = {ids.data(), ids.size()};
+  wire::cuda::capture_begin_to_graph_request request;
+  wire::cuda::capture_begin_to_graph_reply reply;
+  request.stream = stream->wire_id;
+  request.graph = graph->wire_id;
+  request.mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  request.dependencies = {ids.data(), ids.size()};
   if (edges != nullptr)
-    m.edges = {reinterpret_cast<const uint8_t*>(edges), numDependencies * sizeof(CUgraphEdgeData)};
-  return begin_at(c, s, m, r, mode, hGraph);
+    request.edges = {reinterpret_cast<const uint8_t*>(edges),
+                     numDependencies * sizeof(CUgraphEdgeData)};
+  return begin_at(context, stream, request, reply, mode, hGraph);
 }
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
-  Capture* capture = s != nullptr ? s->capture.load() : nullptr;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &context, &stream));
+  Capture* capture = stream != nullptr ? stream->capture.load() : nullptr;
   if (capture == nullptr)
     return phGraph == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_ILLEGAL_STATE;
   // A program that captures into its own graph need not ask for it.
   if (phGraph == nullptr && !capture->into_graph) return CUDA_ERROR_INVALID_VALUE;
-  if (capture->origin != s) {
+  if (capture->origin != stream) {
     capture->invalid.store(true);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
@@ -358,13 +361,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (phGraph != nullptr) *phGraph = nullptr;
   Object* graph = capture->into_graph ? find_object(Kind::kGraph, handle_value(capture->graph))
                                       : capture->shown.load();
-  if (graph == nullptr) graph = create_object(Kind::kGraph, c->session, nullptr);
+  if (graph == nullptr) graph = create_object(Kind::kGraph, context->session, nullptr);
   if (graph == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::capture_end_request m;
-  wire::cuda::capture_end_reply r;
-  m.stream = s->wire_id;
-  m.graph = graph->wire_id;
-  CUresult result = c->session->call(c, m, r);
+  wire::cuda::capture_end_request request;
+  wire::cuda::capture_end_reply reply;
+  request.stream = stream->wire_id;
+  request.graph = graph->wire_id;
+  CUresult result = context->session->call(context, request, reply);
   const bool invalid = capture->invalid.load();
   const bool into_graph = capture->into_graph;
   close(capture);
@@ -372,7 +375,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     wire::cuda::cuGraphDestroy_request destroy;  // the worker knew nothing of the error
     wire::cuda::cuGraphDestroy_reply destroyed;
     destroy.hGraph = graph->wire_id;
-    (void)c->session->call(static_cast<const Context*>(nullptr), destroy, destroyed);
+    (void)context->session->call(static_cast<const Context*>(nullptr), destroy, destroyed);
   }
   if (invalid) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (wrong_thread) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
@@ -403,21 +406,21 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* stat
 CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
                                               const CUgraphEdgeData* edges, size_t count,
                                               unsigned int flags) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(stream_of(hStream, &c, &s));
-  if (!is_capturing(s)) return CUDA_ERROR_ILLEGAL_STATE;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(stream_of(hStream, &context, &stream));
+  if (!is_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
   std::vector<uint64_t> ids;
   if (count != 0 && (dependencies == nullptr || !node_ids(dependencies, count, &ids)))
     return CUDA_ERROR_INVALID_VALUE;
-  wire::cuda::capture_update_request m;
-  wire::cuda::capture_update_reply r;
-  m.stream = s->wire_id;
-  m.flags = flags;
-  m.dependencies = {ids.data(), ids.size()};
+  wire::cuda::capture_update_request request;
+  wire::cuda::capture_update_reply reply;
+  request.stream = stream->wire_id;
+  request.flags = flags;
+  request.dependencies = {ids.data(), ids.size()};
   if (edges != nullptr)
-    m.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof(CUgraphEdgeData)};
-  return c->session->call(c, m, r);
+    request.edges = {reinterpret_cast<const uint8_t*>(edges), count * sizeof(CUgraphEdgeData)};
+  return context->session->call(context, request, reply);
 }
 
 CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,

@@ -19,14 +19,14 @@ void stream_leaves(Stream* stream);
 CUresult refuse_captured(const Event* event);
 // Is this stream (null: the legacy stream) being captured?
 bool is_capturing(const Stream* stream);
-CUresult check_work_slow(Context* c, Stream* stream, bool synchronous);
+CUresult check_work_slow(Context* context, Stream* stream, bool synchronous);
 // Is new work on `stream` (null: the legacy stream of `c`) allowed? Not after an error has spoilt
 // its capture, and not if the legacy stream would order captured work. `synchronous`: the call
 // would wait, which no capture allows.
-inline CUresult check_work(Context* c, Stream* stream, bool synchronous = false) {
+inline CUresult check_work(Context* context, Stream* stream, bool synchronous = false) {
   if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1))
     return CUDA_SUCCESS;
-  return check_work_slow(c, stream, synchronous);
+  return check_work_slow(context, stream, synchronous);
 }
 // For calls that CUDA forbids while a capture is open in a mode that forbids them (allocation,
 // waits and the like): CUDA_SUCCESS or the error.

@@ -12,91 +12,92 @@ constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 CUresult event_of(CUevent handle, Event** out) {
-  Process* p = process();
-  if (p == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *out = p->events.find(Kind::kEvent, handle_value(handle));
+  Process* program = process();
+  if (program == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *out = program->events.find(Kind::kEvent, handle_value(handle));
   if (*out == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return static_cast<CUresult>((*out)->context->sticky.load(std::memory_order_relaxed));
 }
 
-bool known_complete(const Event* e) {
-  if (e->external.load(std::memory_order_relaxed)) return false;
-  const uint64_t recorded = e->recorded.load(std::memory_order_acquire);
-  if (recorded == 0 || recorded <= e->context->synchronised.load(std::memory_order_acquire))
+bool known_complete(const Event* event) {
+  if (event->external.load(std::memory_order_relaxed)) return false;
+  const uint64_t recorded = event->recorded.load(std::memory_order_acquire);
+  if (recorded == 0 || recorded <= event->context->synchronised.load(std::memory_order_acquire))
     return true;
   // The record of a destroyed stream may serve another now: the id tells.
-  const Stream* stream = e->stream.load();
+  const Stream* stream = event->stream.load();
   return recorded != Event::kUntold && stream != nullptr &&
          recorded <= stream->synchronised.load(std::memory_order_acquire) &&
-         stream->wire_id == e->recorded_on.load(std::memory_order_relaxed);
+         stream->wire_id == event->recorded_on.load(std::memory_order_relaxed);
 }
 
-CUresult send_record(Context* c, const Event* e, const Stream* s, unsigned flags) {
+CUresult send_record(Context* context, const Event* event, const Stream* stream, unsigned flags) {
   // A stream that waits for the event may be given what was freed before it.
-  if (!c->session->freed.empty())
-    c->session->send_frees(s != nullptr ? s->wire_id : FreedBlocks::kAnyStream);
-  if (e->shared.load(std::memory_order_relaxed)) {
+  if (!context->session->freed.empty())
+    context->session->send_frees(stream != nullptr ? stream->wire_id : FreedBlocks::kAnyStream);
+  if (event->shared.load(std::memory_order_relaxed)) {
     wire::cuda::ipc_record_event_request now;
-    wire::cuda::ipc_record_event_reply r;
-    now.event = e->wire_id;
-    now.stream = stream_wire_id(s);
+    wire::cuda::ipc_record_event_reply reply;
+    now.event = event->wire_id;
+    now.stream = stream_wire_id(stream);
     now.flags = flags;
-    return c->session->call(c, now, r);
+    return context->session->call(context, now, reply);
   }
-  wire::cuda::event_record_request m;
-  m.event = e->wire_id;
-  m.stream = stream_wire_id(s);
-  m.flags = flags;
-  return c->session->enqueue(c, m);
+  wire::cuda::event_record_request request;
+  request.event = event->wire_id;
+  request.stream = stream_wire_id(stream);
+  request.flags = flags;
+  return context->session->enqueue(context, request);
 }
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
-  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
-  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
+  Event* event = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & ~unsigned{CU_EVENT_RECORD_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (e->context != c) return CUDA_ERROR_INVALID_HANDLE;
-  TENDRIL_TRY(check_work(c, s));
-  event_recorded(e, s, flags);
-  e->recorded.store(Event::kUntold, std::memory_order_release);
-  e->stream.store(s);
-  e->recorded_on.store(s != nullptr ? s->wire_id : 0, std::memory_order_relaxed);
-  TENDRIL_TRY(send_record(c, e, s, flags));
+  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  TENDRIL_TRY(check_work(context, stream));
+  event_recorded(event, stream, flags);
+  event->recorded.store(Event::kUntold, std::memory_order_release);
+  event->stream.store(stream);
+  event->recorded_on.store(stream != nullptr ? stream->wire_id : 0, std::memory_order_relaxed);
+  TENDRIL_TRY(send_record(context, event, stream, flags));
   // The number is taken when the record is on its way. So a wait that reads this number comes after
   // the record.
-  e->recorded.store(c->session->serial.fetch_add(1) + 1, std::memory_order_release);
+  event->recorded.store(context->session->serial.fetch_add(1) + 1, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
     return CUDA_ERROR_INVALID_VALUE;
-  Event* e = process()->events.create(Kind::kEvent, c->session, c, c->session->index);
-  if (e == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  e->reset(Flags);
-  wire::cuda::event_create_request m;
-  m.event = e->wire_id;
-  m.flags = Flags;
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  *phEvent = handle_cast<CUevent>(e);
+  Event* event =
+      process()->events.create(Kind::kEvent, context->session, context, context->session->index);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->reset(Flags);
+  wire::cuda::event_create_request request;
+  request.event = event->wire_id;
+  request.flags = Flags;
+  TENDRIL_TRY(context->session->enqueue(context, request));
+  *phEvent = handle_cast<CUevent>(event);
   return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy_v2(CUevent hEvent) {
   if (process() == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
-  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  wire::cuda::event_destroy_request m;
-  m.event = e->wire_id;
-  const CUresult result = e->session->enqueue(e->context, m);
-  process()->events.destroy(e);
+  Event* event = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuda::event_destroy_request request;
+  request.event = event->wire_id;
+  const CUresult result = event->session->enqueue(event->context, request);
+  process()->events.destroy(event);
   return result;
 }
 
@@ -112,21 +113,21 @@ namespace {
 // remember that it is.
 template <typename Request, typename Answer>
 CUresult ask_complete(CUevent hEvent) {
-  Event* e = nullptr;
-  TENDRIL_TRY(event_of(hEvent, &e));
-  TENDRIL_TRY(refuse_captured(e));
-  if (known_complete(e)) return CUDA_SUCCESS;
-  const uint64_t recorded = e->recorded.load();
-  mirror_before_wait(e->session, e->context);
+  Event* event = nullptr;
+  TENDRIL_TRY(event_of(hEvent, &event));
+  TENDRIL_TRY(refuse_captured(event));
+  if (known_complete(event)) return CUDA_SUCCESS;
+  const uint64_t recorded = event->recorded.load();
+  mirror_before_wait(event->session, event->context);
   Request m;
   Answer r;
-  m.event = e->wire_id;
-  const CUresult result = e->session->call(e->context, m, r);
+  m.event = event->wire_id;
+  const CUresult result = event->session->call(event->context, m, r);
   // Remembered until the next record: later queries are free.
   if (result == CUDA_SUCCESS) {
-    mirror_after_wait(e->session, e->context);
+    mirror_after_wait(event->session, event->context);
     uint64_t expected = recorded;
-    e->recorded.compare_exchange_strong(expected, 0);
+    event->recorded.compare_exchange_strong(expected, 0);
   }
   return result;
 }
@@ -148,12 +149,12 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   TENDRIL_TRY(event_of(hEnd, &end));
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver has it
   if (start->session != end->session) return CUDA_ERROR_INVALID_HANDLE;
-  wire::cuda::event_elapsed_request m;
-  wire::cuda::event_elapsed_reply r;
-  m.start = start->wire_id;
-  m.end = end->wire_id;
-  TENDRIL_TRY(start->session->call(start->context, m, r));
-  *pMilliseconds = r.milliseconds;
+  wire::cuda::event_elapsed_request request;
+  wire::cuda::event_elapsed_reply reply;
+  request.start = start->wire_id;
+  request.end = end->wire_id;
+  TENDRIL_TRY(start->session->call(start->context, request, reply));
+  *pMilliseconds = reply.milliseconds;
   return CUDA_SUCCESS;
 }
 

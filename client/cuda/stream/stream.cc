@@ -12,44 +12,44 @@ namespace tendril::client::cuda {
 namespace {
 
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   if (phStream == nullptr || (flags & ~unsigned{CU_STREAM_NON_BLOCKING}) != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  Stream* s = new_stream(c, flags, priority);
-  if (s == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::stream_create_request m;
-  m.stream = s->wire_id;
-  m.flags = flags;
-  m.priority = s->priority;
-  TENDRIL_TRY(c->session->enqueue(c, m));
-  *phStream = handle_cast<CUstream>(s);
+  Stream* stream = new_stream(context, flags, priority);
+  if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  wire::cuda::stream_create_request request;
+  request.stream = stream->wire_id;
+  request.flags = flags;
+  request.priority = stream->priority;
+  TENDRIL_TRY(context->session->enqueue(context, request));
+  *phStream = handle_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
 
 // The first version of the memory operations is off in drivers unless an administrator turned it
 // on.
 CUresult first_version_allowed(CUdevice_attribute which) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
-  return c->device->attributes[which] != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
+  return context->device->attributes[which] != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace
 
 Stream* new_stream(Context* context, unsigned flags, int priority) {
-  Stream* s =
+  Stream* stream =
       process()->streams.create(Kind::kStream, context->session, context, context->session->index);
-  if (s == nullptr) return nullptr;
+  if (stream == nullptr) return nullptr;
   // Priorities outside the device's range are clamped, as the driver does.
   const int least = context->device->least_priority, greatest = context->device->greatest_priority;
-  s->priority = priority > least ? least : (priority < greatest ? greatest : priority);
-  s->flags = flags;
+  stream->priority = priority > least ? least : (priority < greatest ? greatest : priority);
+  stream->flags = flags;
   if ((flags & CU_STREAM_NON_BLOCKING) != 0) process()->streams_apart.store(true);
-  s->synchronised.store(0);
-  s->id = process()->next_stream_id.fetch_add(1);
-  s->capture.store(nullptr);
-  return s;
+  stream->synchronised.store(0);
+  stream->id = process()->next_stream_id.fetch_add(1);
+  stream->capture.store(nullptr);
+  return stream;
 }
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value,
@@ -87,57 +87,57 @@ CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int 
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   const uint64_t value = handle_value(hStream);
-  Stream* s =
+  Stream* stream =
       value > 2 && process() != nullptr ? process()->streams.find(Kind::kStream, value) : nullptr;
-  TENDRIL_TRY(require_context_of(s != nullptr ? s->context : nullptr, &c));
-  if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  wire::cuda::stream_destroy_request m;
-  m.stream = s->wire_id;
-  stream_leaves(s);
-  s->session->send_frees(s->wire_id);
-  const CUresult result = s->session->enqueue(s->context, m);
-  s->context->stream_ended.store(s->session->calls());
-  process()->streams.destroy(s);
+  TENDRIL_TRY(require_context_of(stream != nullptr ? stream->context : nullptr, &context));
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  wire::cuda::stream_destroy_request request;
+  request.stream = stream->wire_id;
+  stream_leaves(stream);
+  stream->session->send_frees(stream->wire_id);
+  const CUresult result = stream->session->enqueue(stream->context, request);
+  stream->context->stream_ended.store(stream->session->calls());
+  process()->streams.destroy(stream);
   return result;
 }
 
 CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *priority = s != nullptr ? s->priority : 0;
+  *priority = stream != nullptr ? stream->priority : 0;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = s != nullptr ? s->flags : 0;
+  *flags = stream != nullptr ? stream->flags : 0;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // The legacy stream of each context needs an id of its own; created streams are numbered from 10
   // upwards in steps of one.
-  *streamId = s != nullptr ? s->id : (uint64_t{1} << 32) + c->id;
+  *streamId = stream != nullptr ? stream->id : (uint64_t{1} << 32) + context->id;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pctx = handle_cast<CUcontext>(c);
+  *pctx = handle_cast<CUcontext>(context);
   return CUDA_SUCCESS;
 }
 
@@ -148,37 +148,37 @@ CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreen
 }
 
 CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *device = c->device->ordinal;
+  *device = context->device->ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
-  TENDRIL_TRY(check_work(c, s, true));
-  mirror_before_wait(c->session, c);
-  wire::cuda::stream_query_request m;
-  wire::cuda::stream_query_reply r;
-  m.stream = stream_wire_id(s);
-  TENDRIL_TRY(c->session->call(c, m, r));
-  mirror_after_wait(c->session, c);
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
+  TENDRIL_TRY(check_work(context, stream, true));
+  mirror_before_wait(context->session, context);
+  wire::cuda::stream_query_request request;
+  wire::cuda::stream_query_reply reply;
+  request.stream = stream_wire_id(stream);
+  TENDRIL_TRY(context->session->call(context, request, reply));
+  mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamSynchronize(CUstream hStream) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
-  TENDRIL_TRY(check_work(c, s, true));
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
+  TENDRIL_TRY(check_work(context, stream, true));
   TENDRIL_TRY(check_unsafe_call());
-  mirror_before_wait(c->session, c);
-  TENDRIL_TRY(synchronize_stream(c, s));
-  mirror_after_wait(c->session, c);
+  mirror_before_wait(context->session, context);
+  TENDRIL_TRY(synchronize_stream(context, stream));
+  mirror_after_wait(context->session, context);
   return CUDA_SUCCESS;
 }
 
@@ -188,50 +188,51 @@ namespace {
 // least as much.
 CUresult wait_here(const Event* event) {
   TENDRIL_TRY(look_before_wait("cuStreamWaitEvent for an event of another server", event));
-  wire::cuda::event_synchronize_request m;
-  wire::cuda::event_synchronize_reply r;
-  m.event = event->wire_id;
-  return event->session->call(event->context, m, r);
+  wire::cuda::event_synchronize_request request;
+  wire::cuda::event_synchronize_reply reply;
+  request.event = event->wire_id;
+  return event->session->call(event->context, request, reply);
 }
 
 }  // namespace
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  TENDRIL_TRY(require_stream_context(hStream, &c, &s));
-  Event* e = process()->events.find(Kind::kEvent, handle_value(hEvent));
-  if (e == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  TENDRIL_TRY(require_stream_context(hStream, &context, &stream));
+  Event* event = process()->events.find(Kind::kEvent, handle_value(hEvent));
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if ((Flags & ~unsigned{CU_EVENT_WAIT_EXTERNAL}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  TENDRIL_TRY(join_capture(s, e, Flags));
-  if (e->session != c->session) return wait_here(e);
-  wire::cuda::stream_wait_event_request m;
-  m.stream = stream_wire_id(s);
-  m.event = e->wire_id;
-  m.flags = Flags;
-  return c->session->enqueue(c, m);
+  TENDRIL_TRY(join_capture(stream, event, Flags));
+  if (event->session != context->session) return wait_here(event);
+  wire::cuda::stream_wait_event_request request;
+  request.stream = stream_wire_id(stream);
+  request.event = event->wire_id;
+  request.flags = Flags;
+  return context->session->enqueue(context, request);
 }
 
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned int) {
-  Context* c = nullptr;
-  Stream* s = nullptr;
-  return require_stream_context(hStream, &c, &s);  // a hint for managed memory; nothing to order
+  Context* context = nullptr;
+  Stream* stream = nullptr;
+  return require_stream_context(hStream, &context,
+                                &stream);  // a hint for managed memory; nothing to order
 }
 
 // The legacy stream waits for all streams except non-blocking ones. A stream destroyed while busy
 // is unknown to us: its context counts the ends of streams.
-void note_idle(Context* c, Stream* stream, uint64_t before) {
-  const uint64_t now = c->session->calls();
-  (stream != nullptr ? stream->idle : c->legacy_idle).note(before, now);
+void note_idle(Context* context, Stream* stream, uint64_t before) {
+  const uint64_t now = context->session->calls();
+  (stream != nullptr ? stream->idle : context->legacy_idle).note(before, now);
   const bool all = stream == nullptr && !process()->streams_apart.load() &&
-                   c->stream_ended.load() <= c->waited.load();
-  if (all) c->idle.note(before, now);
+                   context->stream_ended.load() <= context->waited.load();
+  if (all) context->idle.note(before, now);
 }
 
 CUresult synchronize_stream(Context* c, Stream* stream) {
-  wire::cuda::stream_synchronize_request m;
-  wire::cuda::stream_synchronize_reply r;
-  m.stream = stream_wire_id(stream);
+  wire::cuda::stream_synchronize_request request;
+  wire::cuda::stream_synchronize_reply reply;
+  request.stream = stream_wire_id(stream);
   Context* context = stream != nullptr ? stream->context : c;
   Session* session = context->session;
   if (!session->freed.empty()) session->send_frees();
@@ -239,7 +240,7 @@ CUresult synchronize_stream(Context* c, Stream* stream) {
   const uint64_t before = session->calls();
   IdleSince& idle = stream != nullptr ? stream->idle : context->legacy_idle;
   if (!idle.use(before)) {
-    TENDRIL_TRY(session->call(context, m, r));
+    TENDRIL_TRY(session->call(context, request, reply));
     note_idle(context, stream, before);
     process()->reads.forget_stream(stream);
   }

@@ -14,8 +14,8 @@ Stream* new_stream(Context* context, unsigned flags, int priority);
 // Notes that a wait found `stream` (null: the context's legacy one) idle, so that a wait that
 // follows is answered here. `before`: how many calls the session had made when the request was
 // sent.
-void note_idle(Context* c, Stream* stream, uint64_t before);
+void note_idle(Context* context, Stream* stream, uint64_t before);
 // Waits for everything on a stream (null: legacy), and lets its deliveries arrive.
-CUresult synchronize_stream(Context* c, Stream* stream);
+CUresult synchronize_stream(Context* context, Stream* stream);
 
 }  // namespace tendril::client::cuda

@@ -43,8 +43,8 @@ CUresult session_for(uint64_t address, Session** out) {
   Range range;
   if (process()->ranges.find(address, &range) && range.session != nullptr && !range.host()) {
     *out = range.session;
-  } else if (const Context* c = current_context()) {
-    *out = c->session;
+  } else if (const Context* context = current_context()) {
+    *out = context->session;
   } else if (!process()->sessions.empty()) {
     *out = process()->sessions.front();
   }
@@ -52,18 +52,18 @@ CUresult session_for(uint64_t address, Session** out) {
 }
 
 template <typename Request, typename Answer>
-CUresult ask(const Request& m, Answer& r, uint64_t address, CUtensorMap* map) {
-  const uint64_t bytes = wire::message_bytes(m);
+CUresult ask(const Request& request, Answer& reply, uint64_t address, CUtensorMap* map) {
+  const uint64_t bytes = wire::message_bytes(request);
   std::string key(sizeof(uint64_t) + bytes, '\0');
   const auto op = static_cast<uint64_t>(Request::kOp);
   memcpy(key.data(), &op, sizeof op);
-  wire::write_message(m, reinterpret_cast<uint8_t*>(key.data()) + sizeof op);
+  wire::write_message(request, reinterpret_cast<uint8_t*>(key.data()) + sizeof op);
   if (recall(key, map)) return CUDA_SUCCESS;
   Session* session = nullptr;
   TENDRIL_TRY(session_for(address, &session));
-  TENDRIL_TRY(session->call(static_cast<const Context*>(nullptr), m, r));
-  if (r.map.count != sizeof *map) return CUDA_ERROR_UNKNOWN;
-  memcpy(map, r.map.data, sizeof *map);
+  TENDRIL_TRY(session->call(static_cast<const Context*>(nullptr), request, reply));
+  if (reply.map.count != sizeof *map) return CUDA_ERROR_UNKNOWN;
+  memcpy(map, reply.map.data, sizeof *map);
   CUtensorMap copy;
   memcpy(&copy, map, sizeof copy);
   remember(key, copy);
@@ -78,13 +78,13 @@ struct Tensor {
 };
 
 // `m` has the scalars and what is special to its kind.
-CUresult encode(wire::cuda::tensor_map_encode_request& m, const Tensor& t, CUtensorMap* map) {
-  m.dims = {reinterpret_cast<const uint64_t*>(t.dims), t.rank};
+CUresult encode(wire::cuda::tensor_map_encode_request& request, const Tensor& t, CUtensorMap* map) {
+  request.dims = {reinterpret_cast<const uint64_t*>(t.dims), t.rank};
   // A tensor of one dimension has no strides, and the pointer may be null.
-  if (t.rank > 1) m.strides = {reinterpret_cast<const uint64_t*>(t.strides), t.rank - 1};
-  m.element_strides = {t.element_strides, t.rank};
-  wire::cuda::tensor_map_encode_reply r;
-  return ask(m, r, t.address, map);
+  if (t.rank > 1) request.strides = {reinterpret_cast<const uint64_t*>(t.strides), t.rank - 1};
+  request.element_strides = {t.element_strides, t.rank};
+  wire::cuda::tensor_map_encode_reply reply;
+  return ask(request, reply, t.address, map);
 }
 
 CUresult check(const Tensor& t, const CUtensorMap* map) {
@@ -112,11 +112,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tens
   const uint64_t scalars[] = {uint64_t(tensorDataType), tensorRank,        t.address,
                               uint64_t(interleave),     uint64_t(swizzle), uint64_t(l2Promotion),
                               uint64_t(oobFill)};
-  wire::cuda::tensor_map_encode_request m;
-  m.kind = TensorMapKind::kTiled;
-  m.scalars = {scalars, sizeof scalars / sizeof *scalars};
-  m.box = {boxDim, tensorRank};
-  return encode(m, t, tensorMap);
+  wire::cuda::tensor_map_encode_request request;
+  request.kind = TensorMapKind::kTiled;
+  request.scalars = {scalars, sizeof scalars / sizeof *scalars};
+  request.box = {boxDim, tensorRank};
+  return encode(request, t, tensorMap);
 }
 
 CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType,
@@ -140,11 +140,11 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap* tensorMap, CUtensorMapDataType ten
   const uint32_t spatial = tensorRank - 2;
   memcpy(corners, pixelBoxLowerCorner, spatial * sizeof(int));
   memcpy(corners + spatial, pixelBoxUpperCorner, spatial * sizeof(int));
-  wire::cuda::tensor_map_encode_request m;
-  m.kind = TensorMapKind::kIm2col;
-  m.scalars = {scalars, sizeof scalars / sizeof *scalars};
-  m.corners = {corners, 2 * spatial};
-  return encode(m, t, tensorMap);
+  wire::cuda::tensor_map_encode_request request;
+  request.kind = TensorMapKind::kIm2col;
+  request.scalars = {scalars, sizeof scalars / sizeof *scalars};
+  request.corners = {corners, 2 * spatial};
+  return encode(request, t, tensorMap);
 }
 
 CUresult cuTensorMapEncodeIm2colWide(
@@ -168,11 +168,11 @@ CUresult cuTensorMapEncodeIm2colWide(
                               pixelsPerColumn,
                               uint64_t(mode)};
   const int32_t corners[] = {pixelBoxLowerCornerWidth, pixelBoxUpperCornerWidth};
-  wire::cuda::tensor_map_encode_request m;
-  m.kind = TensorMapKind::kIm2colWide;
-  m.scalars = {scalars, sizeof scalars / sizeof *scalars};
-  m.corners = {corners, 2};
-  return encode(m, t, tensorMap);
+  wire::cuda::tensor_map_encode_request request;
+  request.kind = TensorMapKind::kIm2colWide;
+  request.scalars = {scalars, sizeof scalars / sizeof *scalars};
+  request.corners = {corners, 2};
+  return encode(request, t, tensorMap);
 }
 
 CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
@@ -180,11 +180,11 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) 
   if (tensorMap == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint8_t before[sizeof(CUtensorMap)];
   memcpy(before, tensorMap, sizeof before);
-  wire::cuda::tensor_map_address_request m;
-  wire::cuda::tensor_map_address_reply r;
-  m.map = {before, sizeof before};
-  m.address = reinterpret_cast<uint64_t>(globalAddress);
-  return ask(m, r, m.address, tensorMap);
+  wire::cuda::tensor_map_address_request request;
+  wire::cuda::tensor_map_address_reply reply;
+  request.map = {before, sizeof before};
+  request.address = reinterpret_cast<uint64_t>(globalAddress);
+  return ask(request, reply, request.address, tensorMap);
 }
 
 }  // namespace tendril::client::cuda

@@ -12,17 +12,17 @@ namespace {
 template <typename Handle>
 CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor,
                 unsigned levels) {
-  Context* c = nullptr;
-  TENDRIL_TRY(require_context(&c));
+  Context* context = nullptr;
+  TENDRIL_TRY(require_context(&context));
   TENDRIL_TRY(check_unsafe_call());
-  Object* object = create_object(kind, c->session, c);
+  Object* object = create_object(kind, context->session, context);
   if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::cuda::array_create_request m;
-  wire::cuda::array_create_reply r;
-  m.array = object->wire_id;
-  m.descriptor = {reinterpret_cast<const uint8_t*>(&descriptor), sizeof descriptor};
-  m.levels = levels;
-  const CUresult result = c->session->call(c, m, r);
+  wire::cuda::array_create_request request;
+  wire::cuda::array_create_reply reply;
+  request.array = object->wire_id;
+  request.descriptor = {reinterpret_cast<const uint8_t*>(&descriptor), sizeof descriptor};
+  request.levels = levels;
+  const CUresult result = context->session->call(context, request, reply);
   if (result == CUDA_SUCCESS)
     *out = handle_cast<Handle>(object);
   else
@@ -31,15 +31,15 @@ CUresult create(Kind kind, Handle* out, const CUDA_ARRAY3D_DESCRIPTOR& descripto
 }
 
 CUresult destroy(Kind kind, uint64_t handle) {
-  Context* c = nullptr;
+  Context* context = nullptr;
   Object* object = process() != nullptr ? find_object(kind, handle) : nullptr;
-  TENDRIL_TRY(require_context_of(object != nullptr ? object->context : nullptr, &c));
+  TENDRIL_TRY(require_context_of(object != nullptr ? object->context : nullptr, &context));
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   TENDRIL_TRY(check_unsafe_call());
-  wire::cuda::array_destroy_request m;
-  wire::cuda::array_destroy_reply r;
-  m.array = object->wire_id;
-  const CUresult result = object->session->call(object->context, m, r);
+  wire::cuda::array_destroy_request request;
+  wire::cuda::array_destroy_reply reply;
+  request.array = object->wire_id;
+  const CUresult result = object->session->call(object->context, request, reply);
   if (result == CUDA_SUCCESS) destroy_object(kind, object);
   return result;
 }

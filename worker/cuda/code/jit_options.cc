@@ -101,17 +101,17 @@ void JitOptions::bound_counts() {
   }
 }
 
-wire::Bytes JitOptions::log_copy(Scope* s, const std::vector<char>& log) {
+wire::Bytes JitOptions::log_copy(Scope* scope, const std::vector<char>& log) {
   if (log.empty()) return {};
   const uint64_t bytes = strnlen(log.data(), log.size());
-  uint8_t* copy = s->scratch<uint8_t>(bytes);
+  uint8_t* copy = scope->scratch<uint8_t>(bytes);
   if (copy == nullptr) return {};
   std::memcpy(copy, log.data(), bytes);
   return {copy, bytes};
 }
 
-wire::Array<uint64_t> JitOptions::values_copy(Scope* s) const {
-  uint64_t* copy = s->scratch<uint64_t>(values_.size());
+wire::Array<uint64_t> JitOptions::values_copy(Scope* scope) const {
+  uint64_t* copy = scope->scratch<uint64_t>(values_.size());
   if (copy == nullptr) return {};
   for (size_t i = 0; i < values_.size(); ++i) {
     const JitValue kind = api::jit_value(options_[i]);

@@ -19,8 +19,8 @@ class JitOptions {
   JitOptions& operator=(const JitOptions&) = delete;
 
   template <typename Request>
-  CUresult take(const Request& m) {
-    return take(m.options, m.values, m.names, m.addresses);
+  CUresult take(const Request& request) {
+    return take(request.options, request.values, request.names, request.addresses);
   }
   CUresult take(const wire::Array<uint32_t>& options, const wire::Array<uint64_t>& values,
                 const wire::Bytes& names, const wire::Array<uint64_t>& addresses);
@@ -32,19 +32,19 @@ class JitOptions {
   // Puts logs and values into a reply; they live in the executor's scratch memory. Call it when the
   // driver has answered.
   template <typename Answer>
-  void report(Executor& w, Answer* r) const {
-    Scope s(w);
-    r->values = values_copy(&s);
-    r->info_log = log_copy(&s, info_log_);
-    r->error_log = log_copy(&s, error_log_);
-    w.replies().reply_with_body_anyway();
+  void report(Executor& executor, Answer* reply) const {
+    Scope scope(executor);
+    reply->values = values_copy(&scope);
+    reply->info_log = log_copy(&scope, info_log_);
+    reply->error_log = log_copy(&scope, error_log_);
+    executor.replies().reply_with_body_anyway();
   }
 
  private:
   CUresult take_names(uint64_t count, const wire::Bytes& names, uint64_t* at);
   void bound_counts();
-  static wire::Bytes log_copy(Scope* s, const std::vector<char>& log);
-  wire::Array<uint64_t> values_copy(Scope* s) const;
+  static wire::Bytes log_copy(Scope* scope, const std::vector<char>& log);
+  wire::Array<uint64_t> values_copy(Scope* scope) const;
 
   std::vector<CUjit_option> options_;
   std::vector<void*> values_;

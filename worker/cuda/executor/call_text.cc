@@ -15,46 +15,46 @@ const char* kind_name(Kind kind) {
 
 }  // namespace
 
-void tell_object(api::Text& t, uint64_t id) {
+void tell_object(api::Text& text, uint64_t id) {
   const char* kind = kind_name(api::cuda::id_kind(id));
-  if (kind == nullptr) return t.hex(id);
-  t.raw(kind);
-  t.raw((api::id_index(id) & api::kWorkerBit) != 0 ? "#w" : "#");
-  t.decimal(uint64_t{api::id_index(id) & ~api::kWorkerBit});
+  if (kind == nullptr) return text.hex(id);
+  text.raw(kind);
+  text.raw((api::id_index(id) & api::kWorkerBit) != 0 ? "#w" : "#");
+  text.decimal(uint64_t{api::id_index(id) & ~api::kWorkerBit});
 }
 
-void tell(api::Text& t, const char* name, uint64_t value) {
-  t.name(name);
-  if (value < kSizeMax) return t.decimal(value);
-  tell_object(t, value);
+void tell(api::Text& text, const char* name, uint64_t value) {
+  text.name(name);
+  if (value < kSizeMax) return text.decimal(value);
+  tell_object(text, value);
 }
 
-void tell(api::Text& t, const char* name, const wire::Bytes& bytes) {
-  t.name(name);
+void tell(api::Text& text, const char* name, const wire::Bytes& bytes) {
+  text.name(name);
   bool plain = bytes.count != 0;
   for (uint64_t i = 0; i < bytes.count && i < api::kPrintedTextBytes; ++i) {
     plain = plain && bytes[i] >= ' ' && bytes[i] <= '~';
   }
-  if (plain) return t.quoted(reinterpret_cast<const char*>(bytes.data), bytes.count);
-  t.decimal(bytes.count);
-  t.raw(" bytes");
+  if (plain) return text.quoted(reinterpret_cast<const char*>(bytes.data), bytes.count);
+  text.decimal(bytes.count);
+  text.raw(" bytes");
 }
 
-void tell_id(api::Text& t, const char* name, uint64_t id) {
-  t.name(name);
-  tell_object(t, id);
+void tell_id(api::Text& text, const char* name, uint64_t id) {
+  text.name(name);
+  tell_object(text, id);
 }
 
-void tell_id(api::Text& t, const char* name, const wire::Array<uint64_t>& ids) {
-  t.name(name);
-  t.open("[");
+void tell_id(api::Text& text, const char* name, const wire::Array<uint64_t>& ids) {
+  text.name(name);
+  text.open("[");
   const uint64_t shown = ids.count < api::kPrintedElements ? ids.count : api::kPrintedElements;
   for (uint64_t i = 0; i < shown; ++i) {
-    t.item();
-    tell_object(t, ids[i]);
+    text.item();
+    tell_object(text, ids[i]);
   }
-  if (shown < ids.count) t.rest(ids.count - shown);
-  t.close("]");
+  if (shown < ids.count) text.rest(ids.count - shown);
+  text.close("]");
 }
 
 }  // namespace tendril::worker::cuda

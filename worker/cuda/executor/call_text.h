@@ -14,38 +14,38 @@
 namespace tendril::worker::cuda {
 
 // "op(field=value, ...)", or "op(malformed)".
-void tell_call(api::Text& t, uint16_t opcode, const uint8_t* body, uint64_t bytes);
+void tell_call(api::Text& text, uint16_t opcode, const uint8_t* body, uint64_t bytes);
 
 // "stream#3"; ids that the worker chose have a w before the number.
-void tell_object(api::Text& t, uint64_t id);
+void tell_object(api::Text& text, uint64_t id);
 
 template <typename T>
-void tell(api::Text& t, const char* name, const T& value) {
-  t.name(name);
-  print(t, value);
+void tell(api::Text& text, const char* name, const T& value) {
+  text.name(name);
+  print(text, value);
 }
 // A word that may be an id, an address or a size.
-void tell(api::Text& t, const char* name, uint64_t value);
+void tell(api::Text& text, const char* name, uint64_t value);
 // Text when it looks like text; otherwise its length.
-void tell(api::Text& t, const char* name, const wire::Bytes& bytes);
+void tell(api::Text& text, const char* name, const wire::Bytes& bytes);
 template <typename T>
-void tell(api::Text& t, const char* name, const wire::Array<T>& values) {
-  t.name(name);
-  print_array(t, values.data, values.count);
+void tell(api::Text& text, const char* name, const wire::Array<T>& values) {
+  text.name(name);
+  print_array(text, values.data, values.count);
 }
 template <typename T>
-void tell(api::Text& t, const char* name, const wire::Image<T>& image) {
-  t.name(name);
-  print(t, image.value);
+void tell(api::Text& text, const char* name, const wire::Image<T>& image) {
+  text.name(name);
+  print(text, image.value);
 }
 template <typename T>
-void tell(api::Text& t, const char* name, const wire::Optional<T>& image) {
+void tell(api::Text& text, const char* name, const wire::Optional<T>& image) {
   if (!image.present) return;
-  t.name(name);
-  print(t, image.value);
+  text.name(name);
+  print(text, image.value);
 }
 
-void tell_id(api::Text& t, const char* name, uint64_t id);
-void tell_id(api::Text& t, const char* name, const wire::Array<uint64_t>& ids);
+void tell_id(api::Text& text, const char* name, uint64_t id);
+void tell_id(api::Text& text, const char* name, const wire::Array<uint64_t>& ids);
 
 }  // namespace tendril::worker::cuda

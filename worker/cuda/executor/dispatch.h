@@ -12,7 +12,7 @@ namespace tendril::worker::cuda {
 class Executor;
 
 // False: unknown opcode or malformed body; the session must end.
-bool dispatch(Executor& w, const session::Call& call);
+bool dispatch(Executor& executor, const session::Call& call);
 const char* op_name(uint16_t opcode);
 
 }  // namespace tendril::worker::cuda

@@ -173,13 +173,13 @@ bool Executor::take_on_sight(const session::Call& call) {
         return false;
       Mirrors::Written written;
       mirrors_->fetch(&written);
-      wire::cuda::mirror_fetch_reply r;
-      r.offsets = {written.offsets.data(), written.offsets.size()};
-      r.data = {written.data.data(), written.data.size()};
-      r.more = written.more;
-      r.both = written.both;
-      std::vector<uint8_t> body(wire::message_bytes(r));
-      wire::write_message(r, body.data());
+      wire::cuda::mirror_fetch_reply reply;
+      reply.offsets = {written.offsets.data(), written.offsets.size()};
+      reply.data = {written.data.data(), written.data.size()};
+      reply.more = written.more;
+      reply.both = written.both;
+      std::vector<uint8_t> body(wire::message_bytes(reply));
+      wire::write_message(reply, body.data());
       service_->reply(call.reply_id, CUDA_SUCCESS, body.data(), static_cast<uint32_t>(body.size()));
       return true;
     }

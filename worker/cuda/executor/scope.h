@@ -12,7 +12,7 @@ namespace tendril::worker::cuda {
 
 class Scope {
  public:
-  explicit Scope(Executor& w) : w_(w) {}
+  explicit Scope(Executor& executor) : w_(executor) {}
 
   bool ok() const { return error_ == CUDA_SUCCESS; }
   CUresult error() const { return error_; }

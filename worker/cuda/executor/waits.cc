@@ -41,16 +41,16 @@ Waiters::~Waiters() {
 }
 
 CUresult Waiters::query(Wait* wait) {
-  gpu::Driver& d = executor_->driver();
+  gpu::Driver& driver = executor_->driver();
   const bool stream = wait->kind == WaitKind::kStream, context = wait->kind == WaitKind::kContext;
   CUevent event = stream || context ? wait->own_event : static_cast<CUevent>(wait->object);
   CUresult result = CUDA_SUCCESS;
   if (event != nullptr)
-    result = d.cuEventQuery(event);
+    result = driver.cuEventQuery(event);
   else if (stream)
-    result = d.cuStreamQuery(static_cast<CUstream>(wait->object));
+    result = driver.cuStreamQuery(static_cast<CUstream>(wait->object));
   while (result == CUDA_SUCCESS && wait->stream_count != 0) {
-    result = d.cuStreamQuery(wait->streams[wait->stream_count - 1]);
+    result = driver.cuStreamQuery(wait->streams[wait->stream_count - 1]);
     if (result == CUDA_SUCCESS) --wait->stream_count;
   }
   if (context && result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
@@ -63,20 +63,22 @@ CUresult Waiters::query(Wait* wait) {
 // was added in between, so it returns at once, but not for nothing: an H200 takes 1.3 us more than
 // the program's own synchronising would (bench/driver_bench.cc). An event does all that, too.
 CUresult Waiters::synchronise(const Wait& wait) {
-  gpu::Driver& d = executor_->driver();
-  if (wait.own_event != nullptr) return d.cuEventSynchronize(wait.own_event);
-  if (wait.kind == WaitKind::kEvent) return d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+  gpu::Driver& driver = executor_->driver();
+  if (wait.own_event != nullptr) return driver.cuEventSynchronize(wait.own_event);
+  if (wait.kind == WaitKind::kEvent)
+    return driver.cuEventSynchronize(static_cast<CUevent>(wait.object));
   const bool context = wait.kind == WaitKind::kContext;
-  return context ? d.cuCtxSynchronize() : d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+  return context ? driver.cuCtxSynchronize()
+                 : driver.cuStreamSynchronize(static_cast<CUstream>(wait.object));
 }
 
 // A driver lets the room for what kernels print be set until it is given one that prints
 // (docs/decisions/0015-answers-before-synchronising.md).
 bool Waiters::is_quiet() const {
-  gpu::Driver& d = executor_->driver();
+  gpu::Driver& driver = executor_->driver();
   size_t bytes = 0;
-  return d.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE) == CUDA_SUCCESS &&
-         d.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes) == CUDA_SUCCESS;
+  return driver.cuCtxGetLimit(&bytes, CU_LIMIT_PRINTF_FIFO_SIZE) == CUDA_SUCCESS &&
+         driver.cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, bytes) == CUDA_SUCCESS;
 }
 
 void Waiters::end(Wait wait, CUresult result) {
@@ -266,21 +268,22 @@ void Waiters::poll() {
 }
 
 void* Waiters::thread_main(void* self) {
-  Waiters* w = static_cast<Waiters*>(self);
+  Waiters* waiters = static_cast<Waiters*>(self);
   for (;;) {
-    pthread_mutex_lock(&w->mutex_);
-    ++w->idle_threads_;
-    while (w->sleeping_.empty() && !w->ending_) pthread_cond_wait(&w->handed_over_, &w->mutex_);
-    --w->idle_threads_;
-    if (w->sleeping_.empty()) break;
-    const Wait wait = w->sleeping_.front();
-    w->sleeping_.pop_front();
-    pthread_mutex_unlock(&w->mutex_);
-    w->sleep_until_done(wait);
+    pthread_mutex_lock(&waiters->mutex_);
+    ++waiters->idle_threads_;
+    while (waiters->sleeping_.empty() && !waiters->ending_)
+      pthread_cond_wait(&waiters->handed_over_, &waiters->mutex_);
+    --waiters->idle_threads_;
+    if (waiters->sleeping_.empty()) break;
+    const Wait wait = waiters->sleeping_.front();
+    waiters->sleeping_.pop_front();
+    pthread_mutex_unlock(&waiters->mutex_);
+    waiters->sleep_until_done(wait);
   }
-  --w->threads_;
-  pthread_cond_signal(&w->thread_ended_);
-  pthread_mutex_unlock(&w->mutex_);
+  --waiters->threads_;
+  pthread_cond_signal(&waiters->thread_ended_);
+  pthread_mutex_unlock(&waiters->mutex_);
   return nullptr;
 }
 
@@ -295,18 +298,18 @@ void Waiters::sleep_until_done(const Wait& wait) {
     pthread_mutex_unlock(&mutex_);
     return;
   }
-  gpu::Driver& d = executor_->driver();
-  d.cuCtxSetCurrent(wait.driver_context);
+  gpu::Driver& driver = executor_->driver();
+  driver.cuCtxSetCurrent(wait.driver_context);
   CUresult result = CUDA_ERROR_UNKNOWN;
   switch (wait.kind) {
     case WaitKind::kStream:
-      result = d.cuStreamSynchronize(static_cast<CUstream>(wait.object));
+      result = driver.cuStreamSynchronize(static_cast<CUstream>(wait.object));
       break;
     case WaitKind::kEvent:
-      result = d.cuEventSynchronize(static_cast<CUevent>(wait.object));
+      result = driver.cuEventSynchronize(static_cast<CUevent>(wait.object));
       break;
     case WaitKind::kContext:
-      result = d.cuCtxSynchronize();
+      result = driver.cuCtxSynchronize();
       break;
   }
   complete(wait, result, false);
@@ -380,19 +383,19 @@ void Waiters::send_soon() {
 // It never waits in the driver: a context that ends takes its deliveries along under the lock, and
 // its events are not asked after that.
 void* Waiters::delivery_main(void* self) {
-  Waiters* w = static_cast<Waiters*>(self);
-  pthread_mutex_lock(&w->delivery_mutex_);
-  while (!w->deliveries_end_) {
-    if (w->soon_count_ == 0) {
-      pthread_cond_wait(&w->soon_, &w->delivery_mutex_);
+  Waiters* waiters = static_cast<Waiters*>(self);
+  pthread_mutex_lock(&waiters->delivery_mutex_);
+  while (!waiters->deliveries_end_) {
+    if (waiters->soon_count_ == 0) {
+      pthread_cond_wait(&waiters->soon_, &waiters->delivery_mutex_);
       continue;
     }
-    pthread_mutex_unlock(&w->delivery_mutex_);
+    pthread_mutex_unlock(&waiters->delivery_mutex_);
     usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
-    pthread_mutex_lock(&w->delivery_mutex_);
-    w->deliver_in_own_context();
+    pthread_mutex_lock(&waiters->delivery_mutex_);
+    waiters->deliver_in_own_context();
   }
-  pthread_mutex_unlock(&w->delivery_mutex_);
+  pthread_mutex_unlock(&waiters->delivery_mutex_);
   return nullptr;
 }
 
@@ -451,9 +454,9 @@ void Waiters::give_back_spent() {
 }
 
 void Waiters::deliver_locked() {
-  gpu::Driver& d = executor_->driver();
+  gpu::Driver& driver = executor_->driver();
   for (auto it = deliveries_.begin(); it != deliveries_.end();) {
-    if (it->event != nullptr && d.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
+    if (it->event != nullptr && driver.cuEventQuery(it->event) == CUDA_ERROR_NOT_READY) {
       ++it;
       continue;
     }
@@ -465,13 +468,13 @@ void Waiters::deliver_locked() {
 }
 
 void Waiters::deliver_all() {
-  gpu::Driver& d = executor_->driver();
+  gpu::Driver& driver = executor_->driver();
   pthread_mutex_lock(&delivery_mutex_);
   std::vector<CUevent> events;
   for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
   pthread_mutex_unlock(&delivery_mutex_);
   for (CUevent event : events) {
-    if (event != nullptr) d.cuEventSynchronize(event);
+    if (event != nullptr) driver.cuEventSynchronize(event);
   }
   deliver();
 }
@@ -485,13 +488,13 @@ void Waiters::in_flight(CUstream stream, InFlight item) {
 }
 
 void Waiters::reclaim(size_t pieces_at_most) {
-  gpu::Driver& d = executor_->driver();
+  gpu::Driver& driver = executor_->driver();
   while (!flights_.empty()) {
     InFlight& oldest = flights_.front();
     if (oldest.event != nullptr) {
       if (pieces_in_flight_ > pieces_at_most)
-        d.cuEventSynchronize(oldest.event);
-      else if (d.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY)
+        driver.cuEventSynchronize(oldest.event);
+      else if (driver.cuEventQuery(oldest.event) == CUDA_ERROR_NOT_READY)
         break;
     }
     if (oldest.is_piece) {

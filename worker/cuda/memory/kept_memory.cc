@@ -7,16 +7,17 @@
 namespace tendril::worker::cuda {
 namespace {
 
-uint64_t graph_attribute(Executor& w, uint32_t slot, CUgraphMem_attribute which) {
+uint64_t graph_attribute(Executor& executor, uint32_t slot, CUgraphMem_attribute which) {
   cuuint64_t value = 0;
-  w.driver().cuDeviceGetGraphMemAttribute(w.device_of(slot), which, &value);
+  executor.driver().cuDeviceGetGraphMemAttribute(executor.device_of(slot), which, &value);
   return value;
 }
 
 // False: the driver does not know the pool any more.
-bool pool_attribute(Executor& w, CUmemoryPool pool, CUmemPool_attribute which, uint64_t* value) {
+bool pool_attribute(Executor& executor, CUmemoryPool pool, CUmemPool_attribute which,
+                    uint64_t* value) {
   cuuint64_t room[8] = {};
-  const bool known = w.driver().cuMemPoolGetAttribute(pool, which, room) == CUDA_SUCCESS;
+  const bool known = executor.driver().cuMemPoolGetAttribute(pool, which, room) == CUDA_SUCCESS;
   *value = room[0];
   return known;
 }
@@ -35,22 +36,23 @@ KeptMemory::KeptMemory(Executor* executor) : w_(*executor) {
 }
 
 bool KeptMemory::instantiated(CUgraphExec exec, CUgraph graph) {
-  gpu::Driver& d = w_.driver();
+  gpu::Driver& driver = w_.driver();
   needs_.erase(exec);  // the driver may use a destroyed one's handle again
   if (!has_graphs_) return false;
   size_t count = 0;
-  if (d.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return false;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return false;
   std::vector<CUgraphNode> nodes(count);
-  if (d.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return false;
+  if (driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return false;
   uint64_t bytes = 0;
   bool frees = false;
   for (CUgraphNode node : nodes) {
     CUgraphNodeType type;
     CUDA_MEM_ALLOC_NODE_PARAMS params{};
-    if (d.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) continue;
+    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) continue;
     frees |= type == CU_GRAPH_NODE_TYPE_MEM_FREE;
     if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) continue;
-    if (d.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS) bytes += params.bytesize;
+    if (driver.cuGraphMemAllocNodeGetParams(node, &params) == CUDA_SUCCESS)
+      bytes += params.bytesize;
   }
   if (bytes != 0) needs_[exec] = bytes;
   return bytes != 0 || frees;
@@ -80,7 +82,7 @@ void KeptMemory::settle_graphs(uint32_t slot) {
 
 CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stream,
                               CUdeviceptr* address) {
-  gpu::Driver& d = w_.driver();
+  gpu::Driver& driver = w_.driver();
   Charge& charge = w_.charge();
   uint64_t held = 0, taken = 0;
   pool_attribute(w_, handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &held);
@@ -89,14 +91,14 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   auto pool = pools_.find(handle);
   const uint32_t slot = pool != pools_.end() ? pool->second.slot : w_.slot();
   if (!charge.take(slot, more)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = d.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
+  const CUresult result = driver.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
   charge.give_back(slot, more);
   if (result != CUDA_SUCCESS || *address == 0) return result;  // no bytes may be at no address
   if (pool == pools_.end()) {
     // It is where its memory is, and need not be on the GPU of the stream.
     CUdevice device = -1;
-    const bool told = d.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                              *address) == CUDA_SUCCESS;
+    const bool told = driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                                   *address) == CUDA_SUCCESS;
     pool = pools_.emplace(handle, Pool{told ? w_.slot_of(device) : slot}).first;
   }
   blocks_[*address] = {handle, bytes};
@@ -105,7 +107,7 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   if (settle(handle, &pool->second)) return CUDA_SUCCESS;
   // Drivers take more than what was asked for. What the slice has no room for goes back, when the
   // stream gets there.
-  d.cuMemFreeAsync(*address, stream);
+  driver.cuMemFreeAsync(*address, stream);
   blocks_.erase(*address);
   *address = 0;
   return CUDA_ERROR_OUT_OF_MEMORY;
@@ -164,20 +166,20 @@ void KeptMemory::give_up(uint32_t slot) {
 }
 
 CUresult KeptMemory::set_limit(CUlimit limit, uint64_t value) {
-  gpu::Driver& d = w_.driver();
+  gpu::Driver& driver = w_.driver();
   const bool is_memory = limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE;
   const WorkerContext* context = w_.context();
-  if (!is_memory || context == nullptr) return d.cuCtxSetLimit(limit, value);
+  if (!is_memory || context == nullptr) return driver.cuCtxSetLimit(limit, value);
   Limit& known = limits_[{context, limit}];
   if (known.by_default == 0) {
     size_t size = 0;
-    d.cuCtxGetLimit(&size, limit);
+    driver.cuCtxGetLimit(&size, limit);
     known.by_default = size;
   }
   const uint64_t more = beyond(value, known.by_default);
   const uint64_t charged = more != 0 ? w_.charge().hold(context->slot, more, context) : 0;
   if (more != 0 && charged == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  const CUresult result = d.cuCtxSetLimit(limit, value);
+  const CUresult result = driver.cuCtxSetLimit(limit, value);
   const uint64_t over = result == CUDA_SUCCESS ? known.charged : charged;
   if (over != 0) w_.charge().release(over);
   if (result == CUDA_SUCCESS) known.charged = charged;

@@ -378,10 +378,11 @@ bool Mirrors::any_written(bool on_executor) {
 }
 
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
-                       const CUDA_MEMCPY3D& s) {
-  if (s.WidthInBytes == 0 || s.Height == 0 || s.Depth == 0) return 0;
+                       const CUDA_MEMCPY3D& parameters) {
+  if (parameters.WidthInBytes == 0 || parameters.Height == 0 || parameters.Depth == 0) return 0;
   using Wide = unsigned __int128;
-  const Wide row = Wide{x} + s.WidthInBytes, rows = Wide{y} + s.Height, slices = Wide{z} + s.Depth;
+  const Wide row = Wide{x} + parameters.WidthInBytes, rows = Wide{y} + parameters.Height,
+             slices = Wide{z} + parameters.Depth;
   const Wide pitch_used = pitch != 0 ? Wide{pitch} : row,
              height_used = height != 0 ? Wide{height} : rows;
   constexpr Wide kSane = Wide{1} << 48;  // beyond any address; products of three need 144 bits
@@ -393,53 +394,56 @@ uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height
   return bytes > kSane ? UINT64_MAX : static_cast<uint64_t>(bytes);
 }
 
-bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes) {
-  if (const Mirrors::Mirror* mirror = w.mirrors().find(address))
+bool is_workers_own(Executor& executor, CUdeviceptr address, uint64_t bytes) {
+  if (const Mirrors::Mirror* mirror = executor.mirrors().find(address))
     return bytes > mirror->bytes - (address - mirror->base);
   uint32_t type = 0;
-  gpu::Driver& d = w.driver();
-  const CUresult known = d.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+  gpu::Driver& driver = executor.driver();
+  const CUresult known =
+      driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
   if (known != CUDA_SUCCESS) return !is_reserved(address);
   if (type == CU_MEMORYTYPE_DEVICE) return false;
-  return !is_managed(&d, address);
+  return !is_managed(&driver, address);
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_create_request& m,
+CUresult handle(Executor& executor, const wire::cuda::mirror_create_request& request,
                 wire::cuda::mirror_create_reply&) {
-  if (m.pageable != 0) return w.mirrors().create_pageable(m.address, m.bytes, m.written != 0);
-  return w.mirrors().create(&w.driver(), m.address, m.bytes, m.written != 0);
+  if (request.pageable != 0)
+    return executor.mirrors().create_pageable(request.address, request.bytes, request.written != 0);
+  return executor.mirrors().create(&executor.driver(), request.address, request.bytes,
+                                   request.written != 0);
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_share_request& m,
+CUresult handle(Executor& executor, const wire::cuda::mirror_share_request& request,
                 wire::cuda::mirror_share_reply&) {
-  return w.mirrors().share(&w.driver(), m.address, m.bytes);
+  return executor.mirrors().share(&executor.driver(), request.address, request.bytes);
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_destroy_request& m) {
+CUresult handle(Executor& executor, const wire::cuda::mirror_destroy_request& request) {
   // The client has waited for the work that used it; waiting here would keep its host functions
   // from being answered.
-  w.mirrors().destroy(&w.driver(), m.address);
+  executor.mirrors().destroy(&executor.driver(), request.address);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_push_request& m) {
-  return w.mirrors().push(m.address, m.data);
+CUresult handle(Executor& executor, const wire::cuda::mirror_push_request& request) {
+  return executor.mirrors().push(request.address, request.data);
 }
 
-CUresult handle(Executor& w, const wire::cuda::mirror_fetch_request&,
-                wire::cuda::mirror_fetch_reply& r) {
-  Scope s(w);
+CUresult handle(Executor& executor, const wire::cuda::mirror_fetch_request&,
+                wire::cuda::mirror_fetch_reply& reply) {
+  Scope scope(executor);
   Mirrors::Written written;
-  w.mirrors().fetch(&written);
-  uint64_t* offsets = s.scratch<uint64_t>(written.offsets.size());
-  uint8_t* data = s.scratch<uint8_t>(written.data.size());
-  if (!s.ok()) return s.error();
+  executor.mirrors().fetch(&written);
+  uint64_t* offsets = scope.scratch<uint64_t>(written.offsets.size());
+  uint8_t* data = scope.scratch<uint8_t>(written.data.size());
+  if (!scope.ok()) return scope.error();
   std::copy(written.offsets.begin(), written.offsets.end(), offsets);
   std::copy(written.data.begin(), written.data.end(), data);
-  r.offsets = {offsets, written.offsets.size()};
-  r.data = {data, written.data.size()};
-  r.more = written.more;
-  r.both = written.both;
+  reply.offsets = {offsets, written.offsets.size()};
+  reply.data = {data, written.data.size()};
+  reply.more = written.more;
+  reply.both = written.both;
   return CUDA_SUCCESS;
 }
 

@@ -133,6 +133,6 @@ bool is_managed(gpu::Driver* driver, uint64_t address);
 // The driver takes any host address where it is not told the kind of memory: such addresses of the
 // client's are asked about first. True: this is memory of the worker itself, which no client may
 // read or write. Costs a call of the driver.
-bool is_workers_own(Executor& w, CUdeviceptr address, uint64_t bytes);
+bool is_workers_own(Executor& executor, CUdeviceptr address, uint64_t bytes);
 
 }  // namespace tendril::worker::cuda
