@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a lane, shared by lane.cc (calls out), lane_receive.cc (frames in, waiting) and
-// lane_bulk.cc (transfers). Private to session/. Locks, in the order in which they may nest: lock_
-// (encoding) > state_lock_; send_lock_ and the channel locks are leaves.
+// The private parts of a lane, shared by lane.cc (calls out), lane_receive.cc (frames in, waiting)
+// and lane_bulk.cc (transfers). Private to session/. Locks may nest in this order: lock_
+// (encoding), then state_lock_. send_lock_ and the channels' locks are leaves.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@
 namespace tendril::session {
 
 inline constexpr uint64_t kLaneRingBytes =
-    2u << 20;  // twice the largest call; as small as that, see transport/shm/shm.h
+    2u << 20;  // twice the largest call; transport/shm/shm.h says why no larger
 inline constexpr size_t kLaneReceiveBytes = size_t(wire::kReplyBytesMax) * 2 + 4096;
 
-// Somebody who waits for something that the receiving thread will notice. Guarded by state_lock_
+// A thread that waits for something that the receiving thread will notice. Guarded by state_lock_,
 // except for reads of `state`.
 struct Waiter {
   enum : uint32_t { kWaiting = 0, kDone = 1, kAsleep = 2 };
@@ -37,13 +37,13 @@ struct PendingReply {
   uint32_t bytes = 0;
   uint32_t capacity = 0;
   uint8_t* into =
-      nullptr;  // where the body goes behind its first 8 bytes, if it is as long as expected
+      nullptr;  // where the body goes after its first 8 bytes, if it has the expected length
   uint32_t into_bytes = 0;
   bool placed = false;
   PendingReply* next = nullptr;
 };
 
-// The last reply of one thread: its body lives until that thread waits again.
+// The last reply of one thread. Its body stays valid until that thread waits again.
 struct ThreadSlot {
   const void* thread = nullptr;
   PendingReply* last = nullptr;
@@ -55,9 +55,9 @@ struct Incoming {  // worker -> client
   uint64_t transfer = 0;
   uint8_t* into = nullptr;
   uint64_t bytes = 0;
-  uint64_t promised = 0;  // by chunk headers seen
+  uint64_t promised = 0;  // announced by the chunk headers seen
   uint64_t received = 0;
-  uint32_t writers = 0;  // helpers writing into it right now
+  uint32_t writers = 0;  // threads that are writing into it
   bool async = false;
   bool failed = false;
   Incoming* next = nullptr;
@@ -159,10 +159,10 @@ class LaneImpl final : public Lane {
   Incoming* find_incoming(uint64_t transfer);  // state_lock_ held
   void remove_incoming(Incoming* incoming);    // state_lock_ held; waits for its writers
   void register_incoming(uint64_t transfer, void* into, uint64_t bytes, bool async);
-  // Of a lost session: returns when nothing is being written to the program's memory any more, and
-  // nothing ever will be.
+  // For a lost session: returns when nothing is writing to the program's memory any more. Nothing
+  // will from then on.
   void settle();
-  // May `chunk` be written? Then counts it as being written. Null with *ok true: drop the bytes.
+  // May `chunk` be written? If so, counts one writer more. Null with *ok true: drop the bytes.
   Incoming* admit(const wire::ChunkHeader& chunk, bool* ok);
   void landed(Incoming* incoming, uint64_t bytes, bool arrived);
   Outgoing* outgoing(uint64_t transfer);  // state_lock_ held; finds or makes
@@ -182,7 +182,7 @@ class LaneImpl final : public Lane {
   uint32_t sender_spin_us_ = 0;
   uint32_t wait_spin_us_ = 0;
 
-  // Calls out. Everything up to tail_ is committed; the sender has sent everything up to head_.
+  // Calls out. Everything up to tail_ is committed. Everything up to head_ has been sent.
   alignas(64) base::Lock lock_;
   transport::OutgoingRing* direct_ = nullptr;
   uint8_t* ring_ = nullptr;
@@ -191,8 +191,9 @@ class LaneImpl final : public Lane {
   bool call_wrapped_ = false;
   bool call_wants_reply_ = false;
   bool call_counts_ = false;
-  uint64_t committed_ = 0;                   // calls that count
-  uint64_t hold_at_ = wire::kCallsAheadMax;  // so many may be committed, as far as was looked
+  uint64_t committed_ = 0;  // calls that count
+  // this many may be committed, by the last known progress
+  uint64_t hold_at_ = wire::kCallsAheadMax;
   uint64_t wrap_from_ = 0;
   std::atomic<uint64_t> wrap_at_{0};
   alignas(64) std::atomic<uint64_t> tail_{0};
@@ -203,11 +204,11 @@ class LaneImpl final : public Lane {
   base::Thread sender_;
   bool sender_tried_ = false;
 
-  // Frames in. `leading_` is held by the thread that receives.
+  // Frames in. The receiving thread holds `leading_`.
   alignas(64) base::Lock state_lock_;
   std::atomic<uint32_t> leading_{0};
   std::atomic<const void*> leader_{nullptr};  // the thread
-  std::atomic<uint64_t> run_{0};              // calls, by the worker
+  std::atomic<uint64_t> run_{0};              // calls that the worker has run
   Waiter* sleepers_ = nullptr;
   std::atomic<uint32_t> waiting_{0};
   uint8_t* receive_buffer_ = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a service, shared by service.cc (calls in, frames out) and service_bulk.cc
+// The private parts of a service, shared by service.cc (calls in, frames out) and service_bulk.cc
 // (transfers). Private to session/.
 #pragma once
 
@@ -18,25 +18,25 @@ namespace tendril::session {
 inline constexpr size_t kServiceOutBytes = 256u << 10;
 inline constexpr size_t kInboxBytes = size_t(wire::kCallBytesMax) * 2 + 4096;
 inline constexpr size_t kInboxBytesMax =
-    size_t(256) << 20;  // backlog of calls while a transfer without bulk channels is awaited
+    size_t(256) << 20;  // backlog of calls while a take waits for a transfer without bulk channels
 inline constexpr size_t kAttendedBytesMax = size_t(64)
-                                            << 20;  // of them, received while the executor is busy
+                                            << 20;  // of these, received while the executor is busy
 inline constexpr uint32_t kOwnSlots = 16;
 
-// The calls that have arrived and were not run. Private memory: a call cannot change while it is
-// decoded.
+// The calls that have arrived and have not been run. Private memory, so a call cannot change while
+// it is decoded.
 class Inbox {
  public:
   Inbox() = default;
   ~Inbox();
   bool open();
-  // Room to receive into, without disturbing the current call when `keep`; null: the backlog is too
+  // Room to receive into. With `keep`, the current call stays where it is. Null: the backlog is too
   // large.
   uint8_t* room(size_t* bytes, bool keep);
   void received(size_t bytes) { end_ += bytes; }
-  // The call at the front, of so many bytes, has been taken.
+  // The call at the front, which has this many bytes, has been taken.
   void pass(size_t bytes);
-  // The next complete call: 1 found, 0 none yet, -1 malformed. `at`: where it is; advance by its
+  // The next complete call. 1: found; 0: none yet; -1: malformed. `at`: its position; add its
   // length to pass it.
   int peek(size_t at, wire::CallHeader* header) const {
     if (end_ - at < sizeof *header) return 0;
@@ -53,19 +53,20 @@ class Inbox {
   uint8_t* data_ = nullptr;
   size_t capacity_ = 0;
   size_t at_ = 0;     // next call to run
-  size_t scan_ = 0;   // next call to be looked at by take
-  size_t sight_ = 0;  // next call to be shown by attend
+  size_t scan_ = 0;   // next call that take looks at
+  size_t sight_ = 0;  // next call that attend shows
   size_t end_ = 0;
 
  private:
   void compact(uint8_t* into);
   void let_go();
   std::vector<uint8_t*>
-      held_;  // the memory of the calls that are being run, when `room` had to move on
+      held_;  // memory of the calls that are being run, when `room` had to use another buffer
 };
 
 inline constexpr uint16_t kFlagTaken = 1u
-                                       << 15;  // set in the inbox only: take or attend has had it
+                                       // in the inbox only: take or attend has consumed the call
+                                       << 15;
 
 class ServiceImpl final : public Service {
  public:
@@ -107,7 +108,7 @@ class ServiceImpl final : public Service {
     uint32_t pieces = 0;   // in the whole transfer; 0: not known yet
     uint32_t arrived = 0;  // pieces that are in slots, handed out or dropped
     uint32_t handed = 0;
-    uint32_t eager = 0;  // of them: parked without a grant
+    uint32_t eager = 0;  // of these, parked without a grant
     bool granted = false;
     bool discarded = false;
     std::vector<Piece> ready;
@@ -139,8 +140,8 @@ class ServiceImpl final : public Service {
   static void receiver_main(void* line);
   bool receive_chunk(transport::Channel* channel, uint8_t* scratch);
   const char* check_chunk(const wire::ChunkHeader& chunk);
-  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: ended. `wait` false:
-  // *slot must be free already.
+  // Reserves a slot for the chunk. 1: *slot is it; 0: drop the bytes; -1: the session has ended, or
+  // *why says what is wrong. Waits for a slot, except without bulk channels.
   int admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why);
   void landed(const wire::ChunkHeader& chunk, uint32_t slot);
   Transfer* transfer(uint64_t id, bool make);  // slots_lock_ held
@@ -160,11 +161,11 @@ class ServiceImpl final : public Service {
   Striper striper_;
   uint32_t take_spin_us_ = 0;
 
-  base::Lock inbox_lock_;  // held by whoever receives, for as long as that takes
+  base::Lock inbox_lock_;  // held by the receiving thread for as long as it receives
   Inbox inbox_;
   std::function<bool(const Call&)> taken_on_sight_;
   std::atomic<const void*> executor_{nullptr};
-  uint64_t told_ = 0;  // calls, to the client, as run. The executor's
+  uint64_t told_ = 0;  // calls that the client knows as run; the executor's
 
   base::Lock out_lock_;
   uint8_t* out_ = nullptr;
@@ -182,7 +183,7 @@ class ServiceImpl final : public Service {
   base::Event slot_event_;
   base::Event piece_event_;
 
-  wire::SessionCounts own_counts_;  // where nobody looks
+  wire::SessionCounts own_counts_;  // used when the opener passed none
   wire::SessionCounts* const counts_;
   std::atomic<int32_t> replies_due_{0};
   std::atomic<uint64_t> due_since_ns_{0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends one range of memory as chunks over several bulk channels at once: the caller and one helper
-// thread per further channel take chunks in turn. Used by both ends of a session, from any number
-// of threads. Helpers start with the first range worth them.
+// Sends one range of memory as chunks over several bulk channels at once. The caller and one helper
+// thread for each further channel take chunks in turn. Both ends of a session use it, from any
+// number of threads. The helpers start with the first range that is large enough.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@
 
 namespace tendril::session {
 
-inline constexpr int kPumpMs = 2;  // a blocked sender looks at what else there is to do this often
+inline constexpr int kPumpMs = 2;  // a blocked sender checks for other work this often
 
 struct ChunkPlan {
   uint64_t chunk_bytes = 0;
   uint32_t pieces = 0;  // as in wire::ChunkHeader
 };
-// How `bytes` are cut for that many channels (0: they ride in the lane).
+// How to cut `bytes` for that many channels. 0 channels: the chunks travel on the command lane.
 ChunkPlan plan_chunks(uint64_t bytes, size_t channels);
 
 class Striper {
@@ -30,18 +30,18 @@ class Striper {
   Striper() = default;
   ~Striper() { stop(); }
   void add(transport::Channel* channel);
-  // Called by a sending thread that makes no progress, every kPumpMs, with no lock of the session
-  // held but that channel's.
+  // A sending thread that makes no progress calls this every kPumpMs. It holds no lock of the
+  // session except that channel's.
   void when_stuck(void* argument, void (*call)(void*)) {
     stuck_argument_ = argument, stuck_ = call;
   }
   size_t channels() const { return lines_.size(); }
 
-  // Sends data[begin, end) as chunks of `transfer` whose offsets are shift + position. Returns when
-  // the memory may be reused.
+  // Sends data[begin, end) as chunks of `transfer`. A chunk's offset is shift + position. Returns
+  // when the memory may be reused.
   base::Status send(uint64_t transfer, const uint8_t* data, uint64_t begin, uint64_t end,
                     const ChunkPlan& plan, uint64_t shift = 0);
-  // After the channels were shut down: ends the helpers.
+  // Ends the helpers. Call it after the channels were shut down.
   void stop();
   void abandon_after_fork();
 
