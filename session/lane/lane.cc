@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls out: encoding into the ring, the sender thread, flushing, the beginning and the end of a
-// lane. Called by the client library's threads; the sender thread is ours. Over shared memory the
-// ring is the one that the worker reads and there is no sender.
+// Calls out: encoding into the ring, the sender thread, flushing, and the beginning and end of a
+// lane. The client library's threads call it. The sender thread belongs to the lane. Over shared
+// memory the worker reads this very ring, and there is no sender.
 #include "session/lane/lane.h"
 
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ using base::Status;
 namespace {
 constexpr int kLastWordsMs = 100;
 constexpr uint64_t kCompanyNs = 1000;
-constexpr uint64_t kNearNs = 8000;  // more than a runtime needs between a copy and a wait
+constexpr uint64_t kNearNs = 8000;  // longer than a runtime takes between a copy and a wait
 std::atomic<uint64_t> g_lane_ids{1};
 thread_local bool t_exempt = false;
 }  // namespace
@@ -116,7 +116,7 @@ uint8_t* LaneImpl::begin(uint16_t opcode, uint32_t context, uint32_t body_bytes,
   return begin_flagged(opcode, 0, context, body_bytes, reply_id);
 }
 
-// Where `need` bytes go, or null while the ring is full. lock_ held.
+// Where `need` bytes go; null while the ring is full. The caller holds lock_.
 uint8_t* LaneImpl::place(uint64_t need) {
   if (direct_ != nullptr) return direct_->reserve(need);
   uint64_t tail = tail_.load(std::memory_order_relaxed);
@@ -158,8 +158,8 @@ uint8_t* LaneImpl::begin_flagged(uint16_t opcode, uint16_t flags, uint32_t conte
     call_counts_ = counts;
     at = place(need);
     if (__builtin_expect(at != nullptr, 1)) break;
-    // Full: send, or read what the worker wants to say; it may be blocked by that. Never with the
-    // lock held: a callback may call.
+    // Full: send, or read what the worker has to say. The worker may be blocked until we do. Never
+    // with the lock held, because a callback may make calls.
     Status room;
     if (direct_ != nullptr) room = direct_->wait_room(need, kPumpMs);
     lock_.unlock();
@@ -224,12 +224,12 @@ void LaneImpl::wake_sender() {
     base::futex_wake(&sender_asleep_, 1);
 }
 
-// Sends some of what is committed; false when the peer has no room (or is gone).
+// Sends some of the committed bytes. False: the peer has no room, or is gone.
 bool LaneImpl::send_pending(int timeout_ms) {
   base::Result<size_t> sent = size_t(0);
   {
     Locked locked(send_lock_,
-                  sender_spin_us_);  // whoever has it is in a system call shorter than a sleep
+                  sender_spin_us_);  // spins: the holder is in a system call shorter than a sleep
     if (lost_.load(std::memory_order_relaxed)) return false;
     uint64_t head = head_.load(std::memory_order_relaxed);
     uint64_t tail = tail_.load(std::memory_order_acquire);
@@ -279,8 +279,8 @@ void LaneImpl::wait_is_near() {
   company_until_ns_.store(base::now_ns() + kNearNs, std::memory_order_relaxed);
 }
 
-// A wait often follows and would send what is pending itself, together with its own call: one
-// message in place of two.
+// Gives the calling threads time to send for themselves. A wait often follows and sends pending
+// calls together with its own: one message instead of two.
 void LaneImpl::await_company(uint64_t until_ns) {
   while (head_.load(std::memory_order_acquire) != tail_.load(std::memory_order_acquire) &&
          !lost_.load()) {
@@ -318,8 +318,8 @@ void LaneImpl::sender_main(void* self) {
   }
 }
 
-// Marks the session lost once; everybody who waits wakes up. Never called with a lock held, except
-// by the destructor's thread.
+// Marks the session lost, once, and wakes every waiting thread. Never called with a lock held,
+// except by the destructor's thread.
 void LaneImpl::lose(const Status& why, bool quiet) {
   if (lost_.exchange(true, std::memory_order_seq_cst)) return;
   command_->shutdown();
@@ -334,7 +334,7 @@ void LaneImpl::lose(const Status& why, bool quiet) {
   if (!quiet && !closing_.load() && events_ != nullptr) events_->lost(why);
 }
 
-// A channel other than the reply lane ended. The reason, if the worker gave one, lies on the reply
+// A channel other than the reply lane has ended. If the worker gave a reason, it is on the reply
 // lane.
 void LaneImpl::lose_after_last_words(const Status& why) {
   base::Deadline deadline(kLastWordsMs);
@@ -378,11 +378,11 @@ void LaneImpl::close(int timeout_ms) {
     Locked locked(lock_);
     room = direct_->wait_room(sizeof(wire::CallHeader), timeout_ms).ok();
   }
-  // Without room begin would wait: then there is no time for good manners.
+  // Without room begin would wait: then skip the goodbye.
   if (room && begin_flagged(0, wire::kFlagGoodbye, 0, 0, 0) != nullptr) {
     commit();
     flush_until(deadline.left_ms());
-    while (!is_lost() && !deadline.passed()) {  // the worker finishes what it has and closes
+    while (!is_lost() && !deadline.passed()) {  // the worker finishes its calls and closes
       if (try_lead()) {
         int left = deadline.left_ms();
         receive_once({0, left < 0 || left > 100 ? 100 : left});

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk transfers of a lane. Out: the calling thread and one helper per further channel send chunks
-// side by side; chunks beyond the session's small eager allowance wait for the worker's grant, so
-// that no order of threads and transfers can fill the worker's slots with data it does not want
-// yet. In: one receiver per channel writes straight into registered memory, after checking every
-// chunk's header against its registration. Threads start with the first transfer that needs them.
+// Bulk transfers of a lane.
+//
+// Out: the calling thread and one helper for each further channel send chunks side by side. A few
+// chunks, the session's eager allowance, go at once. The rest wait for the worker's grant. So no
+// order of threads and transfers can fill the worker's slots with data that it does not want yet.
+//
+// In: one receiver per channel writes straight into registered memory. It first checks every
+// chunk's header against the registration. Threads start with the first transfer that needs them.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +24,8 @@ using base::Status;
 
 namespace {
 constexpr uint32_t kReceiverSpinUs = 20;
-constexpr size_t kOutgoingMax = 1u << 16;  // grants for transfers never begun: a broken server
+// more grants for transfers that never began: a broken server
+constexpr size_t kOutgoingMax = 1u << 16;
 }  // namespace
 
 // ---- worker -> client ----
@@ -39,7 +43,7 @@ void LaneImpl::remove_incoming(Incoming* incoming) {
       break;
     }
   }
-  while (incoming->writers != 0) {  // its memory is about to be somebody else's
+  while (incoming->writers != 0) {  // the caller may reuse its memory after this
     uint32_t seen = incoming_event_.read();
     state_lock_.unlock();
     incoming_event_.wait(seen, 10'000);
@@ -66,7 +70,7 @@ void LaneImpl::register_incoming(uint64_t transfer, void* into, uint64_t bytes, 
   if (receivers_started_.load(std::memory_order_relaxed) || is_lost()) return;
   for (auto& bulk : bulk_) {
     if (!bulk->receiver.start("tendril-bulk", &LaneImpl::bulk_receiver_main, bulk.get())) {
-      // Without a receiver that channel's data would never come.
+      // Without a receiver this channel's data would never arrive.
       lose(Status(Code::kExhausted, "no thread to receive bulk data"), false);
       return;
     }
@@ -111,7 +115,7 @@ Incoming* LaneImpl::admit(const wire::ChunkHeader& chunk, bool* ok) {
   if (is_lost()) return nullptr;
   Incoming* incoming = find_incoming(chunk.transfer);
   if (incoming == nullptr) {
-    // The rest of a transfer that was cancelled; anything never asked for is a violation.
+    // Drop the rest of a cancelled transfer. A transfer that nobody ever asked for is a violation.
     *ok = chunk.transfer != 0 && chunk.transfer < next_transfer_.load(std::memory_order_relaxed);
     return nullptr;
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames in, and waiting for them. Whichever thread waits receives for all: it leads until its own
-// reply is there, then hands over to another that sleeps. Frames are handled in the order of
-// arrival by one thread at a time, and a kTransfer frame holds the lane until the bytes of its
-// transfer are in: that is the order guarantee of lane.h. The worker is believed no further than
-// its bytes check.
+// Frames in, and waiting for them. One waiting thread receives for all. It leads until its own
+// reply has arrived, then hands over to another one that sleeps. One thread at a time handles the
+// frames, in the order of arrival. A kTransfer frame holds the lane until the bytes of its transfer
+// have arrived. That gives the order that lane.h promises. Everything that the worker sends is
+// checked.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -22,16 +22,16 @@ using base::Status;
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
 constexpr uint32_t kFollowerSpinUs =
-    20;  // a follower's reply is in the leader's hands within that, or far off
+    20;  // the leader has a follower's reply within this time, or it is far off
 constexpr int64_t kLeadAgainUs = 20'000;
 constexpr uint32_t kPlaceRestLeast =
-    32u << 10;                        // below, a further system call costs more than the copy
-constexpr uint32_t kPlacedAfter = 8;  // the count that stands before bytes
-constexpr uint32_t kKeptReplyBytes =
-    68u << 10;  // fits an inline copy; larger reply buffers are given back
+    32u << 10;                        // below this, a further system call costs more than the copy
+constexpr uint32_t kPlacedAfter = 8;  // the count before the bytes
+constexpr uint32_t kKeptReplyBytes = 68u
+                                     << 10;  // fits an inline copy; larger reply buffers are freed
 
-// The address of this variable names a thread; it needs no destructor, and a later thread that
-// reuses it finds a clean slot.
+// The address of this variable identifies a thread. It needs no destructor. A later thread that
+// reuses the address finds an empty slot.
 struct SlotCache {
   uint64_t lane;
   ThreadSlot* slot;
@@ -177,14 +177,14 @@ void LaneImpl::wake_all_sleepers() {
   }
 }
 
-// Returns when the waiter is done or the session lost. A waiter that may not lead looks at incoming
-// frames now and then, so that the worker is never stuck on a client that does not read.
+// Returns when the waiter is done or the session is lost. A waiter that may not lead reads incoming
+// frames now and then. So the worker never gets stuck on a client that does not read.
 void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
   waiting_.fetch_add(1, std::memory_order_relaxed);
   auto over = [&] {
     return waiter->state.load(std::memory_order_acquire) == Waiter::kDone || is_lost();
   };
-  // Short for transfers as well: they are long, and the receivers need the processors.
+  // Transfers spin briefly, too: they take long, and their receivers need the processors.
   const uint32_t spin_us = wait_spin_us_ < kFollowerSpinUs ? wait_spin_us_ : kFollowerSpinUs;
   while (!over()) {
     if (may_lead && try_lead()) {
@@ -207,7 +207,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
     }
     base::futex_wait(&waiter->state, Waiter::kAsleep, may_lead ? -1 : kPumpMs * 1000);
     {
-      Locked locked(state_lock_);  // also: whoever completed us has let go of us
+      Locked locked(state_lock_);  // also: the thread that completed us has finished with us
       if (waiter->state.load(std::memory_order_relaxed) == Waiter::kAsleep) {
         unlink(waiter);
         waiter->state.store(Waiter::kWaiting, std::memory_order_relaxed);
@@ -215,7 +215,7 @@ void LaneImpl::wait_for(Waiter* waiter, bool may_lead) {
     }
     if (!may_lead) pump();
   }
-  wake_sender();  // who has waited calls again soon; a long wait has sent it to sleep
+  wake_sender();  // this thread will soon call again; a long wait has sent the sender to sleep
   const bool nobody_receives = waiting_.fetch_sub(1, std::memory_order_seq_cst) == 1;
   if (nobody_receives && events_ != nullptr && events_->awaits_callbacks()) stop_event_.signal();
 }
@@ -232,8 +232,8 @@ void LaneImpl::pump() {
   resign();
 }
 
-// Receives what there is and handles the complete frames. Only the leader. False: nothing came, or
-// lost.
+// Receives what has arrived and handles the complete frames. Leader only. False: nothing came, or
+// the session is lost.
 bool LaneImpl::receive_once(transport::Wait wait) {
   if (receive_at_ == receive_end_) {
     receive_at_ = receive_end_ = 0;
@@ -280,8 +280,8 @@ bool LaneImpl::handle_frames() {
   return true;
 }
 
-// Where the bytes of a frame go that stand behind the first 8 of its body; null: into the buffer
-// with all else.
+// Where to put the bytes of a frame that follow the first 8 of its body. Null: into the buffer,
+// like everything else.
 uint8_t* LaneImpl::place_of(const wire::ReplyHeader& header, const uint8_t* body, uint64_t bytes) {
   if (wire::FrameKind(header.kind) == wire::FrameKind::kDelivery) {
     uint64_t address;
@@ -298,8 +298,9 @@ uint8_t* LaneImpl::place_of(const wire::ReplyHeader& header, const uint8_t* body
   return bytes == reply->into_bytes ? reply->into : nullptr;
 }
 
-// A long frame has begun to arrive: what is still on the line is received where it belongs.
-// Settling waits for us: nobody who was told of a loss has his memory written.
+// A long frame has begun to arrive: receives the bytes that have not been read yet at their
+// destination. settle waits for this. So once a thread knows of a loss, nothing writes to its
+// memory.
 bool LaneImpl::place_rest(const wire::ReplyHeader& header) {
   const size_t have = receive_end_ - receive_at_, before = sizeof header + kPlacedAfter;
   if (header.bytes < kPlaceRestLeast || have < before || (header.flags & wire::kFlagPadMask) != 0)
@@ -365,7 +366,7 @@ bool LaneImpl::handle_frame(const wire::ReplyHeader& header, const uint8_t* body
   return violation("a frame of unknown kind");
 }
 
-// `placed`: its bytes are where they belong.
+// `placed`: its bytes are already at their destination.
 bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body, uint32_t bytes,
                             bool placed) {
   state_lock_.lock();
@@ -374,8 +375,8 @@ bool LaneImpl::handle_reply(const wire::ReplyHeader& header, const uint8_t* body
     state_lock_.unlock();
     return violation("a reply to a call that waits for none");
   }
-  // Under the lock: once a thread has learnt that the session is lost, its memory is its own again
-  // and nothing is written there.
+  // Under the lock: once a thread has learnt that the session is lost, it owns its memory again,
+  // and nothing may be written there.
   const uint64_t padded =
       (uint64_t{reply->into_bytes} + wire::kCallAlign - 1) / wire::kCallAlign * wire::kCallAlign;
   if (!placed && reply->into != nullptr && bytes == kPlacedAfter + padded && !is_lost()) {
@@ -424,7 +425,7 @@ bool LaneImpl::handle_delivery(const uint8_t* body, uint32_t bytes) {
     return violation("a delivery to memory that no call named as its destination");
   }
   delivering_.store(true, std::memory_order_seq_cst);
-  bool lost = lost_.load(std::memory_order_seq_cst);  // then its owner may have given the memory up
+  bool lost = lost_.load(std::memory_order_seq_cst);  // if so, the owner may have freed the memory
   if (bytes != 0 && !lost)
     std::memcpy(reinterpret_cast<void*>(address), body + sizeof address, bytes);
   delivering_.store(false, std::memory_order_release);
@@ -445,7 +446,7 @@ bool LaneImpl::handle_transfer(int32_t result, const uint8_t* body, uint32_t byt
     {
       Locked locked(state_lock_);
       Incoming* incoming = find_incoming(transfer);
-      if (incoming == nullptr) return true;  // waited for and gone, or cancelled
+      if (incoming == nullptr) return true;  // already waited for, or cancelled
       if (result != 0) incoming->failed = true;
       if (result != 0 || incoming->received == incoming->bytes) {
         complete(&incoming->waiter);
@@ -476,9 +477,9 @@ void LaneImpl::start_receiver() {
     receiver_.start("tendril-recv", &LaneImpl::receiver_main, this);
 }
 
-// Leads only while nobody else waits: a waiting thread receives faster for itself. Whoever waits is
-// likely to wait again soon, so that the lead is not taken right after it, unless a host function
-// may be due: the last one that waits says so.
+// Leads only while nobody else waits, because a waiting thread receives faster for itself. A thread
+// that has waited is likely to wait again soon, so this one does not take the lead right
+// afterwards. Exception: a host function may be due; then the last waiting thread signals.
 void LaneImpl::receiver_main(void* self) {
   auto* lane = static_cast<LaneImpl*>(self);
   while (!lane->is_lost()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls in and frames out, on the worker's side. `next`, `pending` and the inbox belong to the
-// executor's thread; frames may come from any. Everything read from the peer is checked here before
-// it is believed.
+// executor's thread. Any thread may send frames. Everything read from the peer is checked here
+// before it is used.
 #include "session/lane/service.h"
 
 #include <sys/mman.h>
@@ -24,8 +24,8 @@ using base::Status;
 
 namespace {
 constexpr size_t kReceivePiece = 256u << 10;  // fits the second-level cache
-constexpr uint64_t kCoalesceNs = 10'000;      // a reply waits for company no longer
-constexpr uint32_t kGatherBytes = 16u << 10;  // of a reply, which ends a message
+constexpr uint64_t kCoalesceNs = 10'000;  // a reply waits at most this long for others to join it
+constexpr uint32_t kGatherBytes = 16u << 10;  // for a reply, which ends a message
 constexpr int kGoodbyeMs = 200;
 thread_local char t_self;  // its address names the thread
 }  // namespace
@@ -54,7 +54,8 @@ bool Inbox::open() {
   return data_ != nullptr;
 }
 
-// Moves what is to be run to the front of `into`, without what was taken out of its turn.
+// Moves the calls that are still to be run to the front of `into`. Drops those that were taken out
+// of turn.
 void Inbox::compact(uint8_t* into) {
   size_t to = 0, scan = 0, sight = 0;
   for (size_t from = at_; from < end_;) {
@@ -97,7 +98,7 @@ uint8_t* Inbox::room(size_t* bytes, bool keep) {
     data_ = fresh;
     capacity_ = wanted;
     if (keep) {
-      held_.push_back(old);  // the bodies of calls that are being run live there
+      held_.push_back(old);  // it holds the bodies of calls that are being run
     } else {
       free(old);
     }
@@ -144,8 +145,8 @@ bool ServiceImpl::start() {
     pool_ = {static_cast<uint8_t*>(memory), kOwnSlots};
   }
   for (uint32_t i = pool_.slots; i > 0; --i) free_slots_.push_back(i - 1);
-  // A quarter for chunks nobody waits for yet, half for the taker, the rest for what is on its way
-  // to the taker.
+  // A quarter of the slots is for chunks that nobody waits for yet, half for the taker. The rest is
+  // for chunks on their way to the taker.
   eager_max_ = pool_.slots >= 2 ? std::max(1u, pool_.slots / 4) : 0;
   tell_grant(0, eager_max_);
   flush();
@@ -170,7 +171,7 @@ ServiceImpl::~ServiceImpl() {
   }
 }
 
-// Nothing moves after this. The first reason stands.
+// Ends all traffic. The first reason is kept.
 void ServiceImpl::finish(const Status& why) {
   {
     Locked locked(why_lock_);
@@ -191,8 +192,8 @@ Status ServiceImpl::reason() {
 
 void ServiceImpl::end(const char* why) {
   if (ended_.load(std::memory_order_acquire)) return;
-  // Somebody may be stuck in a send with the lock: then the client is not reading and learns it
-  // from the closed connection.
+  // Another thread may be stuck in a send while it holds the lock. Then the client is not reading,
+  // and learns of the end from the closed connection.
   base::Deadline deadline(kGoodbyeMs);
   bool held = out_lock_.try_lock();
   while (!held && !deadline.passed()) {
@@ -274,8 +275,8 @@ Call ServiceImpl::call_at(size_t at, const wire::CallHeader& header) const {
   return call;
 }
 
-// Somebody waits from the first reply that is due until none is. Replies to calls that were
-// answered on sight come before their call is counted; then the two cancel out.
+// A client thread waits from the time that the first reply is due until none is due. A call that is
+// answered on sight gets its reply before it is counted. The two then cancel out.
 void ServiceImpl::reply_due() {
   if (replies_due_.fetch_add(1, std::memory_order_relaxed) == 0)
     due_since_ns_.store(base::now_ns(), std::memory_order_relaxed);
@@ -288,7 +289,7 @@ void ServiceImpl::replied() {
   counts_->awaited_ns.fetch_add(base::now_ns() - since_ns, std::memory_order_relaxed);
 }
 
-// At the beginning of next: what it has returned has been run.
+// Called at the beginning of next: the calls that it returned before have now been run.
 void ServiceImpl::tell_progress() {
   const uint64_t run = counts_->calls.load(std::memory_order_relaxed);
   if (run - told_ < wire::kProgressEvery) return;
@@ -349,7 +350,7 @@ size_t ServiceImpl::take_alike(const Call& current, Call* calls, size_t max) {
   return count;
 }
 
-// Shows calls that were not shown yet. inbox_lock_ held.
+// Shows the calls that were not shown yet. The caller holds inbox_lock_.
 void ServiceImpl::show_calls() {
   if (!taken_on_sight_) return;
   wire::CallHeader header;
@@ -378,7 +379,7 @@ bool ServiceImpl::attend() {
 bool ServiceImpl::pending() {
   Locked receiving(inbox_lock_);
   if (out_since_ns_.load(std::memory_order_relaxed) != 0) flush();
-  // `next` would pass these over and wait for another.
+  // `next` would skip these and wait for another call.
   wire::CallHeader header;
   while (inbox_.peek(inbox_.at_, &header) == 1 && (header.flags & kFlagTaken) != 0)
     inbox_.pass(header.bytes);
@@ -405,7 +406,7 @@ void ServiceImpl::flush() {
   send_now();
 }
 
-// Over shared memory frames are written where the client reads them. out_lock_ held.
+// Over shared memory frames are written where the client reads them. The caller holds out_lock_.
 void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* parts, int count,
                                 uint32_t pad) {
   uint8_t* at;
@@ -423,7 +424,7 @@ void ServiceImpl::frame_in_ring(const wire::ReplyHeader& header, const Part* par
   direct_->publish(header.bytes);
 }
 
-// Behind what waits to be sent, and without a copy. out_lock_ held.
+// Sends after what is already waiting, without a copy. The caller holds out_lock_.
 void ServiceImpl::send_gathered(const wire::ReplyHeader& header, const Part* parts, int count,
                                 uint32_t pad) {
   static const uint8_t zeros[8] = {};
@@ -453,8 +454,8 @@ void ServiceImpl::frame(wire::FrameKind kind, int32_t result, uint32_t reply_id,
   wire::count_alone(counts_->lane_bytes_out, total);
   if (kind == wire::FrameKind::kReply) replied();
   if (direct_ != nullptr) return frame_in_ring(header, parts, count, pad);
-  // A delivery is followed by a reply: copying it costs less than a message for each, up to some
-  // size.
+  // A reply follows a delivery. Up to some size, copying the delivery costs less than a message of
+  // its own.
   const bool gather =
       kind == wire::FrameKind::kReply ? total >= kGatherBytes : total > kServiceOutBytes / 2;
   if (gather) return send_gathered(header, parts, count, pad);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk transfers on the worker's side. One receiver thread per bulk channel puts chunks into slots;
-// `take` hands them out. Memory is the slots, never more. Deadlock is excluded by grants: a client
-// sends at most `eager_max_` chunks of transfers that nobody has taken yet, that many slots are
-// always left to them, and everything else belongs to a transfer that is being taken, which frees
-// slots again.
+// Bulk transfers on the worker's side. One receiver thread per bulk channel puts chunks into slots.
+// `take` hands them out. The slots are all the memory that is used.
+//
+// Grants prevent deadlock. A client sends at most `eager_max_` chunks of transfers that nobody has
+// taken yet. That many slots are always kept for them. Every other chunk belongs to a transfer that
+// is being taken, which frees slots again.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -19,7 +20,7 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr uint32_t kTransfersMax = 1u << 16;  // known at one time: honest clients have a handful
+constexpr uint32_t kTransfersMax = 1u << 16;  // at one time; honest clients have a handful
 constexpr uint32_t kReceiverSpinUs = 20;
 }  // namespace
 
@@ -62,8 +63,8 @@ void ServiceImpl::tell_grant(uint64_t id, uint64_t chunks) {
   push(wire::FrameKind::kGrant, 0, &body, sizeof body);
 }
 
-// Reserves a slot, waiting for one if need be (not in a session without bulk channels, whose
-// executor is the one that frees them).
+// Reserves a slot, and waits for one if necessary. It does not wait in a session without bulk
+// channels, because there the calling executor itself frees the slots.
 int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const char** why) {
   const bool eager_flag = (chunk.pieces & wire::kChunkEager) != 0;
   const uint32_t pieces = chunk.pieces & ~wire::kChunkEager;
@@ -99,7 +100,7 @@ int ServiceImpl::admit(const wire::ChunkHeader& chunk, uint32_t* slot, const cha
         *why = "more unannounced bulk data than was allowed";
         return -1;
       }
-      // The slots that ungranted chunks may still claim are left to them.
+      // Leave the slots that ungranted chunks may still claim.
       size_t keep = eager ? 0 : eager_max_ - eager_parked_;
       if (free_slots_.size() > keep || (!eager && lines_.empty() && !free_slots_.empty())) {
         *slot = free_slots_.back();
@@ -172,7 +173,7 @@ void ServiceImpl::receiver_main(void* argument) {
   free(scratch);
 }
 
-// A chunk that came on the lane. 1: stowed or dropped; -1: ended.
+// Handles a chunk that came on the lane. 1: stowed or dropped; -1: the session has ended.
 int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint32_t bytes) {
   wire::ChunkHeader chunk;
   const char* why = "bulk data on the command lane";
@@ -193,8 +194,8 @@ int ServiceImpl::stow(const wire::CallHeader& header, const uint8_t* body, uint3
   return 1;
 }
 
-// Without bulk channels: receives calls and takes one more chunk out from among them, leaving the
-// others to `next`. False: ended.
+// Without bulk channels: receives calls, takes one more chunk out from among them and leaves the
+// others to `next`. False: the session has ended.
 bool ServiceImpl::scan_lane() {
   Locked receiving(inbox_lock_);
   for (;;) {
@@ -287,7 +288,8 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
   if (!lines_.empty()) {
     plan.pieces = 0;
     counts_->bulk_bytes_out.fetch_add(
-        bytes, std::memory_order_relaxed);  // before the client can have them and look
+        // counted before the client can have them and look at the counts
+        bytes, std::memory_order_relaxed);
     Status sent = striper_.send(id, from, 0, bytes, plan, offset);
     if (!sent.ok()) finish(sent);
     return sent.ok();

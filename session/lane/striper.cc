@@ -12,7 +12,7 @@ using base::Result;
 using base::Status;
 
 namespace {
-constexpr uint64_t kChunkStep = 256u << 10;       // less is not worth another thread
+constexpr uint64_t kChunkStep = 256u << 10;       // less does not justify another thread
 constexpr uint64_t kLanePieceBytes = 512u << 10;  // fits a call and a frame
 }  // namespace
 
@@ -60,7 +60,7 @@ Status Striper::send(uint64_t transfer, const uint8_t* data, uint64_t begin, uin
       while (*link != &job) link = &(*link)->next;
       *link = job.next;
     }
-    for (;;) {  // the helpers still read the caller's memory
+    for (;;) {  // helpers may still be reading the caller's memory
       uint32_t seen = done_event_.read();
       if (job.helpers.load(std::memory_order_acquire) == 0) break;
       done_event_.wait(seen, kPumpMs * 1000);
@@ -123,7 +123,8 @@ void Striper::start_helpers() {
   if (started_.load(std::memory_order_acquire)) return;
   Locked locked(start_lock_);
   if (started_.load(std::memory_order_relaxed) || stopping_.load()) return;
-  // One fewer than channels: the caller is the first. A helper that cannot start is done without.
+  // One helper fewer than channels, because the caller serves one itself. If a helper cannot start,
+  // the others do its part.
   for (size_t i = 1; i < lines_.size(); ++i) {
     lines_[i]->helper.start(
         "tendril-stripe", [](void* self) { static_cast<Striper*>(self)->help(); }, this);
