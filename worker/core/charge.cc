@@ -34,8 +34,8 @@ bool Charge::take(uint32_t slot, uint64_t bytes) {
 bool Charge::try_take(uint32_t slot, uint64_t bytes) {
   const uint64_t limit = quota(slot);
   if (slot >= wire::kSlicesMax || bytes > limit) return false;
-  // Charge first, look at the sum, undo: two workers at the edge may both be refused, but the quota
-  // is never passed.
+  // Charge first, then look at the sum, and undo if it is too high. Two workers at the limit may
+  // both be refused, but they never exceed the quota.
   local_[slot] += bytes;
   const bool shared = accounting_ != nullptr && assignment_.tally < wire::kTalliesMax;
   if (shared) accounting_->used_bytes[slot][assignment_.tally].fetch_add(bytes);
@@ -69,7 +69,7 @@ void Charge::release_context(const void* context) {
 }
 
 uint64_t Charge::hold(uint32_t slot, uint64_t bytes, const void* context) {
-  constexpr uint64_t kHolds = uint64_t{0xc} << 60;  // no address, and no id of an object
+  constexpr uint64_t kHolds = uint64_t{0xc} << 60;  // neither an address nor the id of an object
   if (!take(slot, bytes)) return 0;
   const uint64_t key = kHolds + ++holds_;
   remember(key, slot, bytes, context);

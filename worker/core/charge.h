@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one place that says whether GPU memory may be taken. Every allocating call charges before it
-// asks the driver, and gives the charge back when the driver refuses or the memory is freed. So the
-// sum over all workers of a lease never passes a slice's quota.
+// Decides whether a call may take GPU memory. No other place decides this. Every allocating call
+// charges the slice before it asks the driver. It gives the charge back when the driver refuses, or
+// when the memory is freed. So all workers of a lease together never exceed a slice's quota.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,26 @@ class Charge {
  public:
   Charge(const wire::Assignment& assignment, wire::AccountingPage* accounting);
 
-  // False: it would pass the quota; the call answers that memory ran out. Before it refuses, memory
-  // that is kept for later goes back to the driver (on_shortage).
+  // Charges `bytes`. False: that would exceed the quota, and the call must answer "out of memory".
+  // Before it refuses, it has memory that is kept for later given back to the driver (on_shortage).
   bool take(uint32_t slot, uint64_t bytes);
-  // The same without asking anybody to give something up.
+  // The same, but never calls on_shortage's function.
   bool try_take(uint32_t slot, uint64_t bytes);
-  // `give_up` gives memory of a slot back to the driver, and its charge with it.
+  // `give_up` gives memory that a slot keeps back to the driver, and gives back its charge.
   void on_shortage(std::function<void(uint32_t slot)> give_up) { give_up_ = std::move(give_up); }
   void give_back(uint32_t slot, uint64_t bytes);
   uint64_t quota(uint32_t slot) const;
   uint64_t used(uint32_t slot) const;  // by every worker of the lease
 
-  // What an address, pool block or allocation handle was charged, so that freeing needs no size.
+  // Notes what was charged for an address, pool block or allocation handle. So freeing needs no
+  // size.
   void remember(uint64_t key, uint32_t slot, uint64_t bytes, const void* context);
-  // Gives back what `key` was charged; false if it was not.
+  // Gives back what was charged for `key`. False: nothing was.
   bool release(uint64_t key);
-  // Takes and remembers under a key of its own; 0: past the quota.
+  // Charges, remembers the charge under a new key, and returns the key. 0: the quota does not allow
+  // it.
   uint64_t hold(uint32_t slot, uint64_t bytes, const void* context);
-  // A context is gone, and everything in it.
+  // A context is gone with all its memory: gives back what was charged for it.
   void release_context(const void* context);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The account of a slice by itself: quotas, what is remembered, and workers that take at the same
+// The account of a slice by itself: quotas, remembered charges, and workers that charge at the same
 // time.
 #include "worker/core/charge.h"
 
@@ -31,7 +31,7 @@ TEST(Charge, KeepsToTheQuotaOfEachSlice) {
   EXPECT_FALSE(charge.take(1, 11));
   EXPECT_FALSE(charge.take(0, UINT64_MAX));
   EXPECT_FALSE(charge.take(2, 1)) << "no such slice";
-  charge.give_back(0, 2000);  // more than was taken: not believed
+  charge.give_back(0, 2000);  // more than was taken: ignored
   EXPECT_EQ(charge.used(0), 1000u);
   EXPECT_EQ(charge.used(1), 0u);
 }
@@ -77,8 +77,8 @@ TEST(Charge, AsksForWhatIsKeptBeforeItRefuses) {
   EXPECT_EQ(asked, 2);
 }
 
-// As eight workers of one lease do it. What each of them holds is counted aside, so that the page
-// is not asked about itself.
+// As eight workers of one lease do it. The test counts what each worker holds, and does not rely on
+// the page for it.
 TEST(Charge, WorkersOfOneLeaseTogetherNeverPassTheQuota) {
   const auto page = std::make_unique<wire::AccountingPage>();
   std::atomic<int64_t> held{0}, most{0};

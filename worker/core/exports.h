@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the workers of one server let each other open memory and events. tendrild keeps what a worker
-// shares under a token (wire/assignment.h). worker/process/control.h implements this. Only the
-// executor thread calls it, and waits for the answer: tendrild answers at once.
+// How the workers of one server share memory and events. A worker publishes a thing, and tendrild
+// keeps it under a token (wire/assignment.h). worker/process/control.h implements this. Only the
+// executor thread calls it. It waits for the answer, because tendrild answers at once.
 #pragma once
 
 #include "base/fd.h"
@@ -13,12 +13,12 @@ class Exports {
  public:
   virtual ~Exports() = default;
   // `record` describes the thing; this fills in its token. `fd` is the descriptor that the driver
-  // exported, or -1. It stays the caller's.
+  // exported, or -1. The caller keeps owning it.
   virtual wire::ExportAnswer publish(wire::ExportRecord* record, int fd) = 0;
   // `record` names token and kind; this fills in the rest and `fd`.
   virtual wire::ExportAnswer fetch(wire::ExportRecord* record, base::Fd* fd) = 0;
   // From now on nobody may open it. tendrild closes its descriptor, because a driver keeps memory
-  // while a descriptor of it is open. `freed`: its memory has gone back to the driver as well.
+  // while a descriptor of it is open. `freed`: the memory has also gone back to the driver.
   virtual void withdraw(const wire::ExportRecord& record, bool freed) = 0;
   // This worker has closed what it fetched.
   virtual void release(const wire::ExportRecord& record) = 0;

@@ -16,10 +16,11 @@ namespace {
 
 using wire::kTurnWithoutEnd;
 
-constexpr uint64_t kMarkEveryNs = 500'000;  // of estimated work, or a quarter of the window
-// Where estimates are far too low, this bounds the damage.
+constexpr uint64_t kMarkEveryNs =
+    500'000;  // of estimated work; or a quarter of the window, if that is less
+// Bounds the damage if estimates are far too low.
 constexpr uint32_t kMarkEveryPieces = 128;
-// No piece for so long: what is there is marked, to see its end.
+// If no piece comes for this time, unmarked work is marked, so that its end can be seen.
 constexpr uint64_t kQuietNs = 30'000;
 constexpr uint64_t kLingerLeastNs = 50'000;
 constexpr uint64_t kServeEveryNs = 20'000;
@@ -28,19 +29,21 @@ constexpr uint64_t kTurnIsNearNs = 300'000, kYieldAfterNs = 20'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
-constexpr uint64_t kLongInWindows = 4;  // the GPU is idle for some 20 us of that time
-// So small where one of a higher class may come, who would wait for all that is unfinished: the
-// second piece passes when the first is nearly over.
+constexpr uint64_t kLongInWindows =
+    4;  // between two such pieces the GPU is idle for only some 20 us
+// Windows are this small if somebody of a higher class may come, who would wait for all unfinished
+// work. Then the second piece passes when the first is nearly over.
 constexpr uint64_t kSmallWindowNs = 400'000, kNearlyOverNs = 100'000;
-// A measurement is as certain as the times between looks allow.
+// A measurement with at most this uncertainty counts as certain. The uncertainty comes from the
+// times between looks.
 constexpr uint64_t kUncertaintyNs = 20'000;
-// Unfinished work may wait for the very piece that waits here (for a value that it writes, say). So
-// after a time without progress one piece passes all the same: soon within a turn, late when it
-// would be in somebody else's.
+// Unfinished work may wait for the very piece that waits here, for example for a value that the
+// piece writes. So after a time without progress one piece passes anyway: soon within a turn, late
+// if it would run in somebody else's turn.
 constexpr uint64_t kStalledNs = 20'000'000, kStalledPastTurnNs = 1'000'000'000;
 constexpr uint64_t kNapMaxNs = 100'000;
-constexpr uint64_t kLaunchMaxNs = 500'000;  // of code that is there
-// So long after it was said that none is wanted too, tendrild gives no turn unasked.
+constexpr uint64_t kLaunchMaxNs = 500'000;  // if the code is loaded already
+// Unasked turns may still come for this time after the page says that no slice wants one too.
 constexpr uint64_t kMayComeNs = 10'000'000;
 
 wire::TurnPage nobody_divides;
@@ -96,7 +99,7 @@ bool Gate::pass(uint32_t slot, ContextHandle context, StreamHandle stream, const
   bool unknown = piece_ns == WorkEstimates::kUnknown;
   if (unknown) piece_ns = slice.part->window_ns.load(std::memory_order_relaxed) / 2;
   size_t at = queue_of(slice, context, stream);
-  // What is not known gets a marker of its own, so that it is known next time.
+  // A piece of unknown duration gets a marker of its own. So its duration is known next time.
   if (slice.queues[at].mark_next || unknown) {
     mark(slice, slice.queues[at]);
     reap(slice, base::now_ns());
@@ -104,7 +107,7 @@ bool Gate::pass(uint32_t slot, ContextHandle context, StreamHandle stream, const
   if (!may_pass(slice, slice.queues[at], piece_ns)) {
     if (!wait_to_pass(slice, context, stream, piece_ns)) return false;
     at = queue_of(slice, context, stream);
-    const uint64_t learned_ns = estimates_.of(kind);  // meanwhile
+    const uint64_t learned_ns = estimates_.of(kind);  // while it waited
     unknown = learned_ns == WorkEstimates::kUnknown;
     if (!unknown) piece_ns = learned_ns;
   }
@@ -114,12 +117,12 @@ bool Gate::pass(uint32_t slot, ContextHandle context, StreamHandle stream, const
   return true;
 }
 
-// Within the window, but always one piece for each stream, and a second one unless the first is so
-// long that the moment between them does not count. Not when what is there will last until the
-// turn's end.
+// A piece may pass if it fits into the window. Exceptions: each stream may always have one piece; a
+// second one may pass too, unless the first is so long that the gap between them does not matter.
+// Nothing passes if unfinished work will last until the turn's end.
 bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const {
   if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed))
-    return false;  // none, or unseen
+    return false;  // no turn, or a new one that was not seen yet
   const uint64_t until_ns = until_of(*slice.part);
   if (until_ns != kTurnWithoutEnd && base::now_ns() + slice.unfinished_ns >= until_ns) return false;
   const uint64_t window_ns = slice.part->window_ns.load(std::memory_order_relaxed);
@@ -162,7 +165,7 @@ bool Gate::wait_to_pass(Slice& slice, ContextHandle context, StreamHandle stream
     } else {
       look_outside(slice, now_ns);
       if (in_program(slice) && !stalls(slice, now_ns, kStalledNs))
-        nap(kShortSleepNs);  // it has no use of a turn yet
+        nap(kShortSleepNs);  // it cannot use a turn yet
       else
         sleep_until_turn(slice, now_ns);
     }
@@ -173,8 +176,8 @@ bool Gate::wait_to_pass(Slice& slice, ContextHandle context, StreamHandle stream
   return alive;
 }
 
-// All its unfinished work is behind host functions that the program is in, on streams that cannot
-// go on.
+// True: all its unfinished work is behind host functions that the program still runs, on streams
+// that cannot continue.
 bool Gate::in_program(const Slice& slice) {
   const auto may_run = [](const Queue& queue) { return !queue.idle() && !queue.in_program(); };
   return slice.batches != 0 && std::none_of(slice.queues.begin(), slice.queues.end(), may_run);
@@ -185,9 +188,9 @@ bool Gate::stalls(const Slice& slice, uint64_t now_ns, uint64_t most_ns) {
   return slice.waiting && now_ns > since_ns + most_ns + 4 * slice.waiting_piece_ns;
 }
 
-// Without a turn: what was behind host functions when the last one was given up may run, and what
-// it takes is charged with the next. No more than all estimates, which are too high where streams
-// run at once, nor than the time in which it can have run.
+// Work that was behind host functions when the last turn was given up may run without a turn. The
+// next turn is charged for it. The charge is the sum of the estimates, but at most the time in
+// which the work can have run. The sum alone is too high if streams run at the same time.
 void Gate::look_outside(Slice& slice, uint64_t now_ns) {
   if (slice.batches == 0 && slice.outside_estimated_ns == 0) return;
   reap(slice, now_ns);
@@ -207,9 +210,9 @@ void Gate::sleep_until_turn(Slice& slice, uint64_t now_ns) {
   const bool looks = host_->busy() || pace_ == Pace::kAtOnce || slice.batches != 0;
   const uint64_t most_ns = looks ? kShortSleepNs : kSleepNs;
   const timespec most{0, static_cast<long>(most_ns)};
-  // tendrild wakes this word for a new turn, for whatever else it has changed, and when the turn
-  // before this one's should be over: it will come within moments then, and nobody should have to
-  // be woken for it.
+  // tendrild wakes this word for a new turn, for any other change, and when the turn before this
+  // slice's should be over. In the last case the turn comes within moments: the loop below spins
+  // for it, because waking would take too long.
   const bool woken =
       syscall(SYS_futex, &slice.part->turn, FUTEX_WAIT, slice.given_up, &most, nullptr, 0) == 0;
   uint64_t after_ns = base::now_ns();
@@ -240,8 +243,8 @@ size_t Gate::queue_of(Slice& slice, ContextHandle context, StreamHandle stream) 
   return at;
 }
 
-// Drivers load code at its first launch, which takes them milliseconds: the GPU does nothing for
-// this tenant then, and that is not its debt to the others.
+// Drivers load code at its first launch, which takes milliseconds. The GPU does nothing for this
+// tenant in that time, so the tenant is not charged for it.
 void Gate::launched() {
   Slice& slice = *launching_;
   launching_ = nullptr;
@@ -255,8 +258,9 @@ void Gate::launched() {
   }
 }
 
-// With nothing on the GPU the turn would have been given up, had not the driver kept this thread:
-// it loads a module, or allocates.
+// The turn went on with nothing on the GPU, because the driver kept this thread: it loaded a module
+// or allocated. Otherwise the turn would have been given up. The tenant is not charged for that
+// time.
 void Gate::excuse_absence(Slice& slice, uint64_t now_ns) {
   const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
   const uint64_t idle_ns = now_ns - slice.idle_since_ns;
@@ -318,7 +322,7 @@ void Gate::mark_legacy_streams() {
   }
 }
 
-// Without one the work behind seems to take as long as the host function.
+// Without this marker, the work behind a host function would seem to take as long as the function.
 void Gate::mark_program(Queue& queue) {
   const EventHandle event = host_->mark(queue.owner, queue.stream);
   if (event != nullptr)
@@ -366,7 +370,7 @@ void Gate::begin_busy(Slice& slice, uint64_t now_ns) {
   slice.preempted_ns = preempted_ns(slice);
 }
 
-// Without what others had of it, whatever the page says of that.
+// The time of others is taken off, but never more than the whole time, whatever the page says.
 uint64_t Gate::busy_for_ns(const Slice& slice, uint64_t now_ns) {
   const uint64_t all_ns = now_ns - slice.busy_since_ns;
   return all_ns - std::min(all_ns, preempted_ns(slice) - slice.preempted_ns);
@@ -392,9 +396,9 @@ void Gate::piece_comes(Slice& slice, uint64_t now_ns) {
   slice.awake = true;
 }
 
-// How long to keep the turn with nothing to do. Others may want it: so only where the next piece is
-// likely to come in that time. A program that waited for the turn may have gone to sleep: its first
-// piece has to wake it, and then the next is late this once.
+// How long to keep the turn with nothing to do. Others may want the turn, so it is kept only if the
+// next piece is likely to come in that time. A program that waited for the turn may sleep. The end
+// of its first piece must wake it, so the second piece is late this once.
 uint64_t Gate::linger_ns(const Slice& slice) {
   const uint64_t most_ns = slice.part->linger_ns.load(std::memory_order_relaxed);
   if (until_of(*slice.part) == kTurnWithoutEnd || slice.usual_gap_ns == 0) return most_ns;
@@ -411,7 +415,7 @@ void Gate::reap(Slice& slice, uint64_t now_ns) {
         continue;
       }
       next.undone_at_ns = now_ns;
-      // It takes longer than thought, and so may what is behind it: the window fills.
+      // It takes longer than estimated, and so may the work behind it. So the window fills.
       const uint64_t runs_ns = now_ns - std::max(next.begun_ns, queue.done_before_ns);
       if (next.timed && runs_ns > next.estimated_ns) {
         slice.unfinished_ns += runs_ns - next.estimated_ns;
@@ -422,9 +426,9 @@ void Gate::reap(Slice& slice, uint64_t now_ns) {
   }
 }
 
-// The first marker of the queue. What is known of its time: it was reached after the last vain
-// look, and before now; and it could not begin before what is in front of it on the stream had
-// ended.
+// Handles the first marker of the queue. Two things are known about its time. It was reached
+// between the last look that did not find it and now. Its work began only after the earlier work of
+// the stream had ended.
 void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const Marker marker = queue.markers.front();
   queue.markers.pop_front();
@@ -434,8 +438,8 @@ void Gate::reached(Slice& slice, Queue& queue, uint64_t now_ns) {
   const uint64_t most_ns = now_ns - first_begin_ns;
   const uint64_t uncertainty_ns = (now_ns - after_ns) + (last_begin_ns - first_begin_ns);
   if (marker.timed) {
-    // If somebody had the GPU in between, the hardware's switches are in it, too: better than
-    // nothing known, and no more.
+    // If somebody else used the GPU in between, the time includes the hardware's switches. Such a
+    // measurement is uncertain, but better than none.
     const uint64_t others_ns = std::min(most_ns, preempted_ns(slice) - marker.preempted_ns);
     const bool certain = others_ns == 0 && uncertainty_ns <= std::max(kUncertaintyNs, most_ns / 8);
     estimates_.learn(marker.work, most_ns - others_ns, certain);
@@ -469,7 +473,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
   const uint32_t turn = slice.part->turn.load(std::memory_order_acquire);
   if (turn == slice.given_up) return;
   if (turn != slice.turn) {
-    look_outside(slice, now_ns);  // what is over now was so before the turn
+    look_outside(slice, now_ns);  // work that is over now was over before the turn
     begin_busy(slice, now_ns);
     slice.turn = turn;
     slice.asked_ns = 0;
@@ -499,7 +503,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
       give_up(slice, now_ns);
   }
   if (slice.batches != 0) return;
-  // The next piece for it may be right behind the one that waits.
+  // The next piece for this slice may be right behind the piece that waits.
   if (blocked_since_ns_ != 0 &&
       now_ns - blocked_since_ns_ < slice.part->await_ns.load(std::memory_order_relaxed))
     slice.idle_since_ns = now_ns;
@@ -507,7 +511,7 @@ void Gate::look_at(Slice& slice, bool quiet, uint64_t now_ns) {
     give_up(slice, now_ns);
 }
 
-// It may change while the session lives; the page says so, and nobody calls.
+// The slice may change during the session. Only the page tells it; nobody calls.
 void Gate::take_hardware_slice(Slice& slice) {
   const uint32_t us = slice.part->hardware_slice_us.load(std::memory_order_relaxed);
   if (us == slice.hardware_slice_us) return;
@@ -522,10 +526,11 @@ void Gate::tell(Slice& slice, uint64_t now_ns) {
   slice.part->queued_ns.store(slice.queued_ns, std::memory_order_relaxed);
 }
 
-// A piece waits for another slice: more for this one is likely behind it, unless this turn was
-// there and nothing came.
+// If a piece waits for another slice, more work for this slice is likely behind it. Exception: this
+// turn has passed and nothing came.
 uint32_t Gate::wants_after(const Slice& slice) const {
-  if (slice.waiting && in_program(slice)) return wire::kWantsNothing;  // until it can go on
+  if (slice.waiting && in_program(slice))
+    return wire::kWantsNothing;  // until its work can continue
   if (slice.waiting) return wire::kWantsTurn;
   const bool waits =
       std::any_of(slices_.begin(), slices_.end(), [](const Slice& each) { return each.waiting; });
@@ -533,7 +538,7 @@ uint32_t Gate::wants_after(const Slice& slice) const {
   return waits && came ? wire::kWantsTurnToo : wire::kWantsNothing;
 }
 
-// Nothing waits and no turn is held, so nobody will look whether one has come.
+// Nothing waits and no turn is held. So nobody would notice an unasked turn.
 void Gate::forget_other_wants() {
   for (const Slice& slice : slices_) {
     if (slice.waiting || holds(slice)) return;
@@ -563,7 +568,7 @@ void Gate::give_up(Slice& slice, uint64_t now_ns) {
 void Gate::ring() {
   const uint64_t one = 1;
   if (write(bell_, &one, sizeof one) < 0)
-    return;  // full: it rings already. Gone: so is tendrild, and this worker soon
+    return;  // full: it rings already; closed: tendrild is gone, and this worker soon will be
 }
 
 void Gate::find_pace() {
@@ -581,15 +586,15 @@ void Gate::find_pace() {
   }
 }
 
-// Short while the end is near or was just expected, longer the longer it is away.
+// Short if the end is near or was expected just now; longer if the end is farther away.
 void Gate::rest() {
   if (std::none_of(slices_.begin(), slices_.end(), holds))
-    return;  // given up just now: a call is waited for
+    return;  // the last turn was just given up: the loop waits for a call
   const uint64_t now_ns = base::now_ns();
   uint64_t nap_ns = kNapMaxNs;
   for (const Slice& slice : slices_) {
     if (!holds(slice)) continue;
-    // Where nothing is unfinished, the next call is near.
+    // If nothing is unfinished, the next call is near.
     const uint64_t runs_ns = slice.batches != 0 ? now_ns - slice.progress_ns : 0;
     const uint64_t left_ns = slice.unfinished_ns > runs_ns ? slice.unfinished_ns - runs_ns : 0;
     nap_ns = std::min(nap_ns, std::max(left_ns / 4, runs_ns / 256));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate before a GPU that is divided in time. Work for its processors passes only in the
+// The gate in front of a GPU whose time is divided. Work for its processors passes only in the
 // session's turns, and only as much as can end soon after the turn. tendrild gives the turns
-// (wire/turn_page.h); docs/decisions/0012-turns.md has the reasons. The gate learns what is done
-// from markers: events, each behind about half a millisecond of work. It never calls the driver for
-// each small launch. When the session has the whole GPU there is no gate, and one relaxed load says
-// so.
+// (wire/turn_page.h); docs/decisions/0012-turns.md has the reasons. The gate learns from markers
+// which work is done. A marker is an event behind about half a millisecond of work. So the gate
+// does not call the driver for every small launch. A session that has the whole GPU has no gate:
+// one relaxed load tells.
 //
-// Executor thread only. The executor waits here with no lock held, and meanwhile serves what must
+// Executor thread only. The executor waits here and holds no lock. Meanwhile it serves what must
 // not wait (GateHost::serve).
 #pragma once
 
@@ -24,55 +24,56 @@ using ContextHandle = struct OpaqueContext*;
 using StreamHandle = struct OpaqueStream*;
 using EventHandle = struct OpaqueEvent*;
 
-// What the gate needs of the executor; tests put a GPU of their own here.
+// What the gate needs from the executor. Tests put a simulated GPU here.
 class GateHost {
  public:
   virtual ~GateHost() = default;
-  // The context that `stream` is of, where `current` is the one of the call.
+  // The context that `stream` belongs to. `current` is the context of the call.
   virtual ContextHandle owner(ContextHandle current, StreamHandle stream) = 0;
-  // An event behind all work of `stream` so far. Null: there can be none (the stream captures, the
-  // context is broken).
+  // Records an event behind all work of `stream` so far. Null: it cannot, because the stream
+  // captures or the context is broken.
   virtual EventHandle mark(ContextHandle context, StreamHandle stream) = 0;
   // True also when the event can never be reached because of an error.
   virtual bool reached(EventHandle event) = 0;
   virtual void give_back(ContextHandle context, EventHandle event) = 0;
-  // Called while the executor waits here: does what must go on. False: the session is over.
+  // Called while the executor waits here. Does the work that must not wait. False: the session is
+  // over.
   virtual bool serve() = 0;
-  // Something else, a wait for example, must be looked at often.
+  // True: something else, such as a wait, must be looked at often.
   virtual bool busy() = 0;
-  // Sets how long the hardware lets the slice's contexts run in turn with others.
+  // Sets the time slice that the hardware gives the slice's contexts when others run too.
   virtual void set_hardware_slice(uint32_t slot, uint32_t us) = 0;
 };
 
 class Gate {
  public:
-  // `legacy_stream`: an event in it waits for the work of other streams, as in CUDA's. Null: the
-  // API has no such stream.
+  // `legacy_stream`: an event in this stream waits for the work of other streams, as in CUDA. Null:
+  // the API has no such stream.
   Gate(GateHost* host, Turns turns, uint32_t slots, StreamHandle legacy_stream);
 
-  // A context was made on this slot's GPU, or was there before the session. The hardware must learn
-  // its share too.
+  // A context was made on this slot's GPU, or existed before the session. Sets its hardware time
+  // slice too.
   void has_context(uint32_t slot);
-  // Is there no gate before this slot's GPU?
+  // True: this slot's GPU has no gate.
   bool open(uint32_t slot) const {
     return page_->slices[slot].regime.load(std::memory_order_relaxed) == wire::TurnRegime::kFree;
   }
-  // A piece of work of this kind (work_kind) is about to be given to `stream`: returns when it may
-  // be. Those that passed before have been given. False: the session is over.
+  // A piece of work of this kind (work_kind) is about to be given to `stream`. Returns when it may
+  // be given. The pieces that passed earlier have been given. False: the session is over.
   bool pass(uint32_t slot, ContextHandle context, StreamHandle stream, const WorkKind& kind);
-  // The same when no wait and no marker is needed, so that several pieces may pass before the first
-  // is given. False: not at once.
+  // The same, but never waits and never marks. So several pieces may pass before the first is
+  // given. False: this piece needs a wait or a marker.
   bool pass_at_once(uint32_t slot, ContextHandle context, StreamHandle stream,
                     const WorkKind& kind);
 
-  // How soon the executor's loop must call `look` again when no call comes.
+  // How soon the executor's loop must call `look` again if no call comes.
   enum class Pace : uint8_t { kNever, kSometimes, kAtOnce };
   Pace pace() const { return pace_; }
-  // Sees what is done, and gives turns up that are over or not needed. `quiet`: no call has come
-  // for a while.
+  // Sees which work is done. Gives up turns that are over or no longer needed. `quiet`: no call has
+  // come for a while.
   void look(bool quiet);
-  // The driver is about to keep this thread for milliseconds (it compiles, loads code): turns in
-  // which nothing runs are given up before.
+  // The driver is about to keep this thread for milliseconds, because it compiles or loads code.
+  // Gives up the turns in which nothing runs.
   void before_a_long_call();
   // After each call; cheap.
   void look_between_calls() {
@@ -81,24 +82,25 @@ class Gate {
     if (++calls_since_look_ >= (pace_ == Pace::kAtOnce ? kCallsUnseen : 8 * kCallsUnseen))
       look(false);
   }
-  // A nap between two vain looks of pace kAtOnce, when what runs will take a while. None where the
-  // last turn has just been given up.
+  // Naps between two looks of pace kAtOnce that found nothing, if the running work will take a
+  // while. Does nothing if the last turn has just been given up.
   void rest();
 
-  // Some stream is about to capture: its work cannot be marked any more then.
+  // Some stream is about to capture. Marks its work now, because that is impossible later.
   void mark_everything();
-  // Something is about to be given to a stream that is not the legacy one. An event in that one
-  // waits for all that the blocking streams have by then, and what they are given later waits for
-  // it: recorded late, it would tie streams together that the program has not.
+  // Something is about to be given to a stream other than the legacy one. Marks the legacy stream
+  // first. The reason: an event in the legacy stream waits for all earlier work of the blocking
+  // streams, and their later work waits for the event. An event that comes late would tie streams
+  // together that the program did not tie.
   void leaves_legacy_stream() {
     if (legacy_unmarked_) mark_legacy_streams();
   }
   void stream_ends(StreamHandle stream);
-  // A host function is about to be given to `stream`. What is there already is marked in front of
-  // it, and its end behind it: how long that takes is the program's doing and tells nothing of the
-  // GPU, and while nothing else of the slice can run its turn is the others'.
+  // A host function is about to be given to `stream`. The gate marks earlier work in front of it,
+  // and its end behind it. Two reasons: its duration says nothing about the GPU, and the turn goes
+  // to others while nothing else of the slice can run.
   void host_function(uint32_t slot, ContextHandle context, StreamHandle stream);
-  // The context is gone and its events with it.
+  // The context and its events are gone.
   void forget_context(ContextHandle context);
 
  private:
@@ -108,10 +110,10 @@ class Gate {
     EventHandle event;
     WorkEstimates::Batch work;
     uint64_t begun_ns;      // when the first of it was submitted
-    uint64_t estimated_ns;  // grows when it takes longer
-    uint64_t undone_at_ns;  // when it was last seen not to be over
+    uint64_t estimated_ns;  // grows if it takes longer
+    uint64_t undone_at_ns;  // when it was last seen unfinished
     uint64_t preempted_ns;  // of the slice's turns, when it was begun
-    bool timed;             // false: its end tells nothing of how long it took
+    bool timed;             // false: its end does not tell how long it took
     bool of_program;        // behind a host function, and without work
   };
   // A stream, and its work that is not known to be over.
@@ -119,9 +121,9 @@ class Gate {
     ContextHandle context = nullptr, owner = nullptr;
     StreamHandle stream = nullptr;
     WorkEstimates::Batch work;                                  // not marked yet
-    uint64_t begun_ns = 0, estimated_ns = 0, preempted_ns = 0;  // the last as of its beginning
+    uint64_t begun_ns = 0, estimated_ns = 0, preempted_ns = 0;  // preempted_ns: when the work began
     bool mark_next = false;
-    bool behind_program = false;  // the unmarked work is, or will be
+    bool behind_program = false;  // the unmarked work is or will be behind a host function
     std::deque<Marker> markers;
     uint64_t done_after_ns = 0, done_before_ns = 0;  // the last marker was reached between these
     bool idle() const { return work.pieces() == 0 && markers.empty(); }
@@ -137,20 +139,20 @@ class Gate {
     uint64_t pieces_before = 0;  // this turn
     uint64_t idle_since_ns = 0, busy_since_ns = 0, busy_ns = 0, queued_ns = 0, stalled_ns = 0;
     uint64_t preempted_ns = 0;  // when it began to be busy
-    uint64_t done_ns = 0;       // when all was last seen to be over; 0: since then a piece has come
-    uint64_t usual_gap_ns = 0;  // from then to the next piece
+    uint64_t done_ns = 0;       // when all was last seen to be over; 0: a piece has come since
+    uint64_t usual_gap_ns = 0;  // from done_ns to the next piece
     bool awake = false;         // in this turn a piece has come after a gap
     uint64_t progress_ns = 0;   // when something was last seen to begin or end
     uint32_t turn = 0;          // the last one seen
     uint32_t given_up = 0;      // the last one given up
     uint32_t hardware_slice_us = 0;
-    // When the arbiter was last told that this slice wants a turn; 0: it need not be.
+    // When this slice last asked the arbiter for a turn; 0: it has no request.
     uint64_t asked_ns = 0;
-    bool waiting = false;  // a piece is
+    bool waiting = false;  // a piece waits
     uint64_t waiting_since_ns = 0, waiting_piece_ns = 0;
     uint64_t program_since_ns =
-        0;  // when all that is unfinished was first seen to wait for host functions
-    // Of work that ran when no turn was held: in all; and since `outside_since_ns`, as estimated.
+        0;  // when all unfinished work was first seen to wait for host functions
+    // Time of work that ran without a turn: in total, and (estimated) since `outside_since_ns`.
     uint64_t outside_ns = 0, outside_since_ns = 0, outside_estimated_ns = 0;
   };
 
@@ -197,13 +199,13 @@ class Gate {
   WorkEstimates estimates_;
   std::vector<Slice> slices_;
   Slice* launching_ =
-      nullptr;  // whose first piece, with nothing before it, is being given to the driver
-  // The piece that waits is for a slice without a turn: since when; 0: it is not so. Other slices'
-  // turns may come unasked meanwhile, and a little later (kWantsTurnToo).
+      nullptr;  // this slice was idle, and its first piece is being given to the driver
+  // Since when the waiting piece is for a slice without a turn; 0: no such piece. Meanwhile, and
+  // for a little longer, turns may come unasked for other slices (kWantsTurnToo).
   uint64_t blocked_since_ns_ = 0, may_come_until_ns_ = 0;
   Pace pace_ = Pace::kNever;
   uint32_t calls_since_look_ = 0;
-  bool legacy_unmarked_ = false;  // there may be such work
+  bool legacy_unmarked_ = false;  // legacy streams may have unmarked work
 };
 
 }  // namespace tendril::worker

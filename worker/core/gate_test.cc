@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate and who gives it turns as two threads, over the page's own words, the kernel's futex and
-// a bell. Nothing is asked here but who comes before whom: what takes how long, and all else that
-// the gate does, is in tests/simulation/gate_test.cc, where time is simulated.
+// The gate and an arbiter as two threads. They use the real page, the kernel's futex and a bell.
+// This test checks only the order of events. tests/simulation/gate_test.cc simulates time, and
+// checks durations and everything else that the gate does.
 #include "worker/core/gate.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-// Whose work is over as soon as it is asked for.
+// A host whose work is over as soon as the gate asks.
 class IdleGpu final : public GateHost {
  public:
   ContextHandle owner(ContextHandle current, StreamHandle) override { return current; }

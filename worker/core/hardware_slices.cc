@@ -23,7 +23,7 @@ struct ControlCall {
   uint32_t parameter_bytes, status;
 };
 
-// Two layouts, told apart by their size.
+// Drivers use two layouts. Their sizes differ.
 struct AllocateCall {
   uint32_t client, parent, object, object_class;
   uint64_t parameters, rights;
@@ -70,21 +70,21 @@ void HardwareSlices::saw(int fd, unsigned long request, const void* argument) {
 
 void HardwareSlices::add(int fd, uint32_t client, uint32_t parent, uint32_t object) {
   const base::Locked hold(lock_);
-  if (count_ == kGroupsMax) return;  // this one keeps the driver's slice
+  if (count_ == kGroupsMax) return;  // this group keeps the slice that the driver set
   Group& group = groups_[count_];
   group = {};
   group.fd = fd;
   group.client = client;
   group.parent = parent;
   group.object = object;
-  // More of a device that is known already.
+  // Another group of a known device.
   for (size_t i = 0; i < count_; ++i) {
     if (groups_[i].client == client && groups_[i].parent == parent) group.gpu = groups_[i].gpu;
   }
   ++count_;
 }
 
-// Of the group itself, or of what it hangs from.
+// `object` is the group itself, its device or its client.
 void HardwareSlices::remove(uint32_t client, uint32_t object) {
   const base::Locked hold(lock_);
   for (size_t i = 0; i < count_;) {

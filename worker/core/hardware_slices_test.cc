@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channel groups, as a kernel driver of the test's own shows them, and slices set through it.
+// Channel groups as a kernel driver in this test shows them, and slices that are set through it.
 #include "worker/core/hardware_slices.h"
 
 #include <gtest/gtest.h>

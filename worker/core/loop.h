@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of one session: takes calls off the lane in order and, between them, looks at waits and
-// at the gate. One for every API; a template, so that a launch pays no virtual call. Executor
-// thread.
+// The loop of one session. It takes calls off the lane in order. Between them it looks at waits and
+// at the gate. All APIs share it. It is a template, so that a launch makes no virtual call.
+// Executor thread.
 #pragma once
 
 #include "session/lane/service.h"
@@ -11,23 +11,23 @@ namespace tendril::worker {
 
 enum class CallOutcome : uint8_t {
   kRun,
-  kAnswered,     // not run, as it named what does not exist
-  kSessionOver,  // it was no call
+  kAnswered,     // not run, because it names an object that does not exist
+  kSessionOver,  // the message is not a valid call
 };
 
 // Host has:
-//   bool polling()                       waits are under way that must be looked at often
+//   bool polling()                       some waits must be looked at often
 //   void poll()                          looks at them
-//   void catch_up()                      does what has been put off until no call is there
-//   bool catch_up_now()                  the same when no call came in time; false: nothing was due
+//   void catch_up()                      does the work that was put off until no call is there
+//   bool catch_up_now()                  the same, if no call came in time; false: nothing was due
 //   transport::Wait patience(bool polling)   how long to look for the next call
-//   void looked()                        a call was looked for while nothing was polled
-//   void idle()                          no call came, and gate and waits need no look either
+//   void looked()                        the loop looked for a call while no wait was polled
+//   void idle()                          no call came, and neither gate nor waits need a look
 //   CallOutcome serve(const session::Call&)
 template <typename Host>
 class Loop {
  public:
-  // Until the client goes, the service ends or a call is malformed.
+  // Runs until the client leaves, the service ends or a call is malformed.
   static void run(session::Service* service, Gate* gate, Host* host) {
     for (;;) {
       const bool polling = host->polling();

@@ -6,7 +6,8 @@ namespace tendril::worker {
 
 bool ObjectTable::bind(const api::KindTraits& traits, uint64_t id, void* object) {
   const uint32_t index = api::id_index(id);
-  if (index == 0 || index >= api::kIndexMax) return false;  // ids with kWorkerBit are ours to give
+  if (index == 0 || index >= api::kIndexMax)
+    return false;  // only the worker chooses ids with kWorkerBit
   if (index >= slots_.size()) slots_.resize(index + 1 + index / 2);
   Slot& slot = slots_[index];
   if (slot.id != 0 && traits.ends_unnamed && slot.id != id) unbind(traits, slot.id);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker's tables: from ids to the driver's objects, by kind. The client chooses an id; the
-// worker chooses it, with api::kWorkerBit, for an object that only the driver can bring about. The
-// peer is hostile: an id of the wrong kind, an unused one or one used twice is an error of that
-// call and nothing else. Used by the executor thread only.
+// The worker's tables from ids to the driver's objects, one for each kind. Usually the client
+// chooses the id. If only the driver can create the object, the worker chooses the id and sets
+// api::kWorkerBit. The peer is hostile: a call with an id of the wrong kind, an unused id or an id
+// used twice fails, and nothing else happens. Executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class ObjectTable {
     return (index & api::kWorkerBit) != 0 ? find_ours(id) : nullptr;
   }
   void* unbind(const api::KindTraits& traits, uint64_t id);  // null: none
-  // The id of a driver object. `first`: the ids that the worker chooses come after this one.
+  // The id of a driver object. If it has none, the worker chooses one; such ids come after `first`.
   uint64_t id_of(uint64_t first, void* object);
   bool knows(void* object) const { return reverse_.count(object) != 0; }
   template <typename Visit>
@@ -48,15 +48,15 @@ class ObjectTable {
   uint32_t next_ = 1;
 };
 
-// The objects of an API. `Kind`: its kinds of handles, from its api.ini.
+// The objects of an API. `Kind`: the API's kinds of handles, from its api.ini.
 template <typename Kind>
 class ObjectTables {
  public:
-  // One for each kind, indexed by it. Outlives this.
+  // `traits`: one for each kind, indexed by kind. Must outlive this object.
   explicit ObjectTables(const api::KindTraits* traits) : traits_(traits) {}
 
-  // False: the id is malformed or taken. Some objects end with the client's context without a call
-  // that names them; the index of such an object comes again, in another generation.
+  // False: the id is malformed or taken. Exception: an object may end with the client's context,
+  // and no call names it then. Its index may be bound again, in another generation.
   bool bind(Kind kind, uint64_t id, void* object) {
     return kind != Kind::kNone && is_of(kind, id) && object != nullptr &&
            table(kind).bind(traits(kind), id, object);
@@ -67,11 +67,11 @@ class ObjectTables {
   void* unbind(Kind kind, uint64_t id) {  // null: none
     return is_of(kind, id) ? table(kind).unbind(traits(kind), id) : nullptr;
   }
-  // The id of a driver object; one of ours when the client has not named it.
+  // The id of a driver object. The worker chooses one if the client has not.
   uint64_t id_of(Kind kind, void* object) {
     return table(kind).id_of(api::make_id(kind, 0xff, 0, api::kWorkerBit), object);
   }
-  // Has a driver object an id? Of kinds that the driver hands back.
+  // Does a driver object have an id? Only for kinds that the driver hands back.
   bool knows(Kind kind, void* object) const {
     return tables_[static_cast<int>(kind)].knows(object);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a session's calls are answered, whatever the API: a result, 0 for success, and the reply's
-// message. The generated dispatcher calls this after each handler. Executor thread; an answer that
-// a wait gives later goes to the session's service directly.
+// Answers a session's calls, for any API. An answer is a result (0: success) and the reply's
+// message. The generated dispatcher calls this after each handler. Executor thread. A wait that
+// answers later uses the session's service directly.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ class Replies {
  public:
   explicit Replies(session::Service* service) : service_(service) {}
 
-  // A call is about to be run.
+  // A call is about to run.
   void begin() {
     taken_over_ = false;
     always_has_body_ = false;
   }
-  // A wait has taken the call over and will reply itself.
+  // A wait has taken over the call and will send the reply.
   void take_over() { taken_over_ = true; }
-  // For handlers whose reply carries data also with an error (logs of a compiler).
+  // For replies that carry data even with an error, such as a compiler's log.
   void reply_with_body_anyway() { always_has_body_ = true; }
 
-  // A call with a reply has been run.
+  // A call with a reply has run.
   template <typename Answer>
   void answer(const session::Call& call, int32_t result, const Answer& message) {
     result_ = result;
@@ -38,24 +38,24 @@ class Replies {
     if (body != nullptr) wire::write_message(message, body);
     send(call, result, body, static_cast<uint32_t>(body != nullptr ? bytes : 0));
   }
-  // A call without a reply has been run.
+  // A call without a reply has run.
   void finish(const session::Call& call, int32_t result) {
     result_ = result;
     if (result != 0) fail(call, result);
   }
-  // A client may ask for the answer to a call that has none: it gets the error.
+  // A client may ask for an answer to a call that has none. It gets the error.
   void fail(const session::Call& call, int32_t result) { send(call, result, nullptr, 0); }
 
-  // Of the call that was just run; for traces.
+  // The result of the call that ran last; for traces.
   int32_t result() const { return result_; }
   bool taken_over() const { return taken_over_; }
 
  private:
   void send(const session::Call& call, int32_t result, const uint8_t* body, uint32_t bytes) {
-    if (call.reply_id == 0) return;  // the client asked a question and wants no answer
+    if (call.reply_id == 0) return;  // the client wants no answer
     service_->reply(call.reply_id, result, body, bytes);
   }
-  // Null: longer than any reply may be.
+  // Null: `bytes` is more than a reply may have.
   uint8_t* buffer(uint64_t bytes) {
     if (bytes > wire::kReplyBytesMax) return nullptr;
     if (buffer_.size() < bytes) buffer_.resize(bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that lives until the next call: arrays that are passed to the driver or put into replies.
-// Bounded, because a hostile client says how much. Executor thread.
+// Memory that lives until the next call, for arrays that go to the driver or into replies. It is
+// bounded, because a hostile client says how much it needs. Executor thread.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace tendril::worker {
 
 class Scratch {
  public:
-  static constexpr uint64_t kBytesMax = 64u << 20;  // of one call
+  static constexpr uint64_t kBytesMax = 64u << 20;  // for one call
 
-  // A call is about to be run.
+  // A call is about to run.
   void clear() {
     blocks_.clear();
     bytes_ = 0;
   }
-  // Null: past the bound, or memory is out. Aligned as new aligns.
+  // Null: over the bound, or out of memory. Aligned like memory from new.
   void* take(uint64_t bytes) {
     if (bytes > kBytesMax - bytes_) return nullptr;
     bytes_ += bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for the pieces of bulk transfers (session::SlotPool), mapped at its first use and kept
-// until the process ends: the threads that receive may still write to it. An API whose driver can
-// pin host memory pins it. Main thread.
+// Memory for the pieces of bulk transfers (session::SlotPool). It is mapped at its first use. It is
+// kept until the process ends, because receiving threads may still write to it. An API whose driver
+// can pin host memory pins it. Main thread.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session's way to tendrild's arbiter. On the page (wire/turn_page.h) the arbiter gives the
-// session turns of the GPU; the bell calls the arbiter to look at the page. worker/process hands
-// both to the gate (worker/core/gate.h). They live as long as the worker.
+// A session's way to tendrild's arbiter. The arbiter gives the session turns of the GPU on the page
+// (wire/turn_page.h). The bell asks the arbiter to look at the page. worker/process hands both to
+// the gate (worker/core/gate.h). They live as long as the worker.
 #pragma once
 
 #include "wire/turn_page.h"
@@ -9,8 +9,9 @@
 namespace tendril::worker {
 
 struct Turns {
-  wire::TurnPage* page = nullptr;  // null: nobody divides time here (tests), and there is no gate
-  int bell = -1;                   // an eventfd
+  wire::TurnPage* page =
+      nullptr;    // null: nobody divides the GPU's time (tests), so there is no gate
+  int bell = -1;  // an eventfd
 };
 
 }  // namespace tendril::worker

@@ -7,10 +7,11 @@
 namespace tendril::worker {
 namespace {
 
-// Upwards faster than downwards: an estimate that is too low lets too much be submitted.
+// Estimates rise faster than they fall, because a low estimate lets too much work pass.
 constexpr float kUp = 0.5f, kDown = 0.25f;
-constexpr float kJumpMax = 16;   // what one measurement may change: it may have been disturbed
-constexpr float kLeastNs = 500;  // no launch takes less
+constexpr float kJumpMax =
+    16;  // bounds the effect of one measurement, which may have been disturbed
+constexpr float kLeastNs = 500;  // every launch takes at least this
 
 }  // namespace
 
@@ -61,8 +62,8 @@ void WorkEstimates::learn(const Batch& batch, uint64_t most_ns, bool certain) {
   if (attributed == 0) return;
   const float known_part = static_cast<float>(attributed) / static_cast<float>(batch.pieces_);
   const float took_ns = static_cast<float>(most_ns) * known_part;
-  // What is left for pieces that were never measured; for the others, by how much the whole was
-  // off.
+  // left_ns is for pieces that were never measured. ratio tells the others how far the whole
+  // estimate was off.
   const float left_ns = std::max(took_ns - expected_ns, 0.0f);
   const float ratio = unknown != 0 || expected_ns == 0
                           ? 1

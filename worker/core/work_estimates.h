@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long pieces of work take on the GPU, learned from how long earlier ones of the same kind
-// took: what the gate goes by when it decides how much may be unfinished at a time. A guess that is
-// wrong costs accuracy for a turn, nothing else. Bounded: a client that makes up kinds without end
-// only makes the gate forget. Executor thread.
+// Estimates how long pieces of work take on the GPU, from the times of earlier pieces of the same
+// kind. The gate uses this to decide how much work may be unfinished at a time. A wrong estimate
+// costs accuracy for one turn, nothing else. Memory is bounded: a client that invents kinds without
+// end only makes the gate forget. Executor thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace tendril::worker {
 
-// What makes two pieces alike: what is run (an id, an opcode), and how much of it.
+// Two pieces are alike if they run the same thing (an id, an opcode) with the same size.
 struct WorkKind {
   uint64_t number = 0, family = 0;
 };
@@ -29,11 +29,11 @@ class WorkEstimates {
  public:
   static constexpr uint64_t kUnknown = 0;
 
-  // Nanoseconds that a piece of this kind is expected to take: as the last of its kind, or else the
-  // last of its family (the same function, of another size). kUnknown: none has been measured.
+  // Nanoseconds that a piece of this kind is expected to take. Learned from its kind, or else from
+  // its family (the same function with any size). kUnknown: neither has been measured.
   uint64_t of(const WorkKind& kind) const;
 
-  // What was submitted to one stream in a row, between two measurements.
+  // The pieces submitted to one stream between two measurements.
   class Batch {
    public:
     void add(const WorkKind& kind);
@@ -42,7 +42,7 @@ class WorkEstimates {
 
    private:
     friend class WorkEstimates;
-    static constexpr uint32_t kKindsMax = 4;  // those beyond are counted and learn nothing
+    static constexpr uint32_t kKindsMax = 4;  // further kinds are counted, but not learned
     struct Share {
       WorkKind kind;
       uint32_t count;
@@ -52,12 +52,12 @@ class WorkEstimates {
     uint32_t pieces_ = 0;
   };
 
-  // The batch took at most `most_ns` and, where `certain`, hardly less.
+  // The batch took at most `most_ns`. `certain`: it took hardly less.
   void learn(const Batch& batch, uint64_t most_ns, bool certain);
 
  private:
-  // Sets of four places each, as in a cache: kinds that share a set push each other out when there
-  // are more of them. As many places as a large program has kernels and shapes.
+  // Sets of four places each, as in a cache. If more than four kinds share a set, they replace each
+  // other. There are as many places as a large program has kernels and shapes.
   static constexpr size_t kSets = 2048, kWays = 4;
   struct Place {
     uint32_t tag = 0;

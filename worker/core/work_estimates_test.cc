@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is learned of work from the times of markers behind it.
+// What the estimates learn from the times of markers behind work.
 #include "worker/core/work_estimates.h"
 
 #include <gtest/gtest.h>
