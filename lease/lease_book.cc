@@ -18,7 +18,7 @@ using config::format_fraction;
 using config::format_size;
 using config::kWholeGpu;
 
-// A packed slice may have less than its share by one such part of it.
+// A packed slice may have less than its share, by at most one part in this many.
 constexpr uint64_t kPackedLessPart = 25;
 
 std::string describe(const wire::SliceSpec& spec) {
@@ -75,8 +75,7 @@ Status LeaseBook::check(const wire::LeaseRequest& request) const {
   return Status();
 }
 
-// The pairs that are promised grow with the shares that are promised, rounded up once and not for
-// each of them.
+// Rounds the sum of the promised shares up to whole pairs once, instead of each share.
 uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
   const uint64_t promised = rooms_[slice.gpu_index].share_promised_millionths;
   const uint64_t processors = gpus_[slice.gpu_index].processors;
@@ -85,7 +84,7 @@ uint32_t LeaseBook::processors_for(const wire::SliceGrant& slice) const {
     return (processors * share + 2 * kWholeGpu - 1) / (2 * kWholeGpu) * 2;
   };
   const uint64_t most = pairs_up(slice.share_millionths), less = most > 2 ? most - 2 : most;
-  const uint64_t exactly = processors * slice.share_millionths;  // in millionths of one
+  const uint64_t exactly = processors * slice.share_millionths;  // in millionths of an SM
   const bool may_be_less = less * kWholeGpu >= exactly - exactly / kPackedLessPart;
   const uint64_t all = pairs_up(promised + slice.share_millionths);
   const bool enough = packed_processors_[slice.gpu_index] + less >= all;

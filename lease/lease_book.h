@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Admission: which slices of which GPUs are promised. A promise is never exceeded: per GPU the
-// shares sum to at most one GPU and the memory quotas to at most the usable memory. Pure arithmetic
-// without clock, lock or I/O; the daemon calls it under its own lock. A quota includes what its
-// processes' contexts and code cost; usable memory is the GPU's total less the contexts of idle
-// warm workers (daemon/README.md). lease/placement.h chooses the GPUs.
+// Admission: which slices of which GPUs are promised. A promise is never exceeded. Per GPU, the
+// shares sum to at most one GPU and the memory quotas to at most the usable memory.
+//
+// A quota includes what the contexts and code of its processes cost. Usable memory is the GPU's
+// total less the contexts of idle warm workers (daemon/README.md). lease/placement.h chooses the
+// GPUs. This is pure arithmetic without clock, lock or I/O. The daemon calls it under its own lock.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ namespace tendril::lease {
 struct GpuCapacity {
   uint64_t memory_usable_bytes = 0;
   uint64_t context_bytes = 0;  // of a process that has allocated nothing
-  uint64_t code_bytes = 0;     // kept back per process for what no call asks for in bytes
+  uint64_t code_bytes = 0;     // reserved per process for memory that no call asks for in bytes
   uint32_t processors = 0;     // SMs; 0: not known
   uint64_t process_bytes() const { return context_bytes + code_bytes; }
 };
@@ -29,12 +30,12 @@ class LeaseBook {
  public:
   LeaseBook(std::string host, std::vector<GpuCapacity> gpus);
 
-  // All slices, each on a GPU of its own, or none. A refusal names what does not fit.
+  // Grants all slices, each on a GPU of its own, or none. A refusal names what does not fit.
   base::Result<std::vector<wire::SliceGrant>> grant(uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
-  // Gives each slice of the lease this share instead, or none of them. Its memory stays what it is.
+  // Gives each slice of the lease this share, or changes none of them. Memory stays the same.
   base::Result<std::vector<wire::SliceGrant>> change(uint64_t lease_id, uint32_t share_millionths);
-  // Gives the slices back. Unknown ids are passed over.
+  // Gives the slices back. Does nothing for an unknown id.
   void release(uint64_t lease_id);
 
   static base::Status check(const wire::LeaseTerms& terms);
@@ -46,11 +47,12 @@ class LeaseBook {
   uint64_t memory_usable(uint32_t gpu) const { return rooms_[gpu].memory_usable_bytes; }
   uint64_t context_bytes(uint32_t gpu) const { return gpus_[gpu].context_bytes; }
   uint32_t processors(uint32_t gpu) const { return gpus_[gpu].processors; }
-  // SMs for the packed lease's slice, by its place among the slices. 0: unknown, or an odd number.
-  // Always pairs, because the vendor's service gives no less. Large slices may get one pair less
-  // than their share rounded up, so that all together have no more than there are: two tenants on
-  // one SM keep each other waiting. Slices of which a pair is more than one part in 25 never do.
-  // The service puts many small slices onto the same SMs anyway (ten of a tenth, on an H200).
+  // SMs for a slice of a packed lease, by its place among the slices. 0: unknown, or an odd number.
+  // The result is even, because the vendor's service gives only pairs. A large slice may get one
+  // pair less than its share rounded up. So all slices together have no more SMs than there are:
+  // two tenants on one SM keep each other waiting. A slice for which a pair is more than one part
+  // in 25 never gets less. The service puts many small slices onto the same SMs anyway (ten of a
+  // tenth, on an H200).
   uint32_t packed_processors(uint64_t lease_id, size_t slice) const;
   uint64_t process_bytes(uint32_t gpu) const { return rooms_[gpu].process_bytes; }
 

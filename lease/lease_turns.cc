@@ -7,35 +7,35 @@
 namespace tendril::lease {
 namespace {
 
-// How much work may be unfinished when a turn ends. It delays the next turn. It also delays a
-// neighbour that comes while a turn has no end. More is allowed when no neighbour came for a while.
+// How much work may be unfinished when a turn ends. This work delays the next turn. While a turn
+// has no end, it delays a neighbour that comes. More is allowed when no neighbour came for a while.
 constexpr uint64_t kWindowNs = 1'000'000, kWindowAloneNs = 5'000'000, kAloneAfterNs = 1'000'000'000;
-constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where one of a higher class may come
-// A program that waits for its work gets its answer and sends the next piece in less time than
-// this.
+constexpr uint64_t kWindowUnderHigherNs = 300'000;  // where a tenant of a higher class may come
+// A program that waits for its work gets its answer and sends the next piece within this time.
 constexpr uint64_t kLingerNs = 1'000'000;
-// A lease's turns on several GPUs shall begin together. Whoever holds the other GPUs is told so
-// long before the first turn begins. The worker keeps that turn for so long while it waits for the
-// next.
+// A lease's turns on several GPUs should begin together. The first constant is how early the
+// holders of the other GPUs are warned. The second is how long a worker keeps its turn while it
+// waits for another GPU.
 constexpr uint64_t kAnnounceNs = 1'000'000, kAwaitNs = 20'000'000;
-// Hardware slices: long enough that switching costs little, and in proportion to the shares unless
-// these are extreme. On an H200, slices of 1,000 to 30,000 us divide time as they should.
+// Hardware slices are long enough that switching costs little. They are in proportion to the
+// shares, unless the shares are extreme. On an H200, slices of 1,000 to 30,000 us divide time as
+// they should.
 constexpr uint64_t kHardwareWholeUs = 40'000;
 constexpr uint64_t kHardwareMinUs = 1'000, kHardwareMaxUs = 30'000;
 // While work is overdue, hardware slices divide the GPU. We keep them short, because the hardware
 // gives the rest of a slice away when its queue is empty. The turn's holder gets double, and may
 // queue more than one piece.
 constexpr uint64_t kBesideUs = 3'000, kBesideMinUs = 250;
-// With several classes, a higher one waits for the rest of a lower one's slice, so the lower one's
-// is short (H200, slices of 500 us: a wait of up to 450 us) and the higher one's long. Beside
-// overdue work, very short slices would cost more than they save.
+// With several classes, a higher class waits for the rest of a lower class's slice. So the lower
+// class's slice is short and the higher class's is long. (H200: a slice of 500 us makes it wait up
+// to 450 us.) Beside overdue work, very short slices would cost more than they save.
 constexpr uint32_t kBelowHigherUs = 100, kAboveLowerUs = 20'000, kBelowBesideUs = 1'000;
 // The most that is charged for work that ran between two turns, whatever a page says.
 constexpr uint64_t kOutsideMaxNs = 100'000'000;
-// The usual time from the end of a turn until its work is done.
+// How long it usually takes from the end of a turn until its work is done.
 constexpr uint64_t kListenNs = 400'000;
 
-// The whole GPU is its, or the vendor's service limits its part of the processors.
+// True if the slice is the whole GPU, or if the vendor's service limits its processors.
 bool has_no_turns(const wire::SliceGrant& slice) {
   return slice.packed || slice.share_millionths >= 1'000'000;
 }
@@ -45,7 +45,7 @@ uint32_t hardware_slice_us(uint32_t share_millionths) {
   return static_cast<uint32_t>(std::clamp(part, kHardwareMinUs, kHardwareMaxUs));
 }
 
-// Of the overdue one, and of who has its turn meanwhile.
+// The slice of an overdue tenant, and the slice of the tenant that has its turn meanwhile.
 uint32_t slice_beside_us(uint64_t share_millionths) {
   return static_cast<uint32_t>(std::max(kBesideUs * share_millionths / 1'000'000, kBesideMinUs));
 }
@@ -111,7 +111,7 @@ uint32_t LeaseTurns::usual_slice_us(const Tenant& tenant) const {
   return options_.hardware_slices && !tenant.whole ? hardware_slice_us(tenant.share_millionths) : 0;
 }
 
-// What a worker is told of its slice.
+// Writes on the page what the worker must know of its slice.
 void LeaseTurns::describe(const Tenant& tenant, Part* part) const {
   wire::TurnPart* const page = part->page;
   page->share_millionths.store(tenant.share_millionths, std::memory_order_relaxed);
@@ -122,7 +122,8 @@ void LeaseTurns::describe(const Tenant& tenant, Part* part) const {
                      std::memory_order_release);
 }
 
-// A new turn number, so that whoever is about to sleep does not.
+// Lets the slice run without turns. The new turn number keeps a worker awake that was about to
+// sleep.
 void LeaseTurns::liberate(const Tenant& tenant, Part* part) const {
   describe(tenant, part);
   part->held = false;
@@ -158,7 +159,7 @@ void LeaseTurns::change(uint64_t now_ns, uint64_t lease_id,
         if (!was_free) liberate(tenant, &part);
         continue;
       }
-      // What was the whole GPU's holds no turn now: it must ask.
+      // A slice that had the whole GPU holds no turn now. It must ask for one.
       if (was_free) part.page->until_ns.store(now_ns, std::memory_order_relaxed);
       describe(tenant, &part);
       wake_(part.page);
@@ -208,7 +209,8 @@ void LeaseTurns::leave(uint64_t now_ns, uint64_t session_id) {
   settle_all(now_ns);
 }
 
-// Of the turn that is over. With several workers another one's work may have run meanwhile.
+// Stalled time in the turn that is over. 0 with several workers, because another one's work may
+// have run meanwhile.
 uint64_t LeaseTurns::newly_stalled_ns(const Lease& lease, const Tenant& tenant) {
   uint64_t sum_ns = 0;
   for (Session* const session : lease.sessions) {
@@ -231,8 +233,9 @@ uint64_t LeaseTurns::newly_outside_ns(const Lease& lease, const Tenant& tenant) 
   return sum_ns;
 }
 
-// Without a turn of its own elsewhere a session that wants this one too has nothing to do with it:
-// it waits there, or has gone to sleep.
+// Does the session ask for a turn here? kWantsTurnToo counts only while the tenant claims this GPU
+// and the session has a turn on another slice, or waits for one. Otherwise it has no use for a turn
+// here.
 bool LeaseTurns::asks(const Session& session, const Tenant& tenant) {
   const uint32_t wants = session.parts[tenant.slice].page->wants.load(std::memory_order_acquire);
   if (wants != wire::kWantsTurnToo) return wants != wire::kWantsNothing;
@@ -245,7 +248,7 @@ bool LeaseTurns::asks(const Session& session, const Tenant& tenant) {
   return false;
 }
 
-// What the workers of one tenant say: who has given its turn up, who wants one.
+// Reads from the pages of one tenant's workers which have given up their turn and which want one.
 void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
   bool wants = false, held = false;
   for (Session* const session : lease->sessions) {
@@ -253,7 +256,7 @@ void LeaseTurns::read(uint64_t now_ns, Lease* lease, Tenant* tenant) {
     if (part.held && part.page->drained.load(std::memory_order_acquire) == part.turn)
       part.held = false;
     const bool asks = LeaseTurns::asks(*session, *tenant);
-    // One that comes while the others have their turn joins them.
+    // A worker that comes during its tenant's turn joins it.
     if (asks && !part.held && tenant->holding && now_ns < tenant->until_ns) give(*tenant, &part);
     wants |= asks;
     held |= part.held;
@@ -296,7 +299,7 @@ void LeaseTurns::give(const Tenant& tenant, Part* part) {
   wake_(page);
 }
 
-// False: nobody of the tenant wants the turn any more.
+// Gives the turn to the tenant's workers. False: none of them wants it any more.
 bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lease,
                        Tenant* tenant) {
   tenant->until_ns = turn.until_ns;
@@ -313,7 +316,7 @@ bool LeaseTurns::apply(uint64_t now_ns, const TurnPolicy::Turn& turn, Lease* lea
   return held;
 }
 
-// Of a turn without end: it may turn out that nobody comes any more.
+// Adapts the windows of turns without end. The window grows when no neighbour has come for a while.
 void LeaseTurns::fit_windows(uint64_t now_ns, Gpu* on) {
   for (const auto& [id, entry] : on->tenants) {
     const auto& [lease, tenant] = entry;
@@ -344,8 +347,8 @@ uint32_t LeaseTurns::slice_us(const Gpu& on, const Lease& lease, const Tenant& t
   return lease.terms.priority > on.lowest_priority ? std::max(usual_us, kAboveLowerUs) : usual_us;
 }
 
-// They follow who is overdue, and what classes there are. The workers see to it when they next look
-// at their pages.
+// Hardware slices depend on which tenants are overdue and on their classes. Workers apply a new
+// value when they next look at their pages.
 void LeaseTurns::fit_hardware_slices(Gpu* on) {
   uint64_t overdue_millionths = 0;
   on->highest_priority = INT32_MIN;
@@ -380,9 +383,9 @@ void LeaseTurns::tell_preempted(uint64_t now_ns, Gpu* on) {
   }
 }
 
-// When a turn ends for somebody else's sake, the next one is about to begin: the worker that will
-// have it is woken before, and this thread does not sleep until then. Each saves a wake-up of the
-// time that the GPU is idle.
+// When a turn ends for another tenant's sake, the next turn is about to begin. So we wake the next
+// worker in advance, and the arbiter's thread does not sleep until then. Each measure saves the GPU
+// from being idle during one wake-up.
 void LeaseTurns::prepare(uint64_t now_ns, Gpu* on) {
   const TurnPolicy::Ending ending = on->policy.ending();
   if (ending.until_ns == TurnPolicy::kNever || ending.until_ns == on->prepared_ns) return;
@@ -406,7 +409,7 @@ void LeaseTurns::prepare(uint64_t now_ns, Gpu* on) {
   }
 }
 
-// The first of the GPUs on which the lease has a turn that is not over.
+// The lowest GPU on which the lease has a turn that is not over.
 uint32_t LeaseTurns::lowest_held(uint64_t now_ns, const Lease& lease) {
   uint32_t lowest = UINT32_MAX;
   for (const Tenant& tenant : lease.tenants) {
@@ -415,7 +418,7 @@ uint32_t LeaseTurns::lowest_held(uint64_t now_ns, const Lease& lease) {
   return lowest;
 }
 
-// Of two leases that have one GPU each and want the other's, the one with the lower GPU gets both.
+// If two leases have one GPU each and want the other's, the lease with the lower GPU gets both.
 bool LeaseTurns::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, uint32_t lowest) {
   for (const auto& [id, entry] : on.tenants) {
     const auto& [other, holder] = entry;
@@ -427,8 +430,8 @@ bool LeaseTurns::yields_to(uint64_t now_ns, const Gpu& on, const Lease& lease, u
   return true;
 }
 
-// `first` of the lease has a turn, or is next: the other GPUs that it wants are to be its at the
-// same time.
+// Tenant `first` of the lease has a turn or is next. Claims the other GPUs that the lease wants, so
+// that it has them at the same time.
 void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first, bool cut) {
   if (lease->tenants.size() == 1) return;
   const uint32_t lowest = std::min(first.gpu_index, lowest_held(now_ns, *lease));
@@ -458,8 +461,8 @@ void LeaseTurns::claim_others(uint64_t now_ns, Lease* lease, const Tenant& first
   }
 }
 
-// A turn has ended for somebody else's sake. On the other GPUs of its lease the calls will soon
-// stop: so do its turns, where others wait.
+// A turn has ended for another tenant's sake. The calls of its lease will soon stop on other GPUs,
+// too. So its turns there end as well, if others wait.
 void LeaseTurns::cut_others(uint64_t now_ns, Gpu* ended) {
   for (const auto& [id, entry] : ended->tenants) {
     const auto& [lease, holder] = entry;
@@ -496,12 +499,12 @@ void LeaseTurns::settle(uint64_t now_ns, Gpu* on) {
     for (const TurnPolicy::Turn& turn : turns) {
       const auto& [lease, tenant] = on->tenants.at(turn.tenant);
       on->turns += turn.begins;
-      if (turn.begins) listen_until_ns_ = 0;  // what was waited for has come
+      if (turn.begins) listen_until_ns_ = 0;  // the awaited bell has rung
       if (apply(now_ns, turn, lease, tenant)) {
         if (turn.begins) claim_others(now_ns, lease, *tenant, true);
         continue;
       }
-      // It ends at once, and the tenant does not want until it rings.
+      // The turn ends at once. The tenant wants none until it rings.
       on->policy.drained(now_ns, turn.tenant);
       on->policy.set_wanting(now_ns, turn.tenant, false);
       tenant->wanting = false;
@@ -544,8 +547,8 @@ void LeaseTurns::settle_all(uint64_t now_ns) {
   settle_rest(now_ns);
 }
 
-// What one GPU's turns have to do with another's is soon said; should it not be, it goes on in a
-// while.
+// Settles the effects that one GPU's turns have on another's. A few rounds are usually enough. If
+// not, it continues a little later.
 void LeaseTurns::settle_rest(uint64_t now_ns) {
   for (size_t rounds = 4; rounds != 0; --rounds) {
     bool any = false;

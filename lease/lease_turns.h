@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules by which leases have their turns on this server's GPUs. It reads what workers ask on
-// their pages, asks each GPU's turn policy, writes the answers, and makes the turns of one lease on
-// several GPUs fit together (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one
-// tenant of its GPU; all sessions on it have their turns together. Apart from the pages it is pure:
-// no clock, lock or file. daemon/arbiter.h calls it under its lock with the time, which never runs
-// backwards; tests call it with simulated time. The other end of a page is not trusted: what it
-// writes may cost time here, but never another's turn.
+// The rules by which leases take turns on this server's GPUs. LeaseTurns reads the workers'
+// requests from their pages, asks each GPU's turn policy, and writes the answers. It also
+// coordinates the turns of one lease on several GPUs
+// (docs/decisions/0014-turns-on-several-gpus.md). A lease's slice is one tenant of its GPU. All
+// sessions on a slice have their turns together.
+//
+// Apart from the pages it is pure: no clock, lock or file. daemon/arbiter.h calls it under its lock
+// and passes the time, which never runs backwards. Tests pass simulated time. The worker at the
+// other end of a page is not trusted. What it writes may cost time here, but never another's turn.
 #pragma once
 
 #include <cstdint>
@@ -22,54 +24,54 @@ namespace tendril::lease {
 
 struct SharingOptions {
   TurnRules rules;
-  // Workers set the GPU's own time slices by their shares: they divide what turns cannot.
+  // Workers set the GPU's own time slices by their shares. These divide what turns cannot divide.
   bool hardware_slices = true;
-  // Off: nobody has turns, to see what the hardware does alone.
+  // False: nobody has turns. This shows what the hardware does alone.
   bool turns = true;
 };
 
 class LeaseTurns {
  public:
-  // Wakes whoever sleeps on this part's turn, to look at everything again.
+  // Wakes every worker that sleeps on this part's turn, so that it looks at the page again.
   using Wake = void (*)(wire::TurnPart* part);
   LeaseTurns(const SharingOptions& options, Wake wake) : options_(options), wake_(wake) {
     options_.rules.preempts = options.hardware_slices;
   }
 
-  // A lease's slices become tenants, and its later terms theirs.
+  // open makes the lease's slices tenants. change gives them new shares and terms.
   void open(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
             const wire::LeaseTerms& terms);
   void change(uint64_t now_ns, uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
               const wire::LeaseTerms& terms);
-  // Its sessions have left before.
+  // Call leave for all its sessions first.
   void close(uint64_t now_ns, uint64_t lease_id);
 
   bool has_lease(uint64_t lease_id) const { return leases_.count(lease_id) != 0; }
-  // A session of a known lease. The page stays until `leave`.
+  // Adds a session to a known lease. The page must stay valid until `leave`.
   void join(uint64_t session_id, uint64_t lease_id, wire::TurnPage* page);
-  // The worker is gone, and with it what it held.
+  // The worker is gone. Its turns end.
   void leave(uint64_t now_ns, uint64_t session_id);
 
-  // Handles what these sessions' workers rang for, and what the passing of time changed. Call it
-  // without sessions at look_again_ns().
+  // Handles the requests of these sessions, whose workers rang, and what the passing of time
+  // changed. Call it without sessions at look_again_ns().
   void hear(uint64_t now_ns, const std::vector<uint64_t>& sessions);
   uint64_t look_again_ns() const { return look_again_ns_; }
-  // Until then a bell is likely to ring at any moment. If it is heard late, a GPU stands still.
+  // Until then a bell is likely to ring at any moment. A GPU stands idle while nobody hears it.
   uint64_t listen_until_ns() const { return listen_until_ns_; }
 
   std::vector<wire::SliceUse> use_of(uint64_t now_ns, uint64_t lease_id);  // by slice
-  // Adds what the session's worker says that it has done.
+  // Adds the worker's counts of what the session has done.
   void describe(uint64_t session_id, wire::SessionRecord* record) const;
-  // In turns, by all leases that ever were.
+  // GPU time used in turns, by all leases so far.
   uint64_t used_ns(uint64_t now_ns, uint32_t gpu_index);
   uint64_t turns_given(uint32_t gpu_index) const;
 
  private:
-  struct Part {  // of a session, on one slice
+  struct Part {  // one session's part on one slice
     wire::TurnPart* page = nullptr;
     uint32_t turn = 0;
     bool held = false;
-    uint64_t stalled_ns = 0, outside_ns = 0;  // as its page said last
+    uint64_t stalled_ns = 0, outside_ns = 0;  // as last read from its page
   };
   struct Session {
     wire::TurnPage* page = nullptr;
@@ -79,17 +81,17 @@ class LeaseTurns {
   struct Tenant {
     TurnPolicy::Tenant id = 0;
     uint32_t gpu_index = 0, slice = 0, share_millionths = 0;
-    bool whole = false;  // the whole GPU is its, or something else limits it
+    bool whole = false;  // it has the whole GPU, or the vendor's service limits it
     bool free = false;   // has no turns
     bool holding = false, wanting = false;
-    // It wants its turn now, because slice `claims_with` of its lease has its turn or is next.
+    // It wants its turn now, because slice `claims_with` of its lease has a turn or is next.
     bool claims = false;
     uint32_t claims_with = 0;
     uint64_t until_ns = 0, window_ns = 0;
     uint32_t hardware_slice_us = 0;
-    uint64_t wanted_ns = 0;  // when it last did
+    uint64_t wanted_ns = 0;  // when it last wanted a turn
     UseHistory history;
-    uint64_t used_before_ns = 0, waited_before_ns = 0;  // when it last became free
+    uint64_t used_before_ns = 0, waited_before_ns = 0;  // as of when it last ceased to have turns
   };
   struct Lease {
     wire::LeaseTerms terms;
@@ -102,11 +104,11 @@ class LeaseTurns {
     TurnPolicy policy;
     std::map<TurnPolicy::Tenant, std::pair<Lease*, Tenant*>> tenants;
     uint64_t retired_used_ns = 0, turns = 0;
-    uint64_t announced_ns = 0, prepared_ns = 0;  // the end of a turn for which that has been done
-    bool unsettled = false;  // something was claimed or cut here from another GPU
+    uint64_t announced_ns = 0, prepared_ns = 0;  // the end of the turn for which this has been done
+    bool unsettled = false;  // another GPU's turns claimed or cut something here
     int32_t highest_priority = 0, lowest_priority = 0;
-    uint64_t overdue_millionths = 0;  // shares of those whose work runs beside the others'
-    bool plain_slices = true;         // of the hardware: by share alone
+    uint64_t overdue_millionths = 0;  // sum of the shares of overdue tenants
+    bool plain_slices = true;         // hardware slices follow the shares alone
   };
 
   void look_again_at(uint64_t at_ns) {

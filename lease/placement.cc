@@ -12,8 +12,8 @@ using base::Status;
 using config::format_size;
 using config::kWholeGpu;
 
-// Drivers hand memory out in pages of this size. The end of a quota that is not a multiple of it
-// could not be used.
+// Drivers hand out memory in pages of this size. If a quota is not a multiple of it, its last part
+// is useless.
 constexpr uint64_t kPageBytes = 2u << 20;
 
 std::string place_name(const GpuRoom& room, const std::string& host) {
@@ -88,7 +88,8 @@ bool fits(const GpuRoom& room, const wire::SliceGrant& slice) {
 
 Placement place(const std::vector<GpuRoom>& gpus, const wire::SliceSpec& spec, size_t wanted,
                 const std::string& host) {
-  using Candidate = std::pair<uint32_t, wire::SliceGrant>;  // what is promised of the GPU already
+  // first: how much of the GPU is already promised
+  using Candidate = std::pair<uint32_t, wire::SliceGrant>;
   Placement placement;
   std::vector<Candidate> candidates;
   uint64_t largest_bytes = 0;

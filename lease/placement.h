@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where slices go: on which GPUs of a server, and on which of several servers. The daemon grants by
-// it, the command line and the client libraries spread a program's slices by it, and NVML shows by
-// it what a program would be granted. Pure: no clock, lock or connection.
+// Where slices go: on which GPUs of a server, and on which of several servers. The daemon grants
+// slices by it. The command line and the client libraries spread a program's slices by it. NVML
+// uses it to show what a program would be granted. Pure: no clock, lock or connection.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace tendril::lease {
 
-// What one GPU lends, and what of it is promised. While anybody is on a GPU, all who are on it are
+// What one GPU lends, and what of it is promised. At any time, either all tenants of a GPU are
 // packed or none is.
 struct GpuRoom {
   uint32_t index = 0;
@@ -23,37 +23,37 @@ struct GpuRoom {
   uint64_t memory_usable_bytes = 0;
   uint64_t memory_promised_bytes = 0;
   uint64_t process_bytes = 0;  // what a process needs before it allocates anything
-  bool packed = false;         // those who are on it
+  bool packed = false;         // its present tenants are packed
 };
 
-// As a server's list says it, and back.
+// Conversion from and to the record in a server's list.
 GpuRoom room_of(const wire::GpuRecord& gpu);
 void describe(const GpuRoom& room, wire::GpuRecord* gpu);
 
-// What the slice would be on that GPU. kRefused: there can never be one; `host` is for the message.
+// What the slice would be on that GPU. kRefused: it can never fit there. `host` is for the message.
 base::Result<wire::SliceGrant> slice_on(const GpuRoom& room, const wire::SliceSpec& spec,
                                         const std::string& host);
 bool fits(const GpuRoom& room, const wire::SliceGrant& slice);
 
 struct Placement {
-  std::vector<wire::SliceGrant> chosen;  // in order of index; at most as many as were wanted
+  std::vector<wire::SliceGrant> chosen;  // ordered by index; at most as many as wanted
   size_t room = 0;                       // GPUs that have room now
   size_t possible = 0;                   // GPUs that could hold the slice if nobody were on them
-  base::Status nearest;  // why the largest GPU of the others can never hold it; ok: there is none
+  base::Status nearest;  // why the largest unsuitable GPU can never hold it; ok: there is none
 };
-// Each slice goes to a GPU of its own. Among GPUs with room the fullest are chosen, so that whole
-// GPUs stay free for those who need them.
+// Each slice goes to a GPU of its own. Among GPUs with room the fullest are chosen. So whole GPUs
+// stay free for programs that need them.
 Placement place(const std::vector<GpuRoom>& gpus, const wire::SliceSpec& spec, size_t wanted,
                 const std::string& host);
 
-// What came of asking servers for slices.
+// The result of asking servers for slices.
 struct Filling {
   uint32_t missing = 0;
-  std::vector<base::Status> refusals;  // of each server that gave nothing, in order
+  std::vector<base::Status> refusals;  // one per server that gave nothing, in order
 };
-// The first server gives as many slices as it can, then the next. `ask(server, count)` takes that
-// many from one server, all or none, and returns its Status. Only kRefused may be about the number:
-// then one slice less is asked for.
+// The first server gives as many slices as it can, then the next one. `ask(server, count)` takes
+// that many from one server, all or none, and returns the Status. Only after kRefused is one slice
+// less asked for, because only kRefused may be about the number.
 template <typename Ask>
 Filling fill_servers(size_t servers, uint32_t wanted, Ask&& ask) {
   Filling filling{wanted, {}};

@@ -9,30 +9,31 @@
 namespace tendril::lease {
 namespace {
 
-// A turn whose holder would be chosen again at the end of each quantum is given in one piece.
+// If the holder would be chosen again at the end of a quantum, its turn gets that quantum at once.
+// A turn has at most this many.
 constexpr int kQuantaMax = 10;
-// The most that a tenant without work for a while is still owed when it comes back: one turn of
+// What a tenant is still owed when it returns after a time without work, at most. It is one turn of
 // another tenant, which may be longer than a quantum.
 constexpr double kOwedQuanta = 2;
-// A tenant goes first because its lease has another GPU only while it is this little ahead of its
+// A tenant whose lease has another GPU goes first only while it is at most this far ahead of its
 // share.
 constexpr double kClaimQuanta = 0.5;
-// Two tenants that differ by less are alike: neither goes before the other because of it.
+// Two tenants that differ by less are alike. Such a difference does not put one before the other.
 constexpr double kAlikeQuanta = 0.25;
-// A tenant with more than the mean share has longer turns, up to so many times the quantum.
+// A tenant with more than the mean share has longer turns, up to this many quanta.
 constexpr double kLongestTurnQuanta = 2.5;
 
-// Percent of the rules' quantum with so many tenants or fewer. The cycles of two, three, four and
-// twenty equal tenants then fit a second 30, 27, 24 and 7 times, so that each second holds as many
-// turns of one tenant as of the other.
+// The quantum, in percent of the rules' quantum, for that many tenants or fewer. Cycles of two,
+// three, four and twenty equal tenants then fit 30, 27, 24 and 7 times into a second. So each
+// second holds the same number of turns of every tenant.
 struct QuantumOfCompetitors {
   size_t competitors_max;
   uint64_t percent;
 };
 constexpr QuantumOfCompetitors kQuanta[] = {{2, 166}, {3, 123}, {7, 104}, {15, 83}};
 constexpr uint64_t kQuantumOfManyPercent = 71;
-// What a capped tenant may save up while it waits, and how far it may pass its share within a turn.
-// Together that is less than 20 ms, so no second holds more than 2 points too much.
+// How much time a capped tenant may save up while it waits, and how far it may exceed its share
+// within a turn. Together they are less than 20 ms, so no second holds more than 2 points too much.
 constexpr double kCapSavedQuanta = 1.4, kCapQuanta = 0.5;
 
 }  // namespace
@@ -45,8 +46,9 @@ bool TurnPolicy::competes(const State& state) {
   return state.holding ? !state.overdue : state.wanting && !state.blocked;
 }
 
-// Overdue work may need further submissions before it can end, when a stream waits for what a later
-// launch does. So it gets a quantum beside the others now and then, as often as its share allows.
+// Overdue work may need further submissions before it can end, for example when a stream waits for
+// a later launch. So it gets a quantum beside the others now and then, as often as its share
+// allows.
 uint64_t TurnPolicy::resumes_ns(const State& state) const {
   return state.until_ns + state.grace_ns +
          static_cast<uint64_t>(static_cast<double>(rules_.quantum_ns) / share_of(state));
@@ -74,12 +76,12 @@ TurnPolicy::State* TurnPolicy::find(Tenant tenant) {
   return found == tenants_.end() ? nullptr : &found->second;
 }
 
-// A capped tenant must have paid for what it used.
+// Before it resumes, a capped tenant must have paid for what it used.
 bool TurnPolicy::may_resume(const State& state) const {
   return state.overdue && state.wanting && (!is_capped(state) || state.credit_ns >= 0);
 }
 
-// Charges everybody for the time since the last call.
+// Charges all tenants for the time since the last call.
 void TurnPolicy::advance(uint64_t now_ns) {
   const uint64_t passed_ns = now_ns > now_ns_ ? now_ns - now_ns_ : 0;
   now_ns_ = std::max(now_ns, now_ns_);
@@ -91,7 +93,8 @@ void TurnPolicy::advance(uint64_t now_ns) {
   for (auto& [tenant, state] : tenants_) {
     if (state.preempted) state.preempted_ns += passed_ns;
     if (runs(state)) {
-      // Tenants that run at once get what the hardware gives them. It divides by the shares.
+      // Tenants that run at the same time get what the hardware gives them. It divides by the
+      // shares.
       const double had = passed * share_of(state) / holding;
       state.used_ns += static_cast<uint64_t>(had + 0.5);
       state.virtual_ns += had / share_of(state);
@@ -99,11 +102,11 @@ void TurnPolicy::advance(uint64_t now_ns) {
     } else if (state.wanting) {
       state.waited_ns += passed_ns;
     }
-    // Time that it did not want is not saved up.
+    // Time that the tenant did not want is not saved up.
     const double most = state.wanting || state.holding ? saved : 0;
     state.credit_ns = std::min(state.credit_ns + passed * share_of(state), most);
   }
-  // While nobody competes, nobody waits: debts grow old as if all shares were in use.
+  // While nobody competes, nobody waits. Debts then age as if all shares were in use.
   if (competitors_ == 0) level_ += passed;
   measure_level();
   for (auto& [tenant, state] : tenants_) {
@@ -131,8 +134,8 @@ void TurnPolicy::measure_level() {
   shares_ = 0;
   for (const State* state : counted) shares_ += share_of(*state);
   if (counted.empty()) return;
-  // A tenant further ahead than that has been overdue. It does not lift the level: a newcomer need
-  // not wait until the others have caught up with it.
+  // A tenant that is further ahead than this has been overdue. It does not lift the level, so a
+  // newcomer need not wait until the others have caught up with it.
   const double debt = static_cast<double>(rules_.quantum_ns + 2 * rules_.grace_ns);
   for (size_t before = 0; before != counted.size();) {
     before = counted.size();
@@ -150,19 +153,19 @@ void TurnPolicy::measure_level() {
 }
 
 bool TurnPolicy::is_level(const State& state) const {
-  // A higher class need not wait because of what it has just had, as long as that is less than a
-  // quantum, nor because the others' mean falls with one who is overdue, as long as it is no more
-  // than its share.
+  // A higher class may go in two cases. Either it has used no more than its share: the mean may
+  // have fallen because of an overdue tenant. Or it is ahead by less than a quantum.
   const bool higher = state.terms.priority > lowest_priority_;
   if (higher && state.credit_ns >= 0) return true;
   const double ahead = higher ? static_cast<double>(quantum_ns()) / share_of(state) : 0;
-  // The level is a mean: with rounding, even the lowest of them may seem above it.
+  // The level is a mean. Because of rounding, even the lowest tenant may seem to be above it.
   return state.virtual_ns <= level_ + ahead + 1 + std::abs(level_) * 1e-12;
 }
 
-// It begins to compete, level with the others except for what it was owed when it left (kOwedQuanta
-// at most, nothing is saved up) or owes itself. What it was owed was measured from a mean of which
-// it was a part, and will be again: from the mean of the others alone it is further away.
+// The tenant begins to compete. It starts level with the others, except for its debt, or for what
+// it was owed when it left (at most kOwedQuanta; nothing is saved up). That was measured from a
+// mean that included the tenant, and the new mean will include it again. From the mean of the
+// others alone the distance is larger (`apart`).
 void TurnPolicy::enter(State* state) {
   if (!competes(*state)) return;
   const double apart = shares_ > 0 ? (shares_ + share_of(*state)) / shares_ : 1;
@@ -197,7 +200,7 @@ void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) 
   advance(now_ns);
   State* const state = find(tenant);
   if (state == nullptr) return;
-  // What it is owed or owes stays the same amount of time.
+  // What the tenant is owed or owes stays the same amount of time.
   const double owed = (level_ - state->virtual_ns) * share_of(*state);
   if (is_capped(*state) != (terms.capped && terms.share_millionths < 1'000'000))
     state->credit_ns = 0;
@@ -207,7 +210,7 @@ void TurnPolicy::change(uint64_t now_ns, Tenant tenant, const TurnTerms& terms) 
     state->blocked = false;
     enter(state);
   }
-  state->came = true;  // another class may be worth a cut
+  state->came = true;  // its new class may justify a cut
   measure_level();
 }
 
@@ -229,7 +232,7 @@ void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   advance(now_ns);
   State* const state = find(tenant);
   if (state == nullptr || !state->holding) return;
-  // Of what ran beside others nobody knows whose it was.
+  // If work ran beside others' work, nobody knows whose the idle time was.
   const uint64_t held_ns = now_ns - std::min(now_ns, state->granted_ns);
   excused_ns = state->overdue || state->preempted ? 0 : std::min(excused_ns, held_ns);
   excuse(state, excused_ns);
@@ -237,7 +240,7 @@ void TurnPolicy::drained(uint64_t now_ns, Tenant tenant, uint64_t excused_ns) {
   if (!state->wanting) leave(state);
   if (!state->preempted) learn(now_ns - excused_ns, state);
   state->holding = state->overdue = state->preempted = state->blocked = false;
-  advance(now_ns);  // its cap may hold it back now
+  advance(now_ns);  // its cap may now hold it back
 }
 
 bool TurnPolicy::may_claim(const State& state) const {
@@ -292,14 +295,15 @@ void TurnPolicy::excuse(State* state, uint64_t ns) {
   state->credit_ns += static_cast<double>(ns);
 }
 
-// From a turn that is over: how far its work runs beyond a turn's end, and how much of one it uses.
+// Learns from a turn that is over: how far its work runs beyond a turn's end, and how much of a
+// turn the tenant uses.
 void TurnPolicy::learn(uint64_t now_ns, State* state) {
   const uint64_t overrun_ns = now_ns > state->until_ns ? now_ns - state->until_ns : 0;
-  // Once is no habit: drivers load code at a first launch, and the GPU waits for them.
+  // Ignore a single overrun. Drivers load code at a first launch, and the GPU waits for them.
   const uint64_t twice_ns = std::min({overrun_ns, state->last_overrun_ns, rules_.grace_ns});
   state->last_overrun_ns = overrun_ns;
   state->overrun_ns = std::max(twice_ns, state->overrun_ns - state->overrun_ns / 8);
-  // Of those that had no turn yet nobody knows how long their pieces are: perhaps as long.
+  // Tenants without a turn so far may have pieces that are just as long.
   for (auto& [other, unknown] : tenants_) {
     if (unknown.used_ns == 0) unknown.overrun_ns = std::max(unknown.overrun_ns, state->overrun_ns);
   }
@@ -327,8 +331,8 @@ bool TurnPolicy::others_compete(const State* holder) const {
   return false;
 }
 
-// Among equals the one whose last turn is longest ago: no turn is of exactly the same length as
-// another, and their order must not follow from that.
+// The tenant that is due first goes first. Among alike tenants, the one whose last turn is longest
+// ago goes first. Their order must not follow from the small differences between turns.
 bool TurnPolicy::is_due_before(const State& one, const State& other) const {
   const double one_due = due(one), other_due = due(other);
   const double alike =
@@ -338,8 +342,8 @@ bool TurnPolicy::is_due_before(const State& one, const State& other) const {
   return one.granted_ns < other.granted_ns;
 }
 
-// It is level, or is of the other's class, its last turn is longer ago, and it is ahead by less
-// than the lengths of turns differ by chance.
+// True if `one` is level. Also true if both have the same class, the last turn of `one` is longer
+// ago, and `one` is ahead by less than the lengths of turns differ by chance.
 bool TurnPolicy::is_level_beside(const State& one, const State& other) const {
   if (is_level(one)) return true;
   if (one.terms.priority != other.terms.priority) return false;
@@ -368,8 +372,9 @@ std::pair<const TurnPolicy::Tenant, TurnPolicy::State>* TurnPolicy::best(const S
   return found;
 }
 
-// Somebody came: does it end the running turn, and when? Of its own class, when it would be done
-// before the holder's quantum is.
+// Ends the running turn for tenants that have just begun to compete. A higher class ends it now. A
+// tenant of the same class ends it after cut_ns, if it would be due before the holder's quantum is
+// over.
 void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   const uint64_t into_ns = (now_ns - holder->granted_ns) % quantum_ns();
   const double over =
@@ -390,8 +395,9 @@ void TurnPolicy::cut_for_those_who_came(uint64_t now_ns, State* holder) {
   }
 }
 
-// What its last turn took too long comes off this one, so that what turns differ by does not add up
-// until somebody has two of them in a row. A piece longer than turns is no matter of their lengths.
+// What the last turn took too long is taken off this one. Otherwise differences would add up until
+// somebody has two turns in a row. Only a small overrun counts: a piece that is longer than a turn
+// says nothing about the lengths of turns.
 uint64_t TurnPolicy::late_before_ns(const State& holder) const {
   if (holder.last_overrun_ns == UINT64_MAX) return 0;
   return std::min(holder.last_overrun_ns,
@@ -401,15 +407,16 @@ uint64_t TurnPolicy::late_before_ns(const State& holder) const {
 uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   uint64_t end_ns = kNever;
   if (others_compete(holder)) {
-    // What is left of the quantum that runs, at most; then as many more as it would be given next.
+    // The rest of the running quantum, then every further quantum that the holder would be given
+    // next.
     const uint64_t quantum = quantum_ns(), late_ns = late_before_ns(*holder);
     const uint64_t held_ns = now_ns - holder->granted_ns + late_ns;
     const uint64_t begun = std::max<uint64_t>(1, (held_ns + quantum - 1) / quantum);
     end_ns = holder->granted_ns + begun * quantum - late_ns;
     const double virtual_now = holder->virtual_ns;
     for (int quanta = 1; quanta < kQuantaMax; ++quanta) {
-      // Half a quantum more than it takes: among equals it is the next one's turn. But who has a
-      // larger share than the others has longer turns rather than more: fewer switches.
+      // Assume half a quantum more than needed, so that among equals the next tenant gets its turn.
+      // A tenant with a larger share has longer turns instead of more turns, which saves switches.
       const double drained_ns =
           static_cast<double>(end_ns - now_ns + holder->overrun_ns + quantum / 2);
       holder->virtual_ns = virtual_now + (drained_ns - longer_ns(*holder)) / share_of(*holder);
@@ -429,8 +436,8 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
   return end_ns;
 }
 
-// Of a higher class that is ahead: when it will be so no more, as the level rises or its share
-// comes in.
+// For a tenant of a higher class that is ahead: the time until it is level, because the level rises
+// or its share comes in.
 uint64_t TurnPolicy::level_in_ns(const State& state) const {
   constexpr double kLeastNs = 20'000;
   const double ahead = static_cast<double>(quantum_ns()) / share_of(state);
@@ -479,7 +486,7 @@ TurnPolicy::Ending TurnPolicy::ending() {
   return next == nullptr ? Ending() : Ending{current->until_ns, next->first};
 }
 
-// Its turn is over, its work is not done, and a tenant of a higher class may go.
+// True if the holder's turn is over, its work is not done, and a tenant of a higher class may go.
 bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
   if (!rules_.preempts || holder.until_ns > now_ns) return false;
   const auto* const next = best(nullptr);
@@ -487,8 +494,8 @@ bool TurnPolicy::is_preempted(uint64_t now_ns, const State& holder) {
          next->second.terms.priority > holder.terms.priority;
 }
 
-// Whose work must be done before `next` begins: what has been preempted gives way only to a higher
-// class.
+// The preempted tenant whose work must be done before `next` begins. A preempted tenant gives way
+// only to a higher class.
 TurnPolicy::State* TurnPolicy::preempted_before(const State& next) {
   State* found = nullptr;
   for (auto& [tenant, state] : tenants_) {
@@ -505,7 +512,8 @@ void TurnPolicy::give_next(uint64_t now_ns, std::vector<Turn>* turns) {
   State* const before = preempted_before(next->second);
   if (before != nullptr && (before != &next->second || !before->wanting)) {
     before->preempted = false;
-    // Its grace does not begin anew. As much again for the hardware's switches there and back.
+    // Its grace does not begin again: the end moves by the time that it was preempted. The same
+    // time is added once more for the hardware's switches there and back.
     before->until_ns = std::min(now_ns, before->until_ns + 2 * (now_ns - before->preempted_at_ns));
     return;
   }
@@ -529,7 +537,7 @@ std::vector<TurnPolicy::Turn> TurnPolicy::decide(uint64_t now_ns) {
   }
   if (current != nullptr) {
     cut_for_those_who_came(now_ns, current);
-    // A turn whose end has passed is over, its work is being finished.
+    // If the end has passed, the turn is over and its work is being finished.
     const uint64_t end_ns =
         current->until_ns <= now_ns ? current->until_ns : end_of_turn(now_ns, current);
     if (end_ns != current->until_ns) {

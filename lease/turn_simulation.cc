@@ -46,7 +46,7 @@ void TurnSimulation::pause(uint64_t tenant, uint64_t from_ns, uint64_t to_ns) {
 }
 
 void TurnSimulation::run(uint64_t until_ns) {
-  // A policy that always wants to look again at once would never get there.
+  // A policy that always wants to look again at once would stop time.
   const uint64_t most = decisions_ + 10'000'000;
   while (!events_.empty() && events_.top().time_ns <= until_ns && decisions_ < most) {
     const Event event = events_.top();
@@ -56,7 +56,7 @@ void TurnSimulation::run(uint64_t until_ns) {
     settle();
   }
   now_ns_ = until_ns;
-  // What runs without end has been running until now.
+  // Account for a turn without end that is running.
   for (auto& [id, program] : programs_) {
     if (!program->holding || program->load.gap_ns != 0 || program->start_ns >= now_ns_) continue;
     used(program.get(), program->start_ns, now_ns_);
@@ -99,11 +99,11 @@ void TurnSimulation::begin(Program* program, uint64_t until_ns) {
   at(program->start_ns, [this, program] { run_piece(program); });
 }
 
-// Of a program that always has more: its pieces follow each other without a gap, so its work's end
-// follows from the turn's. Submitted until then, and unfinished: a window's worth, or a piece or
-// two that are longer.
+// For a program that always has more work. Its pieces follow each other without a gap, so the end
+// of its work follows from the end of its turn. What was submitted by then is unfinished: a
+// window's worth, or one or two pieces that are longer.
 void TurnSimulation::plan_end(Program* program) {
-  if (program->load.gap_ns != 0) return;  // asks after each piece
+  if (program->load.gap_ns != 0) return;  // waits for each piece
   const uint64_t version = ++program->version;
   const uint64_t last_ns = std::min(program->until_ns, program->load.to_ns);
   if (last_ns == UINT64_MAX) return;
@@ -121,7 +121,7 @@ void TurnSimulation::plan_end(Program* program) {
   });
 }
 
-// Of a program that waits for each piece.
+// For a program that waits for each piece.
 void TurnSimulation::run_piece(Program* program) {
   if (!program->holding) return;
   if (now_ns_ >= program->until_ns || !program->wants) return give_up(program);

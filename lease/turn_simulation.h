@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU, workers and their programs on simulated time, for tests of the turn policy: kernels that
-// cannot be interrupted, a window of unfinished work, programs that wait for each piece, the price
-// of a switch. What the GPU did for whom is kept to the nanosecond.
+// A GPU, workers and their programs on simulated time, for tests of the turn policy. It models
+// kernels that cannot be interrupted, a window of unfinished work, programs that wait for each
+// piece, and the price of a switch. It records to the nanosecond what the GPU did for whom.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ constexpr uint64_t kMs = 1'000'000, kSecond = 1'000'000'000;
 // What a program does on the GPU.
 struct Load {
   uint64_t piece_ns = 500'000;  // a kernel, or a graph: once begun, it runs to its end
-  uint64_t gap_ns = 0;  // not 0: it waits for each piece and comes with the next so much later
+  uint64_t gap_ns = 0;  // not 0: it waits for each piece and sends the next one this much later
   uint64_t from_ns = 0, to_ns = UINT64_MAX;
-  uint64_t in_flight = 1;  // pieces that are submitted at a time, where they are long
+  uint64_t in_flight = 1;  // pieces submitted at a time, if they are long
 };
 
 class TurnSimulation {
@@ -34,7 +34,7 @@ class TurnSimulation {
     uint64_t end_ns = 40'000;    // from the last kernel's end until tendrild knows
     uint64_t window_ns = 1 * kMs;
     uint64_t linger_ns = 1 * kMs;
-    uint64_t jitter_ns = 0;  // begin and end take by chance up to so much longer
+    uint64_t jitter_ns = 0;  // begin and end take up to this much longer, by chance
   };
 
   TurnSimulation() : TurnSimulation(TurnRules{}, Costs{}) {}
@@ -42,15 +42,16 @@ class TurnSimulation {
 
   uint64_t add(const TurnTerms& terms, const Load& load);
   void at(uint64_t time_ns, std::function<void()> action);
-  // It always has more, but not in this time.
+  // The program has no work in this interval. Otherwise it always has more.
   void pause(uint64_t tenant, uint64_t from_ns, uint64_t to_ns);
   void run(uint64_t until_ns);
 
   TurnPolicy& policy() { return policy_; }
   uint64_t now_ns() const { return now_ns_; }
-  // GPU time of `tenant` between two points in time, as a part of it.
+  // The part of the time between the two points in which `tenant` had the GPU.
   double delivered(uint64_t tenant, uint64_t from_ns, uint64_t to_ns) const;
-  // The most, and the least, in any interval of this length that begins at a multiple of 10 ms.
+  // The largest and the smallest such part over all intervals of this length that begin at a
+  // multiple of 10 ms.
   std::pair<double, double> extremes(uint64_t tenant, uint64_t from_ns, uint64_t to_ns,
                                      uint64_t length_ns) const;
   uint64_t first_after(uint64_t tenant, uint64_t time_ns) const;  // when it next had the GPU
@@ -67,7 +68,7 @@ class TurnSimulation {
     Load load;
     bool holding = false, draining = false, wants = false;
     uint64_t until_ns = 0, start_ns = 0;
-    uint64_t version = 0;  // outdates events of an earlier turn, or of an earlier end
+    uint64_t version = 0;  // makes events of an earlier turn or an earlier end obsolete
     std::vector<Span> spans;
     std::vector<uint64_t> sums_ns;  // before each span
     std::vector<uint64_t> starts;

@@ -12,8 +12,7 @@ constexpr uint64_t kSpacingNs = 100'000'000;
 }  // namespace
 
 void UseHistory::record(uint64_t now_ns, uint64_t used_ns) {
-  // The last point is always the latest, so that what lies between two points was used evenly, or
-  // nearly.
+  // The last point is always the latest one, so that use between two points was even, or nearly.
   if (points_.size() >= 2 && now_ns - points_[points_.size() - 2].time_ns < kSpacingNs)
     points_.pop_back();
   points_.push_back({now_ns, used_ns});
