@@ -16,8 +16,8 @@ namespace {
 
 using wire::kTurnWithoutEnd;
 
-constexpr uint64_t kMarkEveryNs =
-    500'000;  // of estimated work; or a quarter of the window, if that is less
+// Of estimated work. A quarter of the window, if that is less.
+constexpr uint64_t kMarkEveryNs = 500'000;
 // Bounds the damage if estimates are far too low.
 constexpr uint32_t kMarkEveryPieces = 128;
 // If no piece comes for this time, unmarked work is marked, so that its end can be seen.
@@ -29,8 +29,8 @@ constexpr uint64_t kTurnIsNearNs = 300'000, kYieldAfterNs = 20'000;
 constexpr uint64_t kAskAgainNs = 100'000'000;
 constexpr size_t kIdleQueuesMax = 16;
 constexpr uint32_t kStreamsAtOnce = 32;
-constexpr uint64_t kLongInWindows =
-    4;  // between two such pieces the GPU is idle for only some 20 us
+// Between two pieces of this length the GPU is idle for only some 20 us.
+constexpr uint64_t kLongInWindows = 4;
 // Windows are this small if somebody of a higher class may come, who would wait for all unfinished
 // work. Then the second piece passes when the first is nearly over.
 constexpr uint64_t kSmallWindowNs = 400'000, kNearlyOverNs = 100'000;

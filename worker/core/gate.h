@@ -150,8 +150,8 @@ class Gate {
     uint64_t asked_ns = 0;
     bool waiting = false;  // a piece waits
     uint64_t waiting_since_ns = 0, waiting_piece_ns = 0;
-    uint64_t program_since_ns =
-        0;  // when all unfinished work was first seen to wait for host functions
+    // When all unfinished work was first seen to wait for host functions.
+    uint64_t program_since_ns = 0;
     // Time of work that ran without a turn: in total, and (estimated) since `outside_since_ns`.
     uint64_t outside_ns = 0, outside_since_ns = 0, outside_estimated_ns = 0;
   };
@@ -198,8 +198,8 @@ class Gate {
   const int bell_;
   WorkEstimates estimates_;
   std::vector<Slice> slices_;
-  Slice* launching_ =
-      nullptr;  // this slice was idle, and its first piece is being given to the driver
+  // This slice was idle, and its first piece is being given to the driver.
+  Slice* launching_ = nullptr;
   // Since when the waiting piece is for a slice without a turn; 0: no such piece. Meanwhile, and
   // for a little longer, turns may come unasked for other slices (kWantsTurnToo).
   uint64_t blocked_since_ns_ = 0, may_come_until_ns_ = 0;

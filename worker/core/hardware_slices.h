@@ -37,8 +37,8 @@ class HardwareSlices {
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Group {
     int fd = -1;
-    uint32_t client = 0, parent = 0,
-             object = 0;  // the kernel driver's handles; the parent is the device
+    // The kernel driver's handles; the parent is the device.
+    uint32_t client = 0, parent = 0, object = 0;
     uint32_t gpu = kNobody;
     uint64_t first_us = 0;  // 0: not known yet
     uint32_t us = 0;        // as set; 0: unchanged

@@ -14,7 +14,7 @@ const CUgraphEdgeData* edges_of(Scope& scope, const wire::Bytes& bytes, size_t c
   return reinterpret_cast<const CUgraphEdgeData*>(bytes.data);
 }
 
-// What streams have been given cannot be marked once they capture.
+// Marks the work that streams have now. Once a stream captures, that is impossible.
 void before(Executor& executor) { executor.gate().mark_everything(); }
 
 CUresult begun(Executor& executor, CUresult result) {
@@ -59,7 +59,7 @@ CUresult handle(Executor& executor, const wire::cuda::capture_end_request& reque
   if (result != CUDA_SUCCESS || graph == nullptr)
     return result != CUDA_SUCCESS ? result : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (executor.objects().find(Kind::kGraph, request.graph) != nullptr)
-    return CUDA_SUCCESS;  // captured into a graph of the program's
+    return CUDA_SUCCESS;  // captured into the program's graph
   if (executor.objects().bind(Kind::kGraph, request.graph, graph)) return CUDA_SUCCESS;
   executor.driver().cuGraphDestroy(graph);
   return CUDA_ERROR_INVALID_HANDLE;

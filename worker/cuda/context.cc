@@ -17,7 +17,7 @@ CUresult handle(Executor& executor, const wire::cuda::context_create_request& re
   CUcontext driver_context = nullptr;
   const CUresult result = executor.driver().cuCtxCreate_v2(
       &driver_context, request.flags & ~unsigned{CU_CTX_COREDUMP_ENABLE}, device);
-  executor.contexts().forget_current();  // creation made it current; let `use` decide from now on
+  executor.contexts().forget_current();  // creation made it current in the driver
   if (result != CUDA_SUCCESS) {
     executor.remove_context(request.context);
     return result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Handlers of the two- and three-dimensional copies of api/cuda/memory.spec. The client's end is a
-// packed block in staging memory; the peer names no host memory but what it had mirrored, for
-// graphs.
+// packed block in staging memory. Exception: for graphs, the peer may name host memory that it has
+// mirrored.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"
@@ -18,7 +18,7 @@ CUarray array_in(Scope& scope, CUarray field) {
   return scope.get<CUarray>(Kind::kArray, Scope::id_in(field));
 }
 
-// An address without a kind must be one of the client's: a GPU's, or a mirror's.
+// If the kind of memory is not given, the address must be the client's: on a GPU or in a mirror.
 bool is_clients(Executor& executor, CUmemorytype type, CUdeviceptr address, uint64_t bytes) {
   return type == CU_MEMORYTYPE_DEVICE ||
          (type == CU_MEMORYTYPE_UNIFIED && !is_workers_own(executor, address, bytes));
@@ -44,7 +44,8 @@ void resolve_destination(Executor& executor, Scope& scope, CUDA_MEMCPY3D* parame
   parameters->dstHost = nullptr;
 }
 
-// The shape's image, and its bytes when packed; fails for more than one piece may have.
+// Reads the shape's image. Returns its bytes when packed. Fails if that is more than one piece may
+// have.
 uint64_t read_shape(Scope& scope, const wire::Bytes& image, CUDA_MEMCPY3D* parameters) {
   if (!scope.image(image, parameters)) return 0;
   parameters->reserved0 = nullptr;
@@ -81,7 +82,7 @@ void destination_is(CUDA_MEMCPY3D* parameters, uint8_t* packed) {
   parameters->dstHeight = parameters->Height;
 }
 
-// All of a bulk transfer, gathered in one block.
+// Gathers a whole bulk transfer in one block.
 CUresult gather(Executor& executor, uint64_t transfer, const Block& block, uint64_t bytes) {
   for (uint64_t left = bytes; left != 0;) {
     session::Piece piece;

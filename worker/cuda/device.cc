@@ -12,7 +12,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-// More than any driver knows today; the unknown ones answer an error each.
+// More than any driver knows today. The driver answers an error for an unknown attribute.
 constexpr uint32_t kAttributes = 160;
 
 struct Texts {
@@ -41,7 +41,8 @@ CUresult describe(Executor& executor, uint32_t slot, Texts* texts, int32_t* attr
     attributes[i * 2] = answer;
     attributes[i * 2 + 1] = value;
   }
-  // What cannot work between machines must not be promised: programs then take the paths that do.
+  // Features that cannot work between machines are reported absent. Programs then use paths that
+  // work.
   const CUdevice_attribute absent[] = {
       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
       CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
@@ -61,7 +62,7 @@ CUresult describe(Executor& executor, uint32_t slot, Texts* texts, int32_t* attr
   return CUDA_SUCCESS;
 }
 
-// Limits and priorities need a context; they are the same for every context of a device.
+// Limits and priorities. Asking needs a context. All contexts of a device have the same.
 void context_facts(Executor& executor, uint32_t slot, uint64_t* limits, int32_t* priorities) {
   gpu::Driver& driver = executor.driver();
   CUcontext context = nullptr;
@@ -76,7 +77,7 @@ void context_facts(Executor& executor, uint32_t slot, uint64_t* limits, int32_t*
   driver.cuCtxGetStreamPriorityRange(&least, &greatest);
   priorities[0] = least;
   priorities[1] = greatest;
-  // The context is kept: the client will want it next, and creating it took most of a second.
+  // The context is kept. The client will want it next, and creating it takes most of a second.
   executor.gate().has_context(slot);
 }
 
@@ -180,8 +181,8 @@ CUresult handle(Executor& executor, const wire::cuda::primary_reset_request& req
   return result;
 }
 
-// The driver's own answer, from the private table that cuBLASLt reads it from; a driver without it
-// gets an even spread.
+// The driver's own answer, from the private table that cuBLASLt reads. If the driver has no such
+// table, the answer is an even spread.
 CUresult handle(Executor& executor, const wire::cuda::multiprocessor_layout_request&,
                 wire::cuda::multiprocessor_layout_reply& reply) {
   using Get = CUresult(uint8_t**, uint8_t**);

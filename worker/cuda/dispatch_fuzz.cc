@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a client's command lane, through the service, the generated
-// decoders and dispatcher, every handler and the software GPU in this process. A hostile client may
-// end its session; it must not crash its worker, make it hang or make it hand the driver what is
-// not there.
+// libFuzzer target. It takes arbitrary bytes as a client's command lane, and runs them through the
+// service, the generated decoders and dispatcher, every handler and the software GPU in this
+// process. A hostile client may end its own session. It must not crash its worker, make it hang, or
+// make it pass things to the driver that do not exist.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -28,7 +28,8 @@ using worker::cuda::Executor;
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t bytes, size_t bytes_max);
 extern "C" void __sanitizer_set_report_fd(void* descriptor);
-// What the driver keeps between inputs is no leak; a size that a client made up may be refused.
+// The driver keeps memory between inputs: that is no leak. An allocation of a size that a client
+// made up may fail.
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0:allocator_may_return_null=1";
 }
@@ -51,8 +52,8 @@ void destroy_each(Executor& executor, api::cuda::Kind kind, Destroy* destroy) {
   });
 }
 
-// Leaves the driver as it was before the session, with nothing running. A worker's end does this
-// for the real one.
+// Leaves the driver as it was before the session, with nothing running. With a real driver the end
+// of the worker process does this.
 void clear(Executor& executor) {
   gpu::Driver& d = *g_driver;
   for (uint32_t i = 1; i < 4096; ++i) {
@@ -76,9 +77,9 @@ void clear(Executor& executor) {
   d.cuCtxSetCurrent(nullptr);
 }
 
-// What the worker lets through is memory that the driver knows, or addresses that it would refuse,
-// having only reserved them; the software GPU takes those for host memory. A readable one would be
-// the worker's own: the very thing that must not happen.
+// The worker may let through memory that the driver knows, or addresses that the driver has only
+// reserved. A real driver refuses the latter; the software GPU takes them for host memory. If such
+// an address is readable, it is the worker's own memory: that must never happen.
 CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes, CUstream stream) {
   for (const CUdeviceptr address : {destination, source}) {
     uint32_t type = 0;
@@ -93,7 +94,7 @@ CUresult checked_copy(CUdeviceptr destination, CUdeviceptr source, size_t bytes,
   return g_copy(destination, source, bytes, stream);
 }
 
-// The driver tells the end of a user object whenever it likes, to sessions that are over here.
+// The driver reports the end of a user object at any time. Here the session may be over by then.
 CUresult untold_object(CUuserObject* object, void* data, CUhostFn, unsigned references,
                        unsigned flags) {
   return g_create_object(
@@ -107,7 +108,7 @@ wire::Assignment assignment() {
   return a;
 }
 
-// A turn that never ends, of both GPUs.
+// A turn that never ends, on both GPUs.
 worker::Turns endless_turns() {
   static wire::TurnPage page;
   for (uint32_t slot = 0; slot < kSlots; ++slot) {
@@ -127,7 +128,7 @@ void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turn
   dup2(g_nowhere, STDERR_FILENO);  // for the trace of every call
   auto service = session::Service::open(std::move(command), nullptr, 0, {});
   Executor executor(g_driver, service.get(), assignment(), &page, {}, nullptr,
-                    turns);  // shares nothing
+                    turns);  // without exports
   g_executor = &executor;
   executor.callbacks()
       .end();  // nobody answers host functions here; the daemon kills a worker that hangs in one
@@ -137,11 +138,11 @@ void run_session(std::unique_ptr<transport::Channel> command, worker::Turns turn
   clear(executor);
 }
 
-// ---- mutations that leave a lane a lane, so that most of them reach a handler ----
+// ---- mutations that keep the lane well formed, so that most inputs reach a handler ----
 
 using Bytes = std::vector<uint8_t>;
 
-// One call each; what is no call at the end is dropped.
+// Splits the input into calls. Bytes at the end that are no call are dropped.
 std::vector<Bytes> split(const uint8_t* data, size_t bytes) {
   std::vector<Bytes> calls;
   wire::CallHeader header;
@@ -170,7 +171,7 @@ void mutate_body(Bytes& call) {
   if (!body.empty()) std::memcpy(call.data() + sizeof header, body.data(), body.size());
 }
 
-// A word of one call, an id perhaps, in the place of another call's.
+// Copies a word of one call (perhaps an id) over a word of another call.
 void borrow_word(Bytes& into, const Bytes& from, uint32_t where) {
   const size_t words_into = into.size() / 8, words_from = from.size() / 8;
   if (words_into <= 2 || words_from <= 2) return;

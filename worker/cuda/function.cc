@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/function.spec: launches, function facts, occupancy. The hot half of the
-// worker: a launch makes no allocation.
+// Handlers of api/cuda/function.spec: launches, function facts, occupancy. This is the hot path of
+// the worker: a launch makes no allocation.
 #include "worker/cuda/function.h"
 
 #include <cstring>
@@ -16,8 +16,8 @@ namespace {
 constexpr size_t kParamsMax = 4096;
 constexpr unsigned kLaunchAttributesMax = 32;
 
-// Builds the pointer array over the packed values. False: the client sent fewer bytes than the
-// function takes.
+// Fills `pointers` with the addresses of the packed values. False: the client sent fewer bytes than
+// the function takes.
 bool point_at(const Layout& layout, const wire::Bytes& params, void** pointers) {
   if (params.count < layout.bytes) return false;
   for (const uint32_t offset : layout.offsets)
@@ -45,7 +45,7 @@ CUresult attributes_of(Scope& scope, const wire::Bytes& bytes, CUlaunchAttribute
   return scope.ok() ? CUDA_SUCCESS : scope.error();
 }
 
-// How much a launch of a function is, for the gate.
+// The size of a launch, for the gate.
 uint64_t threads_of(const LaunchShape& shape) {
   const uint32_t *grid = shape.grid, *block = shape.block;
   return uint64_t{grid[0]} * grid[1] * grid[2] * (uint64_t{block[0]} * block[1] * block[2]);
@@ -109,9 +109,9 @@ const Layout* Layouts::ask(Executor& executor, uint64_t id, CUfunction function,
 
 namespace {
 
-// The driver's launch leaves little of ours in the processor's caches. So launches that have
-// arrived already are decoded several at a time and made in a loop of a few instructions: measured
-// by bench/executor_bench.cc, explained in docs/performance.md.
+// The driver's launch evicts most of our code and data from the processor's caches. So launches
+// that have arrived already are decoded several at a time, and then made in a loop of a few
+// instructions. bench/executor_bench.cc measures this; docs/performance.md explains it.
 constexpr size_t kLaunchesAhead = 32;
 constexpr size_t kPointersAhead = 512;
 
@@ -145,7 +145,7 @@ class Launches {
     Launch& launch = launches_[count_++];
     launch.error = prepare(request, &launch);
   }
-  // Answers with the first one's result; the context remembers any error.
+  // Makes the launches. Returns the result of the first. The context remembers any error.
   CUresult make() {
     gpu::Driver& driver = w_.driver();
     const bool gated = !w_.gate().open(w_.slot());
@@ -169,7 +169,7 @@ class Launches {
     if (launch->function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     launch->shape = request.shape;
     if (stream_ == nullptr ||
-        request.stream != stream_id_) {  // most of the time it is that of the launch before
+        request.stream != stream_id_) {  // usually it is the stream of the previous launch
       Scope scope(w_);
       stream_ = scope.stream(request.stream);
       stream_id_ = request.stream;
@@ -185,7 +185,8 @@ class Launches {
     pointers_used_ += layout->offsets.size();
     return CUDA_SUCCESS;
   }
-  // Waits until the launch `first` may be made. The end of those that may be made with it.
+  // Waits until the launch `first` may be made. Returns the end of the range that may be made with
+  // it.
   size_t pass_gate(size_t first) {
     Launch& next = launches_[first];
     const bool made = next.error == CUDA_SUCCESS;
@@ -202,7 +203,7 @@ class Launches {
     return end;
   }
   Executor& w_;
-  CUresult first_ = CUDA_ERROR_NOT_READY;  // which no launch answers
+  CUresult first_ = CUDA_ERROR_NOT_READY;  // no launch gives this result
   size_t count_ = 0, pointers_used_ = 0;
   uint64_t stream_id_ = 0;
   CUstream stream_ = nullptr;  // by that id
@@ -279,8 +280,8 @@ CUresult handle(Executor& executor, const wire::cuda::function_info_request& req
   bool kernel = false;
   CUfunction function = find_function(executor, request.function, &kernel);
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (executor.context() !=
-      nullptr) {  // else the driver may have another one current, whose layout this would be
+  if (executor.context() != nullptr) {  // else another context may be current in the driver, and
+                                        // the layout would be for that one
     CUresult error = CUDA_SUCCESS;
     const Layout* layout =
         executor.layouts().find(executor, request.function, function, kernel, &error);
@@ -299,7 +300,7 @@ CUresult handle(Executor& executor, const wire::cuda::function_info_request& req
                                                         reinterpret_cast<CUkernel>(function),
                                                         executor.device_of(request.slot))
                : executor.driver().cuFuncGetAttribute(&attributes[i], which, function);
-    // Attributes newer than the driver are simply absent; the first ones must be there.
+    // An older driver lacks newer attributes. The first ones must be there.
     if (result != CUDA_SUCCESS && i <= CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
       return result;
   }

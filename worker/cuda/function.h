@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameter layouts by function id, so that a launch builds its pointer array without asking the
+// Parameter layouts by function id. With them a launch builds its pointer array without asking the
 // driver.
 #pragma once
 
@@ -20,11 +20,12 @@ struct Layout {
 
 class Layouts {
  public:
-  // The layout of function or kernel `id` for the current device; asks the driver the first time.
-  // Null with *error set.
+  // The layout of function or kernel `id` for the current device. Asks the driver the first time.
+  // Null: see *error.
   const Layout* find(Executor& executor, uint64_t id, CUfunction function, bool kernel,
                      CUresult* error) {
-    // Ids of ours (kWorkerBit) share the table with their low bits: the id inside tells them apart.
+    // Ids that the worker chose (kWorkerBit) share the table with the client's. The id inside an
+    // entry tells them apart.
     const uint32_t index = api::id_index(id) & ~api::kWorkerBit;
     const std::vector<std::unique_ptr<Layout>>& table = tables_[kernel ? 1 : 0];
     const Layout* layout = index < table.size() ? table[index].get() : nullptr;
@@ -38,7 +39,7 @@ class Layouts {
   std::vector<std::unique_ptr<Layout>> tables_[2];  // functions, kernels; by index
 };
 
-// The driver's function for an id of either kind; *kernel says which.
+// The driver's function for the id of a function or kernel. *kernel says which.
 CUfunction find_function(Executor& executor, uint64_t id, bool* kernel);
 
 }  // namespace tendril::worker::cuda

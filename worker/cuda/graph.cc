@@ -75,7 +75,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_launch_request& requ
     return CUDA_ERROR_UNKNOWN;
   KeptMemory& memory = executor.kept_memory();
   if (!memory.has_graphs()) return executor.driver().cuGraphLaunch(exec, stream);
-  executor.waiters().synchronise_owed();  // what streams have freed makes room
+  executor.waiters().synchronise_owed();  // what streams have freed may make room
   if (!memory.before_launch(exec)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = executor.driver().cuGraphLaunch(exec, stream);
   memory.settle_graphs(executor.slot());
@@ -209,7 +209,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_kernel_node_get_requ
   std::memset(&parameters, 0, sizeof parameters);
   const CUresult result = executor.driver().cuGraphKernelNodeGetParams_v2(node, &parameters);
   if (result != CUDA_SUCCESS) return result;
-  // The driver may tell a function of its own that it made from the client's kernel.
+  // The driver may return a function of its own, which it made from the client's kernel.
   const bool unknown =
       parameters.func == nullptr || !executor.objects().knows(Kind::kFunction, parameters.func);
   const bool kernel = unknown && parameters.kern != nullptr;

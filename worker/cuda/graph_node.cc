@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/graph.spec for nodes with something of the client inside (copies, host
-// functions, the graph's own memory), user objects and pictures. Executor thread.
+// Handlers of api/cuda/graph.spec for nodes that contain something of the client's (copies, host
+// functions, the graph's own memory), for user objects and for pictures of graphs. Executor thread.
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@ using wire::cuda::GraphMemoryAction;
 using wire::cuda::NodeChange;
 namespace {
 
-// One end of a copy: `host` and `device` become places in this process, an id an array. Host memory
-// must be a mirror: the client does not get to read the worker. An address without a kind may be
-// the driver's.
+// Resolves one end of a copy: `host` and `device` become places in this process, and an id becomes
+// an array. Host memory must be a mirror, so that the client cannot read the worker's memory. An
+// address whose kind of memory is not given may be the driver's.
 template <typename Host>
 void resolve_end(Executor& executor, Scope& scope, CUmemorytype type, Host** host,
                  CUdeviceptr* device, CUarray* array, uint64_t bytes) {
@@ -40,7 +40,7 @@ void resolve_end(Executor& executor, Scope& scope, CUmemorytype type, Host** hos
     *array = scope.get<CUarray>(Kind::kArray, reinterpret_cast<uint64_t>(*array));
 }
 
-// The same end as the client knows it.
+// The reverse: the end as the client knows it.
 template <typename Host>
 void present_end(Executor& executor, Scope& scope, CUmemorytype type, Host** host,
                  CUdeviceptr* device, CUarray* array) {
@@ -66,7 +66,7 @@ bool resolve_copy(Executor& executor, Scope& scope, const wire::Bytes& image,
   return scope.ok();
 }
 
-// After a node was added: it gets the client's name.
+// After a node was added: binds it to the client's id.
 CUresult named(Executor& executor, CUresult result, uint64_t id, const CUgraphNode& node) {
   if (result == CUDA_SUCCESS && !executor.objects().bind(Kind::kNode, id, node))
     return CUDA_ERROR_INVALID_HANDLE;
@@ -187,7 +187,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_alloc_node_request& 
   parameters.bytesize = request.bytes;
   if (!scope.ok()) return scope.error();
   if (request.bytes > executor.charge().quota(executor.slot()))
-    return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever have it
+    return CUDA_ERROR_OUT_OF_MEMORY;  // no launch could ever get so much
   executor.kept_memory().use_graphs();
   CUgraphNode node = nullptr;
   const CUresult result = executor.driver().cuGraphAddMemAllocNode(
@@ -225,7 +225,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_conditional_handle_r
   CUgraphConditionalHandle handle = 0;
   const CUresult result = executor.driver().cuGraphConditionalHandleCreate(
       &handle, graph, executor.context()->context, request.value, request.flags);
-  reply.handle = handle;  // kernels are given it: the driver's own value
+  reply.handle = handle;  // the driver's own value, because kernels get it
   return result;
 }
 
@@ -321,7 +321,7 @@ CUresult handle(Executor& executor, const wire::cuda::graph_dot_request& request
   Scope scope(executor);
   CUgraph graph = scope.get<CUgraph>(Kind::kGraph, request.graph);
   if (!scope.ok()) return scope.error();
-  // The driver writes to a path: an anonymous file has one.
+  // The driver writes to a path, and an anonymous file has one.
   const int file = memfd_create("graph", MFD_CLOEXEC);
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
@@ -369,7 +369,7 @@ CUresult handle(Executor& executor, const wire::cuda::user_object_create_request
       &object, request, Callbacks::destroyed, m.references, m.flags);
   if (result != CUDA_SUCCESS) return result;
   if (executor.objects().bind(Kind::kUserObject, m.object, object)) return CUDA_SUCCESS;
-  request->token = 0;  // never heard of: its destructor is not the client's
+  request->token = 0;  // the client does not know it: its destructor must not run there
   executor.driver().cuUserObjectRelease(object, m.references);
   return CUDA_ERROR_INVALID_HANDLE;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/green_context.spec. A green context and the context of it are bound
+// Handlers of api/cuda/green_context.spec. A green context and its ordinary context are bound
 // together. Executor thread.
 #include <cstring>
 

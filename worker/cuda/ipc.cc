@@ -43,7 +43,7 @@ wire::ExportRecord record_of(Executor& executor, ExportKind kind, uint32_t slot,
   return record;
 }
 
-// The slot of the session on the GPU where a shared thing lies; false: the session has none.
+// Finds the session's slot on the GPU where a shared thing lies. False: the session has none.
 bool find_slot(Executor& executor, const wire::ExportRecord& record, uint32_t* slot) {
   for (uint32_t i = 0; i < executor.assignment().slice_count; ++i) {
     if (executor.assignment().slices[i].gpu_index != record.gpu_index) continue;
@@ -63,7 +63,7 @@ CUresult answer_token(Executor& executor, const std::string& token, Reply* reply
   return CUDA_SUCCESS;
 }
 
-// Shares what the driver's handle `content` opens, and answers with the token.
+// Shares what the driver's handle `content` opens. The reply gets the token.
 template <typename Content, typename Reply>
 CUresult share(Executor& executor, uint64_t key, const wire::ExportRecord& record,
                const Content& content, Reply* reply) {
@@ -108,7 +108,7 @@ CUresult Ipc::publish(uint64_t key, const wire::ExportRecord& wanted, std::strin
       token->assign(reinterpret_cast<const char*>(known.token), sizeof known.token);
       return CUDA_SUCCESS;
     }
-    exports_->withdraw(known, true);  // it went with its context, unseen
+    exports_->withdraw(known, true);  // it ended with its context, and no call said so
     published_.erase(it);
     break;
   }
@@ -151,8 +151,8 @@ bool Ipc::drop(const wire::Bytes& token, ExportKind* kind, uint64_t* key) {
       return false;
     published.dropped = true;
     exports_->withdraw(published.record, false);
-    // An allocation may live on in mappings, here or elsewhere: its record stays, so that its end
-    // can be told.
+    // An allocation may live on in mappings, here or elsewhere. Its record stays, so that its end
+    // can be reported.
     if (*kind == ExportKind::kPool) published_.erase(it);
     return true;
   }
@@ -163,9 +163,9 @@ void Ipc::opened(uint64_t key, const wire::ExportRecord& record) {
   auto [it, fresh] = opened_.try_emplace(key, Opened{record, 1});
   if (fresh) return;
   const bool again = std::memcmp(it->second.record.token, record.token, sizeof record.token) == 0;
-  // What was there went with its context, unseen.
+  // What was there ended with its context, and no call said so.
   if (!again) it->second.count = 0;
-  // tendrild counts every fetch; one is enough for us.
+  // tendrild counts every fetch. We keep only one.
   exports_->release(it->second.record);
   it->second.record = record;
   ++it->second.count;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What this session shares with other sessions of the server, and what it has opened of theirs. A
-// thing that is exported twice has one token, so that programs may compare handles. Tokens come
-// from strangers: tendrild looks them up, and hands out only what a driver gave it. Memory that
-// another session exported is charged to that session, never here. Executor thread only.
+// thing that is exported twice keeps its token, so that programs may compare handles. Tokens come
+// from strangers. So tendrild looks them up, and hands out only what a driver gave it. Memory that
+// another session exported is charged to that session, never to this one. Executor thread only.
 #pragma once
 
 #include <cstring>
@@ -19,9 +19,9 @@ class Ipc {
   // `exports` may be null (tests): then nothing can be shared.
   explicit Ipc(Exports* exports) : exports_(exports) {}
 
-  // The token of what `key` names here (an address, a driver's object), published if it is not yet.
-  // `content` is the driver's handle; another one under the same key replaces what was published
-  // before.
+  // The token of the thing that `key` names here (an address, a driver's object). Publishes it if
+  // that has not happened yet. `content` is the driver's handle. A different handle under the same
+  // key replaces the published one.
   template <typename Handle>
   CUresult publish(uint64_t key, wire::ExportRecord record, const Handle& content,
                    std::string* token) {
@@ -29,22 +29,23 @@ class Ipc {
     std::memcpy(record.content, &content, sizeof content);
     return publish(key, record, token);
   }
-  // A descriptor: every export has a token of its own, since every descriptor is closed for itself.
+  // Publishes a descriptor. Every export gets its own token, because every descriptor is closed
+  // separately.
   CUresult publish_descriptor(uint64_t key, wire::ExportRecord record, int fd, std::string* token);
-  // CUDA_ERROR_INVALID_VALUE: there is no such thing (any more).
+  // CUDA_ERROR_INVALID_VALUE: nothing has this token (any more).
   CUresult fetch(wire::ExportKind kind, const wire::Bytes& token, wire::ExportRecord* record,
                  base::Fd* fd);
 
-  // The thing behind `key` is gone: its tokens mean nothing from now on.
+  // The thing behind `key` is gone. Its tokens are invalid from now on.
   void gone(uint64_t key) {
     if (!published_.empty()) withdraw_all(key);
   }
-  // Every copy of a descriptor is closed. False: there is no such token, or it was said before.
+  // Every copy of a descriptor is closed. False: there is no such token, or it was dropped before.
   bool drop(const wire::Bytes& token, wire::ExportKind* kind, uint64_t* key);
 
-  // Memory of another session is open here, under `key`; opened again, it counts.
+  // Memory of another session is open here, under `key`. Each further opening is counted.
   void opened(uint64_t key, const wire::ExportRecord& record);
-  // ... closed once.
+  // It was closed once.
   void closed(uint64_t key);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of libraries, what they are in a context, and what a module or a library holds. Loading
-// is in module.cc.
+// Kernels of libraries, their functions in a context, and the contents of a module or a library.
+// Loading is in module.cc.
 #include <vector>
 
 #include "api/cuda_handlers.gen.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JIT linker. The driver writes logs into the options given at creation for as long as the
-// linker lives, so they live here with it; each reply carries what they say so far. What was linked
-// also goes into the module store: loading it then uploads nothing.
+// The JIT linker. While a linker lives, the driver writes logs into the options that were given
+// when it was created. So the options live as long as the linker. Each reply carries the logs so
+// far. Linked code also goes into the module store, so that loading it uploads nothing.
 #include <cstring>
 
 #include "api/cuda/code_image.h"
@@ -42,7 +42,7 @@ CUresult handle(Executor& executor, const wire::cuda::link_create_request& reque
 
 CUresult handle(Executor& executor, const wire::cuda::link_add_request& request,
                 wire::cuda::link_add_reply& reply) {
-  // First of all, so that the client is not left with a transfer that nobody takes.
+  // This comes first. Otherwise an error would leave a transfer that nobody receives.
   const ImageBytes image = receive_image(executor, request.transfer, request.size, request.data);
   Scope scope(executor);
   Link* link = scope.get<Link*>(Kind::kLink, request.link);
@@ -53,7 +53,7 @@ CUresult handle(Executor& executor, const wire::cuda::link_add_request& request,
   if (request.type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
   const CUjitInputType type = static_cast<CUjitInputType>(request.type);
   if (type == CU_JIT_INPUT_CUBIN ||
-      type == CU_JIT_INPUT_FATBINARY) {  // these the driver measures by their headers
+      type == CU_JIT_INPUT_FATBINARY) {  // the driver takes their length from their headers
     const api::CodeKind kind = api::code_image(image.data.get(), image.bytes).kind;
     if (kind != api::CodeKind::kCubin && kind != api::CodeKind::kContainer)
       return CUDA_ERROR_INVALID_IMAGE;

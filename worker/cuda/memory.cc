@@ -17,25 +17,25 @@ namespace {
 
 constexpr size_t kPiecesInFlightMax = 8;
 constexpr uint64_t kReadPieceLeast = 1u << 20, kReadPieceMost = 4u << 20;
-// Staging of copies to the client that are under way; and how long one that the GPU does not begin
-// may hold up the calls behind it.
+// Limits for copies to the client that are under way: how much staging they use, and how long a
+// copy that the GPU has not begun may hold up the calls behind it.
 constexpr uint64_t kReadAhead = 32u << 20, kReadAheadUnwaited = 128u << 20;
 constexpr uint64_t kPatienceNs = 20'000'000;
 
-// The stream of a copy: 0 is a synchronous call, which is ordered like the legacy stream.
+// The stream of a copy. 0: a synchronous call, which is ordered like the legacy stream.
 CUstream copy_stream(Scope& scope, uint64_t id) { return scope.stream(id); }
 
-// Sizes of one class take about the same time, for the gate.
+// The gate's class of a size. Copies of one class take about the same time.
 uint64_t size_class(uint64_t bytes) {
   return bytes == 0 ? 0 : 64 - static_cast<uint64_t>(__builtin_clzll(bytes));
 }
 
-// Copies from and to the host use an engine of their own, and pass no gate.
+// Copies from and to the host use a separate engine, so they pass no gate.
 bool is_of_host(Executor& executor, uint64_t address) {
   return executor.mirrors().find(address) != nullptr;
 }
 
-// Why there is no staging: a fault has ended the context, or memory is out.
+// The error if there is no staging: a fault has ended the context, or memory has run out.
 CUresult refusal(Executor& executor, CUstream stream) {
   const CUresult state = executor.driver().cuStreamQuery(stream);
   return state == CUDA_SUCCESS || state == CUDA_ERROR_NOT_READY ? CUDA_ERROR_OUT_OF_MEMORY : state;
@@ -55,8 +55,8 @@ CUresult send_staged(Executor& executor, uint64_t destination, const uint8_t* da
   return result;
 }
 
-// Data that comes beside the lane, piece by piece: each is on its way to the GPU while the next one
-// arrives.
+// Copies data that comes beside the lane, in pieces. Each piece is on its way to the GPU while the
+// next one arrives.
 CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uint64_t transfer,
                    CUstream stream) {
   CUresult result = CUDA_SUCCESS;
@@ -90,9 +90,9 @@ CUresult send_bulk(Executor& executor, uint64_t destination, uint64_t bytes, uin
   return result;
 }
 
-// Data that goes beside the lane: in pieces, so that one is sent while the GPU copies the next, and
-// staging stays small and is used again. A copy for which nobody waits takes more staging rather
-// than keep later calls from a GPU that is busy before it.
+// Sends data beside the lane, in pieces. So one piece is sent while the GPU copies the next, and
+// staging stays small and is reused. Exception: a copy for which nobody waits may take more
+// staging. Otherwise it would hold up later calls while the GPU is busy with earlier work.
 CUresult read_bulk(Executor& executor, uint64_t source, uint64_t bytes, uint64_t transfer,
                    CUstream stream, bool waited_for) {
   Waiters& waiters = executor.waiters();
@@ -140,7 +140,7 @@ CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& r
                                                      request.pitch_height, request.element)
               : executor.driver().cuMemAlloc_v2(&address, request.bytes);
   if (result == CUDA_SUCCESS && pitched && pitch * request.pitch_height > bytes) {
-    // The driver rounds rows up; the slice pays for what it really takes.
+    // The driver rounds rows up. The slice pays for the real size.
     const uint64_t more = pitch * request.pitch_height - bytes;
     if (executor.charge().take(slot, more)) {
       bytes += more;
@@ -159,9 +159,9 @@ CUresult handle(Executor& executor, const wire::cuda::memory_allocate_request& r
   return CUDA_SUCCESS;
 }
 
-// A driver looks for addresses in this process' own space, so what is mapped here it does not give
-// out. Pieces that have something in them are left alone. It costs no memory; a client that asks
-// for much makes addresses scarce for itself.
+// A driver takes its addresses from this process' address space, so it does not give out what is
+// mapped here. Pieces that are in use already are skipped. This costs no memory. A client that asks
+// for much only makes its own addresses scarce.
 CUresult handle(Executor& executor, const wire::cuda::memory_avoid_request& request) {
   constexpr uint64_t kBlock = 2u << 20,
                      kTop = 0x7ff8'0000'0000;  // above it lies this process' stack
@@ -210,13 +210,14 @@ CUresult handle(Executor& executor, const wire::cuda::memory_info_request&,
   reply.total = quota;
   reply.free = used < quota ? quota - used : 0;
   if (free < reply.free)
-    reply.free = free;  // other users of the card can make the slice's memory scarce
+    reply.free = free;  // other users of the card may leave less than the slice's share
   return CUDA_SUCCESS;
 }
 
 CUresult handle(Executor& executor, const wire::cuda::memory_pointer_attribute_request& request,
                 wire::cuda::memory_pointer_attribute_reply& reply) {
-  // Only attributes of at most eight bytes are asked for this way; the buffer holds any of them.
+  // This call serves only attributes of at most eight bytes. The buffer is larger than any
+  // attribute.
   uint64_t room[8] = {};
   const CUresult result = executor.driver().cuPointerGetAttribute(
       room, static_cast<CUpointer_attribute>(request.attribute), request.address);
@@ -310,8 +311,8 @@ CUresult handle(Executor& executor, const wire::cuda::copy_device_request& reque
                                       mirrors.place_of(request.source), request.bytes, stream));
 }
 
-// A stream of the moment waits for the copies, and nothing else: an event of theirs may be recorded
-// again meanwhile.
+// A temporary stream waits for the copies and nothing else. Their own event would not do, because
+// it may be recorded again meanwhile.
 CUresult handle(Executor& executor, const wire::cuda::copies_wait_request&,
                 wire::cuda::copies_wait_reply&) {
   if (executor.context() == nullptr || executor.context()->copied == nullptr) return CUDA_SUCCESS;
@@ -320,7 +321,7 @@ CUresult handle(Executor& executor, const wire::cuda::copies_wait_request&,
   if (result != CUDA_SUCCESS) return result;
   result = executor.driver().cuStreamWaitEvent(stream, executor.context()->copied, 0);
   if (result == CUDA_SUCCESS) result = executor.waiters().answer_after_copy(stream, Block{}, 0);
-  executor.driver().cuStreamDestroy_v2(stream);  // when what it has is over
+  executor.driver().cuStreamDestroy_v2(stream);  // ends when its work is over
   return result;
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See code_variables.h. PTX is read only as far as declarations at module scope go: words,
-// brackets, braces.
+// See code_variables.h. Of PTX only declarations at module scope are read: words, brackets, braces.
 #include "worker/cuda/code/code_variables.h"
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kBytesMax = uint64_t{1} << 62;  // sums saturate here: more than any GPU has
+constexpr uint64_t kBytesMax = uint64_t{1} << 62;  // sums saturate at this; no GPU has so much
 
 uint64_t sum(uint64_t a, uint64_t b) {
   return a > kBytesMax - std::min(b, kBytesMax) ? kBytesMax : a + b;
@@ -79,7 +78,7 @@ uint64_t number(std::string_view word) {
   return value;
 }
 
-// Bytes of an element, from the width at the end of its type: .b8, .f16x2, .b128. 0: no type of
+// Bytes of an element, from the width at the end of its type: .b8, .f16x2, .b128. 0: not a type of
 // data.
 uint64_t element_bytes(std::string_view type) {
   if (type.size() < 3 || type[0] != '.' || std::strchr("busf", type[1]) == nullptr) return 0;
@@ -89,8 +88,7 @@ uint64_t element_bytes(std::string_view type) {
   return bits > 128 ? 0 : bits / 8 * (pair ? 2 : 1);
 }
 
-// One statement at module scope, up to its semicolon; functions and what they contain are not
-// looked at.
+// One statement at module scope, up to its semicolon. Functions are skipped.
 class Declarations {
  public:
   uint64_t bytes_of(std::string_view text) {
@@ -145,7 +143,7 @@ class Declarations {
     if (counts() && !elsewhere_)
       total_ = sum(total_, product(product(element_, vector_), elements_));
   }
-  // After its brace: how many values an initialiser has at its outer level.
+  // Counts the values at the outer level of an initialiser. The opening brace has been read.
   static uint64_t list(Words* words) {
     uint64_t count = 0, depth = 1;
     bool any = false;
@@ -181,8 +179,8 @@ uint64_t bytes_of_ptx(const uint8_t* text, uint64_t bytes) {
   return Declarations().bytes_of({begin, strnlen(begin, bytes)});
 }
 
-// Sections that the loader puts into the GPU's memory for variables. `bytes` is what api::elf_bytes
-// has found to fit.
+// Adds up the sections with variables that the loader puts into the GPU's memory. `bytes`: the
+// length that api::elf_bytes has checked.
 uint64_t bytes_of_cubin(const uint8_t* at, uint64_t bytes) {
   constexpr uint64_t kSection = 64;
   if (api::elf_bytes(at, bytes) == 0) return 0;

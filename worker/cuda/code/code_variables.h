@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much GPU memory the variables of device code take (`__device__`, `__constant__`), as the code
-// itself declares. The slice is charged for them before the driver loads the code. The driver
-// cannot say it beforehand, and a change of the card's free memory may be another tenant's. The
-// executor calls this with a peer's image. docs/decisions/0011-charging-of-loaded-code.md
+// How much GPU memory the variables of device code take (`__device__`, `__constant__`), according
+// to the code's own declarations. The slice is charged for them before the driver loads the code.
+// Two other ways do not work: the driver cannot tell the size beforehand, and another tenant may
+// change the card's free memory. The executor calls this with a peer's image.
+// docs/decisions/0011-charging-of-loaded-code.md
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ struct CodeVariables {
                     // program asks for them
 };
 
-// Of PTX text, a cubin, or the largest entry of a container.
+// Reads PTX text, a cubin, or the largest entry of a container.
 CodeVariables code_variables(const uint8_t* image, uint64_t bytes);
 
 }  // namespace tendril::worker::cuda

@@ -78,7 +78,7 @@ CUresult JitOptions::take_names(uint64_t count, const wire::Bytes& names, uint64
   return CUDA_SUCCESS;
 }
 
-// The driver believes the count options; a peer's must not exceed the arrays.
+// The driver trusts the options that hold counts. So a peer's counts must not exceed the arrays.
 void JitOptions::bound_counts() {
   constexpr uint32_t kCounts[] = {CU_JIT_GLOBAL_SYMBOL_COUNT, CU_JIT_REFERENCED_KERNEL_COUNT,
                                   CU_JIT_REFERENCED_VARIABLE_COUNT};
@@ -117,7 +117,7 @@ wire::Array<uint64_t> JitOptions::values_copy(Scope* scope) const {
     const JitValue kind = api::jit_value(options_[i]);
     const bool told =
         kind == JitValue::kResult || kind == JitValue::kInfoBytes || kind == JitValue::kErrorBytes;
-    copy[i] = told ? as_word(values_[i]) : 0;  // our pointers are nobody's business
+    copy[i] = told ? as_word(values_[i]) : 0;  // the client must not see our pointers
   }
   return {copy, values_.size()};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JIT options as the driver takes them, built from a peer's message: with log buffers of our own,
-// and arrays as long as their counts say. Used by module.cc and link.cc. The driver writes into it
-// while a linker lives, so it must not move.
+// JIT options as the driver takes them, built from a peer's message. Log buffers are ours, and
+// arrays are as long as their counts say. module.cc and link.cc use it. It must not move, because
+// the driver writes into it while a linker lives.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class JitOptions {
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
 
-  // Puts logs and values into a reply; they live in the executor's scratch memory. Call it when the
-  // driver has answered.
+  // Puts logs and values into a reply. They live in the executor's scratch memory. Call this after
+  // the driver has answered.
   template <typename Answer>
   void report(Executor& executor, Answer* reply) const {
     Scope scope(executor);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker remembers of loaded modules and libraries: the image that the driver may still
-// read, and every id that becomes invalid with a module, a library or a context. Executor thread
-// only.
+// What the worker remembers of loaded modules and libraries: the image, because the driver may
+// still read it; and every id that becomes invalid with a module, a library or a context. Executor
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace tendril::worker::cuda {
 
 class LoadedCode {
  public:
-  // A module of `context`, or (null) a library. `keeps` stays alive until it is removed.
+  // Adds a module of `context`. Null context: a library. `keeps` lives until `id` is removed.
   void add(uint64_t id, void* context, std::shared_ptr<const void> keeps,
            const CodeVariables& variables);
-  // `member`, a function, kernel or module, goes when `id` goes, or when `context` does (null: a
-  // kernel, which has none). `id` may be a member itself.
+  // `member` is a function, kernel or module. It is removed with `id` or with `context`. A kernel
+  // has no context (null). `id` may be a member itself.
   void add_member(uint64_t id, uint64_t member, void* context);
-  // Charges a slot for the variables of what `id`, a library, module or kernel, belongs to, once.
-  // False: past the quota.
+  // `id` is a library, module or kernel. Charges a slot once for the variables of the code that it
+  // belongs to. False: over the quota.
   bool pay(Charge& charge, uint64_t id, uint32_t slot);
-  // The same for one variable of code that could not be read as a whole.
+  // The same for one variable, if the code could not be read as a whole.
   bool pay_variable(Charge& charge, uint64_t id, uint32_t slot, uint64_t address, uint64_t bytes);
   // Unbinds the id and its members, and gives back what was paid.
   void remove(Objects& objects, Charge& charge, uint64_t id);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of device code by content: an image that one client has uploaded, no other client of this
-// server uploads again. The server's workers share a directory (TENDRIL_MODULE_STORE, which
-// tendrild sets). An image is checked against its hash when it is read, so a bad file is only a
-// miss. Without a directory, or on a full disk, images live in this worker's memory. Executor
-// thread only.
+// Stores images of device code by content. After one client has uploaded an image, no other client
+// of this server uploads it again. The server's workers share a directory (TENDRIL_MODULE_STORE,
+// which tendrild sets). Reading an image checks its hash, so a bad file is only a miss. If there is
+// no directory, or the disk is full, images live in this worker's memory. Executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +18,31 @@ namespace tendril::worker::cuda {
 
 inline constexpr uint64_t kImageBytesMax = uint64_t{1} << 30;
 
-// Not zeroed: memory is taken as the bytes arrive.
+// Not zeroed. So pages are used only as the bytes arrive.
 struct ImageBytes {
   std::unique_ptr<uint8_t[]> data;
   uint64_t bytes = 0;
 };
-// Room for `bytes` and a NUL behind them; data is null when there is no memory or too much was
-// asked.
+// Room for `bytes` and a NUL behind them. Null data: no memory, or `bytes` is too large.
 ImageBytes make_image(uint64_t bytes);
 
 class ModuleStore {
  public:
-  // `bytes_max`: of the directory, and of what stays in memory for want of one. 0:
-  // TENDRIL_MODULE_STORE_MB, 4096 by default.
+  // `bytes_max`: limits the directory; without a directory, the images in memory. 0:
+  // TENDRIL_MODULE_STORE_MB decides (default 4096).
   explicit ModuleStore(std::string directory, uint64_t bytes_max = 0);
   using Image = std::shared_ptr<const ImageBytes>;
   // Null: not here. `hash` is base::content_hash of the bytes.
   Image find(const std::string& hash, uint64_t bytes);
-  // Takes the bytes in; null when they do not match the hash.
+  // Stores the bytes. Null: they do not match the hash.
   Image add(const std::string& hash, ImageBytes bytes);
-  // What this session has loaded of it.
+  // What this session has loaded from the store.
   LoadedCode& code() { return code_; }
 
  private:
   struct Held {
     std::weak_ptr<const ImageBytes> image;
-    Image kept;  // when the directory does not have it
+    Image kept;  // if the directory does not have it
     uint64_t used = 0;
   };
   Image read(const std::string& hash, uint64_t bytes);
@@ -54,7 +52,7 @@ class ModuleStore {
   base::KeptFiles files_;
   uint64_t bytes_max_;
   std::unordered_map<std::string, Held> images_;
-  Image latest_;  // so that an image outlives the time from its upload to its load
+  Image latest_;  // keeps an image from its upload to its load
   uint64_t clock_ = 0;
   LoadedCode code_;
 };

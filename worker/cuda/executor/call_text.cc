@@ -5,7 +5,7 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kSizeMax = uint64_t{1} << 40;  // what is more is an address or flags
+constexpr uint64_t kSizeMax = uint64_t{1} << 40;  // a larger word is an address or flags
 
 using api::cuda::Kind;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as they came over the wire, as text: for the worker's trace (TENDRIL_WORKER_TRACE) and for
-// recorded lanes. tell_call is generated (api/gen/emit_print.py) and believes nothing: it decodes
-// as the dispatcher does. Executor thread; follows no pointer.
+// Prints calls as they came over the wire: for the worker's trace (TENDRIL_WORKER_TRACE) and for
+// recorded lanes. tell_call is generated (api/gen/emit_print.py). It checks all bounds, as the
+// dispatcher does, and follows no pointer. Executor thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tendril::worker::cuda {
 // "op(field=value, ...)", or "op(malformed)".
 void tell_call(api::Text& text, uint16_t opcode, const uint8_t* body, uint64_t bytes);
 
-// "stream#3"; ids that the worker chose have a w before the number.
+// Example: "stream#3". An id that the worker chose has a w before the number.
 void tell_object(api::Text& text, uint64_t id);
 
 template <typename T>
@@ -26,7 +26,7 @@ void tell(api::Text& text, const char* name, const T& value) {
 }
 // A word that may be an id, an address or a size.
 void tell(api::Text& text, const char* name, uint64_t value);
-// Text when it looks like text; otherwise its length.
+// Prints the bytes if they look like text, otherwise their length.
 void tell(api::Text& text, const char* name, const wire::Bytes& bytes);
 template <typename T>
 void tell(api::Text& text, const char* name, const wire::Array<T>& values) {

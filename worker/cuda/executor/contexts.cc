@@ -36,7 +36,7 @@ WorkerContext* Contexts::add(uint64_t id) {
     return nullptr;
   if (index >= contexts_.size()) contexts_.resize(index + 1);
   if (contexts_[index] != nullptr)
-    retired_.push_back(std::move(contexts_[index]));  // calls may still be using it
+    retired_.push_back(std::move(contexts_[index]));  // calls may still use it
   contexts_[index] = std::make_unique<WorkerContext>();
   return contexts_[index].get();
 }
@@ -51,7 +51,7 @@ void Contexts::retire(uint64_t id) {
 
 void Contexts::remember(CUresult result) {
   if (current_ == nullptr) return;
-  // The end of the capture tells these.
+  // The end of the capture reports these errors.
   if (result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
       result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD)
     return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The contexts of one client process: by the index that a call names, and which of them is current
-// in the driver. Executor thread, unless a member says otherwise.
+// The contexts of one client process. A call names a context by its index. This class also knows
+// which context is current in the driver. Executor thread, unless a member says otherwise.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@ struct WorkerContext {
   uint32_t slot = 0;
   bool primary = false;
   uint32_t retains = 0;
-  // The first error of calls without reply. The next wait tells it. Any thread.
+  // The first error of calls without reply. The next wait reports it. Any thread.
   std::atomic<int> deferred{0};
-  // The streams that calls in this context have named since it was last waited for, so that a wait
-  // for it can ask them.
+  // The streams that calls in this context have named since the last wait for it. A wait for the
+  // context asks these streams.
   std::vector<CUstream> touched;
   CUstream touched_last = nullptr;
-  bool untold = false;        // there may be work that none of these streams knows of
-  std::atomic<int> waits{0};  // for all of it, under way; any thread
+  bool untold = false;        // there may be work that is in none of these streams
+  std::atomic<int> waits{0};  // for the whole context, under way; any thread
   CUevent copied = nullptr;   // behind the last synchronous copy; ends with the context
 };
 
@@ -33,15 +33,16 @@ class Contexts {
  public:
   explicit Contexts(gpu::Driver* driver) : driver_(driver) {}
 
-  // The context of the call that is being run; null when it named none.
+  // The context of the call that runs now. Null: the call named none.
   WorkerContext* current() const { return current_; }
-  // Makes the context of a call current, here and in the driver. 0: none. An error: there is none
-  // by this index, or the driver refuses it.
+  // Makes the context of a call current, here and in the driver. Index 0: no context. Error: no
+  // context has this index, or the driver refuses.
   CUresult enter(uint32_t index);
   WorkerContext* find(uint64_t id);
-  // Null: the id is malformed. One that was there by that id is retired.
+  // Null: the id is malformed. An older context with the same index is retired.
   WorkerContext* add(uint64_t id);
-  // Taken out of the table. It lives on, since a wait may still point at it.
+  // Takes the context out of the table. The object stays alive, because a wait may still point to
+  // it.
   void retire(uint64_t id);
   template <typename Visit>
   void for_each(Visit&& visit) {
@@ -54,14 +55,14 @@ class Contexts {
     return driver_current_ == context ? CUDA_SUCCESS : change(context);
   }
   CUcontext current_in_driver() const { return driver_current_; }
-  // The driver's current context changed behind our back.
+  // The driver's current context has changed without this class.
   void forget_current() { driver_current_ = nullptr; }
 
   // Keeps the error of a call without reply for the next wait in its context.
   void defer(CUresult result) {
     if (__builtin_expect(result != CUDA_SUCCESS, 0)) remember(result);
   }
-  // That error, once; success when there is none, or no context. Any thread.
+  // Returns that error once. Success: there is none, or `context` is null. Any thread.
   static CUresult take_deferred_of(WorkerContext* context);
 
  private:

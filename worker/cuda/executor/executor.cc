@@ -25,11 +25,12 @@
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr int32_t kGateLookMs = 1;  // while a turn is held: tendrild may shorten one without end
+// While a turn is held, because tendrild may shorten an endless turn.
+constexpr int32_t kGateLookMs = 1;
 constexpr uint32_t kSpinUs = 50;  // how long the executor looks for the next call before it sleeps
-// Shared memory brings the next call in less, a network in more.
+// Over shared memory the next call comes sooner, over a network later.
 constexpr uint32_t kSpinBeforeSynchronisingUs = 3;
-// A program in Python takes some 100 us from a wait to its next call.
+// A Python program needs some 100 us from a wait to its next call.
 constexpr uint32_t kSpinAfterWaitUs = 300;
 
 bool changes_mirrors(uint16_t opcode) {
@@ -45,9 +46,9 @@ bool is_launch(uint16_t opcode) {
          op == Op::graph_launch;
 }
 
-// Before these the driver need not have been synchronised with for the last wait: they tell nothing
-// that this changes, and a graph that allocates sees to it itself, as a wait does while its own
-// work runs.
+// True: this call may run before the driver is synchronised for the last wait. Such calls report
+// nothing that synchronising changes. Two kinds synchronise by themselves: the launch of a graph
+// that allocates, and a wait while its work runs.
 bool may_come_before_synchronising(uint16_t opcode) {
   const auto op = static_cast<wire::cuda::Op>(opcode);
   using wire::cuda::Op;
@@ -95,7 +96,7 @@ Executor::~Executor() {
 }
 
 int Executor::run() {
-  // A driver call may wait for a host function; the answer stands behind that call in the lane.
+  // A driver call may wait for a host function, whose answer comes behind that call in the lane.
   service_->on_sight([this](const session::Call& call) { return take_on_sight(call); });
   Gate& gate = gate_.gate();
   for (uint32_t slot = 0; slot < assignment_.slice_count; ++slot) gate.has_context(slot);
@@ -123,7 +124,7 @@ transport::Wait Executor::patience(bool polling) {
   if (waiters_->owes_synchronising()) return {kSpinBeforeSynchronisingUs, 0};
   const bool gated = gate_.gate().pace() != Gate::Pace::kNever;
   const uint32_t spin_us = waiters_->some_ended() && !gated ? kSpinAfterWaitUs : kSpinUs;
-  // What has come need not be a call.
+  // The message that wakes us may be something other than a call.
   return {spin_us, gated ? kGateLookMs : kept_memory_->look_again_ms()};
 }
 
@@ -137,7 +138,7 @@ CallOutcome Executor::serve(const session::Call& call) {
   if (callbacks_->any_destroyed()) {
     for (uint64_t object : callbacks_->take_destroyed()) objects_.unbind(Kind::kUserObject, object);
   }
-  // Here and not in the handlers, as a call whose context is gone does not get there.
+  // Done here, not in the handlers: a call whose context is gone reaches no handler.
   if (mirrors_->changes_are_coming() && changes_mirrors(call.opcode)) mirrors_->change_begins();
   if (!enter_context(call)) return CallOutcome::kAnswered;
   if (!dispatch(*this, call)) {
@@ -149,10 +150,10 @@ CallOutcome Executor::serve(const session::Call& call) {
   return CallOutcome::kRun;
 }
 
-// What the client's host functions need of us, in whatever place of the lane it stands: their
-// answers, and host memory kept in step with its mirrors before and after them. Taking memory's
-// news early is no more than a GPU that reaches such memory would see anyway. On the thread that
-// attends, while the executor may be in the driver.
+// Serves what the client's host functions need, wherever it is in the lane: their answers, and
+// keeping host memory in step with its mirrors before and after them. Memory may be updated early,
+// because a GPU that reads host memory directly would see the change as early. Runs on the thread
+// that attends; the executor may be in the driver meanwhile.
 bool Executor::take_on_sight(const session::Call& call) {
   wire::cuda::host_function_done_request done;
   wire::cuda::mirror_push_request push;
@@ -160,13 +161,13 @@ bool Executor::take_on_sight(const session::Call& call) {
   switch (static_cast<wire::cuda::Op>(call.opcode)) {
     case wire::cuda::Op::host_function_done:
       if (!wire::read_message(done, call.body, call.bytes))
-        return false;  // in its turn the executor will complain
+        return false;  // the executor will report the error when it runs this call
       callbacks_->done(done.invocation);
       return true;
     case wire::cuda::Op::mirror_push:
       if (mirrors_->changes_are_coming() || !wire::read_message(push, call.body, call.bytes))
         return false;
-      // A mirror still to be made: in its turn.
+      // If the mirror does not exist yet, the executor runs this call in order.
       return mirrors_->push(push.address, push.data) == CUDA_SUCCESS;
     case wire::cuda::Op::mirror_fetch: {
       if (mirrors_->changes_are_coming() || !wire::read_message(fetch, call.body, call.bytes))
@@ -189,7 +190,7 @@ bool Executor::take_on_sight(const session::Call& call) {
   }
 }
 
-// One line for the server's log. Of a wait it tells the beginning.
+// Writes one line into the server's log. A wait is logged when it begins.
 void Executor::trace(const session::Call& call) {
   api::Text text;
   text.raw("trace: ");
@@ -204,7 +205,7 @@ void Executor::trace(const session::Call& call) {
     return;  // a full disk loses lines, nothing else
 }
 
-// Makes the call's context current. False: it cannot, and has answered.
+// Makes the call's context current. False: it failed, and the call has been answered.
 bool Executor::enter_context(const session::Call& call) {
   const CUresult result = contexts_.enter(call.context);
   if (result == CUDA_SUCCESS) return true;

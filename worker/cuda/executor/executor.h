@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs the calls of one session in order against the driver. One thread takes them off the lane
-// (`run`). It never sleeps in the driver for a client that waits: waits are polled for a while,
-// then handed to waiter threads, so that other client threads' launches go on. Everything here
-// belongs to one client process; a worker process has exactly one Executor.
+// (`run`). It never sleeps in the driver for a client's wait. It polls a wait for a while and then
+// hands it to a waiter thread. So launches of other client threads continue. Everything here
+// belongs to one client process. A worker process has exactly one Executor.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +31,10 @@ namespace tendril::worker::cuda {
 
 // Images of device code by their content (module_store.h).
 class ModuleStore;
-// A host function that the client runs: the driver's thread sleeps until the client has answered.
+// Host functions, which the client runs (callbacks.h). The driver's thread sleeps until the client
+// has answered.
 class Callbacks;
-// Waits, and copies to the client under way (waits.h).
+// Waits, and copies to the client that are under way (waits.h).
 class Waiters;
 // What kernels print, and the log (output.h).
 class Output;
@@ -53,14 +54,14 @@ class Executor {
   Executor(gpu::Driver* driver, session::Service* service, const wire::Assignment& assignment,
            wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
            Turns turns = {});
-  // Only when the driver runs nothing of this session any more: its threads call back. A worker
-  // process leaves without.
+  // Destroy it only when the driver runs nothing of this session any more, because the driver's
+  // threads call back. A worker process exits without destroying it.
   ~Executor();
 
-  // Until the client goes. Returns the exit status.
+  // Runs until the client leaves. Returns the exit status.
   int run();
 
-  // What handlers work with. Each part says what it is for where it is declared.
+  // The parts that handlers use. Each part's header says what it is for.
   gpu::Driver& driver() { return *driver_; }
   session::Service& service() { return *service_; }
   const wire::Assignment& assignment() const { return assignment_; }
@@ -81,16 +82,16 @@ class Executor {
   Ipc& ipc() { return *ipc_; }
   KeptMemory& kept_memory() { return *kept_memory_; }
 
-  // The call that is being run.
+  // The call that runs now.
   const session::Call& call() const { return *call_; }
-  // Its context; null when it named none.
+  // The context of that call. Null: it named none.
   WorkerContext* context() { return contexts_.current(); }
-  // The slot of its context; 0 when it named none.
+  // The slot of that context; 0 if the call named none.
   uint32_t slot() const { return contexts_.current() != nullptr ? contexts_.current()->slot : 0; }
   // The driver's ordinal of a slot of this session; -1: the client made the slot up.
   CUdevice device_of(uint32_t slot) const;
-  // The slot of a driver's ordinal; the call's own where several slots are on one GPU. 0 for a GPU
-  // that is not the session's.
+  // The slot of a driver's ordinal. If several slots are on that GPU: the call's own slot. If the
+  // GPU is not the session's: 0.
   uint32_t slot_of(CUdevice device) const;
 
   // The call may give work to `stream`.
@@ -98,10 +99,10 @@ class Executor {
     gate_.gate().leaves_legacy_stream();
     streams_.touch(contexts_.current(), stream);
   }
-  // `stream` is about to be destroyed. It is asked no more.
+  // `stream` is about to be destroyed. It must not be asked any more.
   void forget_stream(CUstream stream);
-  // What was in the context has ended, with it or by a reset: nothing of that is charged, waited
-  // for or asked any more.
+  // Everything in the context has ended, with the context or by a reset. Stops charging, waiting
+  // for and asking any of it.
   void empty_context(WorkerContext* context);
   void remove_context(uint64_t id);
 
@@ -115,10 +116,10 @@ class Executor {
     replies_.answer(call, result, message);
   }
 
-  // A handler may run calls that follow the current one (session::Service::take_alike): nobody
-  // waits for a wait to be polled, or for each call's line of trace.
+  // True: a handler may run calls that follow the current one (session::Service::take_alike).
+  // False: a wait must be polled between calls, or each call must be traced.
   bool may_look_ahead() const;
-  // The client sent what is no call: the session ends.
+  // The client sent an invalid call: the session ends.
   void refuse(const session::Call& call);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gate (worker/core/gate.h) in CUDA's words, and its way to the driver. Handlers ask it before
-// they give the GPU's processors work. Its markers are events without timing from the common stock.
-// While the executor waits here, it goes on with waits under way and with answers of host
+// they give work to the GPU's processors. Its markers are events without timing, from the stock of
+// staging. While the executor waits here, it still serves pending waits and answers of host
 // functions. Executor thread.
 #pragma once
 
@@ -20,17 +20,17 @@ class GatePort final : private GateHost {
   Gate& gate() { return gate_; }
   bool open(uint32_t slot) const { return gate_.open(slot); }
 
-  // Before a piece of work for the GPU's processors (not a copy from or to the host) is given to
-  // `stream`, in the call's context: waits where the GPU's time is divided. `what` and `size` tell
-  // how long it will take: pieces that have both in common are alike. False: the session is over.
+  // Call it before work for the GPU's processors is given to `stream` in the call's context. Copies
+  // from or to the host do not count. It waits if the GPU's time is divided. Pieces with the same
+  // `what` and `size` are expected to take the same time. False: the session is over.
   bool may_work(const WorkerContext* context, CUstream stream, uint64_t what, uint64_t size) {
     return open(slot_of(context)) || wait_to_work(context, stream, what, size);
   }
-  // The same for one of several pieces, before the first of them is given. False: there is
-  // something to wait for, or to do before.
+  // The same for one of several pieces, before the first is given. It never waits. False: this
+  // piece needs a wait or other work first.
   bool may_work_at_once(const WorkerContext* context, CUstream stream, uint64_t what,
                         uint64_t size);
-  // Before a host function is given to `stream`.
+  // Call it before a host function is given to `stream`.
   void pass_host_function(const WorkerContext* context, CUstream stream);
 
   void has_context(uint32_t slot) { gate_.has_context(slot); }
@@ -62,7 +62,7 @@ class GatePort final : private GateHost {
 
   Executor& executor_;
   Gate gate_;
-  bool refused_ = false;  // and the log says so
+  bool refused_ = false;  // the driver refused a slice, and the log says so
 };
 
 }  // namespace tendril::worker::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What generated and hand-written handlers use to turn a message's ids into driver objects and
-// back. The first failure is kept; the driver is not called then.
+// Generated and hand-written handlers use it to turn a message's ids into driver objects and back.
+// It keeps the first failure. After a failure the handler does not call the driver.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Scope {
   // 0 and api::cuda::kLegacyStream are the legacy stream.
   CUstream stream(uint64_t id) {
     if (id <= api::cuda::kLegacyStream)
-      return CU_STREAM_LEGACY;  // which every wait for a context asks
+      return CU_STREAM_LEGACY;  // every wait for a context asks this stream
     CUstream stream = get<CUstream>(Kind::kStream, id);
     if (stream != nullptr) w_.touch(stream);
     return stream;
@@ -71,7 +71,7 @@ class Scope {
     if (device < 0) fail(CUDA_ERROR_INVALID_DEVICE);
     return device;
   }
-  // The number of elements that came with a call, against the count that the driver will believe.
+  // Compares the number of elements that came with a call to the count that the driver will trust.
   void length(uint64_t elements, uint64_t count, bool optional) {
     if (elements != count && !(optional && elements == 0)) fail(CUDA_ERROR_INVALID_VALUE);
   }
@@ -112,7 +112,7 @@ class Scope {
     }
     return desc;
   }
-  // An id that travels where the record has a driver's handle, and back.
+  // On the wire a record has an id in the place of the driver's handle. These convert both ways.
   template <typename T>
   static uint64_t id_in(T field) {
     return reinterpret_cast<uint64_t>(field);
@@ -150,7 +150,7 @@ class Scope {
     return desc;
   }
 
-  // A struct that travelled in a `bytes` field.
+  // Reads a struct that travelled in a `bytes` field.
   template <typename T>
   bool image(const wire::Bytes& bytes, T* out) {
     if (bytes.count != sizeof(T)) {

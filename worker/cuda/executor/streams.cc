@@ -6,7 +6,7 @@
 
 namespace tendril::worker::cuda {
 
-// A stream may belong to another context than the call's.
+// A stream may belong to a context other than the call's.
 void Streams::note_touched(WorkerContext* current, CUstream stream) {
   current->touched_last = stream;
   const auto holds = [stream](const WorkerContext& context) {
@@ -42,9 +42,9 @@ bool Streams::ask_whether_captures(CUstream stream) {
          status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// One event is enough, behind the last copy: each copy comes after those before it. Nothing has
-// been given to another stream since the copy, so the event ties no streams together that the copy
-// has not.
+// One event behind the last copy is enough, because each copy comes after the earlier ones. Nothing
+// has been given to another stream since the copy. So the event ties no streams together that the
+// copy did not tie.
 CUresult Streams::mark_copied(WorkerContext* context) {
   if (context->copied == nullptr) {
     const CUresult result = driver_->cuEventCreate(&context->copied, CU_EVENT_DISABLE_TIMING);

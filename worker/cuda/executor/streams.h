@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker knows of streams: which a context has used since it was last waited for, whether
-// any captures, and whether one is apart, which means that it does not wait for the legacy stream.
-// Executor thread.
+// What the worker knows of streams: which streams a context has used since the last wait for it,
+// whether any stream captures, and whether any stream is apart. A stream apart does not wait for
+// the legacy stream. Executor thread.
 #pragma once
 
 #include "worker/cuda/executor/contexts.h"
@@ -16,26 +16,26 @@ class Streams {
   void touch(WorkerContext* context, CUstream stream) {
     if (context != nullptr && context->touched_last != stream) note_touched(context, stream);
   }
-  // `stream` is about to be destroyed. It is asked no more.
+  // `stream` is about to be destroyed. It must not be asked any more.
   void forget(CUstream stream);
 
   // A stream that captures must not be asked anything.
   void capture_begins() { ++captures_; }
   void capture_ends() { captures_ -= captures_ != 0; }
   bool capturing() const { return captures_ != 0; }
-  // Is what is given to `stream` captured, and not run?
+  // Is work that is given to `stream` captured instead of run?
   bool captures(CUstream stream) { return captures_ != 0 && ask_whether_captures(stream); }
 
-  // A copy has been given to the stream of this id with this result; answers the call's result. The
-  // program may have returned from a synchronous copy by now, so work on a stream that is apart
-  // must come after the copy. Once there is such a stream, the client waits for copies.
+  // A copy has been given to the stream `stream_id`, with this result. Returns the call's result.
+  // The program's synchronous copy may have returned already. So work on a stream apart must come
+  // after the copy. Once there is such a stream, the client waits for copies.
   CUresult copy_given(uint64_t stream_id, CUresult result) {
     WorkerContext* context = contexts_->current();
     return stream_id == 0 && !some_apart_ && result == CUDA_SUCCESS && context != nullptr
                ? mark_copied(context)
                : result;
   }
-  // A stream of the call's context begins that is apart.
+  // A stream apart begins in the call's context.
   CUresult begin_apart(CUstream stream);
 
  private:
@@ -46,7 +46,7 @@ class Streams {
   gpu::Driver* driver_;
   Contexts* contexts_;
   uint32_t captures_ = 0;
-  bool some_apart_ = false;  // there has been one
+  bool some_apart_ = false;  // there has been a stream apart
 };
 
 }  // namespace tendril::worker::cuda

@@ -22,7 +22,7 @@ bool pool_attribute(Executor& executor, CUmemoryPool pool, CUmemPool_attribute w
   return known;
 }
 
-// The item of a slot's graphs in the charge: no address and no handle.
+// The key in the charge for a slot's graphs. It equals no address and no handle.
 uint64_t key_of(uint32_t slot) { return ~uint64_t{slot}; }
 
 uint64_t beyond(uint64_t value, uint64_t what_is_there) {
@@ -37,7 +37,7 @@ KeptMemory::KeptMemory(Executor* executor) : w_(*executor) {
 
 bool KeptMemory::instantiated(CUgraphExec exec, CUgraph graph) {
   gpu::Driver& driver = w_.driver();
-  needs_.erase(exec);  // the driver may use a destroyed one's handle again
+  needs_.erase(exec);  // the driver may reuse the handle of a destroyed one
   if (!has_graphs_) return false;
   size_t count = 0;
   if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return false;
@@ -74,7 +74,7 @@ void KeptMemory::settle_graphs(uint32_t slot) {
   Charge& charge = w_.charge();
   uint64_t held = graph_attribute(w_, slot, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
   charge.release(key_of(slot));
-  // Drivers round up: at the edge of the quota they may hold a little more than there is room for.
+  // Drivers round up. Near the quota they may hold a little more than there is room for.
   const uint64_t room = beyond(charge.quota(slot), charge.used(slot));
   if (held > room) held = room;
   if (held != 0 && charge.try_take(slot, held)) charge.remember(key_of(slot), slot, held, nullptr);
@@ -93,9 +93,10 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   if (!charge.take(slot, more)) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult result = driver.cuMemAllocFromPoolAsync(address, bytes, handle, stream);
   charge.give_back(slot, more);
-  if (result != CUDA_SUCCESS || *address == 0) return result;  // no bytes may be at no address
+  if (result != CUDA_SUCCESS || *address == 0)
+    return result;  // an allocation of no bytes may return no address
   if (pool == pools_.end()) {
-    // It is where its memory is, and need not be on the GPU of the stream.
+    // A pool belongs to the GPU of its memory, which may differ from the stream's GPU.
     CUdevice device = -1;
     const bool told = driver.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                                    *address) == CUDA_SUCCESS;
@@ -105,8 +106,8 @@ CUresult KeptMemory::allocate(CUmemoryPool handle, uint64_t bytes, CUstream stre
   if (settle(handle, &pool->second)) return CUDA_SUCCESS;
   give_up(pool->second.slot);
   if (settle(handle, &pool->second)) return CUDA_SUCCESS;
-  // Drivers take more than what was asked for. What the slice has no room for goes back, when the
-  // stream gets there.
+  // Drivers take more than was asked for. If the slice has no room for that, the memory goes back
+  // when the stream gets there.
   driver.cuMemFreeAsync(*address, stream);
   blocks_.erase(*address);
   *address = 0;
@@ -137,7 +138,7 @@ void KeptMemory::look_again() {
 void KeptMemory::freed(CUdeviceptr address) {
   looks_left_ = kLooks;
   blocks_.erase(address);
-  w_.charge().release(address);  // of a pool that was destroyed
+  w_.charge().release(address);  // for memory of a destroyed pool
 }
 
 void KeptMemory::destroying(CUmemoryPool handle) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that a driver keeps is charged to the slice. For a pool or a graph's allocation nodes, a
 // driver takes memory in pieces. It keeps what the program frees, until it trims or synchronises.
-// So an allocation or launch passes if what it may need, beyond what is held already, fits the
-// quota. After it, the slice is charged what the driver says that it holds. When a slice runs
-// short, what pools keep goes back first. What graphs keep stays until the program trims it.
+// So an allocation or launch passes if the additional memory that it may need fits the quota.
+// Afterwards the slice is charged for what the driver says it holds. When a slice runs short,
+// memory kept by pools goes back first. Memory kept by graphs stays until the program trims it.
 // Executor thread.
 #pragma once
 
@@ -20,36 +20,37 @@ class KeptMemory {
  public:
   explicit KeptMemory(Executor* executor);
 
-  // Until the first allocation node there is nothing to do for any graph.
+  // False until the first allocation node: then graphs need no work here.
   bool has_graphs() const { return has_graphs_; }
   void use_graphs() { has_graphs_ = true; }
-  // Notes how much the allocation nodes of `exec`, made from `graph`, may take. True: it has such
-  // nodes, or frees memory of others.
+  // Notes how much the allocation nodes of `exec` may take. `exec` was made from `graph`. True: it
+  // has such nodes, or it frees memory of other graphs.
   bool instantiated(CUgraphExec exec, CUgraph graph);
-  // False: the launch could pass the quota.
+  // False: the launch could exceed the quota.
   bool before_launch(CUgraphExec exec);
-  // Charges a slot with what the driver holds for graphs of its device now.
+  // Charges a slot for what the driver now holds for graphs of its device.
   void settle_graphs(uint32_t slot);
 
-  // An allocation that the slice has no room for, or that took more than there was, is
-  // CUDA_ERROR_OUT_OF_MEMORY.
+  // CUDA_ERROR_OUT_OF_MEMORY: the slice has no room, or the allocation took more than there was.
   CUresult allocate(CUmemoryPool pool, uint64_t bytes, CUstream stream, CUdeviceptr* address);
-  // The memory at an address is the pool's again.
+  // The memory at an address has gone back to its pool.
   void freed(CUdeviceptr address);
-  // Before the driver destroys a pool: what is still in use of it is charged by itself.
+  // Call it before the driver destroys a pool. Memory of the pool that is still in use is charged
+  // separately.
   void destroying(CUmemoryPool pool);
-  // Charges every pool's slot with what the pool holds now.
+  // Charges every pool's slot for what the pool now holds.
   void settle_pools();
-  // A driver gives up what is free when somebody synchronises, and tells nobody: after a free the
-  // executor looks a few times when it has nothing else to do. -1: there is nothing to look at.
+  // A driver gives up free memory when somebody synchronises, and reports it to nobody. So after a
+  // free the executor looks a few times while it is idle. Milliseconds until the next look; -1:
+  // none is due.
   int look_again_ms() const {
     return looks_left_ == 0 || pools_.empty() ? -1 : kFirstLookMs << (kLooks - looks_left_);
   }
   void look_again();
-  // Sets a limit of the call's context. What kernels' heap and printf have beyond the default is
-  // charged.
+  // Sets a limit of the call's context. The slice is charged for what kernels' heap and printf
+  // buffer take beyond the default.
   CUresult set_limit(CUlimit limit, uint64_t value);
-  // The primary context of a slot is reset: its pools hold nothing.
+  // The primary context of a slot was reset. Its pools hold nothing now.
   void forget_slot(uint32_t slot);
 
  private:

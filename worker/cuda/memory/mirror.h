@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of the client's host memory at the client's addresses, registered with the GPU, so that
-// kernels reach them by the same pointer. Addresses must lie in the part of the address space that
-// is set aside for this, so a hostile client cannot map over the worker. The executor owns the
-// copies. While it waits in the driver, host functions keep them in step (push and fetch).
-// Exception: pageable memory, such as a stack or a heap, that only copies in graphs name. The
-// worker has its own stack and heap at such addresses, so the copy lies elsewhere and the driver is
-// given that place.
+// Mirrors: copies of the client's host memory at the client's addresses. They are registered with
+// the GPU, so that kernels reach them by the same pointer. Addresses must lie in a part of the
+// address space that is reserved for this, so a hostile client cannot map over the worker.
+// Exception: the mirror of pageable memory, such as a stack or a heap, lies elsewhere, because the
+// worker has its own stack and heap at such addresses. The driver gets the mirror's place. Only
+// copies in graphs name such memory. The executor owns the mirrors. While it waits in the driver,
+// host functions keep them in step (push and fetch).
 #pragma once
 
 #include <atomic>
@@ -26,70 +26,69 @@ class Mirrors {
     uint64_t base = 0, bytes = 0;           // as the client named it
     uint64_t mapped = 0, mapped_bytes = 0;  // whole pages
     uint8_t* memory = nullptr;              // the copy of base
-    uint8_t* shadow = nullptr;              // none: the client's own pages
+    uint8_t* shadow = nullptr;              // null: the pages are the client's own
     bool written = false;                   // GPUs may write it
     bool pageable = false;
     bool in_graph = false;  // nodes of graphs name it
-    bool drivers = false;   // managed memory of the driver's: a variable of loaded code
+    bool drivers = false;   // the driver's managed memory: a variable of loaded code
   };
-  // For a range that has a copy already, `written` is all that may be new.
+  // If the range has a mirror already, only `written` may differ.
   CUresult create(gpu::Driver* driver, uint64_t base, uint64_t bytes, bool written);
-  // Takes in the pageable ranges that lie within the new one; to overlap another one is an error.
+  // Pageable ranges inside the new one become part of it. Overlapping any other range is an error.
   CUresult create_pageable(uint64_t base, uint64_t bytes, bool written);
-  // Is the client on this host, so that its managed memory is ours as well?
+  // Is the client on this host? Then both processes share its managed memory.
   bool shares() const { return window_.valid(); }
-  // Pages of the client's window: whole ones, which both sides see. From here on like a mirror, but
-  // for the keeping in step.
+  // Takes whole pages of the client's window, which both sides see. They are treated like a mirror
+  // that needs no keeping in step.
   CUresult share(gpu::Driver* driver, uint64_t base, uint64_t bytes);
-  // A managed variable, which the driver has placed: the mirror is the variable itself.
+  // Takes a managed variable, which the driver has placed. The variable is its own mirror.
   CUresult adopt(uint64_t base, uint64_t bytes);
-  // Code has been unloaded, or a context is gone: variables that are no more are no mirrors any
-  // more.
+  // Code was unloaded, or a context is gone. Drops the mirrors of variables that no longer exist.
   void drop_lost(gpu::Driver* driver);
-  // A mirror that graphs name stays mapped, as their nodes keep its address, until another one
-  // takes its place.
+  // Exception: a mirror that graphs name stays mapped until another one takes its place, because
+  // their nodes keep its address.
   void destroy(gpu::Driver* driver, uint64_t base);
   void destroy_all(gpu::Driver* driver);
-  // Maps nothing there, so that the driver does not give these addresses out; a mirror may come
-  // there all the same. False: something is there already.
+  // Reserves these addresses, so that the driver does not give them out. A mirror may still be made
+  // there. False: something is there already.
   bool occupy(uint64_t first, uint64_t bytes);
   Mirror* find(uint64_t address);
-  // The client wrote these bytes; the GPU's own words beside them stay. Any thread.
+  // The client wrote these bytes. Words beside them that the GPU wrote stay. Any thread.
   CUresult push(uint64_t address, const wire::Bytes& data);
-  // What GPUs have written since the last look, as far as one reply holds it: pairs of address and
-  // length, and the bytes. Any thread.
+  // What GPUs have written since the last fetch: pairs of address and length, and the bytes. At
+  // most as much as one reply holds. Any thread.
   struct Written {
     std::vector<uint64_t> offsets;
     std::vector<uint8_t> data;
     bool more = false;
-    uint64_t both = 0;  // where the program had written, too, or 0
+    uint64_t both = 0;  // an address where the program has written too, or 0
   };
   void fetch(Written* written);
-  // Would fetch find anything? Away from the executor a variable of loaded code may be going away,
-  // and counts as written. Any thread.
+  // Would fetch find anything? On other threads than the executor's, a variable of loaded code
+  // counts as written, because it may be going away. Any thread.
   bool any_written(bool on_executor);
-  // Calls that make or end mirrors have been seen and not run: what follows them speaks of mirrors
-  // that are not there yet.
+  // A call that makes or ends mirrors has arrived, but has not run. Messages behind it may name
+  // mirrors that do not exist yet.
   void change_is_coming() { changes_coming_.fetch_add(1); }
   bool changes_are_coming() const { return changes_coming_.load() != 0; }
-  // The next of them begins. What it ends is out of the table before the driver is called, so
-  // pushes and fetches need not wait for that.
+  // The next such call begins. It takes what it ends out of the table before it calls the driver.
+  // So pushes and fetches need not wait for the driver.
   void change_begins() {
     if (changes_coming_.load() != 0) changes_coming_.fetch_sub(1);
   }
-  // All of [address, address + bytes) is in one mirror, which a graph is going to name.
+  // True: all of [address, address + bytes) is in one mirror. Marks it as named by a graph.
   bool name_in_graph(uint64_t address, uint64_t bytes);
-  // Where the copy of a client's address lies; the address itself when it is none of pageable
+  // The place of a client's address here. It differs from the address only in mirrors of pageable
   // memory.
   uint64_t place_of(uint64_t address) const;
-  // The client's address of a place that place_of gave.
+  // The reverse of place_of.
   uint64_t address_of(uint64_t place) const;
 
  private:
   transport::HostWindow window_;
   static constexpr uint64_t kPage = 4096;
-  // The client's address space in parts of this size: pageable memory of one part keeps its
-  // distances here, so that ranges may grow together.
+  // The client's address space is divided into parts of this size. Pageable memory of one part
+  // keeps its distances here, so that ranges may grow together.
   static constexpr uint64_t kPart = uint64_t{1} << 40;
   static constexpr size_t kPartsMax = 16;
   uint8_t* part_of(uint64_t base, uint64_t bytes);
@@ -107,9 +106,9 @@ class Mirrors {
   template <typename Changed>
   bool scan(Changed&& changed);
 
-  // What push and fetch look at on other threads: `all_` and the shadows change under it, and only
-  // on the executor. Never held in a call of the driver, which may wait for a host function that
-  // pushes or fetches.
+  // Guards `all_` and the shadows, which push and fetch use on other threads. Only the executor
+  // changes them. The lock is never held in a driver call, because that call may wait for a host
+  // function that pushes or fetches.
   std::mutex mutex_;
   std::atomic<uint32_t> changes_coming_{0};
   uint64_t resume_ = 0;
@@ -122,17 +121,17 @@ class Mirrors {
   uint64_t total_ = 0;
 };
 
-// What one end of a copy spans from its address on; as much as no mirror has when the client's
-// numbers do not fit 64 bits.
+// The bytes that one end of a copy spans from its address on. If the client's numbers do not fit 64
+// bits, the result is more than any mirror has.
 uint64_t bytes_spanned(size_t x, size_t y, size_t z, size_t pitch, size_t height,
                        const CUDA_MEMCPY3D& copy);
 
 // Does the driver know the address as managed memory?
 bool is_managed(gpu::Driver* driver, uint64_t address);
 
-// The driver takes any host address where it is not told the kind of memory: such addresses of the
-// client's are asked about first. True: this is memory of the worker itself, which no client may
-// read or write. Costs a call of the driver.
+// True: this is the worker's own memory, which no client may read or write. Check an address with
+// it when the driver does not get the kind of memory, because the driver then takes any host
+// address. Costs a call of the driver.
 bool is_workers_own(Executor& executor, CUdeviceptr address, uint64_t bytes);
 
 }  // namespace tendril::worker::cuda
