@@ -21,11 +21,11 @@ namespace {
 using base::Code;
 using base::Status;
 
-constexpr uint64_t kSpinNs = 400'000;                     // at most as long as a bell is expected
+constexpr uint64_t kSpinNs = 400'000;  // at most this long while a bell is expected
 constexpr uint64_t kTimerKey = 0, kStopKey = UINT64_MAX;  // others are sessions' ids
 
-// Whoever sleeps on this turn's number looks again at everything. Not private: it is another
-// process.
+// Wakes every worker that sleeps on this turn's number, so that it looks at the page again. The
+// futex is not private, because the worker is another process.
 void wake(wire::TurnPart* page) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&page->turn), FUTEX_WAKE, INT_MAX, nullptr,
           nullptr, 0);
@@ -65,7 +65,8 @@ Status Arbiter::watch(int fd, uint64_t key, uint32_t events) {
 
 void Arbiter::run() {
   pthread_setname_np(pthread_self(), "arbiter");
-  // While it is late the GPU stands still. Not everybody may ask for this; it works without.
+  // While this thread is late the GPU stands idle. Not every user may ask for this priority; it
+  // works without.
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), -10);
   base::Spin spin(kSpinNs / 1000);
   std::vector<uint64_t> rang;
@@ -96,12 +97,12 @@ void Arbiter::run() {
   }
 }
 
-// The timer is absolute, and as exact as the kernel's clock: a sleep with a time-out may last 50 us
-// longer than asked.
+// The timer is absolute and as exact as the kernel's clock. A sleep with a time-out may last 50 us
+// too long.
 void Arbiter::follow() {
   spin_until_ns_ = turns_.listen_until_ns();
   const uint64_t at_ns = turns_.look_again_ns();
-  if (at_ns >= armed_ns_) return;  // it will be looked at before, and armed again then
+  if (at_ns >= armed_ns_) return;  // we look earlier, and arm it again then
   armed_ns_ = at_ns;
   itimerspec when = {};
   when.it_value.tv_sec = static_cast<time_t>(at_ns / 1'000'000'000u);
@@ -131,7 +132,7 @@ void Arbiter::close(uint64_t lease_id) {
 base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id) {
   auto page = SharedPage<wire::TurnPage>::create("tendril-turns");
   if (!page.ok()) return page.status();
-  // A bell of its own: who holds one could also silence it.
+  // Each worker has a bell of its own, because a worker could silence a shared one.
   base::Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell.valid())
     return base::errno_status(Code::kExhausted, "cannot make a worker's bell", errno);
@@ -139,7 +140,7 @@ base::Result<Arbiter::Seat> Arbiter::join(uint64_t session_id, uint64_t lease_id
   std::lock_guard<std::mutex> hold(mutex_);
   if (!turns_.has_lease(lease_id))
     return Status(Code::kClosed, "the lease ended while the session was being set up");
-  // By edges: every ring wakes, and nobody needs to read it.
+  // Edge-triggered: every ring wakes this thread, and nobody needs to read the bell.
   const Status watched = watch(place->bell.get(), session_id, EPOLLIN | EPOLLET);
   if (!watched.ok()) return watched;
   const Seat seat = {place->page.fd(), place->bell.get()};

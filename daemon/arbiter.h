@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the turns on this server's GPUs: the thread, the lock, the bells and the clock around the
-// rules (lease/lease_turns.h), which are told what workers ask over their pages
-// (wire/turn_page.h), and write there what is decided. It sleeps until a worker rings or a turn is
-// overdue; the methods may be called from any thread and do not block. A worker is a stranger: how
-// often it rings may cost time here, and never others their turns. Called by daemon/sessions.h.
+// Gives the turns on this server's GPUs. It provides the thread, the lock, the bells and the clock
+// for the rules in lease/lease_turns.h. The rules read the workers' requests from their pages
+// (wire/turn_page.h) and write the decisions there. The thread sleeps until a worker rings or a
+// turn is overdue. Any thread may call the methods, which do not block.
+//
+// A worker is not trusted. However often it rings, it may cost time here, but never another's turn.
+// Called by daemon/sessions.h.
 #pragma once
 
 #include <atomic>
@@ -28,27 +30,26 @@ class Arbiter {
   static base::Result<std::unique_ptr<Arbiter>> start(const lease::SharingOptions& options);
   ~Arbiter();
 
-  // A lease's slices become tenants, and its later terms theirs.
+  // open makes the lease's slices tenants. change gives them new shares and terms.
   void open(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
             const wire::LeaseTerms& terms);
   void change(uint64_t lease_id, const std::vector<wire::SliceGrant>& slices,
               const wire::LeaseTerms& terms);
-  // Its sessions have left before.
+  // Call leave for all its sessions first.
   void close(uint64_t lease_id);
 
-  // What a session's worker is given: its page and its bell. They stay the arbiter's, until
-  // `leave`.
+  // The page and the bell for a session's worker. The arbiter owns them until `leave`.
   struct Seat {
     int page_fd, bell_fd;
   };
   base::Result<Seat> join(uint64_t session_id, uint64_t lease_id);
-  // The worker is gone, and with it what it held.
+  // The worker is gone. Its turns end.
   void leave(uint64_t session_id);
 
   std::vector<wire::SliceUse> use_of(uint64_t lease_id);  // by slice
-  // Adds what the session's worker says that it has done.
+  // Adds the worker's counts of what the session has done.
   void describe(uint64_t session_id, wire::SessionRecord* record);
-  // In turns, by all leases that ever were.
+  // GPU time used in turns, by all leases so far.
   uint64_t used_ns(uint32_t gpu_index);
   uint64_t turns_given(uint32_t gpu_index);
 

@@ -12,19 +12,19 @@ namespace {
 using wire::ExportAnswer;
 using wire::ExportKind;
 
-constexpr uint64_t kBytesMax = uint64_t{1}
-                               << 48;  // no GPU has as much; sums stay far from wrapping
+constexpr uint64_t kBytesMax = uint64_t{1} << 48;  // no GPU has as much, and sums cannot overflow
 
 bool has_descriptor(ExportKind kind) {
   return kind == ExportKind::kAllocation || kind == ExportKind::kPool;
 }
 
-// Their openers keep GPU memory alive. Pools pay for themselves: their owner's worker holds them.
+// The kinds whose openers keep GPU memory alive. A pool pays for itself, because its owner's worker
+// holds it.
 bool is_memory(ExportKind kind) {
   return kind == ExportKind::kMemory || kind == ExportKind::kAllocation;
 }
 
-// The driver lets processes of one user only open these; descriptors open themselves.
+// The driver lets only processes of one user open these. Descriptors have no such limit.
 bool is_for_one_user(ExportKind kind) {
   return kind == ExportKind::kMemory || kind == ExportKind::kEvent;
 }
@@ -54,7 +54,7 @@ ExportAnswer Exports::publish(uint64_t session, uint32_t user, wire::ExportRecor
                                     owner.descriptors >= descriptors_max_ / 4));
   if (full || !base::random_bytes(record->token, sizeof record->token)) return ExportAnswer::kFull;
   const auto [at, fresh] = items_.try_emplace(key_of(*record));
-  if (!fresh) return ExportAnswer::kFull;  // 128 random bits twice
+  if (!fresh) return ExportAnswer::kFull;  // the same 128 random bits twice
   ++owner.items;
   owner.descriptors += fd.valid();
   descriptors_ += fd.valid();

@@ -32,7 +32,7 @@ constexpr const char* kEnv = "/usr/bin/env";
 
 std::string pipes_of(const std::string& folder) { return folder + "/pipe"; }
 
-// env and setpriv give the control program its folders, its user, and its end should the daemon be
+// env and setpriv give the control program its folders and its user, and end it if the daemon is
 // killed.
 std::vector<std::string> command(const PackedOptions& options, const std::string& folder) {
   std::vector<std::string> words = {"CUDA_MPS_PIPE_DIRECTORY=" + pipes_of(folder),
@@ -73,8 +73,8 @@ bool is_gone(const Child& child, int wait_ms) {
 
 }  // namespace
 
-// Seen with 132 processors (50, 25, 10 % gave 66, 32, 12) and told of 188. Of very few the service
-// gives more (5 % of 132: 8); that is not relied on.
+// Measured with 132 processors (50, 25, 10 % gave 66, 32, 12); reported for 188. For very few
+// processors the service gives more (5 % of 132: 8). Nothing relies on that.
 uint32_t packed_percent(uint32_t wanted, uint32_t processors, uint32_t share_millionths) {
   if (wanted == 0) return std::min((share_millionths + 9'999) / 10'000, 100u);
   uint32_t percent = 1;
@@ -88,7 +88,7 @@ base::Result<std::unique_ptr<PackedServers::Server>> PackedServers::start() cons
   auto server = std::make_unique<Server>();
   server->folder = folder.take();
   std::vector<std::string> words = command(options_, server->folder);
-  words.push_back("-f");  // in the foreground: then it is our child, and seen to end
+  words.push_back("-f");  // in the foreground, so that it is our child and we see it end
   const base::Fd log_file(
       open((server->folder + "/control.log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   std::promise<base::Result<Child>> promise;
@@ -119,14 +119,15 @@ base::Result<std::unique_ptr<PackedServers::Server>> PackedServers::start() cons
 
 bool PackedServers::lives(const Server& server) const { return !is_gone(server.child, 0); }
 
-// Asked, so that the processes it has started end too; killed when that does not help.
+// Asks the server to end, so that the processes it started end as well. Kills it if that does not
+// help.
 void PackedServers::end(Server* server) const {
   if (lives(*server)) {
     std::string line = std::string("echo quit -t 1 | ") + kEnv;
     for (const std::string& word : command(options_, server->folder)) line += " '" + word + "'";
     const auto asked = run_child("/bin/sh", {"-c", line}, kEndMaxMs);
     if (!asked.ok() || !is_gone(server->child, kEndMaxMs)) {
-      kill(-server->child.pid, SIGKILL);  // its group: what it started as well
+      kill(-server->child.pid, SIGKILL);  // its group, with the processes it started
       kill_child(server->child);
     }
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's multi-process service (MPS), for slices in packed mode: tenants that trust each
-// other run on a GPU at the same time, each held to a part of its processors, instead of one after
-// the other. A server takes kSeats clients at most, so more are started as they are needed; each
-// has a folder of its own, belongs to the daemon and ends with it. Nothing of the card's settings
-// is changed. Called by Sessions; any thread but the supervisor's, `take` blocks for as long as a
-// server needs to start.
+// The vendor's multi-process service (MPS), for slices in packed mode. Tenants that trust each
+// other run on a GPU at the same time, instead of in turns. Each is limited to a part of its
+// processors.
+//
+// One server takes at most kSeats clients, so more servers are started when needed. Each has a
+// folder of its own, belongs to the daemon and ends with it. None of the card's settings is
+// changed. Called by Sessions, from any thread except the supervisor's. `take` blocks while a
+// server starts.
 #pragma once
 
 #include <condition_variable>
@@ -23,20 +25,20 @@ namespace tendril::daemon {
 
 struct PackedOptions {
   std::string control = "nvidia-cuda-mps-control";  // found by PATH, or a path
-  uint32_t user = 0;  // whom the servers and their clients run as; 0: as the daemon does
+  uint32_t user = 0;  // the user of the servers and their clients; 0: the daemon's
   int start_max_ms = 10'000;
   int idle_max_ms =
-      10'000;  // a server that nobody uses holds memory of the GPU, so it ends after this
+      10'000;  // an unused server ends after this time, because it holds memory of the GPU
 };
 
-// What the service is asked for, in the whole per cents that it takes: the least for which it gives
-// so many of a GPU's processors. It gives pairs, rounded down: 25 % of 132 are 32 of them. Where
-// `wanted` is 0, as their number is not known or odd: the share, rounded up.
+// The percentage to ask the service for. It takes whole per cents and gives pairs of processors,
+// rounded down: 25 % of 132 are 32. The result is the least percentage that gives `wanted`
+// processors. If `wanted` is 0, because the number is unknown or odd, it is the share, rounded up.
 uint32_t packed_percent(uint32_t wanted, uint32_t processors, uint32_t share_millionths);
 
 class PackedServers {
  public:
-  // Measured on an H200 with driver 580.159.04: of 50 clients 48 were taken.
+  // Measured on an H200 with driver 580.159.04: the service took 48 of 50 clients.
   static constexpr uint32_t kSeats = 48;
 
   struct Seat {
@@ -44,7 +46,8 @@ class PackedServers {
     std::string folder;  // a client's CUDA_MPS_PIPE_DIRECTORY
   };
 
-  // `loop`: where children are started, as the kernel ends them with the thread that did.
+  // `loop`: starts the children, because the kernel kills a child when the thread that started it
+  // ends.
   PackedServers(EventLoop* loop, PackedOptions options)
       : loop_(loop), options_(std::move(options)) {}
   ~PackedServers() { stop(); }
@@ -75,7 +78,7 @@ class PackedServers {
   bool stopping_ = false;                                // guarded by mutex_
   std::condition_variable changed_;
   std::thread
-      tidier_;  // ends idle servers, since that takes seconds; runs from the first `take` on
+      tidier_;  // ends idle servers, because that takes seconds; runs from the first `take` on
 };
 
 }  // namespace tendril::daemon

@@ -52,7 +52,7 @@ uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
   return sum;
 }
 
-// 0: it is gone.
+// 0: the process is gone.
 uint64_t processor_ns(pid_t pid) {
   clockid_t clock = 0;
   timespec used = {};
@@ -61,7 +61,7 @@ uint64_t processor_ns(pid_t pid) {
   return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
 }
 
-// An answer without a kind tells why there is none.
+// An answer without a kind gives the reason why there is none.
 Status refusal(const wire::TransportAnswers& answers) {
   if (!answers.answers.empty() && !answers.answers[0].kind.empty()) return Status();
   const std::string why = answers.answers.empty() ? "" : answers.answers[0].reason;
@@ -100,7 +100,7 @@ bool Sessions::is_trimming(const std::vector<wire::SliceGrant>& slices) const {
   });
 }
 
-// Supervisor's thread. Memory that an idle worker had is free now.
+// Supervisor's thread. The memory of an idle worker is free now.
 void Sessions::trimmed() {
   std::lock_guard<std::mutex> hold(mutex_);
   std::vector<uint64_t> ids;
@@ -164,7 +164,7 @@ base::Result<Sessions::Lease*> Sessions::make_lease(Hold* hold, const wire::Leas
   lease->expecting = !implicit && !request.slice.packed;
   if (lease->expecting) pool_->expect(lease->slices[0].gpu_index);
   tell_room();
-  // What it was promised must be free before anybody uses it.
+  // The promised memory must be free before anybody uses it.
   const base::Deadline deadline(kComingFreeMs);
   while (is_trimming(lease->slices) && !deadline.passed())
     freed_.wait_for(*hold, std::chrono::milliseconds(deadline.left_ms()));
@@ -280,7 +280,7 @@ void Sessions::charge_own(Lease* lease) {
   for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
     const uint32_t gpu = lease->slices[slice].gpu_index;
     uint64_t bytes = book_.process_bytes(gpu) * lease->sessions.size();
-    // Of several slices on one GPU the first pays.
+    // If several slices are on one GPU, the first pays.
     bool first = true;
     for (uint32_t before = 0; before < slice; ++before)
       first = first && lease->slices[before].gpu_index != gpu;
@@ -317,7 +317,7 @@ void Sessions::drop_lease_if_done(uint64_t lease_id) {
   Lease& lease = *found->second;
   if (lease.expecting) pool_->expect_no_more(lease.slices[0].gpu_index);
   lease.expecting = false;
-  if (is_trimming(lease.slices)) return;  // trimmed() comes back to it
+  if (is_trimming(lease.slices)) return;  // trimmed() will try again
   arbiter_->close(lease_id);
   book_.release(lease_id);
   leases_.erase(found);
@@ -337,18 +337,19 @@ std::shared_ptr<Sessions::Session> Sessions::find_session(const wire::JoinReques
   return valid ? session : nullptr;
 }
 
-// The driver shares memory between processes of one user only, and a program's processes share one
-// lease: its first worker decides as whom they all run, and the others wait until it is there.
+// The driver shares memory only between processes of one user. A program's processes share one
+// lease. So the lease's first worker decides which user they all run as. The others wait until it
+// has started.
 base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
     const std::shared_ptr<Session>& session) {
   const uint64_t id = session->id, lease_id = session->lease_id;
   std::shared_ptr<WorkerProcess> like;
   WorkerPool::Wish wish;
   wire::SliceGrant slice;
-  uint32_t packed_part = 0;  // one for the process, whichever of its GPUs it uses
+  uint32_t packed_part = 0;  // one value for the process, whichever GPU it uses
   {
     Hold hold(mutex_);
-    Lease* const lease = leases_[lease_id].get();  // stays while this session is on it
+    Lease* const lease = leases_[lease_id].get();  // valid while this session is on it
     slice = lease->slices[0];
     for (size_t i = 0; i < lease->slices.size(); ++i) {
       const wire::SliceGrant& each = lease->slices[i];
@@ -360,8 +361,8 @@ base::Result<std::shared_ptr<WorkerProcess>> Sessions::take_worker(
       freed_.wait(hold, [lease] { return !lease->choosing_user; });
       for (const auto& [tally, other] : lease->sessions) {
         const std::shared_ptr<Session> sibling = find_session(other);
-        // With one that is on its way out nothing can be shared any more, and a warm worker is
-        // quicker: programs often run one after another.
+        // A session that is ending can share nothing any more. A warm worker is quicker than one
+        // started to be like its worker; programs often run one after another.
         const bool lives = sibling != nullptr && !sibling->ending && !sibling->client_gone;
         if (like == nullptr && lives) like = sibling->worker;
       }
@@ -505,7 +506,7 @@ void Sessions::attached(uint64_t session_id, session::Connection connection) {
   loop_->post([this, session] { watch_client(session); });
   start_if_complete(session.get());
   if (session->started) return;
-  // By id: a timer must not keep what a session holds alive.
+  // By id, because a timer must not keep alive what a session holds.
   loop_->after(kJoinMaxMs, [this, session_id] {
     std::lock_guard<std::mutex> inner(mutex_);
     const std::shared_ptr<Session> late = find_session(session_id);
@@ -567,8 +568,7 @@ Status Sessions::use(const wire::JoinRequest& request) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(request);
   if (session == nullptr) return no_session();
-  // It may come before attached() was called: the client has its reply a moment before this side
-  // gets on.
+  // This may come before attached(): the client has its reply a moment before this side continues.
   if (session->started || !session->answered || session->channels_here != 0)
     return Status(Code::kInvalid, "this session cannot change its transport any more");
   session->start_on = wire::StartOn::kFirst;
@@ -590,14 +590,13 @@ void Sessions::start_if_complete(Session* session) {
   if (!sent.ok()) session->worker->kill();
 }
 
-// Asks the worker to end, and kills it when it has not within the grace time. The rest happens when
-// it has exited.
+// Asks the worker to end, and kills it after the grace time. The rest happens when it has exited.
 void Sessions::end_session(const std::shared_ptr<Session>& session, const char* why) {
   if (session == nullptr || session->ending) return;
   session->ending = true;
   answered_.notify_all();
   if (session->worker == nullptr)
-    return;  // attach() is still waiting for one and will see `ending`
+    return;  // attach() still waits for a worker and will see `ending`
   log(Level::kInfo, "session %llu ends: %s", static_cast<unsigned long long>(session->id), why);
   wire::WorkerMessage message = {};
   message.kind = wire::WorkerMessageKind::kStop;
@@ -609,8 +608,8 @@ void Sessions::end_session(const std::shared_ptr<Session>& session, const char* 
   loop_->after(kGraceMs, [worker = session->worker] { worker->kill(); });
 }
 
-// Supervisor's thread. Errors and the peer's end of stream are seen without reading: the bytes are
-// the worker's.
+// Supervisor's thread. Detects errors and the peer's end of stream without reading, because the
+// bytes are for the worker.
 void Sessions::watch_client(const std::shared_ptr<Session>& session) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (!session->liveness.valid()) return;
@@ -643,7 +642,7 @@ void Sessions::worker_gone(uint64_t session_id, const std::string& how) {
   drop_session(session.get());
 }
 
-// Supervisor's thread. What the workers share with each other; see daemon/exports.h.
+// Supervisor's thread. Handles what workers share with each other; see daemon/exports.h.
 void Sessions::worker_asked(uint64_t session_id, const wire::WorkerRequest& request, base::Fd fd) {
   std::lock_guard<std::mutex> hold(mutex_);
   const std::shared_ptr<Session> session = find_session(session_id);
@@ -725,7 +724,7 @@ wire::SessionRecord Sessions::record_of(const Session& session) {
   record.age_s = age_s(session.began_ns);
   record.processor_ns = processor_ns(static_cast<pid_t>(record.worker_pid));
   const auto lease = leases_.find(session.lease_id);
-  if (lease != leases_.end()) {  // which may know people's names; the library knows numbers
+  if (lease != leases_.end()) {  // the lease may know people's names; the library knows numbers
     record.client.user = lease->second->client.user;
     record.client.host = lease->second->client.host;
   }

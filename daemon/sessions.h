@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases and the sessions that use them. A lease is a promise of slices with a shared accounting
-// page; a session is one client process with one worker. The end of a session, by whatever cause,
-// is its worker's exit: only then are its memory and (for an implicit lease) its slices free again,
-// because only then are they really free. A client that goes is given kGraceMs for its worker to
-// notice by itself; then the worker is killed. Any thread, except where said; attach blocks until a
-// worker is ready.
+// Leases and the sessions that use them. A lease is a promise of slices, with a shared accounting
+// page. A session is one client process with one worker.
+//
+// A session ends when its worker exits, whatever the cause. Only then are its memory and, for an
+// implicit lease, its slices free again, because only then are they really free. When a client
+// goes, its worker has kGraceMs to notice. Then the worker is killed.
+//
+// Any thread may call, unless a comment says otherwise. attach blocks until a worker is ready.
 #pragma once
 
 #include <array>
@@ -34,22 +36,22 @@ namespace tendril::daemon {
 
 inline constexpr int kGraceMs = 500;       // from a client's end to SIGKILL for its worker
 inline constexpr int kJoinMaxMs = 10'000;  // from AttachReply to the last bulk channel
-// A request that does not fit waits this long when something is about to become free: one program
-// right after another must not be refused because the first one's worker takes its time to go.
-// Among twelve programs at once one took 2.0 s (H200). Far less than a
-// client waits for its lease (60 s).
+// A request that does not fit waits this long if something is about to become free. A program that
+// starts right after another must not be refused because the first one's worker takes time to exit.
+// Of twelve programs at once, one took 2.0 s (H200). The time is far less than a client waits for
+// its lease (60 s).
 inline constexpr int kComingFreeMs = 4000;
 inline constexpr uint16_t kBulkMax = 16;
-// The last column is the daemon's own: in the quota count what the empty contexts of the lease's
-// processes cost, and memory of others that they keep from being freed.
+// The last column is the daemon's own. The quota also covers what the empty contexts of the lease's
+// processes cost, and other sessions' memory that these processes keep from being freed.
 inline constexpr uint32_t kDaemonTally = wire::kTalliesMax - 1;
 
 using ServerId = std::array<uint8_t, wire::kServerIdBytes>;
 
 class Sessions {
  public:
-  // `descriptors_max`: how many of this process' descriptors what workers export may take.
-  // `server_id` tells this server's handles from those of others.
+  // `descriptors_max`: how many of this process' descriptors the workers' exports may take.
+  // `server_id` distinguishes this server's handles from other servers'.
   Sessions(EventLoop* loop, WorkerPool* pool, PackedServers* packed, Arbiter* arbiter,
            lease::LeaseBook book, size_t descriptors_max, const ServerId& server_id);
 
@@ -59,13 +61,13 @@ class Sessions {
   base::Status change(const wire::ChangeRequest& request);
 
   // Blocks until a worker is ready and has answered the client's offers. `descriptor_socket`: where
-  // a client can fetch the descriptor of such an answer.
+  // a client can fetch the descriptor that belongs to the answer.
   base::Result<wire::AttachReply> attach(const wire::AttachRequest& request,
                                          const session::Connection& connection,
                                          const std::string& descriptor_socket);
-  // The reply is out and the connection is the session's.
+  // Call it when the reply was sent: the connection now belongs to the session.
   void attached(uint64_t session_id, session::Connection connection);
-  // The client vanished before it had its reply.
+  // Call it when the client vanished before it got its reply.
   void abandon(uint64_t session_id);
   base::Status join(const wire::JoinRequest& request);
   void joined(const wire::JoinRequest& request, session::Connection connection);
@@ -77,10 +79,10 @@ class Sessions {
   // Fills in shares and memory used per GPU, and the leases with what they use.
   void describe(wire::ListReply* reply);
   size_t session_count();
-  // What describe() does not tell, for the metrics.
+  // Figures for the metrics that describe() does not give.
   view::Counters counters();
-  // Looks for clients that vanished without a word, now and then every few seconds. Supervisor's
-  // thread.
+  // Looks every few seconds for clients that vanished without closing their connection.
+  // Supervisor's thread.
   void sweep();
 
  private:
@@ -98,10 +100,10 @@ class Sessions {
     uint16_t channels_here = 0;
     bool answered = false;  // the worker has chosen among the client's transports
     wire::TransportAnswers answers;
-    base::Fd descriptor;  // of the first answer, where the client needs one
+    base::Fd descriptor;  // of the first answer, if the client needs one
     wire::StartOn start_on = wire::StartOn::kConnections;
     bool attached = false, started = false, ending = false;
-    bool client_gone = false;  // its worker will follow
+    bool client_gone = false;  // its worker will exit soon
     wire::ClientInfo client;
     uint64_t began_ns = 0;
     uint32_t packed_server = 0;  // where its worker has a seat; 0: it is not packed
@@ -111,8 +113,9 @@ class Sessions {
     uint64_t id = 0;
     std::string secret;
     bool implicit = false, ending = false;
-    bool choosing_user = false;  // its first worker is on the way: the others run as the same user
-    bool expecting = false;      // nobody has attached yet; a worker is made ready meanwhile
+    // its first worker is starting; the others will run as the same user
+    bool choosing_user = false;
+    bool expecting = false;  // nobody has attached yet; a worker is warmed up meanwhile
     wire::ClientInfo client;
     std::vector<wire::SliceGrant> slices;
     wire::LeaseTerms terms;
@@ -123,7 +126,7 @@ class Sessions {
 
   using Hold = std::unique_lock<std::mutex>;
 
-  // Callers of these hold mutex_; those that take the hold may let it go for a while.
+  // The caller holds mutex_. Functions that take the hold may release it for a while.
   base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id,
                                                     const wire::LeaseRequest& request);
   base::Result<Lease*> make_lease(Hold* hold, const wire::LeaseRequest& request, bool implicit);
@@ -131,7 +134,7 @@ class Sessions {
   base::Result<std::shared_ptr<Session>> make_session(Hold* hold,
                                                       const wire::AttachRequest& request);
   bool is_something_ending() const;
-  // What idle workers may take of the GPUs' memory follows what is promised.
+  // Tells the pool how much memory idle workers may take. It depends on what is promised.
   void tell_room();
   bool is_trimming(const std::vector<wire::SliceGrant>& slices) const;
   void trimmed();
@@ -159,7 +162,8 @@ class Sessions {
   PackedServers* const packed_;
   Arbiter* const arbiter_;
   std::mutex mutex_;
-  std::condition_variable freed_;                          // slices were given back
+  // slices or workers' memory became free, or a worker's user was chosen
+  std::condition_variable freed_;
   std::condition_variable answered_;                       // a worker answered, or is gone
   lease::LeaseBook book_;                                  // guarded by mutex_
   std::map<uint64_t, std::unique_ptr<Lease>> leases_;      // guarded by mutex_

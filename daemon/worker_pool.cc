@@ -19,18 +19,19 @@ using base::Status;
 // Unassigned user ids lie between those of people and those that service managers hand out (61184
 // and up on systemd machines).
 constexpr uint32_t kUserIds = 184;
-constexpr uint32_t kPackedSlot = kUserIds - 1;  // nobody else's
+constexpr uint32_t kPackedSlot = kUserIds - 1;  // used by packed workers only
 constexpr int kBackOffMaxMs = 30'000;
-// Opening a driver and creating a context takes a third of a second; a minute means that it hangs.
+// Opening a driver and creating a context takes a third of a second. After a minute the worker
+// hangs.
 constexpr int kStartMaxMs = 60'000;
-// Not at once: a client's first calls should not compete with another process' start for this
-// machine's processors. When several have come at once more may be coming, and each new context
-// stands before theirs.
+// The refill waits: a client's first calls should not compete with another process' start for this
+// machine's processors. If several clients have just come, more may be coming, and each new context
+// would delay theirs.
 constexpr int kRefillAfterMs = 50, kCrowdedRefillAfterMs = 300;
 constexpr size_t kCrowd = 3;
 constexpr uint64_t kCrowdedNs = 1'000'000'000;
-// Drivers make contexts one after another, those of processes that began together by turns: the
-// first would be ready with the last.
+// Drivers make contexts one after another, and take turns between processes that began together. So
+// with too many starts the first context would be ready with the last.
 constexpr size_t kStartsAtOnce = 4;
 
 }  // namespace
@@ -101,7 +102,7 @@ size_t WorkerPool::starting(uint32_t gpu) const {
 void WorkerPool::trim(uint32_t gpu) {
   size_t need = wanted(gpu), have = warm(gpu);
   for (const auto& waiter : waiters_) need += waiter->post.gpu == gpu && waiter->order == 0;
-  // Those of other APIs than the last one first, and those that are not ready.
+  // First those of other APIs than the last one, and those that are not ready.
   for (const bool others : {true, false}) {
     for (const State state : {State::kStarting, State::kIdle}) {
       for (auto& [pid, entry] : entries_) {
@@ -240,13 +241,13 @@ std::vector<WorkerProcess::Post> WorkerPool::missing(uint32_t gpu, bool at_leisu
     posts.insert(posts.end(), count, WorkerProcess::Post{gpu, api});
   };
   // Waiting clients come first.
-  size_t unclaimed = 0;  // idle or soon idle, and no client waits for them
+  size_t unclaimed = 0;  // idle or soon idle; no client waits for them
   for (const std::string& api : options_.apis) {
     const size_t need = waiters_at({gpu, api}), have = warm_at({gpu, api});
     want(api, need - std::min(need, have));
     unclaimed += have - std::min(need, have);
   }
-  // While starts fail, nobody is kept warm until the pause is over.
+  // While starts fail, no worker is kept warm until the pause is over.
   size_t soon = backing_off_ ? 0 : expected_[gpu];
   if (at_leisure && !backing_off_) soon = std::max<size_t>(soon, warm_target(gpu));
   const size_t now = starting(gpu);
@@ -370,7 +371,7 @@ void WorkerPool::ready(WorkerProcess* worker) {
     changed_.notify_all();
     return;
   }
-  if (entry.order != 0) entry.worker->kill();  // whoever asked for it gave up
+  if (entry.order != 0) entry.worker->kill();  // the caller that asked for it gave up
 }
 
 WorkerPool::Uses WorkerPool::uses_of(const WorkerProcess& worker) {

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers kept warm: one API's driver open, context created on one GPU, waiting for a client.
-// `take` hands one out, the pool refills in the background. A worker serves one session and ends
-// with it. How many are kept: those that memory is set aside for, and more where their contexts fit
-// into memory that nobody was promised, or into the quotas of leases whose programs have yet to
-// attach
-// (`--warm`, `--warm-spare`, expect). Everything that starts or collects a process happens on the
-// supervisor's thread; `take` blocks and may be called from any other. A worker may have to run as
-// the same user as another one (the driver shares memory between processes of one user only); such
-// a worker is started when it is asked for, and taken by who asked.
+// Keeps workers warm: one API's driver is open, a context exists on one GPU, and the worker waits
+// for a client. `take` hands one out. The pool refills in the background. A worker serves one
+// session and ends with it.
+//
+// How many are kept: as many as memory is set aside for (`--warm`). More are kept where their
+// contexts fit into memory that nobody was promised (`--warm-spare`), or into the quotas of leases
+// whose programs have yet to attach (expect).
+//
+// All processes are started and collected on the supervisor's thread. `take` blocks and may be
+// called from any other thread. A worker may have to run as the same user as another one, because
+// the driver shares memory only between processes of one user. Such a worker is started on demand,
+// for the caller that asked for it.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +30,7 @@ namespace tendril::daemon {
 
 struct WorkerOptions {
   std::string executable;
-  std::vector<std::string> apis;  // that it serves; the first is kept warm from the start
+  std::vector<std::string> apis;  // that the workers serve; the first is kept warm from the start
   std::string driver;             // empty: the system's
   std::string monitor;            // the monitoring library; empty: the system's
   std::string user;  // "auto", "none" or the first of a range of user ids; resolved by the daemon
@@ -50,41 +53,43 @@ class WorkerPool {
   // Kills every worker and waits until all are collected. Nothing is started afterwards.
   void stop();
 
-  // All on the supervisor's thread: `gone` once, when the worker has exited; `asked` for each of
-  // its requests; `answered` for its choice of a transport.
+  // Called on the supervisor's thread. `gone`: once, when the worker has exited. `asked`: for each
+  // of its requests. `answered`: when it has chosen a transport.
   struct Uses {
     std::function<void(const std::string& how)> gone;
     std::function<void(const wire::WorkerRequest& request, base::Fd fd)> asked;
     std::function<void(const wire::TransportAnswers& answers, base::Fd fd)> answered;
   };
-  // What a session needs of its worker. Any idle one at that post will do, unless one of the others
-  // is said: then it is started for this session.
+  // What a session needs of its worker. Any idle worker at that post will do, unless `like` or
+  // `packed_folder` is set. Then a worker is started for this session.
   struct Wish {
     WorkerProcess::Post post;
-    const WorkerProcess* like = nullptr;  // a worker whose user it must have
-    std::string packed_folder;            // it is a client of this server (packed_servers.h)
-    uint32_t packed_percent = 100;        // of the GPU's processors, then
-    bool expected = false;                // expect() was told of it
+    const WorkerProcess* like = nullptr;  // it must run as this worker's user
+    std::string packed_folder;            // it must be a client of this server (packed_servers.h)
+    uint32_t packed_percent = 100;        // then: its part of the GPU's processors
+    bool expected = false;                // expect() announced it
   };
   base::Result<std::shared_ptr<WorkerProcess>> take(const Wish& wish, Uses uses, int timeout_ms);
 
-  // Whether workers run as users of their own, and which one is whose (equal numbers, equal users).
+  // Whether workers run as separate users, and which user a worker has. Equal numbers are equal
+  // users.
   bool separates_users() const { return options_.uid_base != 0; }
   uint32_t user_of(const WorkerProcess& worker) const;
-  // Packed workers trust each other and are one user, as their server takes clients of one only. 0:
-  // the daemon's own.
+  // Packed workers trust each other and are one user, because their server takes clients of only
+  // one user. 0: the daemon's own.
   uint32_t packed_user() const;
 
-  // How many idle warm workers `gpu` has memory set aside for.
+  // How many idle warm workers memory is set aside for on `gpu`.
   uint32_t warm_target(uint32_t gpu) const;
-  // A program will attach, and its slice's quota holds the context; or will not any more. (Who
-  // takes what was expected says so in its wish.)
+  // Announces that a program will attach whose slice's quota holds the context, or that it no
+  // longer will. A caller that takes an expected worker says so in its wish.
   void expect(uint32_t gpu);
   void expect_no_more(uint32_t gpu);
-  // How many contexts fit into memory that nobody was promised.
+  // Sets how many contexts fit into memory that nobody was promised.
   void set_room(uint32_t gpu, uint64_t contexts);
-  // Idle workers of the GPU that were too many after one of the last three and have not ended yet:
-  // their memory is not free. `trimmed` is called when one has, on the supervisor's thread.
+  // True while surplus idle workers of the GPU, made so by one of the last three functions, are
+  // still ending: their memory is not free yet. `trimmed` is called on the supervisor's thread when
+  // one has ended.
   bool is_trimming(uint32_t gpu);
   void when_trimmed(std::function<void()> trimmed) { trimmed_ = std::move(trimmed); }
   size_t process_count();
@@ -93,7 +98,7 @@ class WorkerPool {
   static constexpr uint32_t kAnySlot = UINT32_MAX;
   // A worker that is started for one waiter.
   struct Order {
-    uint64_t number = 0;  // 0: a warm one, for whoever comes
+    uint64_t number = 0;  // 0: a warm worker for any client
     uint32_t slot = kAnySlot;
     std::vector<std::string> arguments;
   };
@@ -113,24 +118,24 @@ class WorkerPool {
     Uses uses;
   };
 
-  // All on the supervisor's thread.
-  // For those who wait, and those who will soon.
+  // Starts workers for waiting clients and for expected programs.
   void start_wanted();
-  // Those too that nobody has asked for: soon, or when no more programs come one upon the other.
+  // Also starts warm workers that nobody has asked for: after a pause, and not while programs
+  // arrive in quick succession.
   void plan_refill(int after_ms);
   void refill();
-  // With the lock held: the posts of those that are missing on the GPU and to be started now.
+  // With the lock held: the posts of workers that are missing on the GPU and must start now.
   std::vector<WorkerProcess::Post> missing(uint32_t gpu, bool at_leisure) const;
   bool is_crowded() const;
   void start_one(const WorkerProcess::Post& post, Order order);
   void ready(WorkerProcess* worker);
-  // What whoever took the worker wants to hear of it; empty for one that nobody took.
+  // The callbacks of the caller that took the worker; empty if nobody did.
   Uses uses_of(const WorkerProcess& worker);
   void gone(WorkerProcess* worker, const std::string& how);
   void fail_waiters(const WorkerProcess::Post& post, const base::Status& why);
   uint32_t free_slot();
-  // With the lock held: how many should be warm on the GPU, how many are or soon will be, and the
-  // end of those that are too many.
+  // With the lock held. wanted: how many should be warm on the GPU. warm, warm_at: how many are or
+  // soon will be. trim: ends those that are too many.
   size_t wanted(uint32_t gpu) const;
   size_t warm(uint32_t gpu) const;
   size_t warm_at(const WorkerProcess::Post& post) const;
@@ -149,9 +154,9 @@ class WorkerPool {
   bool stopping_ = false;                         // guarded by mutex_
   std::vector<uint32_t> slots_;                   // guarded by mutex_: processes of each user
   std::vector<uint32_t> expected_, spare_;        // guarded by mutex_, per GPU
-  std::vector<uint64_t> taken_ns_;                // guarded by mutex_: when workers were, of late
+  std::vector<uint64_t> taken_ns_;                // when the last few workers were taken
   // Guarded by mutex_: the API that was asked for last on each GPU. Idle workers cost memory, so
-  // there are as many as for one API, and that one is likely to be asked for again.
+  // there are only as many as for one API. The last one is likely to be asked for again.
   std::vector<std::string> warm_api_;
   bool refill_planned_ = false;    // guarded by mutex_
   std::function<void()> trimmed_;  // set before start()

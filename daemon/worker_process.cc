@@ -18,7 +18,7 @@ namespace tendril::daemon {
 namespace {
 
 constexpr size_t kLineMax = 1024;
-// A tenant's program can make its worker talk; it must not be able to fill the server's disk with
+// A tenant's program can make its worker write. It must not be able to fill the server's disk with
 // that.
 constexpr uint32_t kLinesPerSecond = 50;
 
@@ -89,8 +89,7 @@ void WorkerProcess::read_control() {
     good = wire::decode(buffer.data() + sizeof request, bytes - sizeof request, &answers);
   }
   if (!good) {
-    // It closed its end, and the exit follows; or it talks nonsense, and the exit had better
-    // follow.
+    // The worker closed its end and will exit. Or it sent nonsense and must exit.
     loop_->unwatch(control_.get());
     if (bytes != 0) kill();
     return;
@@ -173,7 +172,7 @@ base::Status WorkerProcess::send(const wire::WorkerMessage& message, const int* 
 void WorkerProcess::answer(const wire::WorkerMessage& message, int fd) {
   std::lock_guard<std::mutex> hold(mutex_);
   if (!control_.valid()) return;
-  // There is room for many messages in a socket that says that it has room.
+  // A socket that reports room has room for many messages.
   pollfd room = {control_.get(), POLLOUT, 0};
   const bool takes = poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0;
   if (!takes ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker as the daemon sees it: its process, the socket over which it is told what to do, and
-// its output, which goes line by line into the daemon's log. Made and watched on the supervisor's
-// thread; `send` and `kill` may be called from any thread.
+// One worker as the daemon sees it: its process, the socket for its orders, and its output, which
+// goes line by line into the daemon's log. Made and watched on the supervisor's thread. Any thread
+// may call `send` and `kill`.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   struct Events {
     std::function<void(WorkerProcess*)> ready;  // its context exists; it waits for an assignment
     std::function<void(WorkerProcess*, const wire::WorkerRequest&, base::Fd)> asked;
-    // What it answers to the client's offers of transports.
+    // Its answer to the client's offers of transports.
     std::function<void(WorkerProcess*, const wire::TransportAnswers&, base::Fd)> answered;
     std::function<void(WorkerProcess*, const std::string&)>
-        gone;  // exited and collected; text says how
+        gone;  // exited and collected; the text says how
   };
 
-  // What it warms up for.
+  // What the worker warms up for.
   struct Post {
     uint32_t gpu = 0;
     std::string api;
@@ -45,11 +45,11 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
                                                             Events events);
   ~WorkerProcess() = default;
 
-  // `tail` goes behind the message.
+  // `tail` follows the message.
   base::Status send(const wire::WorkerMessage& message, const int* fds, size_t count,
                     const std::vector<uint8_t>& tail = {});
-  // Answers a request of the worker's own. One that does not read its answers is killed: nobody
-  // waits for a worker.
+  // Answers a request of the worker. A worker that does not read its answers is killed, because the
+  // daemon must not wait for a worker.
   void answer(const wire::WorkerMessage& message, int fd);
   void kill();
 
@@ -73,7 +73,7 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
   Post post_;
   uint32_t slot_ = 0;
   std::mutex mutex_;
-  Child child_;       // guarded by mutex_: kill from any thread against collect
+  Child child_;       // guarded by mutex_: any thread may kill while this one collects
   base::Fd control_;  // guarded by mutex_ likewise
   base::Fd output_;
   std::string partial_, last_line_;
