@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// See log.h. Repeats are counted in a table of hashes, claimed and incremented with atomics. Once
-// the table is full, new messages are shown without a limit: dropping them could hide the one that
-// matters.
+// See log.h. A table of hashes counts repeats. Entries are claimed and incremented with atomics.
+// When the table is full, new messages are shown without a limit, because dropping them could hide
+// the one that matters.
 #include "client/common/log.h"
 
 #include <atomic>
@@ -27,7 +27,7 @@ constinit Slot seen[kSlots];
 
 base::LogLevel level_of_base(LogLevel level) { return static_cast<base::LogLevel>(level); }
 
-// How often this text came before; 0 when it is new or the table is full.
+// How often this text came before. 0: it is new, or the table is full.
 uint32_t count_repeat(const char* text) {
   uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (; *text != 0; ++text) hash = (hash ^ static_cast<uint8_t>(*text)) * 0x100000001b3u;

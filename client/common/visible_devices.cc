@@ -7,8 +7,8 @@
 namespace tendril::client {
 namespace {
 
-// The ordinal at the start of an entry; text behind the digits is ignored, as CUDA does ("1x" is
-// 1). -1: none.
+// The ordinal at the start of an entry. Text behind the digits is ignored, as in CUDA ("1x" is 1).
+// -1: there is none.
 int64_t leading_ordinal(const std::string& entry) {
   size_t at = entry.find_first_not_of(" \t");
   if (at == std::string::npos) return -1;
@@ -25,7 +25,7 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 
 
 bool same_letter(char a, char b) { return lower(a) == lower(b); }
 
-// The one device whose UUID starts with `prefix`; -1: none, or more than one.
+// The one device whose UUID starts with `prefix`. -1: there is none, or more than one.
 int64_t device_of_prefix(const std::string& prefix, const std::vector<std::string>& uuids) {
   int64_t match = -1;
   for (size_t i = 0; i < uuids.size(); ++i) {

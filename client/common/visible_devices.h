@@ -9,14 +9,14 @@
 
 namespace tendril::client {
 
-// 16 raw bytes as "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"; anything else is padded with zeros or
-// cut.
+// Writes 16 raw bytes as "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx". Other lengths are padded with
+// zeros or cut.
 std::string uuid_text(const std::string& uuid);
 
-// Which of `count` devices the program sees, in its order. `value` null: the variable is unset, all
-// of them. Entries are ordinals or unique prefixes of "GPU-..." UUIDs (`uuids`: 16 raw bytes per
-// device). As with CUDA, the first entry that names no device ends the list, so "" and "-1" mean
-// none; a device named twice leaves none at all.
+// Which devices the program sees, in its order. `uuids`: 16 raw bytes for each device. `value`
+// null: the variable is unset, and the program sees all. Entries are ordinals or unique prefixes of
+// "GPU-..." UUIDs. As with CUDA, the first entry that names no device ends the list, so "" and "-1"
+// mean none. If a device is named twice, the program sees none.
 std::vector<uint32_t> visible_devices(const char* value, const std::vector<std::string>& uuids);
 
 }  // namespace tendril::client

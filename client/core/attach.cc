@@ -35,8 +35,8 @@ class Attaching {
             Newcomers* newcomers)
       : api_(api), configuration_(configuration), newcomers_(newcomers) {}
 
-  // Leases that `tendril run` took: one session each. Otherwise fills the servers in order until
-  // enough slices are held.
+  // If `tendril run` took leases: makes one session for each. Otherwise: takes slices from the
+  // servers in order until it holds enough.
   base::Status all() {
     const std::vector<config::Server>& servers = configuration_.servers;
     if (configuration_.leased()) {
@@ -55,7 +55,7 @@ class Attaching {
   }
 
  private:
-  // `count`: slices to ask for, where there is no lease yet.
+  // `count`: the slices to ask for, if there is no lease yet.
   base::Status one(const config::Server& server, uint32_t count) {
     base::Result<session::Endpoint> endpoint = session::parse_endpoint(server.endpoint);
     if (!endpoint.ok()) return endpoint.status();
@@ -86,7 +86,7 @@ class Attaching {
     session->window = std::move(attached->window);
     session->lane = session::Lane::open(std::move(attached->command), attached->bulk.data(),
                                         attached->bulk.size(), session);
-    // A session that fails here is leaked on purpose: lanes outlive everything.
+    // A session that fails here is leaked on purpose, because lanes are never destroyed.
     const int devices = session->lane != nullptr ? newcomers_->greet(session) : -1;
     if (devices < 0) {
       return base::Status(

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one attachment of an API in this process. The first call that needs a server makes it; a
-// forked child drops it without a word to the servers. Process is what the API knows of itself: its
-// sessions, devices and tables. It is never destroyed: programs call us from their exit handlers.
+// The one attachment of an API in this process. The first call that needs a server makes it. A
+// forked child drops it and sends nothing to the servers. Process is the API's own record: its
+// sessions, devices and tables. It is never destroyed, because programs call the library from their
+// exit handlers.
 #pragma once
 
 #include <pthread.h>
@@ -15,16 +16,16 @@ namespace tendril::client::core {
 template <typename Process>
 class Attachment {
  public:
-  // Null before the first attach, after one that failed, and in a forked child.
+  // Null: before the first attach, after a failed one, and in a forked child.
   Process* process() const { return process_.load(std::memory_order_acquire); }
-  // Look-ups while attaching need it too.
+  // Set already while attaching, because attaching looks things up.
   void set(Process* process) { process_.store(process); }
 
-  // A child of a process that had attached: no call can work here.
+  // True: the child of a process that had attached. No call can work here.
   bool forked() const { return forked_.load(); }
 
-  // Answers what `attach()` does. A success is remembered; a failure is tried again next time.
-  // `in_child` must call dropped_in_child; it runs in every child from now on.
+  // Returns what `attach()` returned. A success is remembered. After a failure the next call tries
+  // again. `in_child` runs in every child from now on, and must call dropped_in_child.
   template <typename Attach>
   int once(int success, void (*in_child)(), Attach&& attach) {
     if (result_.load(std::memory_order_acquire) == success) return success;
@@ -36,7 +37,8 @@ class Attachment {
     return result;
   }
 
-  // In a forked child. Returns what the parent had, whose threads and locks do not work here.
+  // Call it in a forked child. Returns the parent's record. Its threads and locks do not work in
+  // the child.
   Process* dropped_in_child() {
     Process* parents = process_.exchange(nullptr);
     lock_.reset_after_fork();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process attaches once, tries again after a failure, and a forked child starts without anything.
+// A process attaches once and tries again after a failure. A forked child starts without an
+// attachment.
 #include "client/core/attachment.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one topic inside an API's process record. It is made at first use and never
-// destroyed, as programs call us from their exit handlers. Only the file that uses it needs to know
-// T, so the process record includes no header for it. Any thread.
+// The state of one topic inside an API's process record. It is made at first use. It is never
+// destroyed, because programs call the library from their exit handlers. Only the file that uses it
+// needs to know T, so the process record includes no header for it. Any thread.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Part {
     T* fresh = new T;
     T* before = nullptr;
     if (made_.compare_exchange_strong(before, fresh, std::memory_order_acq_rel)) return *fresh;
-    delete fresh;  // another thread was quicker
+    delete fresh;  // another thread was faster
     return *before;
   }
   std::atomic<T*> made_{nullptr};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's records of what the program created, and the tables that turn a handle back into its
-// record, for any API. A look-up takes no lock and never follows a program's pointer: a handle is
-// an index with a generation, checked against the record. Records are recycled, never freed. So a
+// The client's records of what the program created, and tables that turn a handle into its record.
+// They serve any API. A look-up takes no lock and never follows a program's pointer. A handle is an
+// index with a generation, which is compared with the record. Records are reused, never freed. So a
 // program that races against its own destroy sees a stale handle, not a crash. Any thread.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Record {
 template <typename T>
 class Table {
  public:
-  // A fresh record with a handle of its own. Null when kIndexMax are alive. `prepare(T*)` fills it
+  // Makes a record with its own handle. Null: kIndexMax records are alive. `prepare(T*)` fills it
   // in before other threads can find it.
   template <typename Kind, typename Prepare>
   T* create(Kind kind, uint32_t server, Prepare&& prepare) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles lead back to their records, and to nothing once these are gone, whatever the API's kinds.
+// Handles lead to their records, and to nothing once the records are gone, for any API's kinds.
 #include "client/core/record.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Thing : Record {
   int value = 0;
 };
 
-// Tables free nothing: reachable for good, or they count as leaked.
+// Tables free nothing. This list keeps them reachable, so that they do not count as leaked.
 Table<Thing>* new_table() {
   static std::vector<Table<Thing>*>* const all = new std::vector<Table<Thing>*>;
   all->push_back(new Table<Thing>);

@@ -12,9 +12,9 @@
 namespace tendril::client::core {
 namespace {
 
-// What kernels print takes its turn with what the program prints, in the C library's buffer.
-// Another thread may hold the buffer's lock and wait for us meanwhile. After a while the text
-// bypasses the buffer.
+// Text that kernels print goes through the C library's buffer, so that it keeps its order with the
+// program's text. Another thread may hold the buffer's lock and wait for this one. So after a while
+// the text bypasses the buffer.
 bool put_into_buffer(const char* text, size_t bytes) {
   constexpr int kTries = 100;
   for (int tries = 0; ftrylockfile(stdout) != 0; ++tries) {

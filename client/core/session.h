@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One attached server, for one API: the lane, how messages of any API go through it, and what the
 // lane reports unasked. An API derives its session from Calls, which turns replies into the API's
-// results. Any thread; enqueuing takes no lock but the lane's and allocates nothing.
+// results. Any thread. Enqueuing allocates nothing, and takes only the lane's lock.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class Session : public session::LaneEvents {
   std::string endpoint;  // as the user wrote it
   std::unique_ptr<session::Lane> lane;
   transport::HostWindow window;  // valid when the server is on this host
-  // Numbers event records and other things whose completion somebody remembers.
+  // Numbers event records and other things whose completion is remembered.
   std::atomic<uint64_t> serial{0};
   Staging staging;  // for copies with pageable memory, when the server is on this host
   Uploads uploads;  // large copies from pinned memory, when it is not
@@ -37,8 +37,9 @@ class Session : public session::LaneEvents {
     return lane->stats().calls.load(std::memory_order_relaxed) + (uint64_t{index + 1} << 48);
   }
 
-  // Sends a message. `context`: the index of its record, 0 for none. reply_id 0: no answer comes.
-  // With `into`, a body of `into_bytes` bytes in the answer goes straight there. False: lost.
+  // Sends a message. `context`: the index of its record; 0: none. reply_id 0: no answer comes.
+  // `into`: if the answer's body has `into_bytes` bytes, it goes straight there. False: the session
+  // is lost.
   template <typename Request>
   bool append(uint32_t context, const Request& request, uint32_t reply_id, void* into = nullptr,
               uint64_t into_bytes = 0) {
@@ -59,24 +60,24 @@ class Session : public session::LaneEvents {
     return reply;
   }
 
-  // As the lane's, counted.
+  // The lane's functions, with counting.
   bool send_bulk(uint64_t transfer, const void* data, uint64_t bytes);
   bool wait_bulk(uint64_t transfer, uint64_t bytes);
 
-  // Objects that the worker named (api::kWorkerBit), by their wire id. Null: not known.
+  // The record of an object whose id the worker chose (api::kWorkerBit). Null: unknown.
   Record* remembered(uint64_t wire_id);
   void remember(uint64_t wire_id, Record* record);
   void forget(uint64_t wire_id);
 
-  // For staging. False: not now, ask again later.
+  // For staging. False: not now; ask again later.
   virtual bool may_share_pages() { return false; }
-  // Pages of this process that the worker has at the same addresses, pinned by `owner`, a context
-  // of the API. Null: that cannot be.
+  // Makes pages that the worker has at the same addresses. `owner`, a context of the API, pins
+  // them. Null: impossible.
   virtual void* share_pages(void* /*owner*/, uint64_t /*bytes*/) { return nullptr; }
   virtual void unshare_pages(void* /*pages*/, uint64_t /*bytes*/) {}
 
-  // What the lane reports unasked. The defaults suit an API without asynchronous copies to the
-  // host, host functions, sticky errors and host memory that devices write. `lost` has none.
+  // What the lane reports unasked. The defaults suit an API that has no asynchronous copies to the
+  // host, host functions, sticky errors, or host memory that devices write. `lost` has no default.
   bool accepts_delivery(uint64_t /*address*/, uint64_t /*bytes*/) override { return false; }
   void delivered(uint64_t /*address*/, uint64_t /*bytes*/) override {}
   bool awaits_callbacks() override { return false; }
@@ -105,7 +106,7 @@ class Calls : public Session {
  public:
   using Result = typename Results::Result;
 
-  // Sends a message whose answer nobody awaits.
+  // Sends a message and awaits no answer.
   template <typename Request>
   Result enqueue(uint32_t context, const Request& request) {
     static_assert(!Request::kReplies);
@@ -122,7 +123,7 @@ class Calls : public Session {
     return answer(id, reply);
   }
 
-  // As call, for an answer that is bytes alone: they go straight to `into`.
+  // Like call, for an answer that is only bytes. They go straight to `into`.
   template <typename Request>
   Result call_for_bytes(uint32_t context, const Request& request, void* into, uint64_t bytes) {
     const uint32_t id = lane->new_reply_id();
@@ -135,7 +136,7 @@ class Calls : public Session {
     return reply.placed ? Results::kSuccess : Results::kGarbled;
   }
 
-  // The second half of a call, for callers that put something between request and wait.
+  // The second half of a call, for callers that do something between request and wait.
   template <typename Answer>
   Result answer(uint32_t reply_id, Answer& into) {
     const session::Reply reply = wait(reply_id);

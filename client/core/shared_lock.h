@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock that readers share, and its guards. For maps that nearly every call reads. Any thread.
+// A lock that readers share, and its guards. It is for maps that nearly every call reads. Any
+// thread.
 #pragma once
 
 #include <pthread.h>

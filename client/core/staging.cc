@@ -22,7 +22,7 @@ Staging::Block Staging::take(Session* session, void* owner, uint64_t bytes) {
     if (refused_ || making_ || !session->may_share_pages()) return {};
     making_ = true;
   }
-  // Without the lock: other copies go another way meanwhile.
+  // Made without the lock. Other copies go another way meanwhile.
   make(session, owner);
   const base::Locked held(lock_);
   if (base_ == nullptr) return {};
@@ -31,7 +31,7 @@ Staging::Block Staging::take(Session* session, void* owner, uint64_t bytes) {
 
 Staging::Block Staging::take_locked(uint32_t units) {
   Block block;
-  bool first = true;  // most of the time they end in the order in which they began
+  bool first = true;  // they usually end in the order in which they began
   drop_reads([&](const Read& read) { return first = first && is_over(read); });
   bool found = find(units, &block.first);
   if (!found || held_ + read_count_ >= kReadMost) {
@@ -55,9 +55,9 @@ void Staging::make(Session* session, void* owner) {
   home_ = owner;
 }
 
-// Past the caches from a size on: the GPU has read these pages before, and to take their lines back
-// costs more than the write. On an H200 64 KB get there in 13.3 us instead of 15.6, 1 MB in 91
-// instead of 107 (tendril_driver_bench).
+// From a certain size on, writes bypass the caches. The GPU has read these pages before, and
+// fetching their lines back costs more than the write. With an H200, 64 KB take 13.3 us instead of
+// 15.6, and 1 MB takes 91 us instead of 107 (tendril_driver_bench).
 void Staging::fill(uint8_t* to, const void* from, uint64_t bytes) {
   const auto* source = static_cast<const uint8_t*>(from);
   uint64_t done = 0;
@@ -73,7 +73,7 @@ void Staging::fill(uint8_t* to, const void* from, uint64_t bytes) {
   memcpy(to + done, source + done, bytes - done);
 }
 
-// The lowest place: its pages are the likeliest to be in the processor's caches.
+// Finds the lowest free place, because its pages are most likely in the processor's caches.
 bool Staging::find(uint32_t units, uint32_t* first) const {
   uint32_t free = 0;
   for (uint32_t i = 0; i < kUnits; ++i) {
@@ -85,7 +85,7 @@ bool Staging::find(uint32_t units, uint32_t* first) const {
   return false;
 }
 
-// False for a block of memory that went with its context.
+// False: the block's memory is gone with its context.
 bool Staging::holds(const Block& block) const {
   return base_ != nullptr && block.data == base_ + block.first * kUnit;
 }
@@ -105,7 +105,7 @@ void Staging::give_back_after(Session* session, const Block& block, const Queue&
   const base::Locked held(lock_);
   if (!holds(block)) return;
   --held_;
-  // The number is taken when the copy is on its way, as for events. So a wait that reads this
+  // The number is taken after the copy has been sent, as for events. So a wait that reads this
   // number comes after the copy.
   const uint64_t serial = session->serial.fetch_add(1) + 1;
   const uint64_t record_id = queue.record != nullptr ? queue.record->wire_id : 0;
@@ -116,7 +116,7 @@ bool Staging::is_over(const Read& read) {
   const Queue& queue = read.queue;
   if (read.serial <= queue.owner_done->load(std::memory_order_acquire)) return true;
   if (read.serial > queue.queue_done->load(std::memory_order_acquire)) return false;
-  // The record of a destroyed queue may serve another now: the id tells.
+  // The record of a destroyed queue may be reused by another queue. The id shows that.
   return queue.record == nullptr || queue.record->wire_id == read.record_id;
 }
 
@@ -139,8 +139,8 @@ void Staging::context_ended(Session* session, const void* owner) {
     const base::Locked held(lock_);
     drop_reads([owner](const Read& read) { return read.queue.owner == owner; });
     if (home_ == owner) gone = base_;
-    // Other contexts or threads may be in the middle of a copy. Then the pages stay, and nobody
-    // uses them again.
+    // If other contexts or threads are in the middle of a copy, the pages stay, and nobody uses
+    // them again.
     used = held_ + read_count_ != 0;
     if (gone != nullptr) {
       base_ = nullptr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our own pinned memory, for copies with the program's pageable memory when the server is on this
-// host. The worker has the same pages, so such a copy is one by the processor and one by the GPU.
-// Called by copies, on any thread; the lock is never held across a wait. A block that the GPU still
-// reads becomes free once somebody has waited for its queue or context; no copy waits for that.
+// The library's own pinned memory. It serves copies with the program's pageable memory if the
+// server is on this host. The worker has the same pages. So such a copy is one copy by the
+// processor and one by the GPU. Copies call this, on any thread. The lock is never held across a
+// wait. A block that the GPU still reads becomes free when somebody has waited for its queue or
+// context. No copy waits for that.
 #pragma once
 
 #include <atomic>
@@ -21,37 +22,36 @@ class Staging {
     uint8_t* data = nullptr;
     uint32_t first = 0, units = 0;
   };
-  // Where the copy runs, and how far waits have shown its work to be complete: counts of
-  // Session::serial.
+  // Where the copy runs, and up to which Session::serial waits have shown its work to be complete.
   struct Queue {
     const void* owner = nullptr;                        // its context, as share_pages takes it
     const std::atomic<uint64_t>* owner_done = nullptr;  // all work of the context
     const std::atomic<uint64_t>* queue_done = nullptr;  // the work of the queue
-    const Record* record = nullptr;  // of a queue that can be destroyed; else null
+    const Record* record = nullptr;  // the queue's, if it can be destroyed; otherwise null
   };
   // Larger copies go beside the lane, where several threads carry them.
   static constexpr uint64_t kCopyMost = 2u << 20;
-  // A large block goes in pieces of this size, so that the GPU takes one while the next is filled:
-  // 1 MB takes 80 us in such pieces, 99 us in pieces of 64 KB, 91 us in one (H200,
+  // A large block goes in pieces of this size, so that the GPU copies one while the next is filled.
+  // 1 MB takes 80 us in such pieces, 99 us in pieces of 64 KB, and 91 us in one piece (H200,
   // tendril_driver_bench).
   static constexpr uint64_t kPiece = 256u << 10;
 
-  // Null data: there is no room now, and the copy goes another way. `owner` pins the pages if they
-  // have yet to be made.
+  // Null data: there is no room now, and the copy must go another way. `owner` pins the pages if
+  // they do not exist yet.
   Block take(Session* session, void* owner, uint64_t bytes);
   // Copies `bytes` bytes to staged memory, where the GPU reads them next.
   static void fill(uint8_t* to, const void* from, uint64_t bytes);
   void give_back(const Block& block);
-  // The same, when everything that `queue` has been given so far is over.
+  // The same, when everything that `queue` has so far is done.
   void give_back_after(Session* session, const Block& block, const Queue& queue);
-  // `owner` has ended, and with it what it was reading. Its pages go too if it pinned them.
+  // `owner` has ended, and so have its reads. If it pinned the pages, they go too.
   void context_ended(Session* session, const void* owner);
 
  private:
   static constexpr uint64_t kUnit = 4096, kUnits = 1024;
   static constexpr uint64_t kStreamFrom = 64u << 10;
   static constexpr unsigned kReadMost = 64;
-  // Making the memory costs a round trip and a millisecond: too much for a few copies.
+  // Making the memory costs a round trip and a millisecond. That is too much for a few copies.
   static constexpr uint32_t kCopiesBefore = 4;
   struct Read {
     Block block;

@@ -11,16 +11,17 @@
 
 namespace tendril::client::core {
 
-// One for the library, outside any process record: entry points read it before all else.
+// One for the whole library, outside any process record, because entry points read it before all
+// else.
 extern std::atomic<bool> g_observing;
 
-// Statistics or trace are on.
+// True: statistics or the trace are on.
 inline bool observing() { return __builtin_expect(g_observing.load(std::memory_order_relaxed), 0); }
 
 struct Tally {
   uint64_t round_trips = 0, blocked_ns = 0, bytes = 0;
 };
-// The calling thread's.
+// The tally of the calling thread.
 Tally& tally();
 inline void tally_bytes(uint64_t bytes) {
   if (observing()) tally().bytes += bytes;

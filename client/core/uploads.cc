@@ -11,7 +11,8 @@ namespace tendril::client::core {
 namespace {
 
 constexpr uint64_t kMib = uint64_t{1} << 20;
-constexpr uint64_t kTellingBytes = 256u << 10;  // smaller transfers say nothing about the line
+constexpr uint64_t kTellingBytes = 256u
+                                   << 10;  // smaller transfers do not show the speed of the line
 
 }  // namespace
 
@@ -24,8 +25,8 @@ void Uploads::note(uint64_t bytes, uint64_t ns) {
 
 bool Uploads::take(Session* session, uint64_t transfer, const void* data, uint64_t bytes) {
   const uint64_t expected_ns = ns_per_mib_.load(std::memory_order_relaxed) * bytes / kMib;
-  // Without channels of its own the data travels among the calls, where those that come after it
-  // would pass it.
+  // Without bulk channels the data travels on the lane, among the calls. Later calls would then
+  // overtake it.
   if (expected_ns < kWorthNs || !session->lane->has_bulk_channels()) return false;
   {
     const base::Locked held(lock_);
@@ -69,8 +70,8 @@ Uploads::Upload Uploads::next() {
   }
 }
 
-// A lost session answers at once. Whoever waits for one of these learns of the loss as for any
-// call.
+// If the session is lost, sending returns at once. A wait for the copy then reports the loss, as
+// for any call.
 void Uploads::send_all(Session* session) {
   for (;;) {
     const Upload upload = next();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Uploads, modules, their functions and variables. The peer is hostile: hashes, sizes and what
-// headers claim are checked before the driver sees an image. Loading one id twice is no error: see
+// Uploads, modules, their functions and variables. The peer is hostile. So hashes, sizes and
+// headers are checked before the driver sees an image. Loading the same id twice is no error: see
 // api/cuda/module.spec.
 #include "worker/cuda/module.h"
 
@@ -16,7 +16,8 @@ namespace {
 
 constexpr uint64_t kNamesBytesMax = 512u << 10;  // of one reply
 
-// The driver believes the headers, so nothing may reach past the bytes we hold.
+// True: nothing that the headers name reaches past the bytes that we hold. The driver trusts the
+// headers.
 bool fits(const ModuleStore::Image& image) {
   const api::CodeImage code = api::code_image(image->data.get(), image->bytes);
   return code.kind != api::CodeKind::kNone && code.bytes <= image->bytes;
@@ -54,7 +55,7 @@ Kind object_kind(LoadKind kind) {
   return kind == LoadKind::kModule ? Kind::kModule : Kind::kLibrary;
 }
 
-// Has the driver load it, under an id.
+// Lets the driver load the image, under an id.
 CUresult load(Executor& executor, LoadKind kind, uint64_t id, const void* image, JitOptions* jit) {
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
@@ -68,8 +69,8 @@ CUresult load(Executor& executor, LoadKind kind, uint64_t id, const void* image,
   return CUDA_ERROR_INVALID_HANDLE;
 }
 
-// For what is no code: the driver is shown zeros, which it can read without end, for its words in
-// the program's log.
+// Answers for bytes that are no code. The driver gets a page of zeros instead, so that the
+// program's log has the driver's own message.
 CUresult refuse(Executor& executor, LoadKind kind, JitOptions* jit) {
   static constexpr uint8_t kNoCode[4096] = {};
   CUmodule module = nullptr;
@@ -132,8 +133,9 @@ wire::Bytes pack_names(Scope* scope, const std::vector<const char*>& names, uint
 
 CUresult handle(Executor& executor, const wire::cuda::image_upload_request& request) {
   ImageBytes image = receive_image(executor, request.transfer, request.size, request.data);
-  executor.store().add(hash_text(request.hash),
-                       std::move(image));  // of no worth: the load that follows will not find it
+  executor.store().add(
+      hash_text(request.hash),
+      std::move(image));  // on failure, the load that follows will not find the image
   return CUDA_SUCCESS;
 }
 
@@ -155,7 +157,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_load_request& reque
   }
   LoadedCode& code = executor.store().code();
   const bool is_module = kind == LoadKind::kModule;
-  // The driver makes a copy of its own of a module, not of a library.
+  // The driver copies the image of a module, but not the image of a library.
   code.add(request.handle, is_module ? context_of(executor) : nullptr, is_module ? nullptr : image,
            code_variables(image->data.get(), image->bytes));
   result = code.pay(executor.charge(), request.handle, executor.slot())
@@ -163,7 +165,7 @@ CUresult handle(Executor& executor, const wire::cuda::module_load_request& reque
                : CUDA_ERROR_OUT_OF_MEMORY;
   jit.report(executor, &reply);
   if (result != CUDA_SUCCESS) code.remove(executor.objects(), executor.charge(), request.handle);
-  // From us that answer means an image not uploaded.
+  // To our client this answer means that the image is not uploaded.
   return result == CUDA_ERROR_FILE_NOT_FOUND ? CUDA_ERROR_INVALID_IMAGE : result;
 }
 
@@ -195,8 +197,8 @@ CUresult handle(Executor& executor, const wire::cuda::module_function_request& r
   return CUDA_SUCCESS;
 }
 
-// Managed variables of a library are there once a context has the library; programs ask for them
-// before they have one.
+// Loads the library into some context. Managed variables of a library exist only then, and programs
+// ask for them before they have a context.
 CUresult load_somewhere(Executor& executor, CUlibrary library) {
   gpu::Driver& driver = executor.driver();
   CUmodule module = nullptr;

@@ -12,12 +12,11 @@ namespace tendril::worker::cuda {
 
 using wire::cuda::LoadKind;
 
-// For the destruction and the reset of a context: the ids of all code that lived in it become
-// invalid.
+// Call it when a context is destroyed or reset. The ids of all code in it become invalid.
 void forget_code(Executor& executor, CUcontext context);
 
-// The bytes of an upload, in the message or as a bulk transfer. Null data: no memory, or the
-// session ended because the peer lied.
+// The bytes of an upload, from the message or from a bulk transfer. Null data: no memory, or the
+// session ended because the peer sent a wrong transfer.
 ImageBytes receive_image(Executor& executor, uint64_t transfer, uint64_t size,
                          const wire::Bytes& data);
 
@@ -25,12 +24,12 @@ inline std::string hash_text(const wire::Bytes& hash) {
   return std::string(reinterpret_cast<const char*>(hash.data), hash.count);
 }
 
-// The context of the call; null when it named none.
+// The context of the call. Null: the call named none.
 inline CUcontext context_of(Executor& executor) {
   return executor.context() != nullptr ? executor.context()->context : nullptr;
 }
 
-// Names of functions or kernels for a reply: as many as fit, from `first` on.
+// Packs names of functions or kernels for a reply, from `first` on, as many as fit.
 wire::Bytes pack_names(Scope* scope, const std::vector<const char*>& names, uint32_t first);
 
 }  // namespace tendril::worker::cuda

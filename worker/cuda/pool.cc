@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of api/cuda/pool.spec. A slice pays for what its pools hold (kept_memory.h), whether or
-// not it is in use: from the moment that a free is enqueued the driver may hand the same bytes to
-// the next allocation of the stream.
+// Handlers of api/cuda/pool.spec. A slice pays for all that its pools hold (kept_memory.h), used or
+// free. The reason: as soon as a free is enqueued, the driver may give the same bytes to the next
+// allocation of the stream.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 #include "worker/cuda/ipc.h"
@@ -89,7 +89,8 @@ CUresult handle(Executor& executor, const wire::cuda::pool_allocate_request& req
   CUresult result = CUDA_SUCCESS;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (stream != CU_STREAM_LEGACY) driver.cuStreamIsCapturing(stream, &capturing);
-  if (capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // an allocation node: launches pay
+  if (capturing ==
+      CU_STREAM_CAPTURE_STATUS_ACTIVE) {  // this makes an allocation node, and launches pay for it
     if (request.bytes > executor.charge().quota(executor.slot())) return CUDA_ERROR_OUT_OF_MEMORY;
     executor.kept_memory().use_graphs();
     result = driver.cuMemAllocFromPoolAsync(&address, request.bytes, pool, stream);

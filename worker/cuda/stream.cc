@@ -51,7 +51,7 @@ CUresult handle(Executor& executor, const wire::cuda::stream_wait_event_request&
   CUevent event = scope.get<CUevent>(Kind::kEvent, request.event);
   if (!scope.ok()) return scope.error();
   if (executor.streams().capturing())
-    executor.gate().mark_everything();  // the stream may begin to capture by this
+    executor.gate().mark_everything();  // this wait may make the stream capture
   return executor.driver().cuStreamWaitEvent(stream, event, request.flags);
 }
 

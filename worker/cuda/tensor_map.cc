@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handlers of the tensor maps of api/cuda/texture.spec. Every array is checked against the rank:
-// the driver reads as many as that says.
+// Handlers of the tensor maps of api/cuda/texture.spec. The length of every array is checked
+// against the rank, because the driver reads as many elements as the rank says.
 #include <cstring>
 
 #include "api/cuda_handlers.gen.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell
-// how much an array takes; it is charged what its elements take, which rounding of rows and tiles
-// can exceed by a little.
+// how much memory an array takes. So the slice is charged for the elements. The real size can be a
+// little more, because the driver rounds rows and tiles.
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-// Bytes of one channel; formats that we do not know are charged as the largest.
+// Bytes of one channel. An unknown format counts as the largest.
 uint64_t channel_bytes(CUarray_format format) {
   switch (format) {
     case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -23,13 +23,13 @@ uint64_t channel_bytes(CUarray_format format) {
   }
 }
 
-// What the levels of an array take; UINT64_MAX for a size that no driver makes.
+// The bytes of all levels of an array. UINT64_MAX: no driver makes an array of this size.
 uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
   constexpr uint64_t kSideMax = 1u << 20;
   if (d.Width > (uint64_t{1} << 32) || d.Height > kSideMax || d.Depth > kSideMax ||
       d.NumChannels > 16)
     return UINT64_MAX;
-  // Their memory comes with cuMemMapArrayAsync.
+  // The memory of these arrays comes with cuMemMapArrayAsync.
   if ((d.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) return 0;
   unsigned __int128 sum = 0;
   const bool layered = (d.Flags & CUDA_ARRAY3D_LAYERED) != 0;
@@ -58,7 +58,7 @@ CUresult handle(Executor& executor, const wire::cuda::array_create_request& requ
     return CUDA_ERROR_NOT_SUPPORTED;
   const uint32_t slot = executor.slot();
   const uint64_t bytes = bytes_of(descriptor, mipmap ? request.levels : 1);
-  // Nonsense is not charged: the driver has an error for it.
+  // An impossible size is not charged, because the driver answers an error.
   const bool charged = bytes != UINT64_MAX;
   if (charged && !executor.charge().take(slot, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUarray array = nullptr;

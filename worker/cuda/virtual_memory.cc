@@ -71,7 +71,7 @@ CUresult handle(Executor& executor, const wire::cuda::vm_create_request& request
   gpu::Driver& driver = executor.driver();
   if (driver.cuMemCreate == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (!executor.charge().take(slot, request.size)) {
-    // A size that the driver would refuse anyway keeps its own error.
+    // If the driver would refuse the size anyway, the call answers the driver's error.
     size_t granularity = 0;
     const CUresult known =
         driver.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);

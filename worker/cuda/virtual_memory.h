@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session is charged for physical memory. Memory goes back to the driver when neither the
-// client's handle nor a mapping nor a descriptor needs it. Only then does the slice stop paying.
-// Memory of other sessions is followed too; its owner pays for it. Executor thread only.
+// What a session is charged for physical memory. Memory goes back to the driver when no handle of
+// the client, no mapping and no descriptor needs it. Only then does the slice stop paying. Memory
+// of other sessions is tracked too, but its owner pays for it. Executor thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class VirtualMemory {
   void created(uint64_t handle, uint32_t slot, uint64_t bytes) {
     physical_[handle] = {slot, bytes, 1, true};
   }
-  // Imported, perhaps for a second time, perhaps memory of our own.
+  // Imported. It may be the second time, and it may be this session's own memory.
   void imported(uint64_t handle, uint32_t slot, uint64_t bytes) {
     const auto [it, fresh] = physical_.try_emplace(handle, Physical{slot, bytes, 1, false});
     if (!fresh) ++it->second.handles;
@@ -27,8 +27,8 @@ class VirtualMemory {
     auto it = physical_.find(handle);
     if (it != physical_.end()) ++it->second.handles;
   }
-  // The client lets go of a handle. While there are descriptors the driver's last one is kept, so
-  // that its number means nothing else.
+  // The client releases a handle. While there are descriptors, the driver's last handle is kept, so
+  // that its number is not reused.
   CUresult release(Executor& executor, uint64_t handle);
   void exported(uint64_t handle) {
     auto it = physical_.find(handle);
@@ -65,7 +65,7 @@ class VirtualMemory {
     uint32_t handles;
     bool ours;  // charged here
     uint32_t mappings = 0, descriptors = 0;
-    bool kept = false;  // a handle that the client has no more
+    bool kept = false;  // a handle that the client has released
   };
   struct Mapping {
     uint64_t bytes, handle;

@@ -41,15 +41,16 @@ class CudaWorker final : public Worker {
   int run(session::Service* service, const wire::Assignment& assignment,
           wire::AccountingPage* accounting, transport::HostWindow window, Exports* exports,
           Turns turns) override {
-    // Kept: the driver's threads and those that wait may use it until the process is gone.
+    // Never destroyed, because the driver's threads and waiter threads may use it until the process
+    // is gone.
     executor_ = std::make_unique<Executor>(driver_.get(), service, assignment, accounting,
                                            std::move(window), exports, turns);
     return executor_->run();
   }
 
  private:
-  // The GPU fetches pieces from pinned slots while the next ones arrive. Without pinning copies are
-  // slower, and nothing else changes.
+  // The GPU fetches pieces from pinned slots while the next ones arrive. Without pinning, copies
+  // are slower, and nothing else changes.
   void pin() {
     CUcontext current = nullptr;
     if (pinned_ || slots_.data() == nullptr || driver_->cuCtxGetCurrent(&current) != CUDA_SUCCESS ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The APIs that the program tendril-worker serves. A new API of ours gets its line in apis.cc; a
-// test's worker gives process_main a table of its own instead.
+// The APIs that the program tendril-worker serves. A new API gets its line in apis.cc. A worker for
+// a test gives process_main another table.
 #pragma once
 
 #include <vector>

@@ -25,7 +25,7 @@ namespace tendril::worker {
 struct SessionParts {
   wire::Assignment assignment = {};
   wire::AccountingPage* accounting = nullptr;  // mapped for the life of the process
-  Turns turns;                                 // as long
+  Turns turns;                                 // mapped as long
   transport::Channels channels;                // on the transport that both ends agreed on
 };
 
@@ -34,10 +34,10 @@ class DaemonLink final : public Exports {
   explicit DaemonLink(int socket) : socket_(socket) {}
 
   base::Status say_ready();
-  // Blocks until the session is complete. kClosed: the daemon needs this worker no more.
+  // Blocks until the session is complete. kClosed: the daemon does not need this worker any more.
   base::Result<SessionParts> receive_session();
-  // Ends `service` when the daemon says so or goes; wakes who waits for an answer. The thread lives
-  // as long as the process.
+  // Starts the thread that listens. It ends `service` when the daemon says so or is gone. It also
+  // wakes a thread that waits for an answer. It lives as long as the process.
   void listen(session::Service* service);
 
   wire::ExportAnswer publish(wire::ExportRecord* record, int fd) override;
@@ -52,7 +52,7 @@ class DaemonLink final : public Exports {
     base::Fd fd;
   };
   base::Status say(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);
-  // Chooses among the offers and tells the daemon, failure or not.
+  // Chooses among the offers and reports the choice or the failure to the daemon.
   base::Result<session::Choice> answer_offers(const wire::WorkerMessage& message,
                                               const std::vector<uint8_t>& tail);
   Answer ask(wire::WorkerRequestKind kind, const wire::ExportRecord& record, int fd);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ioctl for everything in this process, the GPU driver's library included, which finds the
-// executable's before the C library's: the same system call, and afterwards a look for what
-// HardwareSlices wants to know. Any thread, before constructors have run too.
+// Replaces ioctl for everything in this process. The GPU driver's library uses it too, because the
+// linker finds the executable's function before the C library's. It makes the same system call, and
+// afterwards shows the call to HardwareSlices. Any thread, even before constructors have run.
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/syscall.h>

@@ -89,8 +89,8 @@ int run_monitor(const Arguments& arguments) {
   }
 }
 
-// With TENDRIL_RECORD=FOLDER the bytes of the command lane go to files there, as docs/operating.md
-// says. Opened before the sandbox closes.
+// TENDRIL_RECORD=FOLDER writes the bytes of the command lane to files there (docs/operating.md).
+// The files are opened before the sandbox closes.
 struct Recording {
   base::Fd calls, frames;
 };
@@ -122,7 +122,7 @@ base::Result<const Api*> find_api(const std::vector<Api>& apis, const std::strin
 int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
   auto api = find_api(apis, arguments.api);
   if (!api.ok()) return fail(api.status());
-  if (!arguments.packed_folder.empty()) {  // the driver reads these when it starts
+  if (!arguments.packed_folder.empty()) {  // the driver reads these variables when it starts
     setenv("CUDA_MPS_PIPE_DIRECTORY", arguments.packed_folder.c_str(), 1);
     setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", arguments.packed_percent.c_str(), 1);
   }
@@ -150,7 +150,8 @@ int run_worker(const Arguments& arguments, const std::vector<Api>& apis) {
   const int exit_status = (*worker)->run(service.get(), parts->assignment, parts->accounting,
                                          std::move(parts->channels.window), &link, parts->turns);
   fflush(stdout);
-  // No destructors: the stop watcher and the driver's threads still use what they would take down.
+  // No destructors run, because the listening thread and the driver's threads still use these
+  // objects.
   _exit(exit_status);
 }
 

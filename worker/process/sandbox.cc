@@ -45,8 +45,9 @@ constexpr const char* kDenied[] = {
     "setregid", "setresuid", "setresgid", "setgroups", "setfsuid", "setfsgid", "capset",
     "personality"};
 
-// Sockets of any other family reach beyond this machine. Local ones stay whole, listening included:
-// a driver's processes hand each other descriptors over them, also after the session has begun.
+// Sockets of all other families are denied, because they reach beyond this machine. Local sockets
+// keep all functions, including listening: a driver's processes pass each other descriptors over
+// them, even after the session has begun.
 constexpr int kAllowedFamilies[] = {AF_UNIX, AF_NETLINK};
 constexpr int kFamiliesMax = 64;  // more than the kernel knows
 
@@ -57,7 +58,7 @@ Status failed(const char* doing, int error) {
 Status die_with(pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
     return failed("cannot tie this worker's life to the daemon's", errno);
-  // It may have died before the line above.
+  // The parent may have died before the line above.
   if (getppid() != parent)
     return Status(Code::kClosed, "the daemon that started this worker is gone");
   return Status();
@@ -65,7 +66,7 @@ Status die_with(pid_t parent) {
 
 Status drop_capabilities() {
   for (int capability = 0; capability <= 63; ++capability) {
-    prctl(PR_CAPBSET_DROP, capability);  // fails beyond the last one the kernel knows
+    prctl(PR_CAPBSET_DROP, capability);  // fails for capabilities that the kernel does not know
   }
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct none[2] = {};
@@ -88,9 +89,9 @@ class Filter {
   int build() {
     if (filter_ == nullptr) return ENOMEM;
     int error = -seccomp_attr_set(filter_, SCMP_FLTATR_CTL_TSYNC, 1);
-    // Kernels before 5.16 turn speculative store bypass off in a process with a filter, which slows
-    // every call of the driver; it is against code that a process interprets for others, and this
-    // one interprets none. Where the kernel does not know the wish: as it is.
+    // Kernels before 5.16 turn speculative store bypass off in a process with a filter. That slows
+    // every call of the driver. It protects processes that interpret code for others, and this
+    // process interprets none. If the kernel does not know this attribute, nothing changes.
     if (error == 0) seccomp_attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
     for (const char* name : kDenied) {
       if (error == 0) error = deny(name, EPERM);
@@ -104,7 +105,7 @@ class Filter {
     const auto no_thread = SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0);
     if (error == 0)
       error = -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1, no_thread);
-    // Its flags lie in memory, out of a filter's sight; the C library falls back to clone.
+    // Its flags lie in memory, where a filter cannot see them. The C library falls back to clone.
     if (error == 0) error = deny("clone3", ENOSYS);
     const auto other = SCMP_A0(SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid()));
     if (error == 0)
@@ -118,13 +119,13 @@ class Filter {
     }
     return error;
   }
-  // Sets no_new_privs as well.
+  // Also sets no_new_privs.
   int load() { return -seccomp_load(filter_); }
 
  private:
   int deny(const char* name, int answer) {
     const int number = seccomp_syscall_resolve_name(name);
-    if (number == __NR_SCMP_ERROR) return 0;  // this library's tables are older than the call
+    if (number == __NR_SCMP_ERROR) return 0;  // the library's tables do not have this call yet
     const int error =
         -seccomp_rule_add(filter_, SCMP_ACT_ERRNO(static_cast<uint32_t>(answer)), number, 0);
     return error == EDOM ? 0 : error;  // not a call of this architecture
@@ -144,10 +145,10 @@ Status enter_sandbox(pid_t parent, uint32_t user) {
   setrlimit(RLIMIT_CORE, &none);
   Status status = die_with(parent);
   if (status.ok() && user != 0) status = become(user);
-  // Under root the dropped user has no capabilities already; a worker that stays root must lose its
-  // own.
+  // A change from root to another user drops all capabilities. A worker that stays root must drop
+  // its own.
   if (status.ok() && user == 0 && geteuid() == 0) status = drop_capabilities();
-  // A change of user clears the tie to the parent.
+  // A change of user clears the parent's death signal.
   if (status.ok()) status = die_with(parent);
   return status;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker process gives up before it serves a stranger: its parent's absence kills it, no
-// core files, another user, no capabilities, no new privileges, and system calls that no GPU driver
-// needs. Called once each by worker/process/process.cc, on the main thread: `enter` before any
-// driver is loaded, `lock_down` when the driver's threads and contexts exist.
+// What a worker process gives up before it serves a stranger: core files, its user, its
+// capabilities, new privileges, and system calls that no GPU driver needs. It also dies with its
+// parent. worker/process/process.cc calls each function once, on the main thread: `enter_sandbox`
+// before any driver is loaded, `lock_down` when the driver's threads and contexts exist.
 #pragma once
 
 #include <sys/types.h>
@@ -13,13 +13,13 @@
 
 namespace tendril::worker {
 
-// `parent`: the daemon; fails when it has died already. `user` 0: stay who we are, but without
+// `parent`: the daemon. Fails if it has died already. `user` 0: keep the user, but drop the
 // capabilities.
 base::Status enter_sandbox(pid_t parent, uint32_t user);
 
-// A deny list, since drivers need many calls and change them with each release: what starts
-// programs, looks into or signals other processes, mounts, loads modules, opens network connections
-// or changes the machine answers EPERM. Applies to every thread.
+// Denies system calls with EPERM: those that start programs, look into or signal other processes,
+// mount, load modules, open network connections or change the machine. It is a deny list because
+// drivers need many calls, and other ones with each release. Applies to every thread.
 base::Status lock_down();
 
 }  // namespace tendril::worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sandbox, each case in a child of its own, since it cannot be left again.
+// Tests the sandbox. Each case runs in its own child, because a process cannot leave the sandbox.
 #include "worker/process/sandbox.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@
 namespace tendril::worker {
 namespace {
 
-// The child's exit status; -signal when it was killed.
+// The child's exit status, or -signal if it was killed.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(body());
@@ -51,13 +51,13 @@ TEST(Sandbox, DeniesWhatDriversDoNotNeed) {
   EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_INET6, SOCK_DGRAM, 0)); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_PACKET, SOCK_RAW, 0)); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(socket(AF_ALG, SOCK_SEQPACKET, 0)); }), 0);
-  // The kernel looks at the lower half of the register only.
+  // The kernel looks only at the lower half of the register.
   EXPECT_EQ(is_denied([] { return syscall(SYS_socket, 1L << 32 | AF_INET, SOCK_STREAM, 0); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(chroot("/")); }), 0);
   EXPECT_EQ(is_denied([] { return static_cast<long>(setuid(0)); }), 0);
 }
 
-// As drivers do to share memory between processes: one listens, another one fetches a descriptor.
+// Drivers share memory between processes in this way: one listens, another fetches a descriptor.
 TEST(Sandbox, LetsLocalProcessesMeet) {
   EXPECT_EQ(in_child([] {
               if (!lock_down().ok()) return 99;
@@ -137,7 +137,7 @@ TEST(Sandbox, RootBecomesSomebodyElse) {
                          : 1;
             }),
             0);
-  // Staying root, it may not what root may.
+  // A worker that stays root may not do what root may.
   EXPECT_EQ(in_child([] {
               if (!enter_sandbox(getppid(), 0).ok()) return 99;
               return chroot("/") == -1 && errno == EPERM ? 0 : 1;
@@ -164,7 +164,7 @@ TEST(Sandbox, EndsWithItsParent) {
   close(ends[1]);
   char byte;
   alarm(5);
-  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // end of file: nobody holds it any more
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);  // end of file: no process holds it any more
   alarm(0);
   close(ends[0]);
 }

@@ -18,12 +18,12 @@
 namespace tendril::worker::cuda {
 namespace {
 
-// Of one session, copy and shadow each.
+// The limit of one session, for the copies and again for the shadows.
 uint64_t total_max() {
   static const uint64_t bytes = uint64_t{base::env_u32("TENDRIL_HOST_COPIES_MB", 16384)} << 20;
   return bytes;
 }
-constexpr uint64_t kLeftMax = uint64_t{1} << 30;  // of destroyed mirrors that graphs may name
+constexpr uint64_t kLeftMax = uint64_t{1} << 30;  // for destroyed mirrors that graphs may name
 constexpr uint64_t kReplyMax = 512u << 10;
 
 template <typename Word>
@@ -33,9 +33,9 @@ void store(uint8_t* to, const uint8_t* from) {
   __atomic_store_n(reinterpret_cast<Word*>(to), value, __ATOMIC_RELEASE);
 }
 
-// Bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range), with as few
-// around them as an aligned store holds: a kernel that polls them sees no half, and what the GPU
-// writes beside them meanwhile stays.
+// Stores the bytes [first, last) of a word of `size` bytes (8, or less at the ends of a range). It
+// uses the smallest aligned store that holds them. So a kernel that polls them never sees half of
+// them, and what the GPU meanwhile writes beside them stays.
 void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t first,
                    uint64_t last) {
   uint64_t width = 1;
@@ -54,19 +54,19 @@ void store_at_once(uint8_t* memory, const uint8_t* word, uint64_t size, uint64_t
     store<uint8_t>(memory + at, word + at);
 }
 
-// Addresses that the driver keeps for later, as for the allocations of a capture, are mapped in
-// this process and cannot be read.
+// True: the driver keeps this address for later, for example for allocations of a capture. Such
+// addresses are mapped in this process and cannot be read.
 bool is_reserved(uint64_t address) {
   static const int file = memfd_create("tendril-probe", MFD_CLOEXEC);
   unsigned char resident = 0;
   if (file < 0 || mincore(reinterpret_cast<void*>(address & ~uint64_t{4095}), 1, &resident) != 0)
     return false;
-  // Asked of the kernel alone: a sanitizer would take pwrite's word for it that this process means
-  // to read there.
+  // A direct system call. A sanitizer that intercepts pwrite would report a read of this address.
   return syscall(SYS_pwrite64, file, address, 1, 0) < 0;
 }
 
-// Whole pages are given back instead of written: a client may name gigabytes that it never touches.
+// Zeroes a range. Whole pages are given back instead of written, because a client may name
+// gigabytes that it never touches.
 void clear(uint8_t* at, uint64_t bytes) {
   constexpr uint64_t kPage = 4096;
   const uint64_t head = (0 - reinterpret_cast<uint64_t>(at)) & (kPage - 1);
@@ -93,7 +93,7 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   const uint64_t first = base & ~(kPage - 1), end = (base + bytes + kPage - 1) & ~(kPage - 1);
   if (bytes == 0 || end <= first || bytes > total_max() - total_) return CUDA_ERROR_OUT_OF_MEMORY;
   make_way(first, end);
-  // NOREPLACE: an address that the worker itself uses is refused, never mapped over.
+  // NOREPLACE refuses an address that the worker itself uses, instead of mapping over it.
   void* at = mmap(reinterpret_cast<void*>(first), end - first, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   if (at == MAP_FAILED || reinterpret_cast<uint64_t>(at) != first) {
@@ -116,7 +116,8 @@ CUresult Mirrors::create(gpu::Driver* driver, uint64_t base, uint64_t bytes, boo
   return CUDA_SUCCESS;
 }
 
-// The place of part `base / kPart`, or null: too many parts, or a range over the edge of one.
+// The place of part `base / kPart`. Null: there are too many parts, or the range crosses the end of
+// a part.
 uint8_t* Mirrors::part_of(uint64_t base, uint64_t bytes) {
   const uint64_t number = base / kPart;
   if ((base + bytes - 1) / kPart != number) return nullptr;
@@ -153,7 +154,7 @@ CUresult Mirrors::create_pageable(uint64_t base, uint64_t bytes, bool written) {
   Mirror made = {base,    bytes, first, end - first, memory, static_cast<uint8_t*>(shadow),
                  written, true,  false, false};
   std::lock_guard<std::mutex> hold(mutex_);
-  uint64_t done = base;  // what was not mirrored before is zero on both sides
+  uint64_t done = base;  // bytes that were not mirrored before are zero on both sides
   for (auto it = all_.lower_bound(base); it != all_.end() && it->first < base + bytes;
        it = all_.erase(it)) {
     const Mirror& old = it->second;
@@ -247,8 +248,8 @@ void Mirrors::destroy(gpu::Driver* driver, uint64_t base) {
     munmap(mirror.shadow, mirror.bytes);
     total_ -= mirror.bytes;
   }
-  // Pageable memory stays mapped: nodes may still name it, and other ranges share its first and
-  // last page.
+  // Pageable memory stays mapped, because nodes may still name it, and other ranges share its first
+  // and last page.
   if (!mirror.pageable && !mirror.drivers) {
     driver->cuMemHostUnregister(reinterpret_cast<void*>(mirror.mapped));
     left_[mirror.mapped] = mirror.mapped_bytes;
@@ -323,7 +324,7 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
     for (uint64_t b = 0; b < size; ++b) {
       if (data[i + b] == shadow[i + b]) continue;
       if (word[b] != shadow[i + b] && word[b] != data[i + b]) {
-        both_ = address + i + b;  // the GPU has written it since the last fetch: its value stays
+        both_ = address + i + b;  // the GPU has written it since the last fetch, so its value stays
         continue;
       }
       word[b] = shadow[i + b] = data[i + b];
@@ -335,8 +336,8 @@ CUresult Mirrors::push(uint64_t address, const wire::Bytes& data) {
   return CUDA_SUCCESS;
 }
 
-// Calls `changed(mirror, offset, bytes)` for each page that differs until it returns false. True:
-// the next call goes on from there.
+// Calls `changed(mirror, offset, bytes)` for each page that differs, until that returns false.
+// True: it was stopped so, and the next call continues there.
 template <typename Changed>
 bool Mirrors::scan(Changed&& changed) {
   for (auto& [base, mirror] : all_) {
@@ -359,7 +360,7 @@ void Mirrors::fetch(Written* written) {
   written->both = std::exchange(both_, 0);
   written->more = scan([&](Mirror& mirror, uint64_t at, uint64_t bytes) {
     if (bytes > kReplyMax - written->data.size()) return false;
-    // First the shadow, then the reply from it: the GPU may go on writing.
+    // The reply is taken from the shadow, because the GPU may go on writing to the memory.
     std::memcpy(mirror.shadow + at, mirror.memory + at, bytes);
     written->data.insert(written->data.end(), mirror.shadow + at, mirror.shadow + at + bytes);
     written->offsets.insert(written->offsets.end(), {mirror.base + at, bytes});
@@ -420,8 +421,8 @@ CUresult handle(Executor& executor, const wire::cuda::mirror_share_request& requ
 }
 
 CUresult handle(Executor& executor, const wire::cuda::mirror_destroy_request& request) {
-  // The client has waited for the work that used it; waiting here would keep its host functions
-  // from being answered.
+  // No wait is needed, because the client has waited for the work that used the mirror. A wait here
+  // would also keep the client's host functions from being answered.
   executor.mirrors().destroy(&executor.driver(), request.address);
   return CUDA_SUCCESS;
 }
