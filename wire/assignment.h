@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tendrild tells a warm worker over their socket pair when a session is given to it. Both are
-// of one build, so these are plain structs without version; the protocol is private to one server.
-// Descriptors ride along (session/control/connection.h: send_descriptors). Two kinds of message
-// have a tail behind the struct: a control message's body (wire/control.h), for it has no fixed
-// size.
+// What tendrild sends to a warm worker over their socket pair when it assigns a session. Both are
+// of one build, so these are plain structs without a version. The protocol is private to one
+// server. Descriptors travel with the messages (session/control/connection.h: send_descriptors).
+// Two kinds of message have a tail after the struct: the body of a control message
+// (wire/control.h), which has no fixed size.
 #pragma once
 
 #include <atomic>
@@ -15,12 +15,12 @@ inline constexpr uint32_t kSlicesMax = 64;
 
 enum class WorkerMessageKind : uint32_t {
   // Assignment; descriptors: [0] accounting page, [1] turn page (turn_page.h), [2] the arbiter's
-  // bell. Tail: TransportOffers of the client. Answered with kTransport
+  // bell. Tail: the client's TransportOffers. The answer is kTransport.
   kAssign = 1,
   kChannel = 2,  // the connection of bulk channel `reserved`; descriptor [0]
-  kStart = 3,    // every connection is there: run the session, on the transport StartOn `reserved`
-  kStop = 4,     // end the session now
-  kExport = 5,   // the answer to a WorkerRequest; descriptor [0] where what was fetched has one
+  kStart = 3,   // every connection has arrived: run the session on the transport StartOn `reserved`
+  kStop = 4,    // end the session now
+  kExport = 5,  // the answer to a WorkerRequest; descriptor [0] if the fetched thing has one
   kCommand = 6,  // the connection that attached; descriptor [0]
 };
 
@@ -32,16 +32,16 @@ struct AssignedSlice {
 
 // WorkerMessage::reserved of kStart.
 enum class StartOn : uint32_t {
-  kConnections = 0,  // the answer over connections, which the client has joined
+  kConnections = 0,  // the answer that uses connections, which the client has joined
   kFirst = 1,        // the first answer
 };
 
-// Who is at the other end of a connection that is handed to a worker, and what its bytes are sealed
-// with. Texts end with a NUL.
+// The peer of a connection that is handed to a worker, and the keys that seal its bytes. Texts end
+// with a NUL.
 inline constexpr uint32_t kConnectionKeyBytesMax = 64;
 struct ConnectionRecord {
   char peer[96];      // its address, for messages
-  char identity[96];  // who it has proven to be; empty: nobody
+  char identity[96];  // its proven identity; empty: none
   uint32_t key_bytes;
   uint8_t keys[kConnectionKeyBytesMax];  // secret
 };
@@ -50,16 +50,16 @@ inline constexpr uint32_t kServerIdBytes = 16;
 
 struct Assignment {
   uint64_t session_id;
-  uint8_t
-      server_id[kServerIdBytes];  // made by tendrild at its start: tells handles of other servers
+  // Made by tendrild at its start. Distinguishes handles of other servers.
+  uint8_t server_id[kServerIdBytes];
   uint32_t slice_count;
   uint32_t tally;          // this worker's column in the accounting page
   uint32_t bulk_channels;  // granted to the client
   AssignedSlice slices[kSlicesMax];
 };
 
-// Things of one worker that another one may open: tendrild keeps what the driver said of each under
-// a token, which travels between the programs. Whoever knows a token may open what it names, as
+// Things of one worker that another worker may open. tendrild keeps the driver's handle for each
+// under a token, which travels between the programs. Whoever knows a token may open the thing, as
 // with a descriptor or a handle of the driver.
 enum class ExportKind : uint32_t {
   kMemory = 1,
@@ -79,16 +79,16 @@ struct ExportRecord {
   uint8_t content[kExportContentBytes];
 };
 
-// What a worker says to tendrild.
+// What a worker asks of tendrild.
 enum class WorkerRequestKind : uint32_t {
   kReady = 1,    // its context exists; it waits for an assignment
-  kPublish = 2,  // descriptor [0] where the thing has one; answered, with the token
-  kWithdraw =
-      3,  // nobody may open it any more; the owner still pays; answered, the descriptor then closed
-  kFreed = 4,    // as above, and the owner pays no longer; answered
+  kPublish = 2,  // descriptor [0] if the thing has one; answered with the token
+  // Nobody may open it any more. The owner still pays. Answered; the descriptor is then closed.
+  kWithdraw = 3,
+  kFreed = 4,    // as kWithdraw, and the owner pays no longer; answered
   kFetch = 5,    // by token and kind; answered
-  kRelease = 6,  // what was fetched is closed again
-  // The answer to kAssign. Tail: TransportAnswers; descriptor [0] where the client needs one
+  kRelease = 6,  // a fetched thing is closed again
+  // The answer to kAssign. Tail: TransportAnswers; descriptor [0] if the client needs one
   kTransport = 7,
 };
 
@@ -101,10 +101,10 @@ struct WorkerRequest {
 // WorkerMessage::reserved of kExport.
 enum class ExportAnswer : uint32_t {
   kDone = 0,
-  kUnknown = 1,    // no such token: its owner is gone, or it was freed
-  kFull = 2,       // the owner has exported too many things already
-  kOtherUser = 3,  // the driver shares this between processes of one user only, and the owner's
-                   // worker has another
+  kUnknown = 1,  // no such token: its owner is gone, or the thing was freed
+  kFull = 2,     // the owner has already exported too many things
+  // the driver shares this only between processes of one user, and the owner's worker has another
+  kOtherUser = 3,
 };
 
 struct WorkerMessage {
@@ -116,8 +116,8 @@ struct WorkerMessage {
 };
 inline constexpr uint32_t kTailBytesMax = 16u << 10;
 
-// Shared by tendrild and every worker of one lease: bytes of GPU memory charged per slice and
-// worker. A worker writes its own column only; tendrild clears the column of a worker that died. A
+// Shared by tendrild and every worker of one lease: the bytes of GPU memory charged per slice and
+// worker. A worker writes only its own column. tendrild clears the column of a worker that died. A
 // slice's use is the sum of its row.
 inline constexpr uint32_t kTalliesMax = 64;
 struct AccountingPage {

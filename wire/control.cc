@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of the control messages: lists of records (u16 tag, u16 zero, u32 bytes, data), nested for
-// structures. Each structure has one list of its fields, `visit`, that both encoding and decoding
-// walk. A reader skips tags it does not know, so either side may be newer. The peer is hostile:
-// every list has a limit and nothing is read outside its record. Tags are append-only.
+// structures. Each structure has one list of its fields, `visit`, for both encoding and decoding. A
+// reader skips unknown tags, so either side may be newer. The peer is hostile: every list has a
+// limit, and nothing is read outside its record. Tags are append-only.
 #include "wire/control.h"
 
 #include <type_traits>
@@ -267,8 +267,8 @@ class Writer {
   Encoder* out_;
 };
 
-// Takes the records of one message one by one and gives each to the field with its tag. Values of
-// the wrong size fail the whole message.
+// Takes the records of one message one by one and gives each to the field with its tag. A value of
+// the wrong size makes the whole message fail.
 class Reader {
  public:
   Reader(const void* data, size_t bytes) : in_(data, bytes) {}
@@ -340,7 +340,7 @@ class Reader {
   const uint8_t* data_ = nullptr;
 };
 
-// What cannot be a message although each of its records is well-formed.
+// Rejects messages that are impossible although each record is well-formed.
 template <typename Message>
 bool sensible(const Message&) {
   return true;
@@ -370,7 +370,7 @@ bool sensible(const AttachReply& reply) { return sensible(reply.transports); }
 
 template <typename Message>
 void before_reading(Message&) {}
-// A hello must tell its range.
+// A hello must name its range of versions.
 void before_reading(Hello& hello) { hello.protocol_oldest = 1, hello.protocol_newest = 0; }
 
 }  // namespace

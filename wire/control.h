@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control protocol between a client (library or command line) and tendrild: hello, then one
-// request and one reply at a time. It serves attaching, listing, leasing and diagnosis; calls of
-// the API never travel here. Both ends may be of different versions: hello is a list of (feature,
-// data) records, and every message tolerates records it does not know. Decoding is bounded and
-// never trusts a count (wire/decoder.h).
+// request and one reply at a time. It serves attaching, listing, leasing and diagnosis. Calls of
+// the API never travel here. Both ends may have different versions. Hello is a list of (feature,
+// data) records, and every message tolerates unknown records. Decoding is bounded and never trusts
+// a count (wire/decoder.h).
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace tendril::wire {
 
 inline constexpr uint16_t kDefaultPort = 7433;
 inline constexpr uint32_t kHelloMagic = 0x44524e54;  // "TNRD"
-// 2: attach names the API and its digest, which hello did before.
+// 2: attach names the API and its digest. Before, hello did.
 inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr uint32_t kControlBytesMax = 1u << 20;
 
@@ -25,7 +25,7 @@ enum class Feature : uint16_t {
   // 2 was the digest of the GPU's calls, before protocol 2
   kProductVersion = 3,  // text, for messages only
   kToken = 4,           // client -> daemon: the shared secret; never logged
-  // 5 was the boot id, before protocol 2: an offer of shared memory has it now
+  // 5 was the boot id, before protocol 2; an offer of shared memory has it now
   kBulkChannels = 6,  // u16 wished / granted
 };
 
@@ -44,15 +44,15 @@ enum class Request : uint16_t {
   kAttach = 4,   // AttachRequest -> AttachReply; the connection becomes the session's command lane
   kJoin = 5,     // JoinRequest -> Status; the connection becomes a bulk channel of a session
   kRelease = 6,  // end a lease by id (administration)
-  // JoinRequest, over a unix socket -> the descriptor of the worker's answer rides on the reply
+  // JoinRequest, over a unix socket. The descriptor of the worker's answer travels with the reply.
   kFetch = 7,
-  // JoinRequest: the client has what the worker answered; the session begins on that transport, and
-  // no connections are joined
+  // JoinRequest: the client accepts the worker's first answer. The session begins on that
+  // transport, and no connections are joined.
   kUse = 8,
-  kChange = 9,  // ChangeRequest: new terms for a lease that lives (administration)
+  kChange = 9,  // ChangeRequest: new terms for a live lease (administration)
 };
 
-// "0.1.0": this build, for hello and messages.
+// The version of this build, "0.1.0", for hello and messages.
 const char* product_version();
 
 // A slice: a part of one GPU. Exactly one of share and memory_bytes may be 0: the server then
@@ -61,15 +61,15 @@ struct SliceSpec {
   uint32_t share_millionths =
       1'000'000;  // of one GPU's time and, unless memory_bytes is given, of its memory
   uint64_t memory_bytes = 0;
-  bool packed = false;  // beside other packed tenants at the same time, instead of in turns
+  bool packed = false;  // runs at the same time as other packed tenants, instead of in turns
 };
 
-// What a lease may use beyond its shares, and when it is served.
+// What a lease may use beyond its shares, and in which order leases are served.
 enum class SharePolicy : uint8_t {
-  kLend = 0,  // idle time of the others too
+  kLend = 0,  // also idle time of the others
   kCap = 1,   // never more than its shares
 };
-inline constexpr int32_t kPriorityMax = 100;  // and -100; 0 by default
+inline constexpr int32_t kPriorityMax = 100;  // the least is -100; the default is 0
 struct LeaseTerms {
   SharePolicy policy = SharePolicy::kLend;
   int32_t priority = 0;  // higher is served first, and gets no more
@@ -81,7 +81,7 @@ struct ClientInfo {
 };
 
 struct LeaseRequest {
-  uint32_t count = 1;  // slices, each on a GPU of its own; all or nothing
+  uint32_t count = 1;  // slices, each on a separate GPU; all or nothing
   SliceSpec slice;
   ClientInfo client;
   LeaseTerms terms;
@@ -96,11 +96,11 @@ struct GpuRecord {
   uint64_t memory_total_bytes = 0;  // of the whole GPU
   uint64_t memory_used_bytes = 0;   // by all leases
   uint32_t share_used_millionths = 0;
-  // What placement needs (lease/placement.h): what the GPU lends, what of it is promised, what a
-  // process needs before it allocates anything, and whether those who are on it are packed.
+  // What placement needs (lease/placement.h): what the GPU lends, how much of it is promised, what
+  // a process needs before it allocates anything, and whether the GPU's tenants are packed.
   uint64_t memory_usable_bytes = 0, memory_promised_bytes = 0, process_bytes = 0;
   bool packed = false;
-  // From the vendor's monitoring library where it is there; -1 = unknown.
+  // From the vendor's monitoring library, if the server has it; -1: unknown.
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
 };
 
@@ -118,12 +118,12 @@ struct LeaseReply {
       slices;  // ordinal in this vector = device ordinal the program sees on this server
 };
 
-// What a slice has had of its GPU's time, in turns.
+// How much of its GPU's time a slice has had, in turns.
 struct SliceUse {
-  bool measured = false;           // not where the whole GPU is the lease's, or the slice is packed
+  bool measured = false;           // false if the lease has the whole GPU, or the slice is packed
   uint32_t recent_millionths = 0;  // over the last ten seconds
   uint64_t used_ns = 0;            // in all
-  uint64_t waited_ns = 0;          // with work and without a turn
+  uint64_t waited_ns = 0;          // with work but without a turn
   uint64_t age_ns = 0;
 };
 
@@ -138,7 +138,7 @@ struct LeaseRecord {
   std::vector<SliceUse> uses;  // per slice
 };
 
-// A session and what it has done so far, as its worker counts.
+// A session and its worker's counts of what it has done so far.
 struct SessionRecord {
   uint64_t session_id = 0, lease_id = 0;
   ClientInfo client;
@@ -149,12 +149,12 @@ struct SessionRecord {
   uint64_t bytes_in = 0, bytes_out = 0;  // to the server, from the server
   uint64_t awaited_ns = 0;               // time in which a reply was due
   bool measured = false;                 // whether gpu_ns is known
-  uint64_t gpu_ns = 0;                   // time had of GPUs, in turns, over all slices
+  uint64_t gpu_ns = 0;                   // GPU time in turns, over all slices
   uint64_t processor_ns = 0;             // of its worker
 };
 
-// One API that a server's workers serve. A client with another digest describes the calls
-// differently.
+// One API that a server's workers serve. A client with another digest has other layouts of the
+// calls.
 struct ApiRecord {
   std::string name;     // "cuda"; at most kApiNameBytesMax
   uint64_t digest = 0;  // over the layouts of its messages
@@ -169,12 +169,12 @@ struct ListReply {
   std::vector<GpuRecord> gpus;
   std::vector<LeaseRecord> leases;
   std::vector<SessionRecord> sessions;
-  uint64_t now_ns = 0;  // the server's clock when this was written: rates are made with it
+  uint64_t now_ns = 0;  // the server's clock when this was written; used to compute rates
   std::vector<ApiRecord> apis;
 };
 
-// A kind of transport that the client's build has. `unavailable` not empty: why it cannot be used
-// there; then there is no blob.
+// A kind of transport that the client's build has. If `unavailable` is not empty, it says why the
+// kind cannot be used there, and there is no blob.
 struct TransportOffer {
   std::string kind;
   std::string blob;  // for the transport at the worker
@@ -183,9 +183,9 @@ struct TransportOffer {
 struct TransportOffers {
   std::vector<TransportOffer> offers;
 };
-// What the worker chose of them. The first is its choice. Where that has channels of its own, a
-// second one uses the session's connections: a client that cannot use the first, after all, joins
-// connections in place of kUse.
+// The worker's answers. The first is its choice. If that has channels of its own, a second answer
+// uses the session's connections. If the client cannot use the first after all, it joins
+// connections instead of sending kUse.
 struct TransportAnswer {
   std::string kind;
   std::string blob;    // for the transport at the client
@@ -199,13 +199,13 @@ inline constexpr size_t kTransportKindBytesMax = 16, kTransportBlobBytesMax = 10
                         kTransportAnswersMax = 2;
 
 struct AttachRequest {
-  uint64_t lease_id = 0;  // 0: ask for `lease` implicitly, for the life of this session
+  uint64_t lease_id = 0;  // 0: take `lease` implicitly, for the life of this session
   std::string secret;
   LeaseRequest lease;
   ClientInfo client;
   uint16_t bulk_channels = 0;  // wished
-  // Which of the server's APIs the session is for, and how the client describes it. A process has
-  // one session per API; they may be on one lease.
+  // The API of the session, and the digest of the client's description of it. A process has one
+  // session per API. They may be on one lease.
   std::string api;
   uint64_t api_digest = 0;
   TransportOffers transports;
@@ -215,9 +215,9 @@ struct AttachReply {
   uint64_t session_id = 0;
   std::string session_secret;  // for Join
   LeaseReply lease;
-  uint16_t bulk_channels = 0;  // granted: join this many where the transport uses connections
-  // The server's unix socket (leading '@': abstract) where the descriptor that belongs to the
-  // answer can be fetched; empty: there is none.
+  uint16_t bulk_channels = 0;  // granted: join this many if the transport uses connections
+  // The server's unix socket (leading '@': abstract) that gives the answer's descriptor. Empty:
+  // there is none.
   std::string descriptor_socket;
   TransportAnswers transports;
 };
@@ -230,26 +230,27 @@ struct JoinRequest {
 
 // ---- how they look on the wire (docs/wire.md) ----
 
-// Starts every control message, hello included. This header and the error message never change:
-// versions that share nothing else can still tell each other so.
+// Starts every control message, including hello. This header and the error message never change. So
+// versions that share nothing else can still report that.
 struct ControlHeader {
   uint32_t magic = kHelloMagic;
   uint32_t bytes = 0;  // of the body that follows; at most kControlBytesMax
   uint16_t kind = 0;   // 0 = hello, otherwise Request; a reply repeats the request's kind
-  uint16_t code = 0;   // base::Code; other than kOk: the body is the message for people, plain text
+  uint16_t code = 0;   // base::Code; if not kOk, the body is a message for people, as plain text
   uint32_t reserved = 0;
 };
 static_assert(sizeof(ControlHeader) == 16);
 inline constexpr uint16_t kHelloKind = 0;
 
-// Bodies. Encoding appends nothing but the body; decoding answers false for anything malformed and
-// ignores records it does not know. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply,
-// AttachRequest, AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody,
-// TransportOffers, TransportAnswers.
+// Bodies. Encoding appends only the body. Decoding returns false for anything malformed and ignores
+// unknown records. Overloaded for Hello, LeaseRequest, LeaseReply, ListReply, AttachRequest,
+// AttachReply, JoinRequest, ReleaseRequest, ChangeRequest, PingBody, TransportOffers,
+// TransportAnswers.
 struct ReleaseRequest {
   uint64_t lease_id = 0;
 };
-// What is not set stays as it is. Memory cannot be changed: the program has been told.
+// Values that are not set stay the same. Memory cannot be changed, because the program already
+// knows its size.
 struct ChangeRequest {
   uint64_t lease_id = 0;
   uint32_t share_millionths = 0;  // of each slice; 0: not set
@@ -265,7 +266,7 @@ std::vector<uint8_t> encode(const Message& message);
 template <typename Message>
 bool decode(const void* data, size_t bytes, Message* message);
 
-// True when header and size are believable; the body may then be read.
+// True if header and size are plausible. The body may then be read.
 bool believable(const ControlHeader& header);
 
 }  // namespace tendril::wire

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a message that a hostile peer may have written. Nothing is read outside the span; every
-// count is checked against the bytes left before anything is allocated; the first violation sets a
-// sticky failure, after which every getter answers zero or null. Callers may read a whole message
-// and look at ok() once at the end, but must look before they act on it. Views point into the
-// message.
+// Reads a message that a hostile peer may have written. Nothing is read outside the span. Every
+// count is checked against the bytes left before anything is allocated. The first violation sets a
+// sticky failure. After that every getter returns zero or null. So a caller may read a whole
+// message and check ok() once at the end. It must check before it acts on the values. Views point
+// into the message.
 #pragma once
 
 #include <cstddef>
@@ -40,14 +40,14 @@ class Decoder {
   int32_t i32() { return get<int32_t>(); }
   int64_t i64() { return get<int64_t>(); }
 
-  // `count` bytes of the message, in place; null when they are not there (or count is 0).
+  // `count` bytes of the message, in place. Null if they are missing, or count is 0.
   const uint8_t* view(size_t count) {
     if (count == 0 || !has(count)) return nullptr;
     const uint8_t* here = at_;
     at_ += count;
     return here;
   }
-  // Copies `count` bytes; leaves `into` zeroed when they are not there.
+  // Copies `count` bytes. If they are missing, `into` is zeroed.
   void bytes(void* into, size_t count) {
     const uint8_t* here = view(count);
     if (here != nullptr) {
@@ -56,7 +56,8 @@ class Decoder {
       std::memset(into, 0, count);
     }
   }
-  // u32 count of elements of `element_bytes` each, believed only when that many bytes are left.
+  // A u32 count of elements of `element_bytes` each. It is accepted only if that many bytes are
+  // left.
   uint32_t count(size_t element_bytes) {
     uint32_t number = u32();
     if (element_bytes != 0 && number > left() / element_bytes) {
@@ -103,7 +104,7 @@ class Decoder {
   size_t left() const { return size_t(end_ - at_); }
   bool ok() const { return !failed_; }
   void fail() { failed_ = true; }
-  // Everything read, nothing left over, no violation.
+  // True if everything was read, nothing is left over, and there was no violation.
   bool done() const { return !failed_ && at_ == end_; }
 
  private:

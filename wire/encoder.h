@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a message into memory: either a fixed span (calls, straight into a lane's ring) or a
-// growing buffer (control messages). Used by the generated codecs and by wire/control.cc, on the
-// caller's thread. Never writes outside its span: what does not fit sets a sticky failure and is
-// dropped. Little-endian machines only, as everything we run on is.
+// Writes a message into memory: either into a fixed span (calls, straight into a lane's ring) or
+// into a growing buffer (control messages). The generated codecs and wire/control.cc use it, on the
+// caller's thread. It never writes outside its span. Data that does not fit is dropped and sets a
+// sticky failure. Little-endian machines only; all supported machines are.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Encoder {
   // A fixed span; `data` may be null when capacity is 0.
   Encoder(void* data, size_t capacity)
       : begin_(static_cast<uint8_t*>(data)), at_(begin_), end_(begin_ + capacity) {}
-  // Grows `buffer` as needed (up to `limit` bytes); call finish() to cut it to what was written.
+  // Grows `buffer` as needed, up to `limit` bytes. Call finish() to cut it to its content.
   explicit Encoder(std::vector<uint8_t>* buffer, size_t limit = size_t(64) << 20);
 
   // Any trivially copyable value: numbers, enums, the fixed structs of an API.
@@ -60,7 +60,7 @@ class Encoder {
     u32(uint32_t(count));
     bytes(values, count * sizeof(T));
   }
-  // Room for `count` bytes to be written by the caller; null when there is none.
+  // Room for `count` bytes that the caller writes. Null if there is none.
   uint8_t* reserve(size_t count) {
     if (!room(count)) return nullptr;
     uint8_t* here = at_;
@@ -84,7 +84,7 @@ class Encoder {
   size_t size() const { return size_t(at_ - begin_); }
   bool ok() const { return !failed_; }
   void fail() { failed_ = true; }
-  // Growing buffers: cuts the buffer to what was written. True when everything fitted.
+  // For a growing buffer: cuts it to what was written. True if everything fitted.
   bool finish();
 
  private:

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec behind every generated message: a message is a struct with `visit`, and sizing,
-// encoding, decoding and printing are visitors over its fields. Every scalar takes 8 bytes, every
-// array a count and its bytes padded to 8, so a body is always aligned and arrays are used where
-// they lie. Decoding checks each count against the bytes left before it believes it. Records of the
-// vendor's ABI travel as images of their frozen layout (api/cuda/types.txt); handles inside them
-// are translated on both sides. Records of the description travel as they lie, too; an enum of the
-// description is a scalar, and a number that is none of its values is refused.
+// The codec of every generated message. A message is a struct with `visit`. Sizing, encoding,
+// decoding and printing are visitors over its fields. Every scalar takes 8 bytes. Every array takes
+// a count and its bytes, padded to 8. So a body is always aligned, and arrays are used in place.
+// Decoding checks each count against the bytes left before it uses it.
+//
+// Records of the vendor's ABI travel as images of their frozen layout (api/cuda/types.txt). Handles
+// inside them are translated on both sides. Records of the description travel in their layout in
+// memory, too. An enum of the description is a scalar; a number that is none of its values is
+// refused.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session has done so far, for people who look (tendril top, metrics): counted by its worker
-// in a page that it shares with tendrild (turn_page.h), read by tendrild now and then. Nothing is
-// decided by it, for a worker may write there what it likes.
+// What a session has done so far, for people (tendril top, metrics). Its worker counts in a page
+// that it shares with tendrild (turn_page.h). tendrild reads the page now and then. No decision
+// depends on it, because a worker may write there what it likes.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ struct alignas(64) SessionCounts {
   std::atomic<uint64_t> calls{0};
   std::atomic<uint64_t> launches{0};  // of kernels and graphs
   std::atomic<uint64_t> lane_bytes_in{0};
-  // By whoever sends a frame, with the sender's lock.
+  // By the thread that sends a frame, with the sender's lock.
   alignas(64) std::atomic<uint64_t> replies{0};
   std::atomic<uint64_t> lane_bytes_out{0};
   // By any thread.
@@ -22,7 +22,7 @@ struct alignas(64) SessionCounts {
   std::atomic<uint64_t> awaited_ns{0};  // time in which a reply was due
 };
 
-// Where one thread writes at a time: cheaper than an addition that others may interrupt.
+// For counters that one thread writes at a time. This is cheaper than an atomic addition.
 inline void count_alone(std::atomic<uint64_t>& counter, uint64_t more) {
   counter.store(counter.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }

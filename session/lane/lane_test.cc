@@ -206,8 +206,6 @@ TEST_P(LaneTest, RefusesDeliveriesNobodyAskedFor) {
   EXPECT_EQ(s.events.lost_count.load(), 1);
 }
 
-// Many deliveries and no reader: the worker blocks on its replies and the client on its calls; the
-// client must read.
 TEST_P(LaneTest, RefusesProgressOfCallsThatWereNotMade) {
   TestSession s(GetParam(), 0);
   const uint64_t run = 1000;
@@ -227,6 +225,8 @@ TEST_P(LaneTest, TellsOfWrittenMemoryBeforeTheReply) {
   EXPECT_TRUE(s.call(kEcho, "").lost);
 }
 
+// Many deliveries and no reader: the worker blocks on its replies, the client on its calls. The
+// client must read.
 TEST_P(LaneTest, FloodOfDeliveriesDoesNotDeadlock) {
   TestSession s(GetParam(), 0);
   std::vector<uint8_t> target(32768);

@@ -287,9 +287,8 @@ bool ServiceImpl::send_bulk(uint64_t id, uint64_t offset, const void* data, uint
   ChunkPlan plan = plan_chunks(bytes, lines_.size());
   if (!lines_.empty()) {
     plan.pieces = 0;
-    counts_->bulk_bytes_out.fetch_add(
-        // counted before the client can have them and look at the counts
-        bytes, std::memory_order_relaxed);
+    // Counted before the client can have the bytes and look at the counts.
+    counts_->bulk_bytes_out.fetch_add(bytes, std::memory_order_relaxed);
     Status sent = striper_.send(id, from, 0, bytes, plan, offset);
     if (!sent.ok()) finish(sent);
     return sent.ok();

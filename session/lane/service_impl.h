@@ -64,9 +64,8 @@ class Inbox {
       held_;  // memory of the calls that are being run, when `room` had to use another buffer
 };
 
-inline constexpr uint16_t kFlagTaken = 1u
-                                       // in the inbox only: take or attend has consumed the call
-                                       << 15;
+// In the inbox only: take or attend has consumed the call.
+inline constexpr uint16_t kFlagTaken = 1u << 15;
 
 class ServiceImpl final : public Service {
  public:
