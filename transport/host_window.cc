@@ -15,7 +15,7 @@
 
 namespace tendril::transport {
 
-// The size is sealed; what the file says of itself may have changed since map_shm read it.
+// The size is sealed. The content of the file may have changed since map_shm read it.
 HostWindow host_window(base::Fd memory) {
   HostWindow window;
   struct stat about;
@@ -35,7 +35,7 @@ bool HostWindow::map(uint64_t address, uint64_t bytes) const {
   void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE,
                    memory.get(), off_t(offset + at));
   if (got == wanted) return true;
-  if (got != MAP_FAILED) {  // an old kernel takes the flag for a hint
+  if (got != MAP_FAILED) {  // an old kernel treats the flag as a hint
     munmap(got, bytes);
     errno = EEXIST;
   }

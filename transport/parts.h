@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A scatter-gather list that is used up from the front. For the transports, inside one call of
-// send.
+// A scatter-gather list that is consumed from the front. Transports use it inside one call of send.
 #pragma once
 
 #include <sys/uio.h>
@@ -11,8 +10,7 @@
 
 namespace tendril::transport {
 
-inline constexpr int kPartsMax =
-    8;  // callers never gather more: header, body, data, their paddings
+inline constexpr int kPartsMax = 8;  // callers gather no more: header, body, data, their paddings
 
 class Parts {
  public:
@@ -39,7 +37,7 @@ class Parts {
       if (part.iov_len == 0) ++first_;
     }
   }
-  // Leaves only the first `bytes`.
+  // Keeps only the first `bytes`.
   void limit(size_t bytes) {
     for (int i = first_; i < count_; ++i) {
       if (parts_[i].iov_len >= bytes) {
@@ -50,7 +48,7 @@ class Parts {
       bytes -= parts_[i].iov_len;
     }
   }
-  // Copies up to `max` bytes out and uses them up; the number copied.
+  // Copies up to `max` bytes out and consumes them. Returns the number copied.
   size_t copy_out(void* into, size_t max) {
     size_t done = 0;
     while (done < max && !empty()) {

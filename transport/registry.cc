@@ -43,7 +43,7 @@ TransportList transports() {
     const Transport* transport = entry.load(std::memory_order_acquire);
     if (transport != nullptr) list.all[list.count++] = transport;
   }
-  // By hand: std::stable_sort allocates.
+  // Sorted by hand, because std::stable_sort allocates.
   for (size_t i = 1; i < list.count; ++i) {
     for (size_t j = i; j > 0 && list.all[j]->latency < list.all[j - 1]->latency; --j)
       std::swap(list.all[j], list.all[j - 1]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The transports of this build, and what each can do. A transport describes itself in one record
 // and makes both ends' halves of a session. It is a folder beside tcp/ and shm/ and one line in
-// registry.cc; nothing outside that folder names it. Which one a session gets is decided in
-// session/control/offers.h. Registering happens before sessions begin; looking up on any thread.
+// registry.cc. Nothing outside that folder names it. session/control/offers.h decides which
+// transport a session gets. Register transports before sessions begin. Any thread may look them up.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@
 namespace tendril::transport {
 
 // What a transport can do, as bits of `abilities`.
-inline constexpr uint32_t kOrderedStream = 1u << 0;    // required: the command lane
+inline constexpr uint32_t kOrderedStream = 1u << 0;    // required, for the command lane
 inline constexpr uint32_t kBulkChannels = 1u << 1;     // data beside the lane
 inline constexpr uint32_t kSharedPages = 1u << 2;      // Channels::window is valid
 inline constexpr uint32_t kRegistersMemory = 1u << 3;  // moves data between registered memory
 
-// How far away the peer seems; the nearer transport is preferred.
+// How far away the peer seems. A nearer transport is preferred.
 enum class Latency : uint8_t {
   kSharedMemory,  // below a microsecond
   kFabric,        // a few microseconds
@@ -34,14 +34,14 @@ enum class Latency : uint8_t {
 inline constexpr size_t kKindBytesMax = 16;
 inline constexpr size_t kBlobBytesMax = 1024;
 
-// What an end knows of its session before it has channels.
+// What an end of a session knows before it has channels.
 struct Setting {
   uint16_t bulk_channels = 0;  // at the client: wished; at the worker: granted
   std::string keys;            // secret; empty while connections are not sealed
 };
 
-// The connections that a session has over the network: the one that attached, and one for each bulk
-// channel, where the transport uses them.
+// The session's connections over the network: the one that attached and, if the transport uses
+// them, one for each bulk channel.
 struct Streams {
   base::Fd command;
   std::vector<base::Fd> bulk;
@@ -55,44 +55,44 @@ struct Channels {
 };
 
 // One end's part of a session, from the offer until there are channels. The client makes its half
-// first, so its blob reaches the worker's half when that is made; the worker's blob comes back to
-// `complete`. A queue pair, for example, exists from the beginning, and its blob is its address.
+// first, so the worker's half gets the client's blob when it is made. The worker's blob comes back
+// to `complete`. A queue pair, for example, exists from the beginning, and its blob is its address.
 class Half {
  public:
   virtual ~Half() = default;
-  // What the other end must know of this one; at most kBlobBytesMax.
+  // What the other end must know of this end; at most kBlobBytesMax.
   virtual std::string blob() const { return {}; }
-  // Worker's end: a descriptor for the client's end. Only a client of the same host can fetch it.
+  // Worker's end: a descriptor for the client's end. Only a client on the same host can fetch it.
   virtual base::Fd take_descriptor() { return {}; }
   // Client's end: what the worker answered. After an error the session stays on its connections.
   virtual base::Status complete(const std::string& /*blob*/, base::Fd /*descriptor*/) { return {}; }
-  // Last, at both ends. `streams` are the session's connections. A transport that has channels of
-  // its own gets only the first one; when it ends, the peer is gone.
+  // The last step, at both ends. `streams` are the session's connections. A transport with channels
+  // of its own gets only the first one. When that connection ends, the peer is gone.
   virtual base::Result<Channels> open(Streams streams) = 0;
 };
 
 struct Transport {
   const char* kind;  // "tcp": in settings, messages and on the wire; at most kKindBytesMax
-  const char* why;   // it is the right one where it is possible; for people
+  const char* why;   // why it is the right one if possible; for people
   uint32_t abilities;
   Latency latency;
-  // Its channels are the session's own connections: the client joins one for each bulk channel.
-  // Every session can fall back on such a transport.
+  // True if its channels are the session's own connections: the client joins one for each bulk
+  // channel. Every session can fall back on such a transport.
   bool uses_connections;
-  // The client's half, or why this machine cannot have one.
+  // Makes the client's half, or says why this machine cannot have one.
   base::Result<std::unique_ptr<Half>> (*offer)(const Setting& setting);
-  // The worker's half for a client that offered this blob, or why it does not fit. The blob is a
-  // stranger's.
+  // Makes the worker's half for a client that offered this blob, or says why it does not fit. The
+  // blob is not trusted.
   base::Result<std::unique_ptr<Half>> (*answer)(const Setting& setting, const std::string& offered);
 };
 
 inline constexpr size_t kTransportsMax = 8;
 
-// Adds a transport, which must live as long as the process. kInvalid: a bad record, or the kind is
-// taken; kExhausted: there are too many.
+// Adds a transport, which must live as long as the process. kInvalid: the record is bad, or the
+// kind is taken. kExhausted: there are too many.
 base::Status register_transport(const Transport* transport);
 
-// All of them, the nearest first.
+// All transports, the nearest first.
 struct TransportList {
   const Transport* all[kTransportsMax] = {};
   size_t count = 0;
@@ -100,7 +100,7 @@ struct TransportList {
   const Transport* const* end() const { return all + count; }
 };
 TransportList transports();
-// Null: this build has none of that kind.
+// Null: this build has no transport of that kind.
 const Transport* find_transport(const std::string& kind);
 
 }  // namespace tendril::transport

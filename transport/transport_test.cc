@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One suite for every transport: bytes arrive whole and in order, limits and time-outs hold,
-// shutdown wakes everybody. Then what is particular to shaping, faults and shared memory. A
-// watchdog ends the process when a test hangs.
+// One suite for every transport: bytes arrive complete and in order, limits and time-outs hold, and
+// shutdown wakes everybody. Then what is special to shaping, faults and shared memory. A watchdog
+// ends the process when a test hangs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -206,7 +206,7 @@ TEST(Shaped, DelaysAndLimitsAccurately) {
   EXPECT_STREQ(line->kind(), "shaped(unix)");
   std::vector<uint8_t> data(2'000'000);
   char byte;
-  // Never too early; how late the best attempt is depends on who else uses the machine.
+  // Never too early. How late the best attempt is depends on the machine's other users.
   double best_ms = 1e9;
   for (int i = 0; i < 40 && best_ms > 12.0; ++i) {
     uint64_t start = base::now_ns();
@@ -233,8 +233,8 @@ TEST(Shaped, DelaysAndLimitsAccurately) {
     ASSERT_GE(ms, 100.0);  // on the wire; the delay of both ways comes on the way back
     best_ms = std::min(best_ms, ms);
   }
-  // Wide, as each of many pieces waits for the processor where it is scarce. What a link does
-  // against what it claims is measured with every figure over one (tools/gpu/network.py).
+  // The limit is wide, because each of many pieces waits for the processor if that is scarce.
+  // tools/gpu/network.py measures with every figure what a link really does.
   EXPECT_LT(best_ms, 1000.0);
   alarm(0);
 }
@@ -346,7 +346,7 @@ TEST(Shm, HostileIndices) {
   alarm(0);
 }
 
-// Two windows of one object; in one process only one of them can have the addresses, so the other
+// Two windows of one object. In one process only one of them can have the addresses. The other one
 // looks into the object.
 TEST(Shm, HostWindowIsOneMemory) {
   base::Fd memory = create_shm({2, 1u << 16, 1u << 16}).take();

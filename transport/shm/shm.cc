@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // See shm.h. Layout of the object: one page of facts (read once, checked), one page of indices per
 // ring, then the rings' data. Each ring's data is mapped twice in a row, so that a call or frame is
-// contiguous wherever it starts. Side k's own index lives in private memory and is only published;
-// nothing that the peer can write is ever used unchecked.
+// contiguous wherever it starts. Each side keeps its own index in private memory and only publishes
+// it. Nothing that the peer can write is used unchecked.
 #include "transport/shm/shm.h"
 
 #include <errno.h>
@@ -51,11 +51,11 @@ constexpr uint32_t kMagic = 0x4d485354;  // "TSHM"
 constexpr uint32_t kChannelsMax = 64;
 constexpr uint64_t kRingBytesMax = 1u << 30;
 constexpr uint64_t kPublishStep =
-    256u << 10;  // a large send is published in steps, so that the peer copies meanwhile
+    256u << 10;  // a large send is published in steps, so that the peer can copy meanwhile
 constexpr int kSleepMs = 100;  // a sleeper looks at the connection this often
 
-// What a thread sends may come back to another one as an answer, through the peer: that is an order
-// the thread sanitizer cannot see.
+// What one thread sends may come back to another thread as an answer, through the peer. The thread
+// sanitizer cannot see that order.
 #if defined(__SANITIZE_THREAD__)
 void note_sent(void* session) { __tsan_release(session); }
 void note_received(void* session) { __tsan_acquire(session); }
@@ -71,8 +71,7 @@ struct Facts {
   uint64_t command_bytes, bulk_bytes;
 };
 
-// In shared memory. The writer owns tail, the reader head; both are counts of bytes since the
-// beginning.
+// In shared memory. The writer owns tail, the reader head. Both count bytes since the beginning.
 struct Indices {
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::atomic<uint64_t> head;
@@ -209,7 +208,7 @@ class ShmChannel final : public Channel, public OutgoingRing {
         continue;
       }
       if (ended() && readable() == 0)
-        return closed();  // what was sent before the end is still delivered
+        return closed();  // data sent before the end is still delivered
       if (got >= min) {
         if (++polls_ % 4096 == 0 && !memory_->peer_lives()) return closed();
         return got;
@@ -229,7 +228,7 @@ class ShmChannel final : public Channel, public OutgoingRing {
 
   void shutdown() override {
     down_.store(true, std::memory_order_seq_cst);
-    // Both first: who wakes looks at either.
+    // Set both first: the waking side looks at either.
     for (Indices* indices : {out_.indices, in_.indices})
       indices->closed.store(1, std::memory_order_seq_cst);
     for (Indices* indices : {out_.indices, in_.indices}) {
@@ -265,7 +264,7 @@ class ShmChannel final : public Channel, public OutgoingRing {
   }
 
   uint64_t free_bytes() {
-    // The last head seen is enough most of the time: the peer's cache line is then left alone.
+    // The last known head is usually enough. Then the peer's cache line need not be read.
     uint64_t room = out_.bytes - (tail_ - head_seen_);
     if (room >= out_.bytes / 2) return room;
     uint64_t head = out_.indices->head.load(std::memory_order_seq_cst);

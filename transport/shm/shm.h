@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels through memory that two processes of one host share: one memory object per session, two
-// byte rings per channel, futexes in the memory. The peer may scribble over all of it: indices are
-// read once and checked, sizes are fixed by seals. Beside the memory a connected socket stays open;
-// when it ends, the peer is dead and every channel of the session is closed within 100 ms.
+// Channels through memory that two processes of one host share. There is one memory object per
+// session with two byte rings per channel and futexes. The peer may overwrite all of it. So indices
+// are read once and checked, and seals fix the sizes. A connected socket stays open beside the
+// memory. When it ends, the peer is dead, and every channel of the session is closed within 100 ms.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@
 
 namespace tendril::transport {
 
-// Rings go round: each page of one is touched for the first time by some copy, which then takes
-// several times as long, and what is larger than the processor's caches is copied through memory.
-// So they are no larger than calls and the pipelining of copies need.
+// Rings are no larger than calls and the pipelining of copies need. The first copy to touch a page
+// of a ring takes several times as long. A ring larger than the processor's caches is copied
+// through memory.
 struct ShmSizes {
   uint32_t channels = 1;              // the first is the command lane
   uint64_t command_bytes = 2u << 20;  // of each ring; powers of two
   uint64_t bulk_bytes = 2u << 20;
 };
 
-// The mapping; the channels made from it share it.
+// The mapping. The channels made from it share it.
 class ShmMemory;
 
 // A sealed memory object, laid out for the session.
 base::Result<base::Fd> create_shm(const ShmSizes& sizes);
-// Maps what create_shm made; refuses anything else (the descriptor came from a peer).
+// Maps an object that create_shm made. Refuses anything else, because the descriptor came from a
+// peer.
 base::Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& memory);
 
 enum class ShmSide { kClient, kWorker };
-// The channels of one side. `connection` is the socket whose end means the peer's death; invalid:
+// The channels of one side. When the socket `connection` ends, the peer is dead. Invalid: there is
 // none (tests, loopback).
 std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
                                                    base::Fd connection);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory as a registered transport. The client offers its host's boot id. The worker of the
-// same boot makes the memory and answers with its descriptor, which the client fetches from the
-// server's unix socket and maps. The session's connection stays open beside the memory and tells of
-// the peer's death.
+// Shared memory as a registered transport. The client offers its host's boot id. If the worker has
+// the same, it makes the memory and answers with its descriptor. The client fetches that from the
+// server's unix socket and maps the memory. The session's connection stays open beside the memory
+// and shows when the peer dies.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -19,12 +19,12 @@ using base::Code;
 using base::Result;
 using base::Status;
 
-// One thread on either side of a ring copies some 10 GB/s to memory that no cache holds. On a small
-// machine more of them only take processors from the program.
+// One thread on each side of a ring copies some 10 GB/s to memory that no cache holds. On a small
+// machine more threads would only take processors from the program.
 constexpr uint16_t kBulkFew = 2, kBulkMany = 4;
 constexpr unsigned kManyCpus = 8;
 
-// Empty where it cannot be read. Containers of one host have the same.
+// Empty if it cannot be read. Containers of one host have the same id.
 std::string boot_id() {
   const base::Fd file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   char text[64];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening: TCP addresses and unix sockets. Knows which addresses are loopback, and who a peer is.
+// Listens on TCP addresses and unix sockets. Tells which addresses are loopback, and who a peer is.
 // For servers and tests; any thread.
 #pragma once
 
@@ -17,28 +17,29 @@ struct Listener {
   std::string text;         // "127.0.0.1:7433", "@tendril-7433", "/run/tendril.sock"
   uint16_t port = 0;        // TCP only
   bool loopback = false;    // loopback address or unix socket
-  std::string unlink_path;  // to be removed at the end
+  std::string unlink_path;  // remove it at the end
 };
 
 // "ADDR", "ADDR:PORT", "[V6]:PORT", a name, or "*"; port 0 lets the kernel choose.
 base::Result<std::vector<Listener>> listen_tcp(const std::string& text, uint16_t default_port);
-// A leading '@': the abstract name space. A stale socket file of a dead daemon is replaced, a live
-// one is not.
+// A leading '@': the abstract name space. Replaces the stale socket file of a dead daemon, but not
+// a live one.
 base::Result<Listener> listen_unix(const std::string& path);
 
-// The next connection, close-on-exec; *local: the peer is on this host by its address. kTimeout, or
-// kExhausted where this process has no descriptor or memory for it.
+// The next connection, close-on-exec. *local: the peer's address is on this host. kTimeout, or
+// kExhausted if this process has no descriptor or memory for it.
 base::Result<base::Fd> accept_on(const Listener& listener, int timeout_ms, bool* local);
 
-// What the limit on unacknowledged data, which session::allow_stalls takes back, was for: data was
-// sent again and again and nothing came back for ten seconds, not even an acknowledgement.
+// True if data was sent again and again for ten seconds and nothing came back, not even an
+// acknowledgement. The limit on unacknowledged data, which Connection::allow_stalls removes,
+// detected this.
 bool is_half_open(int fd);
 
 // "192.0.2.7:4711" or "unix pid 17 uid 1000", for the log; *same_user: a unix peer with the
 // daemon's user or root.
 std::string describe_peer(int fd, bool* loopback, bool* same_user);
 
-// Whether the peer is at a unix socket, and then which user it is.
+// Whether the peer uses a unix socket, and which user it then is.
 bool is_unix_peer(int fd, uint32_t* user);
 
 }  // namespace tendril::transport

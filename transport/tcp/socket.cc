@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// See socket.h. Every system call is non-blocking; waiting is spinning on the call itself, then
+// See socket.h. Every system call is non-blocking. Waiting means spinning on the call itself, then
 // poll(2), which shutdown() wakes.
 #include "transport/tcp/socket.h"
 
@@ -81,7 +81,7 @@ class SocketChannel final : public Channel {
     return Status(Code::kClosed, "the peer closed the connection");
   }
 
-  // What happened, 0 for nothing.
+  // The events; 0: none.
   short wait_for(short events, int timeout_ms) {
     pollfd p{fd_.get(), events, 0};
     return poll(&p, 1, timeout_ms) > 0 ? p.revents : short(0);
@@ -102,7 +102,7 @@ class SocketChannel final : public Channel {
       if (errno == EINTR) continue;
       if (errno != EAGAIN && errno != EWOULDBLOCK) return closed();
       if (timeout_ms == 0 || deadline.passed()) return size_t(0);
-      // A peer that ended its side reads no more; TCP alone would let us fill its buffer and wait
+      // A peer that ended its side reads no more. With TCP alone we would fill its buffer and wait
       // for ever.
       short events = wait_for(POLLOUT | POLLRDHUP, deadline.left_ms());
       if (events != 0 && (events & POLLOUT) == 0) return closed();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Channels over connected stream sockets: TCP and unix sockets. Used by session/ on both ends; any
-// thread, one sender and one receiver at a time. Never raises SIGPIPE, never leaves a descriptor
-// open across exec.
+// Channels over connected stream sockets: TCP and unix sockets. Both ends of session/ use them,
+// from any thread, with one sender and one receiver at a time. They never raise SIGPIPE and never
+// leave a descriptor open across exec.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 
 namespace tendril::transport {
 
-// Takes the connected socket over; "tcp" or "unix" by its family. TCP sockets get TCP_NODELAY.
+// Takes ownership of the connected socket. Its kind is "tcp" or "unix", by its family. TCP sockets
+// get TCP_NODELAY.
 std::unique_ptr<Channel> socket_channel(base::Fd fd);
 
-// Two connected channels inside this machine, "unix" kind.
+// Two connected channels inside this machine, of kind "unix".
 base::Result<std::unique_ptr<Channel>> unix_pair(std::unique_ptr<Channel>* other);
 
 }  // namespace tendril::transport

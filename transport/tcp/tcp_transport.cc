@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP as a registered transport: the session's own connections are its channels. Always possible,
-// since attach itself came over such a connection. The same over unix sockets, where the server's
+// TCP as a registered transport. The session's own connections are its channels. It is always
+// possible, because attach itself came over such a connection. It uses unix sockets if the server's
 // address is one.
 #include "transport/registry.h"
 #include "transport/tcp/socket.h"

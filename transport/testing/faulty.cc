@@ -48,7 +48,7 @@ class FaultyChannel final : public Wrapper {
     if (at >= first && at - first < count) data[at - first] ^= 0x10;
   }
 
-  // One piece through a buffer of our own, so that it may be changed.
+  // Sends one piece through a private buffer, so that it may be changed.
   Result<size_t> some(Parts* rest, int timeout_ms) override {
     if (sent_ >= faults_.end_after_sent) return broken();
     uint64_t most = faults_.short_pieces ? 1 + next(&send_random_) % 64 : sizeof buffer_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A channel that misbehaves on purpose, reproducibly: ends after n bytes, moves bytes in short
-// pieces, flips a bit. Wraps any channel; for tests. What is above it must end with an error, never
-// hang or believe what it reads.
+// A channel that misbehaves on purpose, reproducibly: it ends after n bytes, moves bytes in short
+// pieces, or flips a bit. Wraps any channel; for tests. The code above it must end with an error.
+// It must never hang or believe what it reads.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr uint64_t kNever = UINT64_MAX;
 
 struct Faults {
   uint64_t seed = 1;
-  bool short_pieces = false;         // sends and receives in pieces of 1 to 64 bytes or so
+  bool short_pieces = false;         // sends and receives in pieces of about 1 to 64 bytes
   uint64_t end_after_sent = kNever;  // both directions end once this many bytes were sent
   uint64_t end_after_received = kNever;
   uint64_t corrupt_sent_at = kNever;  // one bit of the byte at this position is flipped

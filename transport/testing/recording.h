@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A channel that also writes what passes through it into two files, one for each direction. Wraps
-// any channel; the worker puts it around a command lane when TENDRIL_RECORD asks for it. What is
-// recorded is the program's data: never on by itself.
+// any channel. The worker puts it around a command lane if TENDRIL_RECORD asks for it. The
+// recording is the program's data, so it is never on by default.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace tendril::transport {
 
-// A file that cannot take more loses the rest of its recording, nothing else. Hides the inner
-// channel's ring, so that everything passes.
+// If a file cannot take more, only the rest of its recording is lost. Hides the inner channel's
+// ring, so that everything passes through here.
 std::unique_ptr<Channel> recording(std::unique_ptr<Channel> inner, base::Fd received,
                                    base::Fd sent);
 

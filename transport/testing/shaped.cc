@@ -25,13 +25,14 @@ constexpr uint64_t kPieceMost = 64u << 10, kPieceLeast = 1500;
 constexpr uint64_t kPieceNs =
     100'000;  // on the wire: so long may another channel's bytes have to wait
 constexpr uint64_t kBytesLeast = 1u << 20, kBytesMost = 64u << 20;
-constexpr uint64_t kSpinNs = 1'000'000;  // timers are late; the last of a wait is spun
+constexpr uint64_t kSpinNs = 1'000'000;  // timers are late; the last part of a wait is spun
 
-// The bytes that have come, each with the time at which they may be seen. Belongs to the receiver.
+// The bytes that have come, each with the time from which they may be seen. Belongs to the
+// receiver.
 class Arrivals {
  public:
   explicit Arrivals(const Shape& shape) {
-    // Room for what is under way, or nothing would ever reach the bandwidth.
+    // Room for the bytes under way. Without it nothing would ever reach the bandwidth.
     const uint64_t under_way = shape.bytes_per_second / 1'000'000 * shape.delay_us * 4;
     const uint64_t wanted = shape.bytes_per_second == 0 ? kBytesMost : under_way + kBytesLeast;
     data_.resize(std::min(wanted, kBytesMost));
@@ -110,8 +111,8 @@ class ShapedChannel final : public Wrapper {
  private:
   static Status gone() { return Status(Code::kClosed, "the connection was closed on this side"); }
 
-  // What has come by now: it is seen when the wire has carried it, and after the delay of both
-  // ways.
+  // Takes in what has come by now. It may be seen when the wire has carried it, and after the delay
+  // of both ways.
   void look(Wait wait, bool may_sleep) {
     size_t room = 0;
     uint8_t* into = arrivals_.room(&room);
@@ -124,7 +125,7 @@ class ShapedChannel final : public Wrapper {
     }
   }
 
-  // A step towards that time: what comes meanwhile must get its own time.
+  // Waits one step towards that time. Bytes that come meanwhile must get their own time.
   void wait_until(uint64_t at_ns, base::Spin* spin) {
     const uint32_t seen = down_event_.read();
     const uint64_t now = base::now_ns();
@@ -160,9 +161,9 @@ class ShapedChannel final : public Wrapper {
 
   std::shared_ptr<Line> line_;
   uint64_t piece_ = kPieceMost;
-  size_t paid_ = 0;  // the sender's: bytes that the wire has taken and the inner channel has not
+  size_t paid_ = 0;  // the sender's: bytes that the wire has taken but the inner channel has not
   Arrivals arrivals_;
-  Status ended_;  // the receiver's: nothing more comes after the arrivals
+  Status ended_;  // the receiver's: nothing comes after the arrivals
   std::atomic<bool> down_{false};
   base::Event down_event_;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A channel with the delay and bandwidth of a longer line, accurate to a few microseconds. Wraps
 // one end of any channel; for tests and for planning ("what would this program do over 10 Gb/s and
-// 200 us?"). No threads: who sends waits until the wire would have taken the bytes, who receives
-// until they would have come.
+// 200 us?"). It has no threads. A sender waits until the wire would have taken the bytes, a
+// receiver until they would have come.
 //
-// The delay of both ways is added on the way back. The far end then does everything earlier by the
-// one way's delay, which nobody on this side can tell from a clock that is wrong by as much; and
-// what is sent needs no thread that carries it later.
+// The delay of both ways is added on the way back. So the far end does everything earlier by the
+// delay of one way. Nobody on this side can distinguish that from a clock that is wrong by as much.
+// And sent bytes need no thread that carries them later.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ struct Shape {
   uint64_t bytes_per_second = 0;  // each way; 0: unlimited
 };
 
-// One line, which several channels may share: together they carry no more than its bandwidth.
+// One line, which several channels may share. Together they carry no more than its bandwidth.
 class Line {
  public:
   explicit Line(const Shape& shape) : shape_(shape) {}
   const Shape& shape() const { return shape_; }
-  // When the last of so many bytes has been on the wire, if they are ready now.
+  // When the last of this many bytes has been on the wire, if they are ready now.
   uint64_t out_ns(size_t bytes) { return reserve(&out_free_at_ns_, bytes); }
   uint64_t in_ns(size_t bytes) { return reserve(&in_free_at_ns_, bytes); }
 

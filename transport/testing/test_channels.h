@@ -21,7 +21,7 @@
 
 namespace tendril::transport {
 
-// "shaped": a unix socket with 100 us each way and 4 GB/s; "faulty": one that moves bytes in
+// "shaped": a unix socket with 100 us each way and 4 GB/s. "faulty": a channel that moves bytes in
 // shreds.
 inline constexpr const char* kTransports[] = {"unix", "tcp", "shm", "loopback", "shaped", "faulty"};
 
@@ -82,8 +82,8 @@ inline void make_channels(const char* name, size_t bulk, ChannelSet* client, Cha
   }
 }
 
-// A client that has said everything on its command lane and reads whatever is answered, until the
-// worker's end closes. For fuzzing.
+// A client that has sent everything on its command lane. It reads all answers until the worker's
+// end closes. For fuzzing.
 class SpentClient {
  public:
   // `said` must fit a socket's buffer: 100,000 bytes do.

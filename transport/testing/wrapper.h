@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What channels share that wrap another one and change what is sent piece by piece: sending in a
-// loop, the end, the name. Private to transport/testing.
+// The common part of channels that wrap another one and change what is sent piece by piece: sending
+// in a loop, the end, the name. Private to transport/testing.
 #pragma once
 
 #include <cstdio>
@@ -34,7 +34,7 @@ class Wrapper : public Channel {
   const char* kind() const override { return kind_; }
 
  protected:
-  // Sends a piece from the front of `rest` and uses it up; the number of bytes.
+  // Sends a piece from the front of `rest` and consumes it. Returns the number of bytes.
   virtual base::Result<size_t> some(Parts* rest, int timeout_ms) = 0;
 
   const std::unique_ptr<Channel> inner_;
