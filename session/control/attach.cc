@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attaching, on the client: hello, attach with its offers, then the channels of what the worker
-// answered. Blocking with time-outs, on the thread that makes the first GPU call.
+// The client's half of attaching: hello, attach with its offers, then the channels of the worker's
+// answer. Blocking with time-outs, on the thread that makes the first GPU call.
 #include "session/control/attach.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::vector<uint8_t> session_request(const wire::AttachReply& reply, uint16_t ch
   return wire::encode(request);
 }
 
-// Completes the client's half with what the worker answered, and says so to the server, over a
+// Completes the client's half with the worker's answer, and reports that to the server over a
 // connection beside the session's.
 Status use_answer(const Endpoint& endpoint, const ConnectOptions& options,
                   const wire::AttachReply& reply, const wire::TransportAnswer& answer,
@@ -53,8 +53,8 @@ Status use_answer(const Endpoint& endpoint, const ConnectOptions& options,
   return (*client)->ask(wire::Request::kUse, body, options.timeout_ms).status();
 }
 
-// Opens every bulk connection at once, so that a distant server costs two round trips and not two
-// for each.
+// Opens all bulk connections at once. So a distant server costs two round trips in all, not two for
+// each.
 Status join_bulk(const Endpoint& endpoint, const ConnectOptions& options,
                  const wire::AttachReply& reply, std::vector<base::Fd>* joined) {
   const uint16_t count = std::min(reply.bulk_channels, kBulkChannelsMax);
@@ -111,8 +111,8 @@ Status open_channels(const Endpoint& endpoint, const ConnectOptions& options, Co
                                      "; install the same version on both");
 }
 
-// The bulk channels share the line's bandwidth. Commands hardly use any, and a network lets their
-// few bytes through between others.
+// The bulk channels share the line's bandwidth. Commands use hardly any. A network lets their few
+// bytes through between others.
 void shape(const transport::Shape& link, Attached* attached) {
   if (link.delay_us == 0 && link.bytes_per_second == 0) return;
   attached->command = transport::shaped(std::move(attached->command), link);

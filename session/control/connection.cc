@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kDescriptorsMax = 64;
 constexpr int kRestMs = 5000;
 
-// Waits for the socket; false when the deadline passed.
+// Waits for the socket. False: the deadline passed.
 bool wait_for(int fd, short events, const Deadline& deadline) {
   for (;;) {
     pollfd waiting{fd, events, 0};
@@ -177,7 +177,7 @@ Status send_descriptors(int socket, const void* message, size_t bytes, const int
     sent = sendmsg(socket, &header, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return base::errno_status(Code::kClosed, "passing descriptors", errno);
-  // Descriptors went with the first byte; the rest of the message follows plainly.
+  // The descriptors went with the first byte. The rest of the message follows without any.
   if (size_t(sent) < bytes) {
     return send_on(socket, static_cast<const uint8_t*>(message) + sent, bytes - size_t(sent),
                    Deadline(kRestMs));

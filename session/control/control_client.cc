@@ -41,7 +41,7 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const Endpoint& endp
   std::vector<uint8_t> body = wire::encode(hello);
   std::vector<uint8_t> all = pack(wire::kHelloKind, Code::kOk, body.data(), body.size());
   all.insert(all.end(), more.begin(), more.end());
-  // A server that refuses may close before it has read everything; its reason is still to be read.
+  // A server that refuses may close before it has read everything. Its reason can still be read.
   Status sent = client->connection_.send_all(all.data(), all.size(), deadline);
   if (!sent.ok() && sent.code() != Code::kClosed) return sent;
   return client;
@@ -105,7 +105,7 @@ Result<Message> ControlClient::ask(wire::Request request, const std::vector<uint
                                    int timeout_ms) {
   Status sent =
       send_message(&connection_, uint16_t(request), Code::kOk, body, Deadline(options_.timeout_ms));
-  // A refusal may be waiting even though nobody reads any more.
+  // A refusal may be waiting even if the server reads no more.
   if (!sent.ok() && sent.code() != Code::kClosed) {
     return Status(sent.code(),
                   base::format("%s: %s", endpoint_.text.c_str(), sent.message().c_str()));
@@ -118,7 +118,7 @@ Status ControlClient::fetch(const std::vector<uint8_t>& body, base::Fd* descript
   Status status =
       send_message(&connection_, uint16_t(wire::Request::kFetch), Code::kOk, body, deadline);
   if (!status.ok()) return status;
-  // The descriptor rides on the header's bytes.
+  // The descriptor comes with the header's bytes.
   wire::ControlHeader header;
   size_t got = 0;
   status = connection_.receive_some(&header, sizeof header, deadline, &got, descriptor);

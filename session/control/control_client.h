@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of a control connection. Private to session/; public through
-// session/control/attach.h.
+// The client's half of a control connection. Private to session/. session/control/attach.h is its
+// public part.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class ControlClient final : public Control {
  public:
   ControlClient(Connection connection, const Endpoint& endpoint, const ConnectOptions& options)
       : connection_(std::move(connection)), endpoint_(endpoint), options_(options) {}
-  // Connects and sends hello, with `more` (an already packed request) right behind it.
+  // Connects and sends hello, directly followed by `more` (an encoded request).
   static base::Result<std::unique_ptr<ControlClient>> start(const Endpoint& endpoint,
                                                             const ConnectOptions& options,
                                                             const std::vector<uint8_t>& more);

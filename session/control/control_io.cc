@@ -43,7 +43,7 @@ Result<Message> receive_message(Connection* connection, const Deadline& first, i
   Status status = connection->receive_all(raw, 1, first, &got);
   if (!status.ok()) return status;
   Deadline rest(whole_ms);
-  // Magic first: a stranger's banner may be shorter than a header.
+  // Magic first, because another protocol's banner may be shorter than a header.
   status = connection->receive_all(raw + 1, sizeof header.magic - 1, rest, &got);
   if (!status.ok() || header.magic != wire::kHelloMagic)
     return Status(Code::kInvalid, "not a Tendril message");
@@ -55,7 +55,7 @@ Result<Message> receive_message(Connection* connection, const Deadline& first, i
   Message message;
   message.kind = header.kind;
   message.code = Code(header.code);
-  // Grows as the bytes come: a header alone commits no memory.
+  // Grows as the bytes come, so that a header alone commits no memory.
   for (size_t done = 0; done < header.bytes; done += got) {
     size_t step = header.bytes - done < (64u << 10) ? header.bytes - done : (64u << 10);
     message.body.resize(done + step);

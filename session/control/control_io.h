@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control messages over a connection, with deadlines. Private to session/: used by both halves of
-// attaching.
+// Control messages over a connection, with deadlines. Private to session/. Both halves of attaching
+// use it.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Message {
 std::vector<uint8_t> pack(uint16_t kind, base::Code code, const void* body, size_t bytes);
 base::Status send_message(Connection* connection, uint16_t kind, base::Code code,
                           const std::vector<uint8_t>& body, const base::Deadline& deadline);
-// `first`: how long to wait for the message to begin; the rest has `whole_ms`. kInvalid: these are
-// not control messages.
+// `first`: how long to wait for the message to begin. The rest may take `whole_ms`. kInvalid: these
+// are not control messages.
 base::Result<Message> receive_message(Connection* connection, const base::Deadline& first,
                                       int whole_ms);
 

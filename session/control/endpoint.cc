@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Server addresses as people write them, and connecting to one. Every way in which that can fail
-// has a message of its own.
+// Server addresses as people write them, and connecting to one. Every possible failure has its own
+// message.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -187,7 +187,7 @@ Result<Connection> connect_to(const Endpoint& endpoint, const Deadline& deadline
     if (failed == 0) {
       connected = std::move(fd);
     } else if (error == EHOSTUNREACH || failed == ECONNREFUSED) {
-      error = failed;  // "refused" tells most: the host is there
+      error = failed;  // "refused" says most: the host exists
     }
     if (deadline.passed()) break;
   }

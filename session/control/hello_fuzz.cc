@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: arbitrary bytes as a stranger's control connection, hello first. The server's
-// half must answer or end it.
+// libFuzzer target: arbitrary bytes as an unknown peer's control connection, beginning with hello.
+// The server's half must answer or end it.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@ using namespace tendril;  // NOLINT: a program
 namespace {
 struct Handler : session::ControlHandler {
   wire::Hello hello() override { return {}; }
-  // What a request that names nothing asks for: most inputs should get past the check.
+  // An empty request names this API, so that most inputs pass the check.
   std::vector<wire::ApiRecord> apis() override { return {{"", 0}}; }
   bool token_matches(const std::string&, bool* required) override {
     *required = false;

@@ -52,7 +52,7 @@ Status check_kind(const std::string& only) {
 
 namespace {
 
-// This end's half for what the client offered of that kind, or why there is none.
+// This end's half for the client's offer of that kind, or the reason why there is none.
 Result<std::unique_ptr<transport::Half>> answer(const Transport& transport,
                                                 const wire::TransportOffers& offers,
                                                 const transport::Setting& setting) {
@@ -70,7 +70,7 @@ Result<Choice> choose(const wire::TransportOffers& offers, const transport::Sett
   Choice choice;
   std::string against;
   for (const Transport* transport : transport::transports()) {
-    // Beside the choice only a way over connections is wanted.
+    // After the choice, only a transport over connections is wanted.
     if (!choice.halves.empty() && !transport->uses_connections) continue;
     Result<std::unique_ptr<transport::Half>> half = answer(*transport, offers, setting);
     if (!half.ok()) {

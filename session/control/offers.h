@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which transport a session gets. The client offers every kind that its build has, or says why one
-// is not possible there; the worker chooses in `choose`, and nowhere else, and answers. Both ends
-// keep their halves meanwhile. Names no transport: what there is, the registry knows.
+// is not possible there. The worker chooses in `choose`, and nowhere else, and answers. Both ends
+// keep their halves meanwhile. No transport is named here; the registry knows them.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace tendril::session {
 
 class Offers {
  public:
-  // `only` not empty: of the transports with channels of their own, this kind alone is offered.
+  // If `only` is not empty, it is the only transport with channels of its own that is offered.
   static Offers make(const transport::Setting& setting, const std::string& only);
   const wire::TransportOffers& records() const { return records_; }
 
@@ -28,7 +28,7 @@ class Offers {
     const transport::Transport* transport = nullptr;
     std::unique_ptr<transport::Half> half;
   };
-  // What was offered of that kind; null: nothing.
+  // The offer of that kind; null: none.
   Own* find(const std::string& kind);
 
  private:
@@ -36,7 +36,7 @@ class Offers {
   std::vector<Own> own_;
 };
 
-// kInvalid where the user asks for a kind that this build does not have; the text lists them.
+// kInvalid if this build has no transport of that kind; the text lists the kinds.
 base::Status check_kind(const std::string& only);
 
 // ---- the worker's end ----
@@ -44,14 +44,14 @@ base::Status check_kind(const std::string& only);
 struct Choice {
   wire::TransportAnswers answers;
   base::Fd descriptor;  // of the first answer, for the client; invalid: it needs none
-  std::vector<std::unique_ptr<transport::Half>> halves;  // of each answer
+  std::vector<std::unique_ptr<transport::Half>> halves;  // one for each answer
 };
 
-// The nearest transport that both ends have and that both can use. The reason says what was against
-// nearer ones. kUnsupported: there is none.
+// The nearest transport that both ends have and can use. The reason says why nearer ones were not
+// chosen. kUnsupported: there is none.
 base::Result<Choice> choose(const wire::TransportOffers& offers, const transport::Setting& setting);
 
-// The channels, once the client has decided among the answers.
+// Opens the channels, once the client has decided among the answers.
 base::Result<transport::Channels> open_choice(Choice choice, wire::StartOn on,
                                               transport::Streams streams);
 

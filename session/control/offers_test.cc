@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of a transport, and a third one: registered in this file only, offered, chosen and
-// used by a whole session, without a line elsewhere that knows it.
+// The choice of a transport. Also a third transport that only this file registers. A whole session
+// offers, chooses and uses it, although no other line knows it.
 #include "session/control/offers.h"
 
 #include <gtest/gtest.h>
@@ -93,7 +93,7 @@ class OffersTest : public ::testing::Test {
 TEST_F(OffersTest, AThirdTransportCarriesASession) {
   SmallServer server;
   ConnectOptions options = quick();
-  options.transport = "wormhole";  // shared memory is as near, and was registered first
+  options.transport = "wormhole";  // shared memory is equally near, and was registered first
   auto attached = attach(at(server.address()), options, for_echo());
   ASSERT_TRUE(attached.ok()) << attached.status().message();
   EXPECT_EQ(attached->transport, "loopback");

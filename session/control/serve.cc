@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server's half of a control connection: hello, then one request and one reply at a time, until
-// the connection ends or becomes part of a session. Runs on a thread of the daemon. The peer is a
-// stranger until its hello was accepted, and hostile for ever.
+// the connection ends or becomes part of a session. Runs on a thread of the daemon. The peer is
+// unknown until its hello was accepted, and is never trusted.
 #include <vector>
 
 #include "base/text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For tests: a small server in this process, which answers offers as a worker does, and a session
-// that is used for an echo and a transfer.
+// For tests: a small server in this process that answers offers like a worker, and a session that
+// echoes and transfers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ class SmallServer : public ControlHandler {
   }
   void attached(uint64_t, Connection connection) override {
     std::lock_guard<std::mutex> guard(mutex_);
-    // As tendrild does it: what a worker gets is a descriptor and a record.
+    // As in tendrild: a worker gets a descriptor and a record.
     const wire::ConnectionRecord record = connection.record();
     command_ = Connection(connection.take_descriptor(), record);
     start_if_whole();

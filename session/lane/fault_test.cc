@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions over lines that break: loss at many points of every channel, shredded and corrupted
-// streams, hostile peers by hand, fork. The claim is always the same: it ends with an error on both
-// sides, it never hangs, and nothing is written where no call asked for it.
+// streams, hand-made hostile peers, fork. The claim is always the same. The session ends with an
+// error on both sides, never hangs, and writes only where a call asked for it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ class FaultTest : public ::testing::Test {
 
 enum class Where { kClientCommand, kClientBulk, kWorkerCommand, kWorkerBulk };
 
-// Some of everything; returns how many steps went well.
+// Does some of everything. Returns how many steps succeeded.
 int exercise(TestSession& s) {
   int good = 0;
   bool wiped = false;
@@ -61,7 +61,7 @@ int exercise(TestSession& s) {
     s.lane->expect_bulk(in[0], into.data(), into.size());
     if (s.post(kGive, in, sizeof in) && s.lane->wait_bulk(in[0])) ++good;
   }
-  // Once a loss has been told nothing is written any more.
+  // After a loss was reported, nothing is written any more.
   if (wiped) {
     EXPECT_EQ(placed, std::vector<uint8_t>(placed.size(), 7));
     EXPECT_EQ(target, std::vector<uint8_t>(target.size(), 7));
@@ -132,8 +132,8 @@ TEST_F(FaultTest, CorruptionNeverHangsOrCrashes) {
   for (Where where :
        {Where::kClientCommand, Where::kWorkerCommand, Where::kClientBulk, Where::kWorkerBulk}) {
     for (uint64_t at = 0; at < 160; at += 7) {
-      // A flipped length can make either side wait for bytes that never come: then the line must
-      // end some time, as lines do.
+      // A flipped length can make either side wait for bytes that never come. So the line must end
+      // at some time, like real lines.
       Faults faults;
       faults.corrupt_sent_at = at;
       faults.end_after_sent = 3u << 20;
@@ -157,7 +157,7 @@ TEST_F(FaultTest, CorruptionNeverHangsOrCrashes) {
   }
 }
 
-// What a hostile client can say by hand; each must end that session with a text, and nothing else.
+// What a hostile client can send. Each input must end the session with a text, and do nothing else.
 std::string service_says(const std::vector<uint8_t>& lane, const std::vector<uint8_t>& bulk,
                          size_t bulk_channels) {
   ChannelSet client, worker;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: arbitrary bytes as a worker's reply lane. The client's side may lose the
-// session; it must write nowhere but where a call allowed it to.
+// session. It may write only where a call allowed it.
 #include <cstdlib>
 #include <cstring>
 #include <vector>

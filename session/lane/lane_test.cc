@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lane and service against each other over every transport: calls, replies, order, bulk both ways,
-// many threads, loss. A watchdog ends the process when a test hangs.
+// many threads, loss. A watchdog ends the process if a test hangs.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -45,13 +45,13 @@ TEST_P(LaneTest, KeepsTheOrderOfCalls) {
   EXPECT_GT(s.looked_ahead.load(), 0u) << "none was found that had arrived";
 }
 
-// The executor waits for a call that stands behind others: whoever attends finds it, and nothing
-// else is lost or moved.
+// The executor waits for a call that is behind others. A thread that attends finds it. No other
+// call is lost or moved.
 TEST_P(LaneTest, AttendingFindsACallBehindOthers) {
   for (size_t bulk : {size_t(0), size_t(2)}) {
     TestSession s(GetParam(), bulk);
     s.post(kHold, "some bytes that must stay", 25);
-    constexpr uint64_t kCalls = 1500;  // of bodies that together do not fit the inbox
+    constexpr uint64_t kCalls = 1500;  // their bodies together do not fit the inbox
     std::vector<uint64_t> body(512);
     std::thread attending([&] {
       while (s.releases == 0 && s.service->attend()) std::this_thread::yield();
@@ -72,7 +72,7 @@ TEST_P(LaneTest, AttendingFindsACallBehindOthers) {
   }
 }
 
-// The executor asks before it waits for another call, with a turn of the GPU in its hands perhaps.
+// The executor asks before it waits for another call. It may hold a turn of the GPU then.
 TEST_P(LaneTest, WhatWasTakenOnSightIsNotPending) {
   TestSession s(GetParam(), 0);
   s.post(kHold, "stay", 5);
@@ -81,8 +81,8 @@ TEST_P(LaneTest, WhatWasTakenOnSightIsNotPending) {
   EXPECT_EQ(s.pending_after_hold, 0);
 }
 
-// As a driver does that has a thousand launches before it. What the worker may be waiting for
-// passes all the same.
+// A driver with a thousand launches ahead of it stops the program, too. Calls that the worker may
+// be waiting for still pass.
 TEST_P(LaneTest, TheClientDoesNotRunFarAhead) {
   TestSession s(GetParam(), 0);
   s.post(kHold, "stay", 5);
@@ -266,8 +266,8 @@ TEST_P(LaneTest, ManyThreadsShareALane) {
   EXPECT_EQ(failures.load(), 0);
 }
 
-// Replies whose ids fall into one bucket of the table of pending replies, held by one thread each
-// when the lane ends.
+// The ids of these replies fall into one bucket of the table of pending replies. One thread each
+// holds them when the lane ends.
 TEST_P(LaneTest, RepliesOfOneBucketAreHeldBySeveralThreads) {
   TestSession s(GetParam(), 0);
   uint32_t first = s.lane->new_reply_id(), second = 0;
@@ -321,7 +321,7 @@ TEST_P(LaneTest, BulkBothWays) {
   }
 }
 
-// What tendril top shows.
+// The counts that tendril top shows.
 TEST_P(LaneTest, BothEndsCountTheSame) {
   for (size_t channels : {0, 2}) {
     TestSession s(GetParam(), channels);
@@ -343,8 +343,8 @@ TEST_P(LaneTest, BothEndsCountTheSame) {
   }
 }
 
-// More data at once than the worker has slots, in an order it does not want: grants must sort it
-// out.
+// More data at once than the worker has slots, in an order that it does not want. Grants must put
+// it in order.
 TEST_P(LaneTest, ManyBulkTransfersAtOnce) {
   for (size_t channels : {0, 2}) {
     TestSession s(GetParam(), channels);
@@ -405,8 +405,8 @@ TEST_P(LaneTest, PushesReachTheClient) {
   EXPECT_FALSE(s.call(kEcho, "").lost);
 }
 
-// Whoever has waited for an answer leaves nobody behind who receives; the thread that does it for
-// host functions has stood back meanwhile.
+// A thread that has waited for an answer leaves no receiver behind. The thread that receives for
+// host functions has stepped back meanwhile.
 TEST_P(LaneTest, PushesReachTheClientRightAfterAWait) {
   TestSession s(GetParam(), 0);
   s.lane->start_receiver();
@@ -484,7 +484,7 @@ TEST_P(LaneTest, LossWakesEveryWaiter) {
   s.service->end("enough");
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(lost.load(), 6);
-  s.lane.reset();  // a thread of the lane's own may have found the loss, and be about to tell of it
+  s.lane.reset();  // a thread of the lane may have found the loss and may be about to report it
   EXPECT_EQ(s.events.lost_count.load(), 1);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer target: arbitrary bytes as a client's command lane and bulk channel. The worker's side
-// must end the session or run calls, never crash, hang or read outside what came.
+// must end the session or run calls. It must never crash, hang or read beyond the input.
 #include <unistd.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   size_t split = channels == 0 ? bytes - 1 : (bytes - 1) * (data[0] >> 1) / 128;
   transport::ChannelSet client, worker;
   transport::make_channels("unix", channels, &client, &worker);
-  // Half closed: replies still leave, so that the calls after the first reply are reached.
+  // Half closed: replies still leave, so that the calls after the first reply are reached, too.
   transport::SpentClient lane(data + 1, split);
   auto service = session::Service::open(lane.take_worker_end(), worker.bulk.data(),
                                         worker.bulk.size(), session::SlotPool());
@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   for (;;) {
     auto call = service->next({0, 1000});
     if (!call.ok()) break;
-    // Every byte of a body must be there to read, also after calls like it have been taken.
+    // Every byte of a body must be readable, also after similar calls have been taken.
     session::Call calls[4] = {*call};
     const size_t count = 1 + service->take_alike(*call, calls + 1, 3);
     uint64_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For the tests of session/: a lane and a service joined by a transport of choice, and a small
-// worker that echoes, counts, delivers and moves bulk data on request.
+// For the tests of session/: a lane and a service joined by a chosen transport, and a small worker
+// that echoes, counts, delivers and moves bulk data on request.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ enum TestCall : uint16_t {
   kPush,
   kEnd,
   kSlow,
-  kHold,  // keeps the executor until kRelease is seen
+  kHold,  // holds the executor until kRelease is seen
   kRelease,
 };
 
@@ -174,7 +174,7 @@ class TestSession {
     std::vector<uint8_t> data(ask.bytes, uint8_t(ask.value));
     service->deliver(ask.address, data.data(), ask.bytes);
   }
-  // False: the call's bytes have changed meanwhile.
+  // False: the call's bytes have changed since.
   bool hold(const Call& call) {
     const std::vector<uint8_t> before(call.body, call.body + call.bytes);
     while (releases == 0) std::this_thread::yield();
@@ -190,7 +190,8 @@ class TestSession {
     if (half != 0) service->send_bulk(ask[0], 0, data.data(), half);
     service->transfer_sent(ask[0]);
   }
-  // With those that follow, as the worker takes launches: all bodies stay until the next `next`.
+  // Together with the calls that follow, as the worker takes launches. All bodies stay valid until
+  // the next `next`.
   void count(const Call& call, uint64_t* expected, uint64_t* wrong) {
     std::vector<Call> calls(5, call);
     calls.resize(1 + service->take_alike(call, &calls[1], 4));
@@ -259,7 +260,7 @@ class TestSession {
           if (!hold(call)) ++wrong;
           break;
         case kRelease:
-          ++wrong;  // it was to be seen, not run
+          ++wrong;  // it should be seen, not run
           break;
         case kEnd:
           service->end("out of patience");
