@@ -13,7 +13,7 @@ namespace {
 using base::Code;
 using base::Status;
 
-// An error of a reader that does not know which variable its text came from.
+// Adds the variable's name to an error of a reader that does not know where its text came from.
 Status from_variable(const char* name, const Status& status) {
   return Status(status.code(), std::string(name) + ": " + status.message());
 }
@@ -27,7 +27,7 @@ Status read_leases(const std::string& text, Configuration* configuration) {
     bool good = colon != std::string::npos && equals > 0;
     good = good && read_number(part.substr(equals + 1, colon - equals - 1), &server.lease_id);
     good = good && server.lease_id != 0 && read_hex(part.substr(colon + 1), &server.lease_secret);
-    if (!good) {  // says nothing of the text: it holds a secret
+    if (!good) {  // does not quote the text, because it holds a secret
       return Status(Code::kInvalid,
                     "TENDRIL_LEASES: part " + std::to_string(configuration->servers.size() + 1) +
                         " is not <endpoint>=<lease id>:<secret in hex>; `tendril run` sets it");
@@ -80,7 +80,8 @@ Status read_terms(Configuration* configuration) {
   return {};
 }
 
-// Which kinds there are is known where the client attaches (transport/registry.h).
+// The kinds are not checked here. The registry knows them where the client attaches
+// (transport/registry.h).
 void read_transport(Configuration* configuration) {
   configuration->transport = trimmed(variable("TENDRIL_TRANSPORT"));
   if (configuration->transport == "auto") configuration->transport.clear();

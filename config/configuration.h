@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a program's environment says about its GPUs: where they are, which part of them it gets, and
-// how to reach them. The client libraries read it once, at cuInit or nvmlInit, so that both see the
-// same devices in the same order. Any thread. Reads the environment and small files; opens no
+// how to reach them. The client libraries read it once, at cuInit or nvmlInit. So both see the same
+// devices in the same order. Any thread. It reads the environment and small files, and opens no
 // connection.
 //
 //   TENDRIL_LEASES      "<endpoint>=<lease id>:<secret in hex>,...", in device order. `tendril run`
-//                       sets it. It wins over the variables down to TENDRIL_PRIORITY.
+//                       sets it. It overrides the variables down to TENDRIL_PRIORITY.
 //   TENDRIL_SERVERS, TENDRIL_SERVERS_CONF: see config/servers.h
 //   TENDRIL_GPUS        how many slices, 1 to 64; default 1
 //   TENDRIL_SLICE       part of a GPU: 0.5, 1/3 or 35%; default all of it
 //   TENDRIL_MEMORY      memory of a slice: 512M, 10G (config/quantity.h); alone, the server derives
 //                       the share of time from it
-//   TENDRIL_CAP         1: never more than that share of time, also when the GPU is idle; default 0
+//   TENDRIL_CAP         1: never more than that share of time, even if the GPU is idle; default 0
 //   TENDRIL_PRIORITY    -100 to 100, default 0: higher is served first, and gets no more
 //   TENDRIL_TOKEN, TENDRIL_TOKEN_FILE: see config/credentials.h
 //   TENDRIL_TRANSPORT   auto (default), or a kind of transport: tcp, shm
@@ -28,10 +28,10 @@
 
 namespace tendril::config {
 
-// Everything that TENDRIL_* variables and files say.
+// All values of the TENDRIL_* variables and files.
 struct Configuration : ServerList {  // in device order; a server appears once per lease
-  uint32_t slice_count = 1;          // over all servers; means nothing with leases
-  wire::SliceSpec slice;             // each; means nothing with leases
+  uint32_t slice_count = 1;          // over all servers; ignored with leases
+  wire::SliceSpec slice;             // each; ignored with leases
   wire::LeaseTerms terms;            // means nothing with leases
   std::string token;                 // never logged
   std::string transport;             // a kind; empty: the nearest
@@ -41,17 +41,17 @@ struct Configuration : ServerList {  // in device order; a server appears once p
   bool leased() const { return !servers.empty() && servers.front().lease_id != 0; }
 };
 
-// A text and what the user knows it by: "TENDRIL_MEMORY", "-m".
+// A text and the name under which the user knows it: "TENDRIL_MEMORY", "-m".
 struct Named {
   const char* name;
   std::string text;
 };
-// A slice as the environment and the command line write it. Neither is given: a whole GPU. Memory
-// alone: the server derives the share.
+// A slice as the environment and the command line write it. If neither is given: a whole GPU. With
+// memory alone the server derives the share.
 base::Result<wire::SliceSpec> read_slice(const Named& share, const Named& memory);
 
-// kNotFound: a file that was named is not there. kInvalid: a variable or a file is malformed; the
-// message names it and says what is expected.
+// kNotFound: a named file does not exist. kInvalid: a variable or a file is malformed; the message
+// names it and says what is expected.
 base::Result<Configuration> load_configuration();
 
 }  // namespace tendril::config

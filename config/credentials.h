@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared secret that admits clients until identities come. It comes from a file or the
+// The shared secret that admits clients until there are identities. It comes from a file or the
 // environment, never from the command line, which others can read. It is never logged. The daemon,
 // the command line and the client libraries read it here.
 #pragma once
@@ -16,8 +16,8 @@ enum class TokenUse : uint8_t {
   kServer,  // a file that others may read is refused
 };
 
-// `file` when given, else TENDRIL_TOKEN, else the file that TENDRIL_TOKEN_FILE names, else empty.
-// Blanks around the token are not part of it. A token has 8 to 1024 characters.
+// `file` if given, else TENDRIL_TOKEN, else the file that TENDRIL_TOKEN_FILE names, else empty.
+// Blanks around the token are dropped. A token has 8 to 1024 characters.
 base::Result<std::string> load_token(const std::string& file, TokenUse use);
 
 }  // namespace tendril::config

@@ -14,7 +14,8 @@ using base::Status;
 
 constexpr char kUnits[] = "KMGT";  // powers of 1024
 constexpr uint64_t kBareUnit = uint64_t{1} << 20;
-constexpr uint64_t kBareMax = uint64_t{16} << 40;  // no GPU has more; a bare number of bytes has
+// no GPU has more; a bare number above it means bytes
+constexpr uint64_t kBareMax = uint64_t{16} << 40;
 
 // A decimal number: value / scale.
 struct Decimal {
@@ -28,7 +29,7 @@ void skip_blanks(const char** at) {
   while (**at == ' ' || **at == '\t') ++*at;
 }
 
-// Moves *at past the number and the blanks around it. False: there is none, or it is too long.
+// Moves *at past the number and the blanks around it. False: there is no number, or it is too long.
 bool read_decimal(const char** at, Decimal* out) {
   constexpr uint64_t kValueMax = 1'000'000'000'000'000, kScaleMax = 1'000'000'000;
   skip_blanks(at);
@@ -41,7 +42,7 @@ bool read_decimal(const char** at, Decimal* out) {
   if (**at == '.') {
     for (++*at; is_digit(**at); ++*at) {
       any = true;
-      if (out->scale >= kScaleMax || out->value > kValueMax) continue;  // digits beyond are noise
+      if (out->scale >= kScaleMax || out->value > kValueMax) continue;  // further digits are noise
       out->value = out->value * 10 + static_cast<uint64_t>(**at - '0');
       out->scale *= 10;
     }
@@ -50,7 +51,7 @@ bool read_decimal(const char** at, Decimal* out) {
   return any;
 }
 
-// Moves *at past the unit; its bytes. 0: there is none.
+// Moves *at past the unit and returns its size in bytes. 0: there is none.
 uint64_t read_unit(const char** at) {
   const char letter = **at >= 'a' && **at <= 'z' ? static_cast<char>(**at - 32) : **at;
   const char* const found = letter == 0 ? nullptr : std::strchr(kUnits, letter);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Amounts as people write them: fractions of a GPU and sizes of memory. One reader for the command
-// line, the daemon's options and the client libraries' variables, so that a text means the same
-// everywhere. Pure functions.
+// Amounts as people write them: fractions of a GPU and sizes of memory. The command line, the
+// daemon's options and the client libraries' variables share this reader, so that a text means the
+// same everywhere. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace tendril::config {
 
 inline constexpr uint32_t kWholeGpu = 1'000'000;  // millionths
 
-// "0.5", "1", "1/3", "35%": in millionths, rounded down so that n parts of 1/n always fit. Above 0
-// and at most 1.
+// "0.5", "1", "1/3", "35%": in millionths, rounded down so that n parts of 1/n always fit. Above 0,
+// at most 1.
 base::Result<uint32_t> parse_fraction(const std::string& text);
 
 // "10G", "512M", "1.5GiB", "800000000B". K, M, G and T are powers of 1024, with or without i, B or
-// iB. A number without a unit counts in MiB, as in other tools for GPUs: "512" is "512M". A bare
-// number of more than 16 TiB is refused, because somebody meant bytes.
+// iB. A number without a unit counts MiB, as in other GPU tools: "512" is "512M". A bare number
+// above 16 TiB is refused, because the user must have meant bytes.
 base::Result<uint64_t> parse_size(const std::string& text);
 
 std::string format_size(uint64_t bytes);          // for people: "10.0 GiB"

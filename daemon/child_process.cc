@@ -25,9 +25,9 @@ namespace {
 
 constexpr size_t kOutputMax = 1u << 20;
 
-// posix_spawn's dup2 clears close-on-exec only when source and target differ; descriptors of a
-// daemon never are 0 to 3 by then, but a test may run with closed standard streams, so lift them
-// out of the way first.
+// posix_spawn's dup2 clears close-on-exec only when source and target differ. A daemon's
+// descriptors are never 0 to 3 by then. But a test may run with closed standard streams, so move
+// them out of the way first.
 int lifted(int fd, base::Fd* keeper) {
   if (fd < 0 || fd > 3) return fd;
   keeper->reset(fcntl(fd, F_DUPFD_CLOEXEC, 10));
@@ -35,9 +35,9 @@ int lifted(int fd, base::Fd* keeper) {
 }
 
 // Makes the child close every descriptor from `first` on that it would inherit: each that is open
-// now and is not close-on-exec. posix_spawn_file_actions_addclosefrom_np would do this in one call;
-// it came with glibc 2.34, and `tendril` runs on older systems. The daemon's own descriptors are
-// all close-on-exec, so no other thread can add one meanwhile.
+// now and is not close-on-exec. posix_spawn_file_actions_addclosefrom_np would do this in one call,
+// but it came with glibc 2.34, and `tendril` runs on older systems. All the daemon's own
+// descriptors are close-on-exec, so no other thread can add one meanwhile.
 base::Status close_inherited(posix_spawn_file_actions_t* actions, int first) {
   const std::unique_ptr<DIR, int (*)(DIR*)> open_files(opendir("/proc/self/fd"), closedir);
   if (!open_files) {
@@ -81,7 +81,7 @@ base::Result<Child> start_child(const std::string& executable,
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  // A process group of its own: Ctrl-C in the daemon's terminal is the daemon's to handle.
+  // A separate process group: the daemon must handle Ctrl-C in its terminal.
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -158,8 +158,8 @@ base::Result<ChildOutput> run_child(const std::string& executable,
     if (got <= 0) break;
     if (output.text.size() < kOutputMax) output.text.append(buffer, static_cast<size_t>(got));
   }
-  // End of output comes with its exit; one that closed its output and stays is killed like one that
-  // is late.
+  // The output ends when the child exits. A child that closed its output and stays is killed like
+  // one that takes too long.
   pollfd gone = {child.pidfd.get(), POLLIN, 0};
   if (late || poll(&gone, 1, deadline.left_ms()) == 0) {
     late = true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a child of the daemon and knowing, without signals, when it ends. The child inherits
-// only the descriptors named here; its stdout and stderr go into pipes or sockets of the caller's
-// choice. Children must be started on a thread that outlives them: they ask the kernel to be killed
-// when that thread goes.
+// Starts a child of the daemon and notices its end without signals. The child inherits only the
+// descriptors named here. Its stdout and stderr go into pipes or sockets of the caller's choice.
+// The thread that starts a child must outlive it, because the child asks the kernel to be killed
+// when that thread ends.
 #pragma once
 
 #include <sys/types.h>
@@ -25,15 +25,15 @@ struct Child {
 base::Result<Child> start_child(const std::string& executable,
                                 const std::vector<std::string>& arguments, int output, int control);
 
-// SIGKILL; harmless when it has gone already.
+// Sends SIGKILL. Harmless if the child has already exited.
 void kill_child(const Child& child);
-// Collects an exited child; its wait status as of waitpid. Blocks until it has exited.
+// Collects a child and returns its wait status, as from waitpid. Blocks until it has exited.
 int reap_child(Child* child);
 std::string describe_exit(
     int wait_status);  // "exited with status 3", "was killed by signal 9 (Killed)"
 
-// Runs a child to its end and returns what it wrote to stdout and stderr, bounded in size and time
-// (it is killed then). The calling thread must live on until it returns, which it does.
+// Runs a child to its end and returns what it wrote to stdout and stderr, limited in size. A child
+// that takes too long is killed. The calling thread waits, so it outlives the child.
 struct ChildOutput {
   std::string text;
   int wait_status = 0;

@@ -57,7 +57,7 @@ base::Status ConnectionHandler::change(const wire::ChangeRequest& request) {
 }
 
 void ConnectionHandler::lease_connection_closed(uint64_t lease_id) {
-  // It may have been released by an administrator before: then there is nothing to do.
+  // An administrator may have released it before. Then there is nothing to do.
   const base::Status ignored = context_->sessions->release(lease_id);
   (void)ignored;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of one control connection: answers what session::serve_connection decodes.
-// Lives on the connection's thread.
+// The daemon's side of one control connection. It answers the requests that
+// session::serve_connection decodes. Lives on the connection's thread.
 #pragma once
 
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 namespace tendril::daemon {
 
-// What every connection shares; constant while the daemon serves.
+// Shared by all connections. Constant while the daemon serves.
 struct ConnectionContext {
   Sessions* sessions = nullptr;
   wire::Hello hello;
   std::vector<wire::ApiRecord> apis;
   std::string token;  // empty: none demanded
-  // Where clients of this host fetch descriptors that belong to a transport.
+  // Where clients of this host fetch the descriptors that belong to a transport.
   std::string descriptor_socket;
   std::function<wire::ListReply()> list;
-  std::string refusal;  // not empty: every request is refused with it (too many connections)
+  std::string refusal;  // if not empty, every request is refused with it (too many connections)
 };
 
 class ConnectionHandler : public session::ControlHandler {
  public:
   // A trusted peer (session/control/connection.h) needs no token. `handed_over` is called when the
-  // connection went to a session.
+  // connection was handed to a session.
   ConnectionHandler(const ConnectionContext* context, session::Peer peer,
                     std::function<void()> handed_over);
   ~ConnectionHandler() override;

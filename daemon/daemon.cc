@@ -35,13 +35,13 @@ namespace {
 using base::Code;
 using base::Status;
 
-// More than this is not an empty context but somebody else's memory.
+// More than this is not an empty context but memory that others use.
 constexpr uint64_t kContextBytesMax = 640u << 20;
-// PyTorch's small programs take about a hundred megabytes that nobody asks for by a number of bytes
-// (H200): machine code, kernels' local memory, the driver's own objects.
+// PyTorch's small programs take about a hundred megabytes that no call asks for in bytes (H200):
+// machine code, kernels' local memory, the driver's own objects.
 constexpr uint64_t kContextsPerCode = 4;
-// Connections beyond the maximum that are still told so; those beyond these are closed without a
-// word.
+// This many connections beyond the maximum still get a refusal. Any further ones are closed
+// silently.
 constexpr uint32_t kRefusersMax = 64;
 constexpr int kStopMaxS = 5;
 
@@ -58,7 +58,7 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What workers export takes descriptors too, and must leave enough for connections.
+// Workers' exports take descriptors, too. They must leave enough for connections.
 size_t exported_descriptors_max() {
   constexpr size_t kMost = 65'536;
   rlimit limit;
@@ -69,7 +69,7 @@ size_t exported_descriptors_max() {
 Status write_port_file(const std::string& path, uint16_t port) {
   const std::string text = std::to_string(port) + "\n", fresh = path + ".new";
   const base::Fd fd(open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  // Renamed when complete: whoever waits for the file never reads half a number.
+  // Renamed when complete, so that nobody reads half a number.
   if (!fd.valid() ||
       write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
       rename(fresh.c_str(), path.c_str()) != 0) {
@@ -119,7 +119,7 @@ class DaemonImpl : public Daemon {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint64_t, base::Fd>
-      connections_;  // copies, to wake their threads at the end; invalid after handing over
+      connections_;  // copies, used to wake their threads at the end; invalid after handing over
   uint64_t next_connection_ = 1;
   bool stopped_ = false;
 };
@@ -128,7 +128,7 @@ Status DaemonImpl::open_listeners() {
   std::vector<std::string> addresses = options_.listen;
   if (addresses.empty()) addresses.push_back("127.0.0.1");
   for (const std::string& address : addresses) {
-    // With port 0 the first listener's choice holds for the others.
+    // With port 0 all listeners use the port that the first one got.
     auto opened = transport::listen_tcp(address, port_ != 0 ? port_ : options_.port);
     if (!opened.ok()) return opened.status();
     for (transport::Listener& listener : *opened) {
@@ -389,7 +389,7 @@ void DaemonImpl::stop() {
   const bool ended = changed_.wait_for(hold, std::chrono::seconds(kStopMaxS),
                                        [this] { return connections_.empty(); });
   if (!ended) {
-    // Their threads use this object: better to end the process than to pull it from under them.
+    // Their threads use this object. Ending the process is safer than destroying the object.
     log(Level::kWarning, "%zu connections did not end in time", connections_.size());
     _exit(0);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tendrild: lends this machine's GPUs. Ties together listeners, inventory, the warm pool of
-// workers, leases and sessions; one thread per control connection, one supervisor for everything
-// that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
+// tendrild lends this machine's GPUs. It connects listeners, inventory, the warm pool of workers,
+// leases and sessions. Each control connection has a thread. One supervisor thread handles
+// everything that concerns processes. Used by `tendril serve` and by tests. Loads no driver.
 #pragma once
 
 #include <atomic>
@@ -21,27 +21,27 @@ namespace tendril::daemon {
 struct DaemonOptions {
   std::vector<std::string> listen;     // empty: loopback
   uint16_t port = wire::kDefaultPort;  // 0: the kernel chooses
-  std::string port_file;               // where the port is written once the daemon serves
+  std::string port_file;               // the port is written here once the daemon serves
   std::vector<std::string> unix_paths;
   std::string token_file;
   lease::SharingOptions sharing;
-  std::string metrics;               // HOST:PORT where metrics are served over HTTP; empty: nowhere
+  std::string metrics;               // HOST:PORT that serves metrics over HTTP; empty: none
   std::string worker_user = "auto";  // "auto", "none" or a number
   WorkerOptions worker;
-  std::string images;  // where images of device code are kept: a folder or "off"; empty: the
-                       // default (image_store.h)
+  // the store for images of device code: a folder or "off"; empty: the default (image_store.h)
+  std::string images;
   std::string
       packed_control;  // the program behind packed slices; empty: the vendor's, found by PATH
-  int64_t context_bytes = -1;  // what an empty context costs; -1: as measured
+  int64_t context_bytes = -1;  // cost of an empty context; -1: as measured
   int64_t code_bytes =
-      -1;  // kept back for what a process' code and the driver's objects take; -1: a part of that
+      -1;  // reserved for a process' code and the driver's objects; -1: a part of context_bytes
   uint32_t connections_max = 4096;
   std::string product_version;
 };
 
 class Daemon {
  public:
-  // Listens, looks at the GPUs and starts warming workers; returns when clients are served.
+  // Listens, examines the GPUs and starts warming workers. Returns when clients are served.
   static base::Result<std::unique_ptr<Daemon>> start(DaemonOptions options);
   virtual ~Daemon() = default;
   // Serves until `stop_fd` becomes readable, then ends every session and returns.

@@ -124,7 +124,8 @@ void EventLoop::run() {
         eventfd_read(event_.get(), &ignored);
         continue;
       }
-      // A callback may unwatch others, or itself: look it up now and keep it alive while it runs.
+      // A callback may unwatch others or itself. So look it up now, and keep it alive while it
+      // runs.
       const auto found = callbacks_.find(events[i].data.fd);
       if (found == callbacks_.end()) continue;
       const std::shared_ptr<Callback> callback = found->second;

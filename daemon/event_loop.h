@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that waits for descriptors and timers and runs what is posted to it. The daemon's
-// supervisor: it starts every worker (the kernel ties a worker's life to the thread that started
-// it), sees them exit, reads their output and watches clients' connections. Callbacks run on the
-// loop's thread and must not block.
+// One thread that waits for descriptors and timers and runs posted tasks. It is the daemon's
+// supervisor. It starts every worker, because the kernel ties a worker's life to the thread that
+// started it. It sees workers exit, reads their output and watches clients' connections. Callbacks
+// run on the loop's thread and must not block.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class EventLoop {
   ~EventLoop();
 
   void start();
-  // Runs what was posted before, then ends the thread. Idempotent.
+  // Runs the tasks posted before, then ends the thread. May be called repeatedly.
   void stop();
 
   // Any thread. Nothing runs after stop().
@@ -36,7 +36,7 @@ class EventLoop {
   // Any thread; runs once, not before `delay_ms` have passed.
   void after(int delay_ms, Task task);
 
-  // Loop thread only. The descriptor stays the caller's; unwatch before closing it.
+  // Loop thread only. The caller keeps the descriptor, and must unwatch it before closing it.
   base::Status watch(int fd, uint32_t epoll_events, Callback callback);
   void unwatch(int fd);
 
@@ -44,7 +44,7 @@ class EventLoop {
   EventLoop() = default;
   void run();
   void wake();
-  int run_due();  // what was posted and what is due; milliseconds to the next timer, -1: none
+  int run_due();  // runs posted and due tasks; returns milliseconds to the next timer, -1: none
 
   base::Fd epoll_, event_;
   std::thread thread_;

@@ -19,7 +19,7 @@ constexpr char kVariable[] = "TENDRIL_MODULE_STORE";
 
 std::string default_folder() {
   if (geteuid() == 0) {
-    mkdir("/var/cache/tendril", 0711);  // workers that are other users come by
+    mkdir("/var/cache/tendril", 0711);  // workers of other users need access
     return "/var/cache/tendril/images";
   }
   const std::string cache = base::user_cache_folder();

@@ -37,8 +37,8 @@ void log(Level level, const char* format, ...) {
   used = used + static_cast<size_t>(wrote) < sizeof line - 1 ? used + static_cast<size_t>(wrote)
                                                              : sizeof line - 2;
   line[used++] = '\n';
-  // One write per line, so that lines of several threads do not mix. Failure (full disk, closed
-  // pipe) loses the line only.
+  // One write per line, so that lines of several threads do not mix. A failure (full disk, closed
+  // pipe) loses only the line.
   const ssize_t ignored = write(2, line, used);
   (void)ignored;
 }

@@ -21,7 +21,7 @@ namespace {
 using base::Code;
 using base::Status;
 
-// A driver that initialises eight GPUs without persistence mode takes many seconds.
+// A driver takes many seconds to initialise eight GPUs without persistence mode.
 constexpr int kProbeMaxMs = 120'000;
 constexpr uint32_t kUidBase = 61000;
 
@@ -96,7 +96,7 @@ base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions
     options->uid_base = static_cast<uint32_t>(base);
     return probe_as(*options);
   }
-  // The first run is the daemon's own user's: under root it also makes the device nodes appear.
+  // The first run is as the daemon's own user. Under root it also creates the device nodes.
   base::Result<gpu::Inventory> inventory = probe_as(*options);
   if (!inventory.ok() || !automatic || geteuid() != 0) {
     if (inventory.ok() && geteuid() != 0) {

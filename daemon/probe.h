@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon learns from short-lived runs of the worker executable: which GPUs there are and
-// as whom workers can run; and from a long-lived one: utilisation, temperature and power. The
+// What the daemon learns from runs of the worker executable. Short runs tell which GPUs there are
+// and which users workers can run as. A long run reports utilisation, temperature and power. The
 // daemon itself opens no vendor library.
 #pragma once
 
@@ -18,15 +18,16 @@
 
 namespace tendril::daemon {
 
-// Beside the running executable (bin/, libexec/tendril/), or TENDRIL_WORKER.
+// `asked` if not empty, else TENDRIL_WORKER, else the file beside the running executable or in
+// libexec/tendril/.
 base::Result<std::string> find_worker_executable(const std::string& asked);
 
-// Runs the probe and decides options->uid_base: with "auto" and root an unprivileged user, provided
-// that user can open the GPUs; otherwise the daemon's own, with the reason in the log. A number
-// insists.
+// Runs the probe and sets options->uid_base. With "auto" and root, workers run as an unprivileged
+// user if that user can open the GPUs. Otherwise they run as the daemon's user, and the log says
+// why. With a number there is no such fallback.
 base::Result<gpu::Inventory> probe(const std::string& worker_user, WorkerOptions* options);
 
-// The monitoring child. Samples are kept by PCI bus id; without a monitoring library there are
+// The monitoring child. Samples are kept by PCI bus id. Without a monitoring library there are
 // none.
 class MonitorFeed {
  public:

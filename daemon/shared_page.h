@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A page of plain words that tendrild shares with workers (wire::AccountingPage, wire::TurnPage): a
-// memory object, mapped here, whose descriptor goes to the worker. Sealed, so that a hostile worker
-// cannot shrink it under the daemon.
+// A page of plain words that tendrild shares with workers (wire::AccountingPage, wire::TurnPage).
+// It is a memory object, mapped here, whose descriptor goes to the worker. It is sealed, so that a
+// hostile worker cannot shrink it while the daemon uses it.
 #pragma once
 
 #include "base/fd.h"
