@@ -81,7 +81,7 @@ double bare_bulk_gbs(const char* transport, size_t n) {
 }
 
 void measure_bare(const std::string& transport, size_t channels, Report& report) {
-  // The median, as for the calls and copies that are compared with it.
+  // The median, because calls and copies are compared by their medians too.
   const auto trip_us = [&](size_t bytes) {
     std::vector<double> all;
     for (int i = 0; i < kRounds; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single calls: what the caller pays, how long a wait takes, what rate is sustained.
+// Single calls: what a call costs the caller, how long a wait takes, and which rate can be
+// sustained.
 #include <unistd.h>
 
 #include <condition_variable>
@@ -14,7 +15,7 @@ namespace {
 constexpr int kBurst = 200;  // few enough to fill no queue
 constexpr int kSustained = 20'000;
 constexpr int kNodes = 100;
-constexpr useconds_t kPauseUs = 60'000;  // longer than anybody on the way spins
+constexpr useconds_t kPauseUs = 60'000;  // longer than any thread on the way spins
 
 // What one of `kBurst` calls costs the caller, in the least disturbed of several bursts.
 template <typename Call>
@@ -118,8 +119,8 @@ void graphs(Device& device, const Extent& extent, Report& report) {
   device.check(d.cuStreamDestroy_v2(stream), "cuStreamDestroy");
 }
 
-// Like JAX, a program that learns from a host function that its copy has arrived: both have to come
-// back from the server.
+// A program that, like JAX, learns from a host function that its copy has arrived. Copy and host
+// function must both come back from the server.
 class CopyAndTell {
  public:
   explicit CopyAndTell(Device& device)
@@ -142,7 +143,7 @@ class CopyAndTell {
   }
 
   void tell() { tell(stream_); }
-  // One host function for the owner of the buffers, and one for the program.
+  // One host function tells the owner of the buffers, and one tells the program.
   void copy_and_tell() {
     const gpu::Driver& d = device_.driver();
     device_.check(d.cuMemcpyDtoHAsync_v2(host_, value_, 4, stream_), "cuMemcpyDtoHAsync");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between the host and GPUs, and what a large one does to another thread's launches.
+// Copies between the host and GPUs, and how a large copy delays another thread's launches.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -72,7 +72,7 @@ class DeviceMemory {
   CUdeviceptr address_;
 };
 
-// The median of small copies, the best of large ones.
+// The median of small copies, or the best of large ones.
 template <typename Copy>
 double copy_us(const Device& device, size_t bytes, int rounds, Copy copy) {
   std::vector<double> times;
@@ -118,7 +118,8 @@ void measure_kind(Device& device, const Extent& extent, bool pinned, Report& rep
   }
 }
 
-// One thread copies while this one launches: the worst launch, and the worst launch with its wait.
+// One thread copies while this one launches. Reports the worst launch, and the worst launch with
+// its wait.
 void measure_beside(Device& device, const Extent& extent, Report& report) {
   const gpu::Driver& d = device.driver();
   const size_t bytes = std::min(kBeside, extent.copy_bytes_max);

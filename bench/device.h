@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GPU as tendril-bench sees it: any driver library behind gpu::Driver, the primary context of one
-// device, and two kernels written in PTX here, so that building needs no device compiler. A call
-// that fails throws Failure and ends the figure that needed it.
+// device, and two kernels. The kernels are written in PTX here, so that building needs no device
+// compiler. A call that fails throws Failure. Only the figure that needed the call is lost.
 #pragma once
 
 #include <cstdint>

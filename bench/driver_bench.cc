@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a driver charges for several ways of doing the same thing: launches, waits, small copies
-// with what tells their end, and large copies through pieces of pinned memory by one thread or
-// several. It makes the calls as the worker does. The worker's ways were chosen with it, and can be
-// chosen again for another driver. Runs without Tendril: give it the real library.
+// The cost of several ways to do the same thing with a driver: launches, waits, small copies with
+// ways to learn their end, and large copies through pieces of pinned memory with one thread or
+// several. It makes the calls as the worker does. The worker's ways were chosen with this program.
+// It can be run again for another driver. It runs without Tendril: give it the real library.
 #include <sys/mman.h>
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -113,7 +113,8 @@ void launches(Device& device) {
   });
 }
 
-// With other work between two launches, as in a worker: so much memory is read.
+// Launches with other work between them, as in a worker: each time a certain amount of memory is
+// read.
 void launches_between_reads(Device& device) {
   uint8_t* other = memory(64 * kKiB);
   for (const size_t touched : {size_t{0}, size_t{1024}, size_t{4096}, size_t{16384}}) {
@@ -153,8 +154,8 @@ void poll_stream(Device& device, CUstream stream) {
   }
 }
 
-// What happens between a launch and a reply of the worker: the event of the last wait is
-// synchronised with while the next kernel runs.
+// Between a launch and its reply, the worker synchronises with the event of the last wait while the
+// next kernel runs. This measures that.
 void as_the_worker_waits(Device& device) {
   const gpu::Driver& d = device.driver();
   CUevent events[2] = {};
@@ -180,9 +181,9 @@ void as_the_worker_waits(Device& device) {
   for (CUevent event : events) device.check(d.cuEventDestroy_v2(event), "cuEventDestroy");
 }
 
-// A launch and several ways to learn that it is over. The worker queries an event until the end, so
-// that it can serve other calls meanwhile, and then synchronises (waits.cc says why). The last way
-// asks the driver nothing.
+// A launch, and several ways to learn that it is over. The worker queries an event until the launch
+// is over, so that it can serve other calls meanwhile. Then it synchronises (waits.cc says why).
+// The last way does not ask the driver.
 void waits(Device& device, uint8_t* pinned) {
   const gpu::Driver& d = device.driver();
   const auto row = [&](const char* what, const std::function<void()>& work) {
@@ -264,7 +265,7 @@ struct Small {
 
 void copy_ordinary(uint8_t* to, const uint8_t* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
-// Past the caches, so that their lines need not be fetched. `to` is aligned, `bytes` a multiple of
+// Bypasses the caches, so that no lines need to be fetched. `to` is aligned, `bytes` a multiple of
 // 64.
 void copy_streaming(uint8_t* to, const uint8_t* from, size_t bytes) {
 #if defined(__x86_64__)
@@ -334,7 +335,7 @@ void small_copies(Small s, size_t bytes) {
   row("copied on the host, pinned to pageable", [&] { std::memcpy(s.pageable, s.pinned, bytes); });
 }
 
-// What the processor's copy costs when the GPU has just read, or written, the same pinned memory.
+// The cost of the processor's copy after the GPU has read or written the same pinned memory.
 void staged_copies(Small s, size_t bytes) {
   Device& device = s.device;
   const gpu::Driver& d = device.driver();
@@ -392,12 +393,12 @@ double through_pieces_gb_per_s(Device& device, CUdeviceptr gpu, uint8_t* pinned,
     for (CUevent& event : events) d.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
     uint8_t* slots[2] = {pinned + index * 2 * piece, pinned + (index * 2 + 1) * piece};
     size_t at[2] = {kLarge, kLarge};
-    const auto finish =
-        [&](unsigned slot) {  // from the GPU: the piece is in the slot, now on to its destination
-          d.cuEventSynchronize(events[slot]);
-          if (!to_gpu && at[slot] < kLarge)
-            std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));
-        };
+    const auto finish = [&](unsigned slot) {  // from the GPU: the piece is in the slot, and goes to
+                                              // its destination now
+      d.cuEventSynchronize(events[slot]);
+      if (!to_gpu && at[slot] < kLarge)
+        std::memcpy(host + at[slot], slots[slot], std::min(piece, kLarge - at[slot]));
+    };
     for (unsigned slot = 0;; slot ^= 1) {
       finish(slot);
       at[slot] = next.fetch_add(piece);

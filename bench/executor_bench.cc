@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker spends on a launch besides the driver's own call. A lane full of launches meets
-// the real service and executor. The driver's launch does nothing, or only what a real one does to
-// the processor's caches. One thread, so that callgrind counts the same instructions every time
-// (tests/cost). Prints nanoseconds per launch, the best of several rounds.
+// What the worker spends on a launch besides the driver's own call. The real service and executor
+// run a lane full of launches. The driver's launch does nothing, or it only empties the processor's
+// caches as a real one does. There is one thread, so that callgrind always counts the same
+// instructions (tests/cost). It prints nanoseconds per launch, the best of several rounds.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,15 +25,15 @@ using namespace tendril;  // NOLINT: a program
 using worker::cuda::Executor;
 
 constexpr uint64_t kRingBytes = 16u << 20;
-constexpr uint64_t kFunctions = 64;  // as many as a training step has in flight
+constexpr uint64_t kFunctions = 64;  // a training step has about as many in flight
 constexpr int kParameters = 4;
 
 uint64_t g_launches;
 uint8_t g_memory[64 << 10];
 volatile uint8_t g_sum;
 
-// As much code and data as the first-level caches hold. A driver of many megabytes goes through
-// them like this.
+// Runs through as much code and data as the first-level caches hold, as a driver of many megabytes
+// does.
 CUresult sweep_caches(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                       unsigned, CUstream, void**, void**) {
   ++g_launches;
@@ -71,7 +71,7 @@ uint64_t id(api::cuda::Kind kind, uint64_t index) {
   return api::make_id(kind, 0, 0, static_cast<uint32_t>(index));
 }
 
-// The records as a client's library writes them.
+// Writes the records as a client's library does.
 void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
   const uint8_t parameters[kParameters * 8] = {};
   for (uint64_t i = 0; i < launches; ++i) {
@@ -96,7 +96,7 @@ void enqueue(transport::OutgoingRing* ring, uint64_t launches) {
   ring->publish(sizeof goodbye);
 }
 
-// A turn of a shared GPU that never ends, and a GPU that finishes everything at once.
+// A turn of a shared GPU that never ends. The GPU finishes everything at once.
 worker::Turns endless_turn() {
   static wire::TurnPage page;
   wire::TurnPart& part = page.slices[0];

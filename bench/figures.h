@@ -13,14 +13,14 @@ struct Extent {
 
 // Launches, waits, events, allocations, graphs.
 void measure_calls(Device& device, const Extent& extent, Report& report);
-// Copies between host and GPU by kind of memory, direction and size; launches beside a large one.
+// Copies between host and GPU, by kind of memory, direction and size. Launches beside a large copy.
 void measure_copies(Device& device, const Extent& extent, Report& report);
 // A launch and small copies, each with its wait. Shows what a wait costs when the GPU does next to
 // nothing. Checks no result.
 void measure_waits(Device& device, const Extent& extent, Report& report);
 // Bandwidth and latency between every pair of the host and the GPUs of this process.
 void measure_matrix(Device& first, const Extent& extent, Report& report);
-// What bare sockets, or bare shared memory, do on this machine. `transport` is tcp or shm.
+// The speed of bare sockets or bare shared memory on this machine. `transport` is tcp or shm.
 void measure_bare(const std::string& transport, size_t channels, Report& report);
 
 }  // namespace tendril::bench

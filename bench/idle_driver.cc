@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver whose GPU is always done. Launching, copying and waiting return at once and do nothing.
-// All other calls go to the software GPU's library behind it. What a program waits for over this
-// driver (`tendril-bench waits`) is Tendril and the line; what it waits for in addition over a real
-// driver is the driver. For `tendril serve --driver`. It computes nothing, so never test with it.
+// A driver whose GPU is always done, for `tendril serve --driver`. Launching, copying and waiting
+// return at once and do nothing. All other calls go to the software GPU's library behind it. So the
+// waiting time over this driver (`tendril-bench waits`) is due to Tendril and the line. The
+// additional time over a real driver is due to that driver. It computes nothing, so never test with
+// it.
 
 // Only the names matter: callers clean up what they pass, and nothing of it is read.
 #define TENDRIL_DONE(name) \

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Speed of the software GPU's interpreter: five kernels, in thread instructions per second. Beside
 // each runs a plain C++ loop that does the same work on one thread. Without arguments, or with a
-// part of a kernel's name, it prints figures. With `--check` it also fails if a kernel takes more
-// times the plain loop's time than its limit. So the suite notices on any machine that the
-// interpreter became slow.
+// part of a kernel's name, it prints figures. With `--check` it also fails if a kernel's time, in
+// multiples of the plain loop's time, is over its limit. So the test suite notices a slow
+// interpreter on any machine.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -71,11 +71,11 @@ class Gpu {
   size_t top_ = 4096;
 };
 
-// One kernel: how to run it, the same work as a plain loop (into its own memory), and where both
+// One kernel: how to run it, a plain loop that does the same work in its own memory, and where both
 // leave their results.
 struct Subject {
   const char* name;
-  double limit;  // times the plain loop's time; see bench/README.md
+  double limit;  // in multiples of the plain loop's time; see bench/README.md
   std::function<LaunchResult()> simulate;
   std::function<void()> plain;
   std::function<bool()> agree;
@@ -218,8 +218,8 @@ void time(Cost& best, const std::function<void()>& work) {
   best.cpu = std::min(best.cpu, clock_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu);
 }
 
-// Both in turns, best of several, so that a busy moment does not hit one of them alone. The ratio
-// is of processor time, which other programs disturb least.
+// Runs both in turns and takes the best of several, so that a busy moment does not hit only one of
+// them. The ratio uses processor time, which other programs disturb least.
 bool measure(const Subject& s, bool check) {
   LaunchResult counts;
   Cost simulated, plain;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lane and service beside bare sockets, in the same run on the same machine: round trip, cost of an
-// enqueued call, calls per second, bulk bandwidth each way. The ratios count; absolute figures
-// belong to the machine. The best of several rounds each.
+// enqueued call, calls per second, bulk bandwidth each way. Only the ratios matter; absolute
+// figures depend on the machine. Each figure is the best of several rounds.
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ constexpr uint64_t kBulkBytes = 64u << 20;
 constexpr int kBulkTimes = 4;
 constexpr uint32_t kSpinUs = 1'000'000;
 
-// The least disturbed round: on a shared machine everything else only adds time.
+// The least disturbed round, because on a shared machine everything else only adds time.
 double least(const std::vector<double>& values) {
   return *std::min_element(values.begin(), values.end());
 }
@@ -159,7 +159,7 @@ struct Enqueue {
 Enqueue enqueue(Worker& worker) {
   char body[48] = {};
   uint64_t start = base::now_ns();
-  // What a caller pays for a burst that the ring can hold, and the rate that the whole path
+  // The cost to the caller of a burst that the ring can hold, and the rate that the whole path
   // sustains.
   constexpr uint64_t kBurst = 20'000;
   for (uint64_t i = 0; i < kBurst; ++i) worker.post(kSink, body, sizeof body, 0);

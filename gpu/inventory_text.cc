@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory as lines of text, both ways. Opens no library, so that the daemon can link it
-// alone. See inventory.h.
+// Writes the inventory as lines of text, and reads it. Opens no library, so that the daemon can
+// link this file alone. See inventory.h.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inventory survives its way through text, and nothing malformed gets in.
+// The inventory stays the same through text, and malformed text is refused.
 #include <gtest/gtest.h>
 
 #include "gpu/inventory.h"

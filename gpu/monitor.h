@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Utilisation, temperature and power from the vendor's monitoring library (libnvidia-ml.so.1),
-// where there is one. Runs in a child of the daemon (`tendril-worker --monitor`) that prints one
-// sample a line, so that a library that hangs on a broken GPU hangs only that child. The text half
+// Utilisation, temperature and power from the vendor's monitoring library (libnvidia-ml.so.1), if
+// there is one. A child of the daemon (`tendril-worker --monitor`) takes the samples and prints
+// each as a line. So a library that hangs on a broken GPU hangs only that child. The text half
 // (monitor_text.cc) opens nothing.
 #pragma once
 
@@ -22,18 +22,18 @@ struct Sample {
 
 class Monitor {
  public:
-  // kNotFound when the machine has no monitoring library: an ordinary state, not a fault.
+  // kNotFound: the machine has no monitoring library. That is an ordinary state, not a fault.
   static base::Result<std::unique_ptr<Monitor>> open(const std::string& library_path);
   virtual ~Monitor() = default;
   virtual std::vector<Sample> sample() = 0;
 };
 
-// "tendril-sample <pci bus id> <percent> <celsius> <milliwatts>"; false when the line is something
+// "tendril-sample <pci bus id> <percent> <celsius> <milliwatts>". False: the line is something
 // else.
 std::string sample_to_line(const Sample& sample);
 bool sample_from_line(const std::string& line, Sample* sample);
 
-// Bus ids come with four or eight digits of domain; this compares what identifies the GPU.
+// Compares bus ids, whose domain may have four or eight digits.
 bool same_bus_id(const std::string& a, const std::string& b);
 
 }  // namespace tendril::gpu

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples as lines of text. Opens no library, so that the daemon can link it alone. See monitor.h.
+// Samples as lines of text. Opens no library, so that the daemon can link this file alone. See
+// monitor.h.
 #include <cctype>
 #include <cstdio>
 
@@ -8,7 +9,7 @@
 namespace tendril::gpu {
 namespace {
 
-// Lower case, without leading zeros of the domain.
+// The bus id in lower case, without leading zeros in the domain.
 std::string canonical(const std::string& bus_id) {
   std::string out;
   for (char c : bus_id) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

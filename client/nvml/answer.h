@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point of libnvidia-ml shares: how one is declared, the answers of those without
-// a body (generated from api/nvml/*.spec), and the checks in front of those with one. Any
-// thread.
+// What all entry points of libnvidia-ml share: how one is declared, the answers of entry points
+// without a body (generated from api/nvml/*.spec), and the checks in front of bodies. Any thread.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,7 @@ nvmlReturn_t loud(const char* name);
 nvmlReturn_t loud(const char* name, nvmlDevice_t device);
 uint64_t loud_calls();
 
-// NVML's way with texts: all of it and its NUL, or INSUFFICIENT_SIZE.
+// Copies a text as NVML does: all of it and its NUL, or INSUFFICIENT_SIZE.
 nvmlReturn_t copy_text(const std::string& text, char* into, size_t capacity);
 
 // Runs `body` with the device behind `handle`, after the checks that every call makes in this
@@ -44,8 +43,8 @@ nvmlReturn_t with(nvmlDevice_t handle, const void* needed, Body body) {
   return needed == nullptr ? NVML_ERROR_INVALID_ARGUMENT : body(device);
 }
 
-// The same with values that are at most kRefreshMs old; GPU_IS_LOST when its server or its lease is
-// gone.
+// The same with values that are at most kRefreshMs old. GPU_IS_LOST: the device's server or lease
+// is gone.
 template <typename Body>
 nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body,
                        Values values = Values::kLive) {
@@ -56,7 +55,7 @@ nvmlReturn_t with_live(nvmlDevice_t handle, const void* needed, Body body,
   return device.lost ? NVML_ERROR_GPU_IS_LOST : body(device);
 }
 
-// A monitoring value that its server does not know is -1.
+// -1: the server does not know this monitoring value.
 template <typename T>
 nvmlReturn_t known(int64_t value, T* into) {
   if (value < 0) return NVML_ERROR_NOT_SUPPORTED;

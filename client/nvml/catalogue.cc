@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state behind libnvidia-ml: reference count, device list and the control connections that feed
-// it. Two locks: `g_data` guards what callers read and is never held across a system call;
-// `g_refresh` guards the connections, and whoever cannot have it at once is content with the values
-// of the last refresh. All state lives behind pointers, so that nothing is constructed or destroyed
-// with the library.
+// it. It has two locks. `g_data` guards what callers read, and is never held across a system call.
+// `g_refresh` guards the connections. A caller that does not get it at once takes the values of the
+// last refresh. All state lives behind pointers, so that nothing is constructed or destroyed with
+// the library.
 #include "client/nvml/catalogue.h"
 
 #include <link.h>
@@ -30,7 +30,7 @@ struct Link {
   uint64_t retry_at_us = 0;
 };
 
-// One link per distinct endpoint; `link_of` goes with configuration.servers.
+// One link for each distinct endpoint. `link_of` has one entry for each of configuration.servers.
 struct Links {
   Configuration configuration;
   std::vector<std::string> endpoints;
@@ -49,11 +49,12 @@ Data* g_seen = nullptr;    // under g_data
 unsigned g_count = 0;      // under g_data: nvmlInit less nvmlShutdown
 Links* g_links = nullptr;  // under g_refresh
 constinit std::atomic<uint64_t> g_refreshed_us{0};
-// Descriptors of the connections, for the forked child, which may not trust what g_refresh guards.
+// Descriptors of the connections. A forked child needs them, because it cannot trust what g_refresh
+// guards.
 constinit std::atomic<int> g_descriptors[kSlicesMax] = {};  // fd + 1; 0: none
 
-// Addresses in here are the device handles: nothing is stored, but no other pointer of the program
-// can equal one.
+// The device handles are addresses in this array. Nothing is stored in it. No other pointer of the
+// program can equal a handle.
 char g_handles[kSlicesMax];
 
 void before_fork() { g_data.lock(); }
@@ -129,8 +130,8 @@ base::Status connect(size_t at) {
   return {};
 }
 
-// A connection that was open may have been ended for idleness, or by a restart: then a fresh one
-// gets a try.
+// The server may have closed an open connection because it was idle, or by a restart. Then a new
+// connection is tried.
 base::Result<wire::ListReply> list_of(size_t at) {
   Link& link = g_links->links[at];
   if (link.control != nullptr) {
@@ -153,7 +154,7 @@ base::Result<wire::ListReply> list_of(size_t at) {
   return status;
 }
 
-// Asks every server. `failure`: what the first that failed had to say.
+// Asks every server. `failure`: the error of the first server that failed.
 std::vector<ServerView> ask_all(base::Status* failure) {
   std::vector<ServerView> of_link(g_links->links.size());
   for (size_t at = 0; at < of_link.size(); ++at) {
@@ -181,8 +182,8 @@ DriverFacts oldest_driver(const std::vector<ServerView>& views) {
   return oldest;
 }
 
-// With leases every server counts, since a missing one would renumber the devices; otherwise one is
-// enough.
+// With leases every server must answer, because a missing one would renumber the devices. Otherwise
+// one answer is enough.
 base::Result<Data> take_data() {
   base::Status failure;
   std::vector<ServerView> views = ask_all(&failure);
@@ -210,7 +211,7 @@ void show(Data data) {
   delete old;
 }
 
-// What is known stays visible, but its values are not to be trusted any more.
+// Known devices stay visible, but their values cannot be trusted any more.
 void mark_lost() {
   base::Locked hold(g_data);
   if (g_seen == nullptr) return;

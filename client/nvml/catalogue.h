@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that NVML shows: the slices that this program holds, or would get, as its servers
-// list them. Read at nvmlInit and again, at most every kRefreshMs, when somebody asks for a live
-// value; nothing is attached and no GPU is used. Any thread. A forked child keeps the list and
-// connects anew.
+// The devices that NVML shows: the slices that this program holds or would get, as its servers list
+// them. The list is read at nvmlInit, and again when somebody asks for a live value, at most every
+// kRefreshMs. Reading attaches to nothing and uses no GPU. Any thread. A forked child keeps the
+// list and makes new connections.
 //
-// Order and identity follow the CUDA side (client/cuda/attach.cc): leases in their order, slices in
-// theirs. Without a lease the slices that this process holds by itself, once it has attached;
-// before that the GPUs that the servers would choose now.
+// Order and identity follow the CUDA side (client/cuda/attach.cc): leases in their order, and the
+// slices of each in order. Without a lease: the slices that this process holds by itself, once it
+// has attached. Before that: the GPUs that the servers would choose now.
 #pragma once
 
 #include <cstdint>
@@ -45,21 +45,22 @@ struct Device {
   Model model;
   uint64_t memory_total_bytes = 0, memory_used_bytes = 0;  // of the slice
   int32_t utilization_percent = -1, temperature_c = -1, power_mw = -1;
-  uint32_t process = 0;  // the program's own process that uses it; 0: none
+  uint32_t process = 0;  // the process of this program that uses it; 0: none
   bool lost = false;     // the server does not answer any more, or the lease has ended
 };
 
-// What one server said last.
+// The last answer of one server.
 struct ServerView {
   bool reachable = false;
   wire::ListReply list;
 };
 
-// Who asks: to know one's own leases among the servers'.
+// Who asks. Tells the program's own leases from others.
 struct Self {
   std::string host;
   uint32_t pid = 0;
-  bool uses_cuda = false;  // libcuda is loaded here, so that a lease in use is used by this process
+  // libcuda is loaded here, so this process is the one that uses a lease in use.
+  bool uses_cuda = false;
 };
 
 // The mapping, apart from any connection. `views` goes with configuration.servers, one each.
@@ -68,20 +69,20 @@ base::Result<std::vector<Device>> map_devices(const Configuration& configuration
                                               const std::vector<ServerView>& views,
                                               const Self& self);
 
-// nvmlInit and nvmlShutdown, counted.
+// For nvmlInit and nvmlShutdown, which are counted.
 nvmlReturn_t start();
 nvmlReturn_t stop();
 bool is_started();
 
-// kLive: at most kRefreshMs old. kNow: what this program has just done is in them.
+// kLive: at most kRefreshMs old. kNow: includes what this program has just done.
 enum class Values { kKnown, kLive, kNow };
 nvmlReturn_t device_at(nvmlDevice_t handle, Values values, Device* device);
-// Every device, as last seen; UNINITIALIZED before start.
+// All devices, as last seen. UNINITIALIZED before start.
 nvmlReturn_t all_devices(std::vector<Device>* devices);
 nvmlDevice_t handle_of(uint32_t index);
 
-// Of the oldest driver among the servers: 13000 for CUDA 13.0, and the path of its library for its
-// version. 0: nobody says.
+// Of the oldest driver among the servers: its CUDA version (13000 for CUDA 13.0), and its library's
+// path, which has the driver's version. 0: no server says.
 struct DriverFacts {
   uint32_t cuda_version = 0;
   std::string library;

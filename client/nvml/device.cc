@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices there are and what they are: handles, names, numbers, addresses, model. Nothing
-// here asks a server.
+// The devices and what they are: handles, names, numbers, addresses, model. No function here asks a
+// server.
 #include <strings.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned int kVendor = 0x10de;
 
-// The handle of the one device that `matches`; NOT_FOUND otherwise.
+// The handle of the first device for which `matches` is true. NOT_FOUND: there is none.
 template <typename Matches>
 nvmlReturn_t handle_where(const void* key, nvmlDevice_t* handle, Matches matches) {
   std::vector<Device> devices;
@@ -149,7 +149,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvm
   });
 }
 
-// Servers do not tell serial numbers.
+// Servers do not report serial numbers.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
   return handle_where(serial, device, [](const Device&) { return false; });
 }
@@ -165,12 +165,12 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char* uuid, uns
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   return with(device, index, [&](const Device& one) { return nvml::known(one.index, index); });
 }
-// There is no device file; programs use the number as one more index.
+// There is no device file. Programs use the number as another index.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int* minorNumber) {
   return with(device, minorNumber,
               [&](const Device& one) { return nvml::known(one.index, minorNumber); });
 }
-// Unique per board; every slice is on a board of its own.
+// Unique for each board. Every slice counts as its own board.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBoardId(nvmlDevice_t device, unsigned int* boardId) {
   return with(device, boardId, [&](const Device& one) { return nvml::known(one.index, boardId); });
 }

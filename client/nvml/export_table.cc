@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The private table that the stock nvidia-smi asks for, as far as NVIDIA's own mock of NVML
-// describes it for driver 580: which slot answers what of a device. Slots move between drivers, so
-// this is best effort, for views only; `tendril smi` is the tool that must work. Slots that nobody
-// described answer "nothing of that kind" for a device and success for anything else, which is what
-// their caller takes for an idle GPU; slots that would reset a GPU are refused. Any thread.
+// The private table that the stock nvidia-smi asks for: which slot answers what about a device.
+// NVIDIA's own mock of NVML describes part of it for driver 580. Slots move between drivers, so
+// this is best effort and for views only. `tendril smi` is the tool that must work. An undescribed
+// slot answers "nothing of that kind" for a device and success for anything else; its caller then
+// sees an idle GPU. Slots that would reset a GPU are refused. Any thread.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -24,14 +24,14 @@ constexpr size_t kReset = 20, kHandleByIndex = 81, kResetDone = 197, kFirstProce
                  kLastProcesses = 215, kHostPcieGeneration = 230;
 constexpr unsigned kProcessesMax = 65'536;
 
-// One of the processes of a device, as these slots list them.
+// A process of a device, as these slots list it.
 struct Listed {
   nvmlProcessDetail_v1_t detail;
   char name[4096];
 };
 static_assert(sizeof(Listed) == 4128);
 
-// What an undescribed slot is given may be no address at all.
+// The argument of an undescribed slot may be something other than an address.
 void write_zero(void* where) {
   unsigned zero = 0;
   iovec from = {&zero, sizeof zero}, to = {where, sizeof zero};
@@ -39,7 +39,7 @@ void write_zero(void* where) {
   static_cast<void>(ignored);
 }
 
-// `count` has the room on the way in.
+// `*count`: the room on entry, the number of processes on return.
 nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, Listed* into) {
   nvmlProcessInfo_t found[1];
   unsigned processes = 1;
@@ -52,7 +52,7 @@ nvmlReturn_t list_processes(nvmlDevice_t device, unsigned* count, Listed* into) 
   into->detail.usedGpuMemory = found[0].usedGpuMemory;
   into->detail.gpuInstanceId = into->detail.computeInstanceId = 0xffffffff;
   if (nvmlSystemGetProcessName(found[0].pid, into->name, sizeof into->name) != NVML_SUCCESS)
-    memcpy(into->name, "-", 2);  // of another machine: a line without a name would not be shown
+    memcpy(into->name, "-", 2);  // nvidia-smi does not show a line without a name
   return NVML_SUCCESS;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library itself: start and end, error texts, versions, processes' names, and what a host has
-// besides GPUs (nothing).
+// The library itself: start and end, error texts, versions, names of processes, and other units of
+// a host (none).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,8 +54,8 @@ constexpr ErrorText kErrorTexts[] = {
     {NVML_ERROR_RESET_TYPE_NOT_SUPPORTED, "Reset Type Not Supported"},
 };
 
-// The driver branch that first offered a CUDA version, for servers whose driver library does not
-// carry its version in its name.
+// The driver branch that first offered a CUDA version. Used if the name of a server's driver
+// library does not have the version.
 unsigned branch_of(uint32_t cuda_version) {
   struct {
     uint32_t cuda;
@@ -92,8 +92,9 @@ nvmlReturn_t none_of(unsigned int* count) {
 
 nvmlReturn_t cuda_version(int* version) {
   uint32_t known = nvml::driver_facts().cuda_version;
-  *version = static_cast<int>(
-      known == 0 || known > CUDA_VERSION ? CUDA_VERSION : known);  // as client/cuda caps it
+  *version = static_cast<int>(known == 0 || known > CUDA_VERSION
+                                  ? CUDA_VERSION
+                                  : known);  // client/cuda caps it at the same value
   return NVML_SUCCESS;
 }
 
@@ -136,7 +137,7 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t
 }
 
 TENDRIL_NVML nvmlReturn_t nvmlSystemGetCudaDriverVersion(int* cudaDriverVersion) {
-  // Answers before nvmlInit too, then for this library alone.
+  // Answers before nvmlInit too, but then only for this library.
   return cudaDriverVersion == nullptr ? NVML_ERROR_INVALID_ARGUMENT
                                       : cuda_version(cudaDriverVersion);
 }
@@ -154,8 +155,8 @@ TENDRIL_NVML nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char* name,
   char text[1024];
   ssize_t bytes = read(file.get(), text, sizeof text - 1);
   if (bytes < 0) return NVML_ERROR_NO_PERMISSION;
-  text[bytes] = 0;  // the arguments are separated by NULs: the first ends by itself
-  // Unlike other texts a process's name is cut rather than refused.
+  text[bytes] = 0;  // NULs separate the arguments, so the text ends after the first
+  // A process's name that is too long is cut. Other texts are refused.
   if (length == 0) return NVML_ERROR_INSUFFICIENT_SIZE;
   snprintf(name, length, "%s", text);
   return NVML_SUCCESS;

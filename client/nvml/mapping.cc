@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what servers list to the devices that a program sees. Pure functions of their arguments: no
-// connection, no state.
+// Turns the servers' lists into the devices that a program sees. Pure functions: no connection, no
+// state.
 #include <algorithm>
 
 #include "base/text.h"
@@ -86,7 +86,7 @@ Result<std::vector<Device>> leased(const Configuration& configuration,
   return devices;
 }
 
-// The slices that this process has attached to by itself.
+// The slices that this process holds because it has attached by itself.
 std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) {
   std::vector<Device> devices;
   for (uint32_t server = 0; server < views.size(); ++server) {
@@ -98,14 +98,14 @@ std::vector<Device> own(const std::vector<ServerView>& views, const Self& self) 
   return devices;
 }
 
-// The device that a slice on this GPU would be.
+// The device that a slice on this GPU would show.
 Device device_of(const wire::ListReply& list, const wire::SliceGrant& slice, uint32_t server) {
   const wire::GpuRecord* const gpu = find_gpu(list, slice.gpu_index);
   return device_of(*gpu, server, std::min(slice.memory_bytes, gpu->memory_total_bytes));
 }
 
-// GPUs that no slice was placed on, in their order: so that a program whose slices would not be
-// granted can at least see what there is.
+// Adds the GPUs that got no slice, in their order. So a program whose slices would not be granted
+// still sees the GPUs.
 void add_others(const wire::ListReply& list, const wire::SliceSpec& slice, uint32_t server,
                 const std::vector<Device>& placed, size_t wanted, std::vector<Device>* devices) {
   for (const wire::GpuRecord& gpu : list.gpus) {
@@ -122,7 +122,7 @@ void add_others(const wire::ListReply& list, const wire::SliceSpec& slice, uint3
   }
 }
 
-// The slices that would be granted now, as libcuda's attaching would spread them.
+// The slices that would be granted now, on the servers that libcuda would choose when it attaches.
 Result<std::vector<Device>> expected(const Configuration& configuration,
                                      const std::vector<ServerView>& views) {
   const uint32_t wanted = configuration.slice_count;

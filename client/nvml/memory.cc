@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and the processes that hold it. The slice is shown as if it were the whole device, and of
-// processes only the program's own: another tenant's are nobody's business.
+// Memory and the processes that hold it. The slice is shown as if it were the whole device. Only
+// the program's own processes are shown, because another tenant's are private.
 #include "client/nvml/answer.h"
 
 namespace nvml = tendril::client::nvml;
@@ -23,7 +23,7 @@ void fill(const Device& device, nvmlProcessInfo_v2_t* info) {
   info->gpuInstanceId = info->computeInstanceId = kNoInstance;
 }
 
-// `room` and `count` are one word, in and out.
+// `room` (in) and `count` (out) are the same word.
 template <typename Info>
 nvmlReturn_t list_processes(nvmlDevice_t handle, unsigned int* count, Info* infos) {
   return with_live(handle, count, [&](const Device& device) {
@@ -43,7 +43,7 @@ nvmlReturn_t no_processes(nvmlDevice_t handle, unsigned int* count) {
 
 }  // namespace
 
-// A program that allocates looks at once.
+// Values of this moment, because programs ask right after they allocate.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t* memory) {
   return with_live(
       device, memory,
@@ -70,8 +70,8 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMe
       Values::kNow);
 }
 
-// The window through which a local process would map the device's memory: as large as the memory,
-// and unused.
+// The window through which a local process would map the device's memory. It is shown as large as
+// the memory, and unused.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device,
                                                       nvmlBAR1Memory_t* bar1Memory) {
   return with(device, bar1Memory, [&](const Device& one) {
@@ -143,7 +143,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t dev
   });
 }
 
-// No samples are kept: "nothing since then" is NVML's NOT_FOUND.
+// No samples are kept. NOT_FOUND means "nothing since then" in NVML.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetProcessUtilization(
     nvmlDevice_t device, nvmlProcessUtilizationSample_t* utilization,
     unsigned int* processSamplesCount, unsigned long long lastSeenTimeStamp) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a device is set up. A slice is an ordinary compute device without display, MIG or accounting,
-// and cannot be set up otherwise from here (the setters are "refused" in api/nvml/refused.spec).
+// How a device is set up. A slice is an ordinary compute device without display, MIG or accounting.
+// A program cannot change that: the setters are in api/nvml/refused.spec.
 #include "client/nvml/answer.h"
 
 namespace nvml = tendril::client::nvml;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources: the vendor's public table of compute capabilities and its data sheets (bus); clocks and
-// bus width of the H200 as its driver 580.159.04 reports them. Words stand before their prefixes:
+// bus width of the H200 as its driver 580.159.04 reports them. A word comes before its prefixes:
 // "H200" before "H20", "A100" before "A10".
 #include "client/nvml/model.h"
 

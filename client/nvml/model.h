@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is the same for every GPU of a model and therefore need not travel: looked up by the name
-// that the driver gives it. A catalogue entry (wire::GpuRecord) knows names, sizes and live values
-// only. Any thread.
+// Facts that all GPUs of a model share. They need not travel. They are looked up by the driver's
+// name of the GPU. A server's record (wire::GpuRecord) has only names, sizes and live values. Any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tendril::client::nvml {
 
-// 0: not known here.
+// 0: unknown.
 struct Model {
   const char* word = "";         // part of the driver's name
   uint8_t major = 0, minor = 0;  // compute capability
@@ -20,7 +20,7 @@ struct Model {
   uint16_t memory_clock_max_mhz = 0;
 };
 
-// The first model whose word is in `name`, or one that knows nothing.
+// The first model whose word is in `name`, or a model without facts.
 const Model& model_of(const std::string& name);
 
 }  // namespace tendril::client::nvml

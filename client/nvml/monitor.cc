@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Live values (utilisation, temperature, power: of the whole GPU, as its server's own NVML reports
-// them) and what tools show beside them: clocks, performance state, PCIe link. A value that is not
-// known is NOT_SUPPORTED, never invented.
+// Live values, and what tools show beside them: clocks, performance state, PCIe link. Live values
+// are utilisation, temperature and power of the whole GPU, as the server's own NVML reports them.
+// An unknown value is NOT_SUPPORTED, never invented. Exceptions are in README.md.
 #include "client/nvml/answer.h"
 
 namespace nvml = tendril::client::nvml;
@@ -14,8 +14,8 @@ namespace {
 
 int64_t or_unknown(unsigned value) { return value == 0 ? -1 : static_cast<int64_t>(value); }
 
-// The model's highest clock. A GPU under load runs at it or a little below; servers do not tell the
-// present one.
+// Answers the model's highest clock, because servers do not report the present one. A GPU under
+// load runs at the highest clock or a little below.
 nvmlReturn_t clock(nvmlDevice_t handle, nvmlClockType_t type, unsigned int* clock_mhz) {
   return with(handle, clock_mhz, [&](const Device& device) {
     switch (type) {
@@ -59,7 +59,7 @@ nvmlReturn_t pcie_width(nvmlDevice_t handle, unsigned int* into) {
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device,
                                                         nvmlUtilization_t* utilization) {
   return with_live(device, utilization, [&](const Device& one) {
-    utilization->memory = 0;  // of the memory's bandwidth: not told
+    utilization->memory = 0;  // use of the memory's bandwidth: servers do not report it
     return known(one.utilization_percent, &utilization->gpu);
   });
 }
@@ -127,7 +127,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device,
   return no_reasons(device, eventTypes);
 }
 
-// The link between the GPU and its own host, which is what programs choose their paths by.
+// The link between the GPU and its own host. Programs choose their paths by it.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(nvmlDevice_t device,
                                                               unsigned int* currLinkGen) {
   return pcie_generation(device, currLinkGen);
@@ -149,7 +149,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device,
   return pcie_width(device, maxLinkWidth);
 }
 
-// Each field answers for itself; the call as a whole succeeds.
+// Each field has its own result. The call itself succeeds.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
                                                    nvmlFieldValue_t* values) {
   return with(device, values, [&](const Device&) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How devices lie to each other and to the client's processors: every slice is alone behind its
-// network. Libraries that would use peer paths between GPUs (NCCL, vLLM's custom all-reduce) are
-// told that there are none and take their general path.
+// How devices are connected to each other and to the client's processors. Every slice is alone
+// behind the network. So the answer is that there are no peer paths between GPUs. Libraries that
+// could use such paths (NCCL, vLLM's custom all-reduce) then take their general path.
 #include <sched.h>
 
 #include <cstring>
@@ -37,7 +37,7 @@ nvmlReturn_t affinity(nvmlDevice_t handle, unsigned int words, unsigned long* se
   });
 }
 
-// Starts with the fields that every version of the versioned structure has after its first word.
+// Fills in the fields that all versions of the structure have after the first word.
 template <typename Info>
 void no_fabric(Info* info) {
   memset(info->clusterUuid, 0, sizeof info->clusterUuid);
@@ -106,7 +106,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
   return with(device, gpuFabricInfo, [&](const Device&) {
     if (gpuFabricInfo->version == nvmlGpuFabricInfo_v2) {
       auto* info = reinterpret_cast<nvmlGpuFabricInfo_v2_t*>(
-          gpuFabricInfo);  // the caller's is only as long as this
+          gpuFabricInfo);  // the caller's structure is only this long
       no_fabric(info);
       info->healthMask = 0;
       return NVML_SUCCESS;
@@ -119,7 +119,7 @@ TENDRIL_NVML nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device,
   });
 }
 
-// The processors from which the device is reached: all that the program has, since the way leads
+// The processors that are near the device: all that the program has, because it reaches the device
 // over the network.
 TENDRIL_NVML nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuSetSize,
                                                    unsigned long* cpuSet) {

@@ -20,7 +20,7 @@ size_t offset_of(Driver* driver, Member* member) {
   return static_cast<size_t>(reinterpret_cast<char*>(member) - reinterpret_cast<char*>(driver));
 }
 
-// The file behind the name it was asked for by: drivers carry their version in it.
+// The file behind `name`. A driver's file name has its version.
 std::string file_of(void* library, const std::string& name) {
   const link_map* map = nullptr;
   char resolved[PATH_MAX];

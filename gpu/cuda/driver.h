@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only door to a vendor's compute library: opens libcuda.so.1 (or the software GPU in its
-// place) and holds every entry point by its exported name. Used by worker/ and by the inventory.
-// Opening creates no context; the caller calls `cuInit`. An entry that the library lacks is null:
-// look before you call.
+// Opens CUDA's driver library, libcuda.so.1 or the software GPU, and holds every entry point by its
+// exported name. Nothing else opens it. worker/ and the inventory use this. Opening creates no
+// context; the caller calls `cuInit`. An entry point that the library lacks is null: check it
+// before you call it.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace tendril::gpu {
 
 class Driver {
  public:
-  // `path`: a file or soname; empty: "libcuda.so.1". The library stays open for the life of the
-  // process.
+  // `path`: a file or soname; empty: "libcuda.so.1". The library stays open while the process
+  // lives.
   static base::Result<std::unique_ptr<Driver>> open(const std::string& path);
 
   const std::string& path() const { return path_; }

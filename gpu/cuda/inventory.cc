@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking the driver what GPUs there are. Runs in the probing child only. See inventory.h.
+// Asks the driver which GPUs there are. Runs only in the probing child. See inventory.h.
 #include "gpu/inventory.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ base::Status refused(const Driver& driver, const char* call, CUresult result) {
                                                     call + " with " + error_text(driver, result));
 }
 
-// What is taken with one empty context on the device; 0 when the driver will not say.
+// The memory that is taken with one empty context on the device. 0: the driver does not say.
 uint64_t memory_taken(const Driver& driver, CUdevice device) {
   CUcontext context = nullptr;
   size_t free_bytes = 0, total_bytes = 0;
@@ -96,7 +96,7 @@ base::Result<Inventory> take_inventory(const std::string& driver_path) {
     if (!facts.ok()) return facts.status();
     inventory.devices.push_back(facts.take());
   }
-  // The library stays open for the life of the process, as Driver says.
+  // The library stays open while the process lives. See Driver::open.
   opened->release();
   return inventory;
 }

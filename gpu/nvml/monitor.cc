@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding the few calls of libnvidia-ml.so.1 that the table of GPUs shows. See monitor.h. The
-// struct layouts below are those of the library's documented, versioned ABI
-// (nvmlDeviceGetPciInfo_v3, nvmlDeviceGetUtilizationRates).
+// Binds the few calls of libnvidia-ml.so.1 that the table of GPUs needs. See monitor.h. The struct
+// layouts below are those of the library's documented, versioned ABI (nvmlDeviceGetPciInfo_v3,
+// nvmlDeviceGetUtilizationRates).
 #include "gpu/monitor.h"
 
 #include <dlfcn.h>
