@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril bench`: runs tendril-bench natively where this machine has a driver, on bare transports,
-// and through Tendril over TCP and shared memory, one after the other, and prints the ratios;
-// `--compare` sets two such reports beside each other. The measured program is a process of its own
-// that attaches like any other.
+// `tendril bench`: runs tendril-bench on several sides, one after the other, and prints the ratios:
+// on a native driver, if this machine has one; on bare transports; and through Tendril over TCP and
+// shared memory. `--compare` shows two such reports side by side. The measured program is a
+// separate process that attaches like any other.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kLimitMs = 600'000;
 constexpr int kStarts = 5;
-constexpr int kBetweenStartsUs = 700'000;  // the server makes the next worker warm meanwhile
+constexpr int kBetweenStartsUs = 700'000;  // the server warms the next worker meanwhile
 
 class Bench {
  public:
@@ -55,8 +55,8 @@ class Bench {
   BenchReport report_;
 };
 
-// Of what a program printed that measured nothing: our own line says what kept it from a GPU, the
-// last one what that led to.
+// The reason in the output of a program that measured nothing. Our own line says why it got no GPU.
+// The last line says what followed from that.
 std::string reason_in(const std::string& output) {
   const std::string ours = "\ntendril: ";
   std::string text(1, '\n');
@@ -79,7 +79,7 @@ daemon::ChildOutput Bench::start(const Words& words) const {
   return {output.status().message(), -1};
 }
 
-// From exec to the end of a program that prints one result: the median of a few.
+// The time from exec to the end of a program that prints one result; the median of a few runs.
 void Bench::time_start(BenchSide* side, const Words& words) const {
   std::vector<double> times;
   for (int i = 0; i < kStarts; ++i) {
@@ -176,7 +176,7 @@ int bench(const BenchOptions& options) {
     unsetenv(name);
   }
   const std::vector<ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
-  // Rather now than after minutes of what needs no server.
+  // Better now than after minutes of measurements that need no server.
   complain_of_silent(views);
   if (!all_answer(views)) return kFailed;
   Bench bench(options, asked->servers, views, *client);

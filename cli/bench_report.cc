@@ -15,7 +15,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kMark = "tendril-bench {";
-constexpr double kSlower = 0.95;  // less than that share of the speed before is told as slower
+// a figure below this part of its earlier speed is reported as slower
+constexpr double kSlower = 0.95;
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -25,8 +26,8 @@ bool better_small(const std::string& name) {
   return ends_with(name, "_us") || ends_with(name, "_ms") || ends_with(name, "_mb");
 }
 
-// The figure of a bare channel that does as much: "gb_per_s" for a large copy, "round_trip_64k_us"
-// for one of 64 KiB.
+// The bare channel's figure for the same amount of data: "gb_per_s" for a large copy,
+// "round_trip_64k_us" for one of 64 KiB.
 std::string bare_name(const std::string& name) {
   const std::string mark = "_gpu_";
   const size_t at = name.find(mark);
@@ -47,7 +48,7 @@ std::string number(const double* value) {
   return base::format(*value < 100 ? "%.2f" : "%.1f", *value);
 }
 
-// How fast `value` is beside `reference`: more than 1 is faster.
+// How fast `value` is compared with `reference`. More than 1 is faster.
 std::string speed(const std::string& name, const double* value, const double* reference) {
   if (value == nullptr || reference == nullptr || *value <= 0 || *reference <= 0) return "";
   return base::format("%.2fx", better_small(name) ? *reference / *value : *value / *reference);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tendril bench` found: figures by side, as JSON and as tables of ratios. Units are the end
-// of a figure's name: `_us`, `_ms` and `_mb` are better small, everything else is better large.
+// What `tendril bench` found: figures by side, as JSON and as tables of ratios. The end of a
+// figure's name is its unit. Smaller is better for `_us`, `_ms` and `_mb`; larger is better for
+// everything else.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ using Figures =
 struct BenchSide {
   std::string name;  // "native", "tcp", "shm", "bare tcp", "bare shm", "endpoints"
   Figures figures;
-  std::string absent;  // why there are none
+  std::string absent;  // why there are no figures
 };
 
 struct BenchReport {
@@ -27,17 +28,17 @@ struct BenchReport {
   const BenchSide* side(const std::string& name) const;
 };
 
-// The figures of tendril-bench's line in what it printed; empty when there is none.
+// The figures in the line of tendril-bench in its output; empty if there is none.
 Figures bench_figures(const std::string& output);
 
 std::string bench_json(const BenchReport& report);
 base::Result<BenchReport> read_bench_json(const std::string& path);
 
-// Every figure of the program on each side, and how fast it is there relative to native and to bare
+// Every figure of the program on each side, and its speed relative to native and to the bare
 // transport.
 std::string bench_table(const BenchReport& report);
-// Bandwidth and latency between every two endpoints; `labels` names the GPUs in the order of the
-// program.
+// Bandwidth and latency between every two endpoints. `labels` names the GPUs in the program's
+// order.
 std::string endpoint_table(const Figures& figures, const std::vector<std::string>& labels);
 // How fast everything in `after` is relative to `before`.
 std::string bench_comparison(const BenchReport& before, const BenchReport& after);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of `tendril`: what each was asked (filled in by main.cc from the command line)
-// and the functions that do it and return the exit status. 0: done, 1: failed, 2: wrong usage;
-// `run` answers as other launchers do: 125 no lease, 126 the program cannot be executed, 127 it was
-// not found, else the program's own status or 128 plus the signal that killed it.
+// The subcommands of `tendril`: their options, which main.cc fills in from the command line, and
+// the functions that run them and return the exit status. 0: done, 1: failed, 2: wrong usage. `run`
+// answers like other launchers. 125: no lease. 126: the program cannot be executed. 127: it was not
+// found. Otherwise the program's own status, or 128 plus the signal that killed it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct CommonOptions {
 };
 
 struct SliceOptions {
-  uint32_t count = 0;  // 0: not said
+  uint32_t count = 0;  // 0: not given
   std::string share, memory;
   bool packed = false;
   bool capped = false;
@@ -89,7 +89,7 @@ int print_coverage();
 
 const char* version_text();  // "0.1.0"
 inline constexpr char kApiName[] = "cuda";
-uint64_t schema_digest();     // of that API's calls, as this build describes them
+uint64_t schema_digest();     // of this build's description of that API's calls
 const char* coverage_text();  // the generated report, or a placeholder
 
 }  // namespace tendril::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One line on stderr under the product's name, as every command words its end.
+// Prints one line on stderr under the product's name. Every command ends with it when it fails.
 #include "cli/complain.h"
 
 #include <stdio.h>

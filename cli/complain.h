@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a command says that it cannot go on. Used by every command.
+// How a command reports that it cannot go on. Used by every command.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tendril::cli {
 
-// "tendril: <why>" on stderr; returns `exit_status`.
+// Prints "tendril: <why>" on stderr. Returns `exit_status`.
 int complain(int exit_status, const std::string& why);
 int complain(int exit_status, const base::Status& why);
 

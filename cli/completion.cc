@@ -13,7 +13,8 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// Single quotes cannot be escaped the same way in all three shells: descriptions go without.
+// Drops single quotes from descriptions, because the three shells do not escape them in the same
+// way.
 std::string plain(std::string text) {
   text.erase(std::remove_if(text.begin(), text.end(),
                             [](char c) { return c == '\'' || c == ':' || c == '\n'; }),

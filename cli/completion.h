@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shell completion scripts, made from what the parser itself knows, so that the two cannot drift
-// apart. Pure functions.
+// Shell completion scripts. They are made from the parser's own data, so that the two cannot
+// differ. Pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion scripts: made for three shells, and bash really completes with one.
+// Completion scripts are made for three shells. bash really completes with its script.
 #include "cli/completion.h"
 
 #include <gtest/gtest.h>

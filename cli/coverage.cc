@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril coverage`: which driver calls work remotely, from the generated report; and the digest
-// of the calls this build speaks.
+// `tendril coverage`: which driver calls work remotely, from the generated report, and the digest
+// of this build's calls.
 #include <stdio.h>
 
 #include "api/cuda_coverage.gen.h"

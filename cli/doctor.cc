@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril doctor`: looks at the way to each server step by step (name, route, port, version,
-// authentication, latency, driver, transport, bandwidth) and says for the first step that fails
-// what is wrong and what to do. Takes a small slice for the last two and gives it back.
+// `tendril doctor`: checks the way to each server step by step (name, route, port, version,
+// authentication, latency, driver, transport, bandwidth). For the first step that fails it says
+// what is wrong and what to do. The last two steps take a small slice and give it back.
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -31,8 +31,8 @@ namespace tendril::cli {
 namespace {
 
 constexpr int kPings = 100;
-// Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more, small
-// enough to be free mostly.
+// Large enough for an empty context and the measurement's buffers on GPUs of 8 GB and more. Small
+// enough that it is usually free.
 constexpr uint32_t kTestShare = config::kWholeGpu / 10;
 constexpr int kMeasureMaxMs = 60'000;
 
@@ -102,7 +102,7 @@ bool Checkup::check_name() {
   return true;
 }
 
-// 0 when connected, else the errno.
+// 0 if connected, else the errno.
 int Checkup::connect_error(const addrinfo& info, double* took_ms) {
   const base::Fd fd(socket(info.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const uint64_t begin_us = base::now_us();

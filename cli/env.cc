@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril env`: the variables with which any launcher, or a container without rights, attaches
-// without `tendril run`: the program then takes its lease itself when it starts and gives it back
-// when it ends. Contacts no server and writes nothing, so that it works where the configuration is
-// read-only.
+// `tendril env`: prints the variables with which a program attaches without `tendril run`, from any
+// launcher or a container without rights. The program itself takes its lease when it starts, and
+// gives it back when it ends. The command contacts no server and writes nothing, so it works with a
+// read-only configuration.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,7 @@ std::string absolute(const std::string& path) {
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
-// The path of the token, wherever it was named; empty when it is known by value only, or not at
-// all.
+// The path of the token, wherever it was named. Empty if only its value is known, or there is none.
 std::string token_path(const EnvOptions& options) {
   if (!options.token_file.empty()) return absolute(options.token_file);
   if (!variable("TENDRIL_TOKEN").empty() || variable("TENDRIL_TOKEN_FILE").empty()) return "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client library and the variables with which a program finds it. The contract of the variables
-// is in cli/README.md.
+// Where the client library is, and the variables with which a program finds it. cli/README.md
+// states the contract of the variables.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace tendril::cli {
 
-// The folder with our libcuda.so.1: TENDRIL_CLIENT_DIR, or where an installation or a build puts it
+// The folder with our libcuda.so.1: TENDRIL_CLIENT_DIR, or its place in an installation or a build,
 // relative to this executable.
 base::Result<std::string> client_directory();
 
-// `directory` in front of `old` (a colon list), once.
+// `directory` in front of `old` (a list separated by colons), once.
 std::string prefixed_path(const std::string& directory, const std::string& old);
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-// As a POSIX shell reads it.
+// Quoted for a POSIX shell.
 std::string shell_quoted(const std::string& text);
 
 }  // namespace tendril::cli

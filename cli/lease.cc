@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an administrator does to a lease that lives: `tendril release` ends it, `tendril lease set`
-// changes its terms. Lease numbers are each server's own.
+// What an administrator does to a live lease. `tendril release` ends it. `tendril lease set`
+// changes its terms. Each server numbers its own leases.
 #include "cli/commands.h"
 #include "cli/complain.h"
 #include "cli/servers.h"

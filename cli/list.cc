@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril ls` (who holds what) and `tendril smi` (the GPUs, like the tool people know).
+// `tendril ls` (who holds what) and `tendril smi` (the GPUs, like the well-known tool).
 #include <stdio.h>
 
 #include "cli/commands.h"
@@ -11,14 +11,14 @@
 namespace tendril::cli {
 namespace {
 
-// Asks every server; failed ones are named on stderr and make the command fail, the others are
-// shown all the same.
+// Asks every server. A server that fails is named on stderr and makes the command fail. The others
+// are shown anyway.
 base::Result<std::vector<view::ServerView>> ask(const CommonOptions& options, bool* failed) {
   auto asked = reach(options);
   if (!asked.ok()) return asked.status();
   std::vector<view::ServerView> views = ask_servers(asked->servers.endpoints, asked->connect);
   *failed = !all_answer(views);
-  if (!options.json) complain_of_silent(views);  // JSON says it in its own field
+  if (!options.json) complain_of_silent(views);  // JSON has a field for it
   return views;
 }
 

@@ -32,12 +32,12 @@ class CommandLine {
   }
 
   int main(int argc, char** argv) {
-    // What follows a bare "--" is the program's and none of the parser's business.
+    // The words after a bare "--" belong to the program, not to the parser.
     std::vector<std::string> words(argv + 1, argv + argc);
     const auto end = std::find(words.begin(), words.end(), "--");
     if (end != words.end()) run_options_.program.assign(end + 1, words.end());
     words.erase(end, words.end());
-    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    std::reverse(words.begin(), words.end());  // CLI11 wants them in this order
     try {
       app_.parse(words);
     } catch (const CLI::ParseError& error) {
@@ -209,7 +209,7 @@ void CommandLine::add_run() {
       "Run beside other packed programs at the same time, on a part of the GPU's processors; "
       "for programs that trust each other");
   sub->add_flag("-v,--verbose", run_options_.verbose, "Say which GPUs were leased");
-  // Also without "--": the first word that is no option begins the program.
+  // Works without "--", too: the first word that is no option begins the program.
   sub->prefix_command();
   sub->final_callback([this, sub] {
     const std::vector<std::string> rest = sub->remaining();
@@ -331,8 +331,8 @@ int CommandLine::print_completion() const {
 }  // namespace tendril::cli
 
 int main(int argc, char** argv) {
-  // A reader that goes (`tendril ls | head`) ends a command quietly; the daemon changes this for
-  // itself.
+  // If the reader of a pipe ends (`tendril ls | head`), the command ends quietly. The daemon
+  // changes this for itself.
   const char* const slash = strrchr(argv[0], '/');
   const char* const name = slash != nullptr ? slash + 1 : argv[0];
   std::vector<char*> words(argv, argv + argc);

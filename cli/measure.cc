@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child of `tendril doctor` that goes the whole way: loads the client library as a program
-// would, copies to and from the GPU and prints GB/s and microseconds on one line. A process of its
-// own, because a library that hangs or fails must not take doctor with it.
+// The child of `tendril doctor` that tests the whole way. It loads the client library like a
+// program, copies to and from the GPU, and prints GB/s and microseconds on one line. It is a
+// separate process, so that a library that hangs or fails does not take doctor with it.
 #include <stdio.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kBytes = 64u << 20;
 constexpr int kRounds = 5, kSyncs = 200;
 
-// Seconds of the fastest of several rounds; negative when a call failed.
+// Seconds of the fastest of several rounds. Negative if a call failed.
 template <typename Call>
 double fastest(int rounds, Call call) {
   double best = -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril run`: takes leases, starts the program with the client library in front, waits, passes
-// signals on and answers with the program's status. The leases live as long as this process holds
-// its control connections, so nothing can leak when it is killed.
+// `tendril run`: takes leases, starts the program with the client library in front, waits, forwards
+// signals and returns the program's status. The leases live as long as this process holds its
+// control connections. So nothing can leak if it is killed.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -51,12 +51,12 @@ void set_variables(const RunOptions& options, const std::string& client,
   }
 }
 
-// In the child. Reports through `report` why the program did not start.
+// Runs in the child. Reports through `report` why the program did not start.
 [[noreturn]] void become_program(const RunOptions& options, pid_t parent, int report) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  // Without its launcher the program has no leases any more.
+  // Without its launcher the program has no leases.
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kNoLease);
   std::vector<char*> argv;
@@ -72,12 +72,12 @@ void set_variables(const RunOptions& options, const std::string& client,
 void pass_signal_on(int signals, pid_t child) {
   signalfd_siginfo info;
   if (read(signals, &info, sizeof info) != sizeof info) return;
-  // What the terminal sends goes to the whole foreground group: the program has it already.
+  // The terminal sends signals to the whole foreground group, so the program already has this one.
   if (info.ssi_code == SI_KERNEL) return;
   kill(child, static_cast<int>(info.ssi_signo));
 }
 
-// True when the server has closed; what it sends otherwise is nobody's to read here.
+// True if the server has closed the connection. Anything else that it sends is not read here.
 bool is_closed(int fd) {
   char byte;
   const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -162,7 +162,8 @@ int run(const RunOptions& options) {
   request.slice = *spec;
   request.terms = lease_terms(options.slice);
   request.client = client_info(options.program[0]);
-  // Servers named one by one are each wanted; those of a configuration are where to look.
+  // Each server given by --server is wanted. The servers of a configuration are only places to
+  // look.
   uint32_t count = options.slice.count;
   if (count == 0 && (servers.source != "--server" || servers.endpoints.size() == 1)) count = 1;
   auto leases = take_leases(servers.endpoints, asked->connect, count, request);
@@ -170,8 +171,8 @@ int run(const RunOptions& options) {
   if (options.verbose) describe(*leases);
   set_variables(options, *client, *leases);
   const int status = run_program(options, *leases);
-  // Said aloud rather than left to the closing connection: whoever comes right after this command
-  // is then served.
+  // Release explicitly instead of just closing the connection. Then a command that follows directly
+  // is served.
   for (const TakenLease& lease : *leases) {
     const base::Status ignored = lease.control->release(lease.lease.lease_id);
     (void)ignored;

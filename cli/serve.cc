@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril serve` (also reached as `tendrild`): the daemon in the foreground until SIGINT or
+// `tendril serve` (also called as `tendrild`): runs the daemon in the foreground until SIGINT or
 // SIGTERM.
 #include <errno.h>
 #include <limits.h>
@@ -25,8 +25,8 @@ void pass_log_on(base::LogLevel level, const char* line) {
   daemon::log(bad ? daemon::Level::kWarning : daemon::Level::kDebug, "%s", line);
 }
 
-// Workers start in another directory, perhaps as another user: a file is named by its full path. A
-// bare soname stays one.
+// Workers start in another directory, perhaps as another user. So a file is given by its full path.
+// A bare soname stays as it is.
 std::string library_path(const std::string& asked) {
   char resolved[PATH_MAX];
   if (asked.find('/') == std::string::npos || realpath(asked.c_str(), resolved) == nullptr)
@@ -34,7 +34,7 @@ std::string library_path(const std::string& asked) {
   return resolved;
 }
 
-// Nothing given: as it is.
+// An empty text leaves *bytes as it is.
 base::Status read_size(const std::string& text, int64_t* bytes) {
   if (text.empty()) return base::Status();
   if (text == "0") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the servers that are named to endpoints. Which ones are named: config/servers_test.cc.
+// From named servers to endpoints. config/servers_test.cc tests which servers are named.
 #include "cli/servers.h"
 
 #include <gtest/gtest.h>

@@ -21,13 +21,13 @@ class Taking {
   Taking(const session::ConnectOptions& connect, const wire::LeaseRequest& request)
       : connect_(connect), request_(request) {}
 
-  // `count` slices of this server, all or none.
+  // Takes `count` slices from this server, or none.
   Status ask(const session::Endpoint& endpoint, uint32_t count) {
     if (control_ == nullptr || endpoint_.text != endpoint.text) {
       const Status met = meet(endpoint);
       if (!met.ok()) return met;
     }
-    // More than it has GPUs, no server can give: no need to ask.
+    // No server can give more slices than it has GPUs, so do not ask.
     if (count > std::max<size_t>(gpus_, 1)) return Status(Code::kRefused, "too few GPUs");
     if (gpus_ == 0) return Status(Code::kRefused, "host " + host_ + " has no GPU");
     request_.count = count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Taking leases for a program: turning -n, -p and -m into a request and spreading its slices over
+// Takes leases for a program: turns -n, -p and -m into a request and spreads its slices over
 // servers. Used by run.cc.
 #pragma once
 
@@ -25,14 +25,14 @@ struct TakenLease {
 };
 
 // `count` 0: one slice from each server. Otherwise `count` slices in all: the first server gives as
-// many as it can, then the next. All or nothing: on failure every lease taken so far is given back.
+// many as it can, then the next. All or nothing: a failure gives back every lease taken so far.
 base::Result<std::vector<TakenLease>> take_leases(const std::vector<session::Endpoint>& endpoints,
                                                   const session::ConnectOptions& connect,
                                                   uint32_t count,
                                                   const wire::LeaseRequest& request);
 
-// "<endpoint>=<lease_id>:<secret hex>", comma separated, in device order: the client library's
-// TENDRIL_LEASES.
+// "<endpoint>=<lease_id>:<secret hex>", comma separated, in device order. It is the value of
+// TENDRIL_LEASES for the client library.
 std::string leases_text(const std::vector<TakenLease>& leases);
 std::string servers_text(const std::vector<session::Endpoint>& endpoints);
 

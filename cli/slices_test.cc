@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From options to requests and variables.
+// Options turned into requests and variables.
 #include "cli/slices.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril top`: what the sessions of each server do, again every second. On a terminal it draws
-// over what it drew and ends with q or Ctrl-C; in a pipe each picture follows the last one.
+// `tendril top`: shows every second what the sessions of each server do. On a terminal it draws
+// over the last picture and ends with q or Ctrl-C. In a pipe the pictures follow each other.
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@ namespace {
 
 volatile sig_atomic_t g_stop = 0;
 
-// Single keys without Enter and without an echo, as long as this lives. Nothing where no person
-// types.
+// Reads single keys without Enter and without an echo while this object lives. Does nothing if no
+// person types.
 class Keys {
  public:
   Keys() {
@@ -38,7 +38,7 @@ class Keys {
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
-  // Waits so long, or until it is time to end: then false.
+  // Waits this long, or until it is time to end. False: end.
   bool wait(int milliseconds) const {
     const base::Deadline deadline(milliseconds);
     while (g_stop == 0 && !deadline.passed()) {
@@ -71,7 +71,7 @@ class Top {
     const Keys keys;
     std::vector<ServerView> before = ask_servers(endpoints_, connect_);
     complain_of_silent(before);
-    if (!any_answers(before)) return kFailed;  // nothing to look at
+    if (!any_answers(before)) return kFailed;  // nothing to show
     for (;;) {
       if (!keys.wait(static_cast<int>(options_.interval_s * 1000))) return 0;
       std::vector<ServerView> after = ask_servers(endpoints_, connect_);

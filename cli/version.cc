@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tendril version`, and what this build is.
+// `tendril version`, and the facts about this build.
 #include <stdio.h>
 
 #include "cli/commands.h"

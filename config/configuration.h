@@ -32,7 +32,7 @@ namespace tendril::config {
 struct Configuration : ServerList {  // in device order; a server appears once per lease
   uint32_t slice_count = 1;          // over all servers; ignored with leases
   wire::SliceSpec slice;             // each; ignored with leases
-  wire::LeaseTerms terms;            // means nothing with leases
+  wire::LeaseTerms terms;            // ignored with leases
   std::string token;                 // never logged
   std::string transport;             // a kind; empty: the nearest
   uint32_t link_delay_us = 0;
