@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arbiter with workers that are threads of this process: they ask, use the time they are given,
-// and say that they are done, over the same pages and bells. What is asked here holds on a machine
-// that is as slow as it likes: the rules' times are in lease_turns_test.cc.
+// The arbiter with workers that are threads of this process. They ask for turns, use the time they
+// get, and report when they are done, over the same pages and bells. These tests hold on a machine
+// of any speed. lease_turns_test.cc tests the rules' times.
 #include "daemon/arbiter.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ class Worker {
     arbiter_->leave(id_);
   }
 
-  // Always has more to do, until stop(). `inside`: how many are in a turn right now.
+  // Always has more to do, until stop(). `inside`: how many workers are in a turn right now.
   void work(std::atomic<int>* inside, std::atomic<int>* most) {
     thread_ = std::thread([this, inside, most] {
       want();
@@ -150,14 +150,14 @@ TEST(Arbiter, TurnsDoNotOverlapAndAreCounted) {
   EXPECT_GE(arbiter->used_ns(0), first.used_ns + second.used_ns);
 }
 
-// It is about to have its turn: from here it need not sleep.
+// The worker is about to have its turn. From here on it need not sleep.
 TEST(Arbiter, TheNextWorkerIsWokenWhenATurnEnds) {
   const auto arbiter = make();
   arbiter->open(1, slice(500'000), {});
   arbiter->open(2, slice(500'000), {});
   Worker one(arbiter.get(), 11, 1), two(arbiter.get(), 12, 2);
   bool woken = false;
-  // This thread may come too late to be asleep by then; not each time.
+  // Sometimes this thread comes too late to be asleep by then.
   for (const uint64_t end_ns = base::now_ns() + 40 * kSecond; !woken && base::now_ns() < end_ns;) {
     one.want();
     ASSERT_TRUE(eventually([&] { return one.holds(); }));
@@ -196,7 +196,7 @@ TEST(Arbiter, AWorkerThatDiesInItsTurnReleasesIt) {
   arbiter->close(2);
 }
 
-// Nobody rings: it is the timer that ends its turn, and lets it go on now and then.
+// Nobody rings. The timer ends the turn, and lets it continue now and then.
 TEST(Arbiter, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   const auto arbiter = make(30 * kMs);
   arbiter->open(1, slice(500'000), {});
@@ -211,7 +211,7 @@ TEST(Arbiter, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   ASSERT_TRUE(eventually([&] { return one.part().until_ns.load() > until_ns; }));
 }
 
-// A worker that rings and writes nonsense costs the others nothing but a little time.
+// A worker that rings and writes nonsense costs the others only a little time.
 TEST(Arbiter, AHostileWorkerTakesNobodysTurn) {
   const auto arbiter = make(20 * kMs);
   arbiter->open(1, slice(500'000), {});

@@ -42,7 +42,7 @@ TEST(ChildProcess, KillsWhatIsLate) {
 }
 
 TEST(ChildProcess, InheritsNothingElse) {
-  // Without close-on-exec on purpose: it must not get through all the same.
+  // Without close-on-exec on purpose. The child must not inherit it anyway.
   const int leak = fcntl(0, F_DUPFD, 50);
   auto output = run_child("/bin/sh", {"-c", "ls /proc/self/fd | tr '\\n' ' '"}, 5000);
   close(leak);

@@ -55,8 +55,9 @@ TEST(EventLoop, WatchesUntilUnwatchedAlsoFromWithin) {
   std::promise<void> seen;
   (*loop)->post([&] {
     const auto status = (*loop)->watch(ends[0], EPOLLIN, [&](uint32_t) {
-      (*loop)->unwatch(ends[0]);  // nothing is read: without this it would be called for ever
-      seen.set_value();           // throws when called twice
+      // nothing is read, so without this the callback would run for ever
+      (*loop)->unwatch(ends[0]);
+      seen.set_value();  // throws if called twice
     });
     EXPECT_TRUE(status.ok());
   });

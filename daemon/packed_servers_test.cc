@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Servers for packed slices, with a script in the place of the vendor's control program: it makes
-// its door, waits, and ends when it is told to quit through a second run of itself.
+// Servers for packed slices, with a script in place of the vendor's control program. The script
+// makes its socket, waits, and ends when a second run of itself says quit.
 #include "daemon/packed_servers.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ echo "$words" > "$here/asked"
 )";
 };
 
-// What an H200 was seen to give: pairs, rounded down.
+// Measured on an H200: pairs, rounded down.
 uint32_t given(uint32_t percent, uint32_t processors) { return processors * percent / 100 / 2 * 2; }
 
 TEST(PackedPercent, IsTheLeastThatGivesSoMany) {

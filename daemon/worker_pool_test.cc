@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warm workers by GPU and API. The workers are this very program, started again: they say that they
-// are ready, and answer a message with the API that they were started for.
+// Warm workers by GPU and API. The workers are this very program, started again. They report that
+// they are ready, and answer a message with the API that they were started for.
 #include "daemon/worker_pool.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ class WorkerPoolTest : public ::testing::Test {
     EXPECT_TRUE((*worker)->send(message, nullptr, 0).ok());
     return {*worker, said->get_future().get()};
   }
-  // Waits until so many processes are there, idle ones included.
+  // Waits until there are this many processes, idle ones included.
   void expect_processes(size_t count) {
     for (int i = 0; i < 1000 && pool_->process_count() != count; ++i) usleep(10'000);
     EXPECT_EQ(pool_->process_count(), count);
@@ -98,9 +98,10 @@ TEST_F(WorkerPoolTest, GivesWorkersOfTheApiThatIsAskedFor) {
 TEST_F(WorkerPoolTest, KeepsNoMoreWarmForTwoApisThanForOne) {
   expect_processes(2);
   const Taken first = take(0, "first");
-  expect_processes(3);  // its place is filled
+  expect_processes(3);  // another worker takes its place
   const Taken second = take(0, "second");
-  // One for the first API still waits: no context more than memory is set aside for.
+  // A worker for the first API still waits. So there is no context more than memory is set aside
+  // for.
   expect_processes(4);
   EXPECT_NE(first.worker->pid(), second.worker->pid());
   const Taken again = take(0, "first");
@@ -111,7 +112,7 @@ TEST_F(WorkerPoolTest, KeepsNoMoreWarmForTwoApisThanForOne) {
 }  // namespace
 }  // namespace tendril::daemon
 
-// Takes the place of gtest's.
+// Replaces gtest's main.
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "--parent") == 0) return tendril::daemon::be_a_worker(argc, argv);
   testing::InitGoogleTest(&argc, argv);

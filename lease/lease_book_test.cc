@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lease book: what it grants, what it says when it refuses, and random sequences against a
-// simple model.
+// The lease book: what it grants, what it says if it refuses, and random sequences against a simple
+// model.
 #include "lease/lease_book.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
   EXPECT_EQ(packed_together(132, {200'000, 200'000, 200'000}), (std::vector<uint32_t>{28, 26, 26}));
   EXPECT_EQ(packed_together(132, {100'000, 900'000}), (std::vector<uint32_t>{14, 118}));
   EXPECT_EQ(packed_together(132, {100'000, 100'000, 100'000}), (std::vector<uint32_t>{14, 14, 14}));
-  // What small ones have more than their share is made up for by a large one that comes later.
+  // If small slices have more than their share, a large one that comes later makes up for it.
   EXPECT_EQ(packed_together(132, {50'000, 500'000}), (std::vector<uint32_t>{8, 66}));
   EXPECT_EQ(packed_together(132, {50'000, 50'000, 500'000}), (std::vector<uint32_t>{8, 8, 64}));
   for (const uint32_t processors : {132u, 188u, 108u}) {
@@ -93,8 +93,8 @@ TEST(LeaseBook, PackedSlicesShareNoProcessorWhereAPairIsLittle) {
         sum += got;
         nobody_has_less &= points > -1e-4;
       }
-      // A pair is too large a part of small slices: then nobody has less, and some processors have
-      // two tenants.
+      // A pair is too large a part of a small slice. So none has less, and some processors have two
+      // tenants.
       EXPECT_TRUE(sum <= processors || nobody_has_less) << parts << " parts of " << processors;
     }
   }
@@ -203,7 +203,8 @@ TEST(LeaseBook, MoreThanAGpuLendsIsRefusedAsSuch) {
 
 TEST(LeaseBook, AGpuThatCanNeverHaveTheSliceLeavesItToTheOthers) {
   LeaseBook book("box", {{16 * kGib, kGib}, {160 * kGib, kGib}});
-  auto small_part = book.grant(1, ask(1, 20'000, 0));  // of the first less than a process needs
+  // of the first GPU, less than a process needs
+  auto small_part = book.grant(1, ask(1, 20'000, 0));
   ASSERT_TRUE(small_part.ok()) << small_part.status().message();
   EXPECT_EQ((*small_part)[0].gpu_index, 1u);
   auto large = book.grant(2, ask(1, 0, 100 * kGib));
@@ -260,7 +261,7 @@ TEST(LeaseBook, TermsAreChecked) {
   EXPECT_TRUE(book.grant(1, request).ok());
 }
 
-// Grants and releases at random: the sums never pass what there is, and what is refused really had
+// Grants and releases at random. The sums never exceed what there is. A refused request really had
 // no room.
 TEST(LeaseBook, RandomSequencesAgainstAModel) {
   std::mt19937 random(7433);

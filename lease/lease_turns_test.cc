@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules between workers' pages and leases, to the microsecond: time passes when the test says
-// so, and workers are what it writes on their pages. With real gates between them, and GPUs:
-// tests/simulation/turns_test.cc. With threads, bells and a timer: arbiter_test.cc.
+// The rules between workers' pages and leases, to the microsecond. Time passes when the test says
+// so. A worker is what the test writes on its page. tests/simulation/turns_test.cc adds real gates
+// and GPUs. arbiter_test.cc adds threads, bells and a timer.
 #include "lease/lease_turns.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace tendril::lease {
 namespace {
 
 constexpr uint64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
-constexpr uint64_t kStepNs = 10 * kUs;  // to which all times here are exact
+constexpr uint64_t kStepNs = 10 * kUs;  // all times here are exact to this
 
 std::vector<wire::SliceGrant> slice(uint32_t share_millionths, bool packed = false) {
   wire::SliceGrant grant;
@@ -146,13 +146,13 @@ TEST(LeaseTurns, AloneATurnLastsUntilAnotherComes) {
   one.drain(wire::kWantsNothing);
   ASSERT_TRUE(two.holds());
   EXPECT_EQ(two.part().until_ns.load(), wire::kTurnWithoutEnd);
-  // The neighbour may be back soon: until it has not come for a while, little may be unfinished.
+  // The neighbour may be back soon. Until it has stayed away for a while, little may be unfinished.
   const uint64_t alone_ns = server.now_ns();
   ASSERT_TRUE(server.eventually([&] { return two.part().window_ns.load() == wide_ns; }));
   EXPECT_NEAR(static_cast<double>(server.now_ns() - alone_ns), kSecond, 2 * kMs);
 }
 
-// It is about to have its turn: from here it need not sleep.
+// The worker is about to have its turn. From here on it need not sleep.
 TEST(LeaseTurns, TheNextWorkerIsWokenWhenATurnEnds) {
   Server server;
   server.open(1, slice(500'000));
@@ -184,14 +184,14 @@ TEST(LeaseTurns, AWorkerThatHangsInItsTurnDoesNotStopTheOthers) {
   EXPECT_NEAR(static_cast<double>(server.use_of(1).used_ns),
               static_cast<double>(hung_ns + 10 * kMs), 50 * kUs)
       << "it pays for its half";
-  // The same turn goes on now and then: what it waits for may be its own next launch.
+  // The same turn continues now and then, because it may be waiting for its own next launch.
   const uint32_t turn = one.part().turn.load();
   const uint64_t until_ns = one.part().until_ns.load();
   ASSERT_TRUE(server.eventually([&] { return one.part().until_ns.load() > until_ns; }));
   EXPECT_EQ(one.part().turn.load(), turn);
 }
 
-// The hardware divides then, and only what is queued: whoever has its turn may queue more than its
+// The hardware then divides only what is queued. So the holder of the turn may queue more than its
 // slice lasts.
 TEST(LeaseTurns, BesideAHungWorkerSlicesAreShortAndQueuesLong) {
   Server server(30 * kMs);
@@ -226,7 +226,7 @@ TEST(LeaseTurns, SessionsOfOneLeaseHaveTheirTurnsTogether) {
   ASSERT_TRUE(server.eventually([&] { return first.over(); }));
   first.drain(wire::kWantsTurn);
   server.sleep(10 * kMs);
-  EXPECT_FALSE(other.holds());  // the second is still at it
+  EXPECT_FALSE(other.holds());  // the second is still working
   second.drain(wire::kWantsTurn);
   ASSERT_TRUE(other.holds());
   EXPECT_FALSE(first.holds());
@@ -249,19 +249,19 @@ TEST(LeaseTurns, TheWholeGpuIsFreeAndMayBecomeShared) {
   EXPECT_EQ(whole.part().hardware_slice_us.load(), 20'000u);
   whole.want();
   ASSERT_TRUE(whole.holds());
-  EXPECT_NE(whole.part().until_ns.load(), wire::kTurnWithoutEnd);  // it is capped
+  EXPECT_NE(whole.part().until_ns.load(), wire::kTurnWithoutEnd);  // its lease is capped
   server.sleep(5 * kMs);
   whole.drain(wire::kWantsTurn);
   const uint32_t turn = whole.part().turn.load();
   woken.clear();
   server.change(1, slice(1'000'000));
   EXPECT_EQ(whole.part().regime.load(), wire::TurnRegime::kFree);
-  EXPECT_NE(whole.part().turn.load(), turn);  // whoever slept on it does not any more
+  EXPECT_NE(whole.part().turn.load(), turn);  // nobody sleeps on it any more
   EXPECT_EQ(woken, std::vector<const wire::TurnPart*>{&whole.part()});
   EXPECT_EQ(server.use_of(1).used_ns, 5 * kMs);
 }
 
-// Its calls go in one order: a turn on one of its GPUs is of no use for long without the other.
+// The lease's calls have one order. So a turn on one of its GPUs is soon useless without the other.
 TEST(LeaseTurns, ALeaseHasItsTurnsOnSeveralGpusTogether) {
   Server server;
   server.open(1, halves({0, 1}));
@@ -274,7 +274,7 @@ TEST(LeaseTurns, ALeaseHasItsTurnsOnSeveralGpusTogether) {
   both.want(1, wire::kWantsTurnToo);
   server.sleep(20 * kMs);
   EXPECT_EQ(second.part().until_ns.load(),
-            wire::kTurnWithoutEnd);  // without the other GPU it is not wanted
+            wire::kTurnWithoutEnd);  // without the other GPU the turn is not wanted
   both.want(0);
   ASSERT_TRUE(server.eventually([&] { return first.over(); }));
   first.drain(wire::kWantsTurn);
@@ -283,8 +283,8 @@ TEST(LeaseTurns, ALeaseHasItsTurnsOnSeveralGpusTogether) {
   ASSERT_TRUE(server.eventually([&] { return second.over(); }));
   EXPECT_FALSE(both.holds(1));
   second.drain(wire::kWantsTurn);
-  ASSERT_TRUE(both.holds(1));  // unasked
-  // And they end together, whichever ends first.
+  ASSERT_TRUE(both.holds(1));  // it did not ask
+  // They also end together, whichever ends first.
   ASSERT_TRUE(server.eventually([&] { return both.over(0); }));
   EXPECT_LE(both.part(1).until_ns.load(), both.part(0).until_ns.load() + 5 * kMs);
   EXPECT_TRUE(both.holds(0) && both.holds(1));
@@ -298,7 +298,7 @@ TEST(LeaseTurns, OfTwoLeasesThatHoldOneGpuEachOneGetsBoth) {
   one.want(0);
   two.want(1);
   ASSERT_TRUE(one.holds(0) && two.holds(1));
-  // Each waits for the other's now, and gives its own up.
+  // Each now waits for the other's GPU, and gives up its own.
   two.part(0).wants = wire::kWantsTurn;
   one.want(1);
   two.drain(wire::kWantsTurnToo, 1);
@@ -328,7 +328,7 @@ TEST(LeaseTurns, HardwareSlicesFollowTheShares) {
 
 std::vector<wire::SliceGrant> quarter() { return slice(250'000); }
 
-// Its neighbour's turn ends with what runs unfinished, and goes on afterwards: the same turn.
+// Its neighbour's turn ends with unfinished work. Afterwards the same turn continues.
 TEST(LeaseTurns, AHigherClassGetsItsTurnAtOnce) {
   for (const bool hardware_slices : {true, false}) {
     Server server(120 * kMs, hardware_slices);
@@ -343,7 +343,7 @@ TEST(LeaseTurns, AHigherClassGetsItsTurnAtOnce) {
     high.want();
     EXPECT_TRUE(low.over());
     EXPECT_EQ(high.holds(), hardware_slices);
-    if (!hardware_slices) continue;  // it waits until what runs is done
+    if (!hardware_slices) continue;  // it waits until the running work is done
     const uint64_t used_ns = server.use_of(1).used_ns;
     server.sleep(kMs);
     EXPECT_EQ(server.use_of(1).used_ns, used_ns) << "the other one's time is not its";
@@ -373,7 +373,7 @@ TEST(LeaseTurns, AWorkerThatHangsIsOverdueAlsoWhereOneOfAHigherClassComesAgainAn
   }
   EXPECT_TRUE(other.holds());
   EXPECT_LE(server.now_ns(),
-            kSecond + 80 * kMs);  // a turn, the grace, and what the others have of both
+            kSecond + 80 * kMs);  // a turn, the grace, and the others' part of both
 }
 
 TEST(LeaseTurns, HardwareSlicesFollowTheClasses) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where slices go: on which GPUs of a server, and how they are spread over servers. What the lease
-// book makes of it: lease_book_test.cc.
+// Where slices go: on which GPUs of a server, and how they are spread over servers.
+// lease_book_test.cc tests what the lease book makes of it.
 #include "lease/placement.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ TEST(Place, AListSaysWhatTheBookKnows) {
   EXPECT_TRUE(after.packed);
 }
 
-// Servers with so much room each, and what they were asked.
+// Servers with this much room each, and what they were asked.
 struct Servers {
   std::vector<uint32_t> room;
   std::vector<std::pair<size_t, uint32_t>> asked;

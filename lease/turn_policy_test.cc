@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn policy on simulated time: what each tenant asked for is what it gets, to the figures
-// that docs/slices.md promises; and random sequences against what must always hold.
+// The turn policy on simulated time. Each tenant gets what it asked for, to the figures that
+// docs/slices.md promises. Random sequences check what must always hold.
 #include "lease/turn_policy.h"
 
 #include <gtest/gtest.h>
@@ -27,9 +27,9 @@ Load pieces(uint64_t piece_ns, uint64_t gap_ns = 0) {
   return load;
 }
 
-// How far what was delivered is from what was asked, in points. Work that cannot be interrupted has
-// its own grain: an interval holds one piece more or less. How long a tenant's pieces are is learnt
-// from its first turn, and tenants of 1/76 have their first turn after a while.
+// How far the delivered part is from the requested one, in points. Work that cannot be interrupted
+// has its own grain: an interval holds one piece more or less. A tenant's pieces are measured in
+// its first turn, and tenants of 1/76 wait a while for that.
 void expect_shares(const TurnSimulation& simulation, const std::vector<double>& asked,
                    uint64_t piece_ns) {
   const double grain = piece_ns > 10 * kMs ? 1.05 * static_cast<double>(piece_ns) / kSecond : 0;
@@ -91,7 +91,7 @@ TEST(TurnPolicy, MixedPiecesGetTheirShares) {
   expect_shares(simulation, asked, 50 * kMs);
 }
 
-// Switching costs what it costs: with turns of a quantum, little of the GPU is lost.
+// With turns of a quantum, switching costs little of the GPU.
 TEST(TurnPolicy, LittleIsLostInSwitching) {
   const std::pair<int, double> floors[] = {{2, 0.97}, {4, 0.95}, {20, 0.90}};
   for (const auto& [count, floor] : floors) {
@@ -130,9 +130,9 @@ TEST(TurnPolicy, WithTheSwitchesOfACardSharesAreStillWithinAPoint) {
   }
 }
 
-// No switch takes as long as another. What it was a little longer by must not decide who is next,
-// or equal tenants have two turns in a row as often as one, and a second holds a turn more of one
-// of them. Nor are others' turns shifted by it.
+// No two switches take equally long. Small differences must not decide who is next. Otherwise equal
+// tenants would have two turns in a row as often as one, and a second would hold one turn more of
+// one of them. The differences must not shift others' turns either.
 TEST(TurnPolicy, TenantsAlternateWhateverASwitchTakes) {
   TurnSimulation::Costs costs;
   costs.begin_ns = 60 * kUs;
@@ -153,8 +153,7 @@ TEST(TurnPolicy, TenantsAlternateWhateverASwitchTakes) {
     for (size_t i = 1; i <= parts.size(); ++i) {
       const double mean = simulation.delivered(i, kSecond, 21 * kSecond);
       const auto [most, least] = simulation.extremes(i, kSecond, 21 * kSecond, kSecond);
-      // A turn has the same price whatever its length, so who has the smaller share pays more for
-      // it.
+      // A turn has the same price whatever its length, so a tenant with a smaller share pays more.
       EXPECT_NEAR(mean, sum * parts[i - 1], parts[0] == parts[1] ? 0.002 : 0.003) << parts[i - 1];
       EXPECT_LE(most, mean + 0.006) << parts[i - 1];
       EXPECT_GE(least, mean - 0.006) << parts[i - 1];
@@ -170,7 +169,7 @@ TEST(TurnPolicy, AloneATurnHasNoEnd) {
   EXPECT_GT(simulation.delivered(alone, 0, 10 * kSecond), 0.9999);
 }
 
-// What one does not use the other has, and gives back.
+// The other tenant gets what one does not use, and gives it back.
 TEST(TurnPolicy, IdleTimeIsLentAndGivenBackWithinTwentyMilliseconds) {
   TurnSimulation simulation;
   const uint64_t steady = simulation.add(share(0.25), pieces(500 * kUs));
@@ -217,7 +216,7 @@ TEST(TurnPolicy, ACapHoldsAloneAndAmongOthers) {
   }
 }
 
-// Beside a higher class it waits longer than what it may save up lasts: a little is lost.
+// Beside a higher class it waits longer than its savings last. A little is lost.
 TEST(TurnPolicy, ACapBesideAHigherClass) {
   for (const double part : {0.1, 0.25, 0.5}) {
     TurnSimulation simulation;
@@ -229,7 +228,7 @@ TEST(TurnPolicy, ACapBesideAHigherClass) {
   }
 }
 
-// The program rests after each piece: its cap must not begin anew each time.
+// The program rests after each piece. Its cap must not begin again each time.
 TEST(TurnPolicy, ACapHoldsForProgramsThatWait) {
   TurnSimulation simulation;
   const uint64_t capped = simulation.add(share(0.25, true), pieces(2 * kMs, 1500 * kUs));
@@ -238,15 +237,15 @@ TEST(TurnPolicy, ACapHoldsForProgramsThatWait) {
   EXPECT_GE(simulation.delivered(capped, kSecond, 11 * kSecond), 0.15);
 }
 
-// Each piece is overdue by far: it is paid for before the next, and nothing is looked at without
-// need.
+// Each piece is far overdue. It is paid for before the next one, and the policy makes no needless
+// look.
 TEST(TurnPolicy, ACapHoldsForVeryLongWork) {
   for (const bool contended : {false, true}) {
     TurnSimulation simulation;
     const uint64_t capped = simulation.add(share(0.2, true), pieces(400 * kMs));
     if (contended) simulation.add(share(0.5), pieces(500 * kUs));
     simulation.run(40 * kSecond);
-    // What overlaps runs at full speed here: what was charged is what a GPU would have given.
+    // Overlapping work runs at full speed here. The charge is what a real GPU would have given.
     const uint64_t used_ns = simulation.policy().use(40 * kSecond, capped).used_ns;
     const double charged = static_cast<double>(used_ns) / (40.0 * kSecond);
     EXPECT_NEAR(charged, 0.2, 0.02) << contended;
@@ -270,7 +269,7 @@ TEST(TurnPolicy, TimeNotWantedIsNotSavedUp) {
               0.06);
 }
 
-// The host is late now and then, and its queue runs dry for 2 ms: what it loses is these 2 ms, and
+// The host is late now and then, and its queue is empty for 2 ms. The tenant loses these 2 ms, but
 // not what it was owed.
 TEST(TurnPolicy, WhoRunsDryForAMomentKeepsWhatItIsOwed) {
   for (const double part : {0.5, 0.75, 0.9, 0.95}) {
@@ -291,8 +290,8 @@ TEST(TurnPolicy, WhoRunsDryForAMomentKeepsWhatItIsOwed) {
   }
 }
 
-// It works for 1 ms and waits for 0.3: alone it would use 77 % of the GPU. Beside one that always
-// has more it holds its half, what it leaves idle within its turns included.
+// It works for 1 ms and waits for 0.3 ms: alone it would use 77 % of the GPU. Beside a tenant that
+// always has more it holds its half, including what it leaves idle within its turns.
 TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {
   TurnSimulation simulation;
   const uint64_t waits = simulation.add(share(0.5), pieces(1 * kMs, 300 * kUs));
@@ -302,8 +301,8 @@ TEST(TurnPolicy, AProgramThatWaitsForEachPieceKeepsItsTurns) {
   EXPECT_NEAR(simulation.delivered(other, kSecond, 11 * kSecond), 0.5, 0.03);
 }
 
-// Its pauses are longer than a turn lasts without work: it must not wait for a whole quantum each
-// time, which would leave it one seventh.
+// Its pauses are longer than a turn lasts without work. It must not wait for a whole quantum each
+// time, because that would leave it one seventh.
 TEST(TurnPolicy, AProgramThatPausesIsServedSoonAfter) {
   TurnSimulation simulation;
   const uint64_t pauses = simulation.add(share(0.5), pieces(2 * kMs, 4 * kMs));  // alone: 1/3
@@ -322,8 +321,7 @@ TEST(TurnPolicy, AHigherClassGoesFirstAndGetsNoMore) {
   EXPECT_NEAR(simulation.delivered(low, kSecond, 11 * kSecond), 0.5, 0.01);
 }
 
-// Requests of 300 us beside one that always has more: how long they wait at most, and at the
-// median.
+// Requests of 300 us beside a tenant that always has more: their longest and median wait.
 struct Waits {
   uint64_t median_ns, p99_ns;
 };
@@ -355,7 +353,8 @@ TEST(TurnPolicy, AHigherClassCutsTheRunningTurn) {
   }
 }
 
-// Also without a higher class: who asks for little is due sooner than who asks for whole turns.
+// Without a higher class, too, a tenant that asks for little is due sooner than one that asks for
+// whole turns.
 TEST(TurnPolicy, WhoAsksForLittleIsServedSoon) {
   for (const uint64_t gap_ns : {2 * kMs, 20 * kMs}) {
     for (const int others : {1, 3})
@@ -382,7 +381,7 @@ TEST(TurnPolicy, AnOverrunIsADebt) {
   EXPECT_NEAR(simulation.delivered(polite, kSecond, 11 * kSecond), 0.5, 0.01);
 }
 
-// Two long pieces at a time: more than the grace. The others run beside, and none is shut out.
+// Two long pieces at a time, more than the grace. The others run beside it, and none is shut out.
 TEST(TurnPolicy, LongPiecesTwoAtATime) {
   TurnSimulation simulation;
   Load load = pieces(50 * kMs);
@@ -397,8 +396,8 @@ TEST(TurnPolicy, LongPiecesTwoAtATime) {
   EXPECT_GE(simulation.extremes(small, 2 * kSecond, 22 * kSecond, 2 * kSecond).second, 0.05);
 }
 
-// A kernel that does not end: the others go on beside it, and who came meanwhile does not pay for
-// it.
+// A kernel that does not end. The others continue beside it. A tenant that comes meanwhile does not
+// pay for it.
 TEST(TurnPolicy, WhoDoesNotDrainLosesExclusivenessAndPays) {
   TurnSimulation simulation;
   Load once = pieces(3 * kSecond);
@@ -417,8 +416,8 @@ TEST(TurnPolicy, WhoDoesNotDrainLosesExclusivenessAndPays) {
   EXPECT_GE(simulation.policy().use(6 * kSecond, stuck).used_ns, 1300 * kMs);
 }
 
-// Its work ends only when it submits more (a stream that waits for another's event): it must get to
-// it.
+// Its work ends only when it submits more (a stream that waits for another's event). It must be
+// able to do so.
 TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
   TurnPolicy policy(TurnRules{});
   policy.add(0, 1, share(0.5));
@@ -443,8 +442,8 @@ TEST(TurnPolicy, WhoIsOverdueIsLetInNowAndThen) {
   EXPECT_GE(policy.use(kSecond, 2).used_ns, kSecond / 4);
 }
 
-// Twenty come one after another, two at a time, and the first launch of one of them takes the
-// driver 80 ms, in which it loads code. `excused_ns`: what of that is said not to have been work.
+// Twenty tenants come one after another, two at a time. The first launch of one of them takes the
+// driver 80 ms, in which it loads code. `excused_ns`: how much of that is reported as no work.
 uint64_t longest_wait_after_loading(uint64_t begin_ns, uint64_t excused_ns) {
   TurnSimulation simulation;
   Load load = pieces(500 * kUs);
@@ -511,13 +510,13 @@ TEST(TurnPolicy, WhatRanInAnothersTurnIsTakenFromIt) {
   policy.charge(11 * kMs, 1, 2 * kMs);
   EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 7 * kMs);
   EXPECT_EQ(policy.use(11 * kMs, 2).used_ns, 4 * kMs);
-  policy.charge(11 * kMs, 1, kSecond);  // no more than there was
+  policy.charge(11 * kMs, 1, kSecond);  // at most what there was
   EXPECT_EQ(policy.use(11 * kMs, 1).used_ns, 11 * kMs);
   EXPECT_EQ(policy.use(11 * kMs, 2).used_ns, 0u);
 }
 
-// Its lease has another GPU now. It goes before who is due, and ends a turn that has lasted a
-// while; but it gets no more than its share.
+// The tenant's lease has another GPU now. It goes before the tenant that is due, and ends a turn
+// that has lasted a while. But it gets only its share.
 TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
   TurnPolicy policy(TurnRules{});
   for (const uint64_t tenant : {1, 2, 3}) {
@@ -544,7 +543,7 @@ TEST(TurnPolicy, AClaimGoesFirstAndGetsNoMore) {
     }
     used_ns = policy.use(at_ns, 3).used_ns;
   }
-  EXPECT_FALSE(claims);  // it is ahead by a turn
+  EXPECT_FALSE(claims);  // the tenant is ahead by a turn
   EXPECT_LE(used_ns, 30 * kMs);
 }
 
@@ -655,7 +654,7 @@ void RandomSequence::act() {
     policy_.set_wanting(now_ns_, id, model->wanting);
   } else {
     for (auto& [holder, state] : tenants_) {
-      // Now and then one does not drain for a long time.
+      // Now and then a tenant does not drain for a long time.
       if (!state.holding || (state.until_ns > now_ns_ && state.wanting) || pick(40) == 0) continue;
       state.holding = false;
       state.used_ns += now_ns_ - state.granted_ns;
@@ -725,9 +724,9 @@ TEST(TurnPolicy, RandomSequencesKeepWhatMustHold) {
   }
 }
 
-// Tenants at random, of any kind of load, beside one that always has more: that one gets its share
-// of any half second (less what those of a higher class may be ahead, and who claims), whatever the
-// others do, and however often their terms change.
+// Random tenants with any kind of load, beside one that always has more. That one gets its share of
+// any half second, whatever the others do and however often their terms change. Less only by what
+// higher classes and tenants with a claim may be ahead.
 TEST(TurnPolicy, NobodyStarvesWhateverTheNeighboursDo) {
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     std::mt19937 random(seed);

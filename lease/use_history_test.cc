@@ -25,7 +25,7 @@ TEST(UseHistory, OldUseIsForgotten) {
   EXPECT_EQ(history.recent_millionths(60 * kSecond, 20 * kSecond), 0u);
 }
 
-// Turns of 10 ms, one in four, for a minute: many more points than are kept.
+// Turns of 10 ms, one in four, for a minute. These are many more points than are kept.
 TEST(UseHistory, ManyShortTurns) {
   UseHistory history;
   uint64_t used_ns = 0;
@@ -40,7 +40,7 @@ TEST(UseHistory, ManyShortTurns) {
   }
 }
 
-// A short turn, and a long pause that nobody recorded the end of.
+// A short turn, then a long pause whose end nobody recorded.
 TEST(UseHistory, APauseIsNotTakenForUse) {
   UseHistory history;
   history.record(0, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A strategy chooses the server and GPUs for a request that fits on one server. It keeps whatever
-// index it needs and is told of every change of the fleet. It has no clock and no lock: one caller
-// at a time. Random, BestFit and FGD are the published strategies, kept for comparison: they look
-// at every server for each request. Snug is the pool's own.
+// index it needs. The Placer reports every change of the fleet to it. It has no clock and no lock:
+// one caller at a time. Random, BestFit and FGD are the published strategies, kept for comparison.
+// They look at every server for each request. Snug is the pool's own.
 #pragma once
 
 #include <cstdint>
