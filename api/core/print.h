@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls as text for people: values by their types, enumerators by name, records field by field.
-// The client's trace and the worker's use it. Each API brings what prints its enums and records:
-// api/<name>_print.gen.h, generated from its types.txt. Prints what it is given and follows no
-// pointer. Allocates nothing. What does not fit is cut off; the end of a line always fits.
+// Prints calls for people: values by their types, enumerators by name, records field by field. The
+// client's and the worker's trace use it. Each API adds the functions for its own enums and
+// records: api/<name>_print.gen.h, generated from its types.txt. It follows no pointer and
+// allocates nothing. Text that does not fit is cut off. The end of a line always fits.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace tendril::api {
 
-inline constexpr size_t kPrintedElements = 8;      // of an array
-inline constexpr size_t kPrintedTextBytes = 120;   // of a string: mangled names tell enough by then
+inline constexpr size_t kPrintedElements = 8;     // of an array
+inline constexpr size_t kPrintedTextBytes = 120;  // of a string: enough to recognise a mangled name
 inline constexpr size_t kPrintedLineBytes = 1500;  // of a call, without its result
 
 class Text {
@@ -27,12 +27,13 @@ class Text {
   void decimal(uint64_t value);
   void hex(uint64_t value);
   void real(double value);
-  // In quotes, other characters than plain ones escaped, at most kPrintedTextBytes of it.
+  // Prints text in quotes, at most kPrintedTextBytes of it. Escapes all characters that are not
+  // plain.
   void quoted(const char* text, size_t bytes);
-  // The time of day in seconds and microseconds, and a space: the traces of two machines can be
-  // laid side by side.
+  // Prints the time of day in seconds and microseconds, and a space. So the traces of two machines
+  // can be compared.
   void now();
-  // Bytes in hexadecimal, the first 16.
+  // Prints the first 16 bytes in hexadecimal.
   void dump(const void* data, size_t bytes);
 
   // Lists of named or nameless values: open("f("), name("a"), decimal(1), item(), decimal(2),
@@ -41,9 +42,9 @@ class Text {
   void item();
   void name(const char* name);
   void close(const char* bracket);
-  // An element count that was not printed in full.
+  // Prints the element count of an array that was not printed in full.
   void rest(uint64_t elements);
-  // The end of the line; always fits when it is shorter than 100 bytes.
+  // Prints the end of the line. It always fits if it is shorter than 100 bytes.
   void end(const char* tail);
 
  private:
@@ -53,7 +54,7 @@ class Text {
 };
 
 bool all_zero(const void* data, size_t bytes);
-// A structure or union inside a record that has no type of its own: only whether it says anything.
+// A nameless structure or union inside a record. Prints only whether any of its bytes is set.
 void print_nested(Text& t, const char* name, const void* data, size_t bytes);
 
 // Specialised for each enum of an API.
@@ -64,12 +65,12 @@ struct Enumerators;  // static const char* name_of(uint32_t number): null for on
 template <typename T>
 struct Record;  // static void print(Text& t, const T& value)
 
-// A number that is an enumerator's, by its name.
+// Prints an enumerator by its name.
 template <typename T>
 void print_enum(Text& t, const T& value) {
   static_assert(sizeof(T) == sizeof(uint32_t));
-  uint32_t
-      number;  // a program may pass what is no enumerator: never loaded as the enum that it is not
+  // A program may pass a number that is no enumerator. So it is never loaded as the enum.
+  uint32_t number;
   std::memcpy(&number, &value, sizeof number);
   const char* name = Enumerators<T>::name_of(number);
   if (name != nullptr) {
@@ -94,8 +95,8 @@ void print_array(Text& t, const T* values, uint64_t count) {
   t.close("]");
 }
 
-// Handles and addresses in hexadecimal, as are all `unsigned long long`: device pointers and flags
-// of the ABI have that type, sizes do not.
+// Prints handles and addresses in hexadecimal. `unsigned long long` is printed in hexadecimal too,
+// because device pointers and flags of the ABI have that type, and sizes do not.
 template <typename T>
 void print(Text& t, const T& value) {
   if constexpr (std::is_enum_v<T>) {
@@ -119,7 +120,7 @@ void print(Text& t, const T& value) {
   }
 }
 
-// A field of a record; what is zero is left out.
+// Prints a field of a record, unless it is zero.
 template <typename T>
 void print_field(Text& t, const char* name, const T& value) {
   if (all_zero(&value, sizeof value)) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of the ABI as text: by type and by name, bounded, whatever they hold.
+// Values of the ABI as text: by type and by name, and always bounded.
 #include "api/cuda_print.gen.h"
 
 #include <gtest/gtest.h>

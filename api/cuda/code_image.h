@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code as programs hand it to the driver: container of entries, cubin, or PTX text; none
-// carries a length. Says what lies at an address and how many bytes it has by its own headers. The
-// client reads its process' memory with it (nothing bounds that), the worker what a peer sent (the
-// bytes received bound it). Facts: layouts measured with nvcc 13.0.
+// Device code as programs give it to the driver: a container of entries, a cubin, or PTX text. None
+// comes with a length. This says what lies at an address, and how many bytes it has according to
+// its own headers. The client uses it on its process' memory, which has no bound. The worker uses
+// it on what a peer sent, which is bounded by the bytes received. Facts: layouts measured with nvcc
+// 13.0.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +16,15 @@ enum class CodeKind : uint8_t { kNone, kContainer, kCubin, kPtx };
 struct CodeImage {
   CodeKind kind = CodeKind::kNone;
   const uint8_t* data = nullptr;
-  uint64_t bytes = 0;  // of PTX: with its NUL
+  uint64_t bytes = 0;  // PTX: including its NUL
 };
 
 inline constexpr uint32_t kWrapperMagic = 0x466243b1;
 inline constexpr uint32_t kContainerMagic = 0xba55ed50;
 inline constexpr uint32_t kElfMagic = 0x464c457f;
 inline constexpr uint16_t kElfMachineCuda = 190;
-inline constexpr uint64_t kCodeBytesMax = uint64_t{1} << 32;  // no header is believed beyond this
+inline constexpr uint64_t kCodeBytesMax = uint64_t{1}
+                                          << 32;  // a header that claims more is not trusted
 
 struct CodeWrapper {
   uint32_t magic;
@@ -59,7 +61,7 @@ struct CodeEntry {
   uint64_t unpacked_bytes;
 };
 static_assert(sizeof(CodeEntry) == 64);
-inline constexpr uint32_t kEntryBytesMin = 48;  // up to and with `flags`
+inline constexpr uint32_t kEntryBytesMin = 48;  // up to and including `flags`
 
 template <typename T>
 T code_read(const uint8_t* from) {
@@ -68,13 +70,13 @@ T code_read(const uint8_t* from) {
   return value;
 }
 
-// True when [offset, offset + bytes) lies within `available`.
+// True if [offset, offset + bytes) lies within `available`.
 constexpr bool code_within(uint64_t offset, uint64_t bytes, uint64_t available) {
   return offset <= available && bytes <= available - offset;
 }
 
-// Bytes of the ELF file at `at`, from its section and program headers; 0: not a cubin, or not all
-// of it lies within `available`.
+// Bytes of the ELF file at `at`, from its section and program headers. 0: it is not a cubin, or it
+// does not lie within `available`.
 inline uint64_t elf_bytes(const uint8_t* at, uint64_t available) {
   constexpr uint64_t kHeader = 64, kSection = 64, kSegment = 56;
   if (available < kHeader || at[4] != 2 || at[5] != 1 ||
@@ -116,7 +118,7 @@ inline uint64_t elf_bytes(const uint8_t* at, uint64_t available) {
   return end;
 }
 
-// Bytes of the container at `at`; 0: none, or it does not fit.
+// Bytes of the container at `at`. 0: there is none, or it does not fit.
 inline uint64_t container_bytes(const uint8_t* at, uint64_t available) {
   if (available < sizeof(CodeContainer)) return 0;
   const CodeContainer head = code_read<CodeContainer>(at);
@@ -126,8 +128,8 @@ inline uint64_t container_bytes(const uint8_t* at, uint64_t available) {
              : 0;
 }
 
-// What lies at `at`, other than a wrapper. Text is anything that begins like PTX: white space, a
-// comment or a directive.
+// What lies at `at`. Wrappers are not looked at. Text is anything that begins like PTX: with white
+// space, a comment or a directive.
 inline CodeImage code_image(const uint8_t* at, uint64_t available) {
   CodeImage image;
   image.data = at;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the value of a JIT option is: a word, a word that the driver overwrites, or a pointer to a
-// buffer or an array. Used on both sides of the wire: the client takes the program's values apart
-// by it, the worker builds the driver's. Source: CUDA driver API, CUjit_option.
+// buffer or an array. Both sides of the wire use this. The client takes the program's values apart
+// with it. The worker builds the driver's values with it. Source: CUDA driver API, CUjit_option.
 #pragma once
 
 #include <cstdint>

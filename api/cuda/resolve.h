@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuGetProcAddress' rule: which exported symbol answers (name, version, flags). The table is what a
-// real driver answered (api/cuda/procaddress.csv); nothing is guessed. Used by the client library
-// and by the software GPU.
+// cuGetProcAddress' rule: which exported symbol answers (name, version, flags). The table holds the
+// answers of a real driver (api/cuda/procaddress.csv). Nothing is guessed. The client library and
+// the software GPU use it.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ struct ResolveRow {
 
 #include "api/cuda_resolve.gen.inc"
 
-// `flags`: 0, 1 or 2. Below the first listed version nothing is found. Logarithmic in the number of
-// names.
+// `flags`: 0, 1 or 2. Below the first listed version nothing is found. The time is logarithmic in
+// the number of names.
 inline ResolveStep resolve_symbol(const char* name, int version, uint64_t flags) {
   const ResolveStep none{0, nullptr, 1, 0};
   size_t low = 0, high = sizeof kResolveRows / sizeof kResolveRows[0];

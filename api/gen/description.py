@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One API as the generator knows it: the facts of its folder (signatures, types, constants), its
-api.ini and its .spec files. Knows no vendor: what differs between APIs is in api.ini."""
+api.ini and its .spec files. It knows no vendor: api.ini has all that differs between APIs."""
 
 import configparser
 import dataclasses
@@ -31,7 +31,7 @@ class Kind:
 
 
 def constant_name(name):
-    """green_context as C++ names a constant: kGreenContext."""
+    """The C++ constant for a name: green_context -> kGreenContext."""
     return "k" + "".join(word.capitalize() for word in name.split("_"))
 
 
@@ -117,6 +117,6 @@ class Api:
         return {name: body for body, name in found}
 
     def number_operations(self, update):
-        """Gives each operation its permanent number. Nothing to do for an API without any."""
+        """Gives each operation its permanent number. An API without operations needs nothing."""
         if self.spec.ops:
             self.digest = registry.assign(self, update)

@@ -26,7 +26,7 @@ def emit(api):
 
 
 def results(api):
-    """{code, "name"} of every result; the first name of a value wins."""
+    """{code, "name"} of every result. If a value has several names, the first counts."""
     enum = api.setting("api", "result_enum")
     body = re.search(rf"enum {enum} \{{(.*?)\}};", api.types, re.S).group(1)
     names = {}

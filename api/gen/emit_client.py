@@ -18,8 +18,8 @@ def bodies(api):
 
 
 def encode_argument(a, lines):
-    """Lines that put one argument into `m`. Failures are collected in `f` and answered before
-    anything is sent."""
+    """Adds the lines that put one argument into the message. The generated code collects failures,
+    and answers them before it sends anything."""
     name, pointee, kind = a.param.name, a.pointee, a.kind
     if a.direction == "translated":
         lines.append(f"  m.{name} = f.{a.method}({name});")
@@ -74,7 +74,7 @@ def forward_body(api, call):
         f"  wire::{api.name}::{s.name}_request m;",
         f"  Forward f({needs_context});",
     ]
-    # New objects last: the other arguments say whose they will be.
+    # New objects come last, because the other arguments say to whom they will belong.
     for a in sorted(call.arguments, key=lambda a: a.direction == "new"):
         encode_argument(a, lines)
     lines.append("  if (!f.ok()) return f.error();")

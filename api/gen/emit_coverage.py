@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NAME_coverage.gen.h: what `tendril coverage` prints. For each exported symbol: who answers it,
-and why, if it has no body."""
+"""NAME_coverage.gen.h: what `tendril coverage` prints. For each exported symbol it says who
+answers, and, if there is no body, why."""
 
 from collections import Counter
 

@@ -42,7 +42,7 @@ extern const EntryInfo kUnlistedEntries[kUnlistedEntryCount + 1];
 
 
 def answer_call(api, call, index):
-    """The call that answers an entry point without a body, as api.ini words it."""
+    """The call that answers an entry point without a body, from the text in api.ini."""
     first = call.signature.params[0] if call.signature.params else None
     about = api.setting("client", "about", "")
     text = api.answers[call.kind].format(
@@ -107,7 +107,7 @@ def table_row(name, word):
 def entries(api):
     names = sorted(api.signatures)
     kinds = {name: api.spec.calls[api.spec.body_of(name)].kind for name in names}
-    # Where bodies are the exported functions themselves, those of `local` lines are by hand.
+    # If bodies are the exported functions themselves, `local` ones are written by hand.
     by_hand = "local" if api.setting("client", "bodies", "called") == "exported" else None
     out = [api.note(), api.includes("client", "entry_headers"), '\nextern "C" {\n']
     out += [entry(api, name) for name in names if kinds[name] != by_hand]

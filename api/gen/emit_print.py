@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls as text. NAME_print.gen.h/.cc: names of enumerators and records field by field, for
-api/core/print.h. NAME_observe.gen.h/.cc: each call as the client's trace prints it and
-TENDRIL_STATS counts it. NAME_call_text.gen.cc: each operation as the worker's trace prints it."""
+"""Calls as text. NAME_print.gen.h/.cc: the names of enumerators, and records field by field, for
+api/core/print.h. NAME_observe.gen.h/.cc: prints each call for the client's trace, and counts it for
+TENDRIL_STATS. NAME_call_text.gen.cc: prints each operation for the worker's trace."""
 
 import re
 
@@ -9,7 +9,7 @@ from spec import type_name
 
 FIELD = re.compile(r"^  (?:alignas\(\d+\) )?[\w ]+?\**\s*\**(\w+)(?:\[\d+\])?;$", re.M)
 NESTED = re.compile(r"^  (?:struct|union) \{\n.*?^  \}(?: (\w+))?;", re.M | re.S)
-UNSPOKEN = re.compile(r"^_|^reserved|^pad")  # names of fields that mean nothing
+UNSPOKEN = re.compile(r"^_|^reserved|^pad")  # fields without a meaning
 
 
 def enums(text):
@@ -22,7 +22,7 @@ def enums(text):
 
 
 def records(text):
-    """(kind, name, fields, nested): nested are the fields without a type name of their own."""
+    """(kind, name, fields, nested). nested: the fields whose type has no name."""
     for kind, name, body in re.findall(r"^(struct|union) (\w+) \{\n(.*?)^\};", text, re.M | re.S):
         plain = NESTED.sub(lambda m: f"  nested {m.group(1)};" if m.group(1) else "", body)
         nested = re.findall(r"^  nested (\w+);", plain, re.M)
@@ -72,8 +72,8 @@ def values(api):
 
 
 def traced(a):
-    """The line that prints one argument in the client: what the call reads (`in`) or, when it
-    succeeded, has written (`out`)."""
+    """The line that prints one argument in the client: what the call reads (`in`), or what it has
+    written if it succeeded (`out`)."""
     name, ctype = a.param.name, a.param.ctype
     count = f", static_cast<uint64_t>({a.count})" if a.count else ""
     if "*" not in ctype:
@@ -134,8 +134,8 @@ def observe(api):
 
 
 def told(field, a):
-    """The line that prints one field of a request; `a` is the argument that it carries, None for
-    fields of `op` lines."""
+    """The line that prints one field of a request. `a`: the argument in the field; None for fields
+    of `op` lines."""
     name = field.name
     if a is None:
         return f'  tell(t, "{name}", m.{name});\n'
@@ -166,7 +166,7 @@ void tell_call(api::Text& t, uint16_t opcode, const uint8_t* body, uint64_t byte
 
 
 def message_types(api):
-    """What prints the enums and records of messages: only the worker's trace shows those."""
+    """The functions that print the enums and records of messages, for the worker's trace."""
     out = ["namespace tendril::api {\n"]
     for name, words in api.spec.enums.items():
         cpp = f"wire::{api.name}::{type_name(name)}"

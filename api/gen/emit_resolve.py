@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NAME_resolve.gen.inc: what cuGetProcAddress answers for (name, version, flags), from the measured
-table of a real driver."""
+"""NAME_resolve.gen.inc: the answers of cuGetProcAddress for (name, version, flags), from a table
+that was measured with a real driver."""
 
 
 def rows_of(path):

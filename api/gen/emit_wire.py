@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NAME_messages.gen.h: one struct per op and reply, op numbers, and the digest that both ends
-compare."""
+"""NAME_messages.gen.h: a struct for each op and each reply, the op numbers, and the digest that
+both ends compare."""
 
 from description import constant_name
 from spec import type_name

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker's side: NAME_dispatch.gen.cc. For each op a decoder with its bounds checks. `call` and
-`enqueue` lines get their whole handler; `op` lines call a hand-written one, which
+"""The worker's side: NAME_dispatch.gen.cc. For each op it has a decoder with bounds checks.
+`call` and `enqueue` lines also get a handler. `op` lines call a handler by hand, which
 NAME_handlers.gen.h declares."""
 
 import re
@@ -25,8 +25,8 @@ def declarations(api):
 
 
 def argument_lines(a, before, after):
-    """Returns the expression to pass to the driver; adds declarations to `before` and result
-    handling to `after`."""
+    """Returns the expression that the driver gets. Adds declarations to `before` and the handling
+    of results to `after`."""
     name, ctype, pointee, kind = a.param.name, a.param.ctype, a.pointee, a.kind
     if a.direction == "translated":
         return f"s.{a.method}(m.{name})"
@@ -43,7 +43,7 @@ def argument_lines(a, before, after):
         return f"s.text(m.{name})"
     if a.direction in ("in", "in?") and a.count:
         if re.fullmatch(r"[A-Za-z]\w*", a.count):
-            # The driver reads as many as the count says, whatever the client sent.
+            # The driver reads as many as the count says, so the client must have sent them.
             optional = "true" if a.direction == "in?" else "false"
             before.append(f"  s.length(m.{name}.count, m.{a.count}, {optional});")
         if kind:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the facts of one API (signatures, constants) into plain Python objects. Knows no output."""
+"""Reads the facts of one API (signatures, constants) into plain Python objects. It knows
+nothing of outputs."""
 
 import dataclasses
 import pathlib

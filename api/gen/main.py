@@ -26,7 +26,7 @@ import emit_wire  # noqa: E402
 import emit_worker  # noqa: E402
 import spec  # noqa: E402
 
-# What an api.ini may name in `outputs`: {end of the file's name: function of the Api}.
+# The outputs that an api.ini may name: {end of the file's name: function of the Api}.
 OUTPUTS = {
     "abi": {"_abi.gen.h": emit_abi.emit},
     "results": {"_results.gen.inc": emit_abi.results},

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """api/NAME/registry: opcodes.txt (append-only numbers) and schema.lock (a digest of the layout of
 each operation and record, and the kinds of handles). `main.py --update-registry` appends what is
-new. The build fails while the files do not match the description, so every wire change shows as a
-small diff."""
+new. The build fails if the files do not match the description. So every change of the wire is
+visible as a small diff."""
 
 import hashlib
 
@@ -24,7 +24,7 @@ def read_opcodes(path):
 
 
 def lock_text(api):
-    """Records travel as images of themselves, so their declarations are part of the wire."""
+    """The text of schema.lock. Records travel as images, so it has their declarations too."""
     ops = sorted(api.spec.ops.values(), key=lambda op: op.number)
     lines = ["# op layout-digest; a changed line is a wire change"]
     lines += [f"{op.name} {digest(op.layout)}" for op in ops]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the .spec files of one API: who answers each entry point, and what travels. Produces Call
+"""Reads the .spec files of one API: who answers each entry point, and what travels. It makes Call
 and Op objects and checks them. docs: api/README.md."""
 
 import dataclasses
@@ -18,7 +18,7 @@ FIELD_TYPES = {
     "i32[]": "Array<int32_t>",
 }
 RECORD_TYPES = {name: FIELD_TYPES[name] for name in ("u32", "u64", "i32", "f32")}
-# What a C type travels as. Other scalars are enums and 32-bit integers, or stand in api.ini.
+# The types of C scalars on the wire. Other scalars are enums, 32-bit integers or in api.ini.
 SCALARS = {
     "size_t": "uint64_t",
     "unsigned long long": "uint64_t",
@@ -34,7 +34,7 @@ class SpecError(Exception):
 
 
 def type_name(name):
-    """launch_shape as C++ names a type: LaunchShape."""
+    """The C++ type for a name: launch_shape -> LaunchShape."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
@@ -61,7 +61,7 @@ class Argument:
 
 
 def pointee_of(ctype):
-    """`const CUevent *` is about a CUevent, as `CUevent` is."""
+    """The type that an argument is about: CUevent for `CUevent` and for `const CUevent *`."""
     return ctype.replace("const ", "").replace("*", "", 1).strip()
 
 
@@ -79,7 +79,7 @@ class Call:
 class Op:
     name: str
     request: list
-    reply: object  # list of Field, or None when nobody waits
+    reply: object  # list of Field; None: nobody waits
     call: object = None  # the Call it was derived from, or None
     number: int = 0
 
@@ -156,7 +156,7 @@ class Spec:
         self.ops[name] = Op(name, fields(request), fields(reply) if arrow else None)
 
     def field(self, text, types):
-        """`name:type`, where a type is one of `types` or the name of an enum or a record."""
+        """Reads `name:type`. The type is one of `types`, or the name of an enum or a record."""
         name, _, kind = text.partition(":")
         if types is FIELD_TYPES and (kind in self.enums or kind in self.records):
             return Field(name, type_name(kind))
@@ -210,14 +210,14 @@ class Spec:
         raise SpecError(f"state a direction for {param.ctype}{param.name}")
 
     def printed_argument(self, param, stated):
-        """An argument of a `local` line: directions say what may be printed; a pointer without one
-        is printed as a number."""
+        """An argument of a `local` line. Its direction says what may be printed. A pointer
+        without a direction is printed as a number."""
         if stated is None and "*" in param.ctype and param.ctype != "const char *":
             return Argument(param, "address")
         return self.argument(param, stated)
 
     def scalar(self, ctype):
-        """Message type of a scalar: everything is carried at the width the ABI gives it."""
+        """Message type of a scalar. Every scalar travels at its width in the ABI."""
         if ctype in self.api.scalars:
             return FIELD_TYPES[self.api.scalars[ctype]]
         return SCALARS.get(ctype, "uint32_t")
@@ -258,8 +258,8 @@ class Spec:
         return Op(call.signature.name, request, reply if call.kind == "call" else None, call)
 
     def complete(self):
-        """Every exported symbol gets a Call: described, alias, per-thread twin, or the answer of
-        names that no line describes."""
+        """Gives every exported symbol a Call: a described one, an alias, a per-thread twin, or the
+        answer for names that no line describes."""
         for name, target in self.aliases.items():
             if name not in self.signatures or target not in self.calls:
                 raise SpecError(f"alias {name} -> {target}: no such symbol")
@@ -275,7 +275,7 @@ class Spec:
             self.calls[name] = Call(signature, self.api.default_answer, reason, source="refused")
 
     def arguments_match(self):
-        """Aliases must have arguments that convert one by one."""
+        """Checks that the arguments of aliases convert one by one."""
         for name, target in self.aliases.items():
             mine, theirs = self.signatures[name].params, self.signatures[target].params
             if len(mine) != len(theirs):
