@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a pool is asked for, by kind and how often. Strategies that look ahead read it: a gap is
-// worth something only if requests come that fit it. The scheduler adds what arrives, lets the past
-// fade, and hands the result to Placer::learn now and then, outside decisions.
+// Which requests a pool gets, by kind, and how often. Strategies that look ahead read it, because a
+// gap is worth something only if requests come that fit it. The scheduler adds arrivals and lets
+// the past fade. Now and then, outside decisions, it passes the result to Placer::learn.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct DemandKind {
 class Demand {
  public:
   void add(const Request& request);
-  // Multiplies all counts. Kinds of which less than a hundredth is left are forgotten.
+  // Multiplies all counts. Forgets kinds of which less than a hundredth is left.
   void fade(double factor);
 
   // The commonest kinds that together are at least this part of all requests; their weights sum

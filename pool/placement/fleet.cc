@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of what is free. A placement that does not fit is a programmer's error here: strategies
-// check before, and a wrong sum would promise a GPU twice.
+// The sums of what is free. A placement that does not fit is a programming error here, because
+// strategies check before. A wrong sum would promise a GPU twice.
 #include "pool/placement/fleet.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the smallest gap to the largest: a gap that takes a slice becomes a gap that is known
-// already.
+// Computed from the smallest gap to the largest. A gap that takes a slice becomes a smaller gap,
+// which is already known.
 #include "pool/placement/gap_waste.h"
 
 #include <cmath>

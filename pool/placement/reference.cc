@@ -44,7 +44,7 @@ class Random final : public Strategy {
   std::mt19937_64 generator_;
 };
 
-// The server with the least left over of processors and GPUs, each measured by the largest server.
+// The server with the least processors and GPUs left over, each relative to the largest server.
 class BestFit final : public Strategy {
  public:
   std::optional<Piece> choose(const Fleet& fleet, const Request& request) override {

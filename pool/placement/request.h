@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is asked of a pool, and where it was put. Plain data, used by every part of the room.
-// Shares are parts of a GPU in millionths, as in the lease protocol. Processors are in thousandths.
+// A request to a pool, and where it was placed. Plain data, used by every part of the room. Shares
+// are parts of a GPU in millionths, as in the lease protocol. Processors are in thousandths.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline constexpr uint32_t kWholeGpu = 1'000'000;
 inline constexpr uint32_t kMostSlices = 64;  // of one request
 inline constexpr uint32_t kMostGpus = 64;    // of one server
 
-// What a request takes of its servers besides GPUs. Zero where it takes nothing.
+// What a request takes of its servers besides GPUs. 0: nothing.
 struct HostNeed {
   uint32_t cpu_milli = 0;
   uint64_t memory_bytes = 0;

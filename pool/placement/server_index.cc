@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeping the lists in step with the fleet. A server's entries are taken out by the numbers under
-// which they were put in, which the index remembers.
+// Keeps the lists in step with the fleet. The index remembers the numbers under which a server's
+// entries were inserted, and removes them by these.
 #include "pool/placement/server_index.h"
 
 #include <algorithm>

@@ -27,7 +27,8 @@ constexpr double kUnserved = 0.5;
 constexpr double kIdleProcessors = 0.05;
 constexpr double kFree = 0.0025;
 constexpr double kWholeLeft = 1;
-// Servers with room that are looked at in one list and order. Seldom reached; it bounds the time.
+// The most servers with room that are examined in one list and order. Seldom reached; it limits the
+// time.
 constexpr int kLooks = 48;
 
 double imbalance(double balance) {
@@ -108,7 +109,7 @@ void Search::look(const ServerList& list, double cost, uint32_t gap) {
   const std::vector<uint64_t>& keys = list.by_free.keys();
   if (keys.empty()) return;
   const double least = cost + best_shift_cost_;
-  // Of the servers that balance, the fullest with room is the best.
+  // Among servers that balance, the fullest with room is the best.
   int looks = kLooks;
   bool balanced = false;
   for (uint64_t key : keys) {
@@ -118,7 +119,7 @@ void Search::look(const ServerList& list, double cost, uint32_t gap) {
     balanced = balances(index_.entry(number).balance);
     if (balanced || --looks == 0) break;
   }
-  // The others by how little they lack.
+  // The other servers, by how little balance they lack.
   look_by_balance(list, cost, gap, shift_ >= 0);
   if (!balanced) look_by_balance(list, cost, gap, shift_ < 0);
 }

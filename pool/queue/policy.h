@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may have how much of a pool, and who goes first. Plain data: what an administrator writes,
-// for one class of GPUs. Amounts are shares of GPUs in millionths, times are in seconds.
+// How much of a pool each account and user may have, and who goes first. Plain data that an
+// administrator writes, for one class of GPUs. Amounts are shares of GPUs in millionths. Times are
+// in seconds.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,8 @@ struct QueuePolicy {
   std::vector<UserClass> classes;
   uint64_t usage_half_life_s = 7 * 86'400;
   uint64_t reclaim_grace_s = 120;
-  uint64_t longest_wait_s = 86'400;  // who waits longer goes before all others, oldest first
+  // a request that waits longer goes before all others, oldest first
+  uint64_t longest_wait_s = 86'400;
 };
 
 }  // namespace tendril::pool

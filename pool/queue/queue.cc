@@ -142,7 +142,7 @@ std::optional<WaitReason> Queue::lacks(const Use& use, const QueuedRequest& requ
   if (use.total + request.share_millionths > capacity_)
     return inside ? WaitReason::kResources : WaitReason::kQuota;
   if (inside) return std::nullopt;
-  // Over quota: beside what others use, what they never lend stays free.
+  // Over quota: the part that other accounts never lend must stay free beside what they use.
   uint64_t taken = wanted;
   for (uint32_t other = 0; other < use.by_account.size(); ++other)
     if (other != request.account) taken += std::max(use.by_account[other], floor_[other]);
@@ -188,7 +188,7 @@ std::vector<uint64_t> Queue::reclaim_for(const QueuedRequest& request, uint64_t 
     else if (of.reclaimable && now_s >= entry.started_s + of.reclaim_exempt_s)
       candidates.push_back(&entry);
   }
-  // The least important first, of those the one that lost least.
+  // The least important first. Among equals, the one that loses least.
   std::sort(candidates.begin(), candidates.end(), [&](const Entry* left, const Entry* right) {
     const int32_t of_left = policy_.classes[left->request.user_class].priority;
     const int32_t of_right = policy_.classes[right->request.user_class].priority;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of one class of GPUs: what starts now, who waits and why, what is to be reclaimed. It
-// counts shares of GPUs and leaves their places to placement/. No clock: the caller passes the
-// time, which never runs backwards. The scheduler calls it, one call at a time.
+// The queue of one class of GPUs: what starts now, what waits and why, and what is to be reclaimed.
+// It counts shares of GPUs and leaves their places to placement/. It has no clock: the caller
+// passes the time, which never runs backwards. The scheduler calls it, one call at a time.
 //
-// Order: whoever has waited longest_wait_s; then priority; then requests inside their account's
-// quota; then decayed usage over weight; then age. The first that has a right to start and lacks
-// room is the head. It is promised a time by which it starts: when enough leases must have ended.
-// Nothing that starts later may delay it. So others start before it only if it still fits then.
+// Order: requests that have waited longest_wait_s; then priority; then requests inside their
+// account's quota; then decayed usage over weight; then age. The first request that has a right to
+// start and lacks room is the head. It gets a time by which it starts: when enough leases must have
+// ended. No request that starts later may delay it. So another starts before it only if the head
+// still fits then.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct QueuedRequest {
   uint32_t user_class = 0;
   uint32_t user = 0;
   uint64_t share_millionths = 0;  // of all its slices
-  uint64_t most_s = 0;            // it is ended when it has run so long
+  uint64_t most_s = 0;            // it is ended after this time
 };
 
 enum class WaitReason : uint8_t {
@@ -64,12 +65,12 @@ class Queue {
 
   // kInvalid: no such account or class. kRefused: it would not fit if nothing else ran.
   base::Status submit(const QueuedRequest& request, uint64_t now_s);
-  // A lease ended, by itself or because it was reclaimed; or a request left the queue. Unknown ids
-  // are passed over.
+  // A lease ended, by itself or because it was reclaimed, or a request left the queue. Does nothing
+  // for an unknown id.
   void ended(uint64_t id, uint64_t now_s);
   // A reclaimed request waits again, with its old age.
   void requeue(uint64_t id, uint64_t now_s);
-  // Servers came or went. Less than before takes the head's promise back.
+  // Servers came or went. If the capacity shrinks, the head's promise is withdrawn.
   void set_capacity(uint64_t capacity_millionths);
 
   QueuePlan plan(uint64_t now_s);
@@ -104,14 +105,14 @@ class Queue {
 
   Use nothing() const { return Use{std::vector<uint64_t>(policy_.accounts.size()), {}, 0}; }
   Use use_at(uint64_t time_s) const;
-  // Why it does not fit beside what is used; nothing if it fits. Never turns from "fits" to a
-  // reason when less is used.
+  // Why the request does not fit beside what is used; nothing if it fits. A request that fits still
+  // fits when less is used.
   std::optional<WaitReason> lacks(const Use& use, const QueuedRequest& request) const;
   bool inside_quota(const Use& use, const QueuedRequest& request) const;
   bool may_be_head(const Entry& entry, WaitReason reason, uint64_t now_s) const;
   bool overdue(const Entry& entry, uint64_t now_s) const;
   void sort(uint64_t now_s);
-  // When enough leases must have ended. Nothing if even then it does not fit.
+  // The time by which enough leases must have ended. Nothing if it does not fit even then.
   std::optional<uint64_t> earliest_start(const QueuedRequest& request, uint64_t now_s) const;
   std::vector<uint64_t> reclaim_for(const QueuedRequest& request, uint64_t now_s);
   void advance(uint64_t now_s);
@@ -120,7 +121,7 @@ class Queue {
   QueuePolicy policy_;
   uint64_t capacity_;
   std::vector<DecayedUsage> usage_;
-  std::vector<uint64_t> floor_;  // of each account's quota: what it never lends
+  std::vector<uint64_t> floor_;  // the part of each account's quota that it never lends
   std::vector<Entry> waiting_;
   std::map<uint64_t, Entry> running_;
   Use use_ = nothing();

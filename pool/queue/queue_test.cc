@@ -333,11 +333,11 @@ TEST(QueueSimulation, KeepsItsRulesAtEveryStep) {
   EXPECT_GT(backfilled, 100U);
   std::printf("reclaimed %zu, promised %zu, backfilled %zu, longest wait %.1f h\n", reclaimed,
               promised, backfilled, static_cast<double>(longest_wait_s) / kHour);
-  // Whoever is overdue waits for those that are older, and for leases that run.
+  // An overdue request waits only for older ones and for running leases.
   EXPECT_LE(longest_wait_s, Simulation::policy().longest_wait_s + 2 * Simulation::kMostS);
 }
 
-// More is asked for than there is, by all alike: each account gets by its weight.
+// All accounts alike ask for more than there is. Each gets a part by its weight.
 TEST(QueueSimulation, DividesByWeight) {
   QueuePolicy policy;
   for (uint32_t weight = 1; weight <= 5; ++weight)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an account has used, in GPU-seconds, of which a half is forgotten with each half-life.
-// Exact for any steps of time: usage at a constant rate is integrated, not sampled.
+// What an account has used, in GPU-seconds. Half of it is forgotten with each half-life. It is
+// exact for any steps of time: usage at a constant rate is integrated, not sampled.
 #pragma once
 
 #include <cstdint>

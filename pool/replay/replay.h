@@ -21,7 +21,7 @@ enum class HostSide : uint8_t {
   kWorker,  // one processor for each slice: the program runs elsewhere, as Tendril's programs do
 };
 
-// From what strategies learn which requests come.
+// What strategies learn the requests from.
 enum class Learning : uint8_t {
   kTrace,     // from the whole trace before the first request, as in the paper
   kArrivals,  // from the requests so far; at first often, then every 500
@@ -57,8 +57,9 @@ struct ChurnResult {
   std::vector<uint64_t> decision_ns;  // sorted; of place() only
 };
 
-// Fills the fleet with slices of sizes from the trace, a third of their size, until so many leases
-// are held, then ends one at random and places one, `rounds` times. For the time of decisions.
+// Fills the fleet with slices until this many leases are held. Their sizes are a third of those in
+// the trace. Then, `rounds` times, it ends a random lease and places one. It measures the time of
+// decisions.
 base::Result<ChurnResult> churn(const Trace& trace, const ReplayOptions& options, size_t leases,
                                 size_t rounds);
 
