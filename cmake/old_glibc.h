@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included before every file of the portable command line (cmake/portable.cmake). The sysroot has
-// glibc 2.31 and the oldest system that we run on has 2.28 (tests/structure/rules_binary.py).
-// libstdc++ asks 2.31 for functions that came with 2.30; without these macros it takes older ones.
+// glibc 2.31, but the oldest system that we run on has 2.28 (tests/structure/rules_binary.py). With
+// 2.31, libstdc++ uses functions that came with 2.30. Without these macros it uses older ones.
 #pragma once
 
 #ifdef __cplusplus

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What runs on systems that we do not know is built against an old C library: the client libraries,
-# which other people's programs load, and the command line (`tendril`, `tendril-bench`). By default
-# a second configuration of this source tree (TENDRIL_PORTABLE_ONLY) compiles them with clang
-# against the sysroot that scripts/setup unpacked. With a sanitizer, for fuzzing, or without a
-# sysroot, the main build makes them itself. Either way the targets `tendril_client`, `tendril` and
-# `tendril_bench` make them, and they are in <build>/lib/client and <build>/bin.
+# The client libraries, which other people's programs load, and the command line (`tendril`,
+# `tendril-bench`) run on systems that we do not know. So they are built against an old C library.
+# By default a second configuration of this source tree (TENDRIL_PORTABLE_ONLY) compiles them with
+# clang against the sysroot that scripts/setup unpacked. With a sanitizer, for fuzzing, or without a
+# sysroot, the main build makes them itself. Either way the targets are `tendril_client`, `tendril`
+# and `tendril_bench`, and the results are in <build>/lib/client and <build>/bin.
 include_guard(GLOBAL)
 
 set(TENDRIL_SYSROOT "${CMAKE_SOURCE_DIR}/.cache/sysroot" CACHE PATH
@@ -14,7 +14,7 @@ set(TENDRIL_CLIENT_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/client" CACHE PATH
   "Where the client libraries go")
 set(TENDRIL_PROGRAM_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin" CACHE PATH "Where programs go")
 
-# What the targets of client/ are called; each is optional, so that the room can grow.
+# The names of the targets of client/. Each is optional, so that the room can grow.
 set(TENDRIL_CLIENT_TARGETS tendril_client_cuda tendril_client_nvml)
 
 find_program(TENDRIL_PORTABLE_COMPILER_PATH NAMES ${TENDRIL_PORTABLE_COMPILER} NO_CACHE)
@@ -38,14 +38,14 @@ function(tendril_client_compile_options)
 endfunction()
 
 # Flags for the rooms of the command line. Called in the portable configuration after the rooms that
-# reach a client library. Its header takes away what is younger than the oldest C library.
+# reach a client library. The included header removes what is younger than the oldest C library.
 macro(tendril_command_line_compile_options)
   add_compile_options(-fexceptions -frtti
     $<$<COMPILE_LANGUAGE:CXX>:-include$<SEMICOLON>${CMAKE_SOURCE_DIR}/cmake/old_glibc.h>)
 endmacro()
 
-# Finishes the targets of client/ once that room has been added: where they go, and that they need
-# no C++ runtime.
+# Finishes the targets of client/ once that room has been added. It sets where they go, and that
+# they need no C++ runtime.
 function(tendril_finish_client_targets)
   add_custom_target(tendril_client ALL)
   foreach(target IN LISTS TENDRIL_CLIENT_TARGETS)
@@ -69,7 +69,7 @@ function(tendril_finish_client_targets)
   endforeach()
 endfunction()
 
-# A program of the command line: it brings its C++ runtime and needs the C library only.
+# A program of the command line. It contains its C++ runtime and needs only the C library.
 function(tendril_portable_program target)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
     ${TENDRIL_PROGRAM_OUTPUT_DIRECTORY})
@@ -79,8 +79,8 @@ function(tendril_portable_program target)
   endif()
 endfunction()
 
-# Libraries that consist of headers come from this machine's packages. Each folder of headers is
-# linked into one of its own, because the folder around it holds this machine's C library too.
+# Libraries that consist of headers come from this machine's packages. Each folder of headers gets a
+# link in a folder of its own, because the folder around it also holds this machine's C library.
 function(tendril_header_library target folder header)
   find_path(header_place ${folder}/${header} NO_CACHE NO_CMAKE_FIND_ROOT_PATH REQUIRED)
   file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/header_libraries)
@@ -90,7 +90,7 @@ function(tendril_header_library target folder header)
   target_include_directories(${target} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/header_libraries)
 endfunction()
 
-# A target of the portable build, as a target of this one that makes FILES.
+# Makes a target of this build that runs a target of the portable build and makes FILES.
 function(tendril_portable_target target)
   list(TRANSFORM ARGN PREPEND ${CMAKE_BINARY_DIR}/ OUTPUT_VARIABLE files)
   add_custom_target(${target} ALL
@@ -100,8 +100,8 @@ function(tendril_portable_target target)
   add_dependencies(${target} tendril_portable-configure)
 endfunction()
 
-# The portable build: this source tree once more, as a project of its own in <build>/portable. The
-# ninja inside finds out in a moment that nothing is to be done.
+# The portable build: this source tree again, as a separate project in <build>/portable. If nothing
+# is to be done, the ninja inside finds out in a moment.
 function(tendril_add_portable_build)
   include(ExternalProject)
   ExternalProject_Add(tendril_portable

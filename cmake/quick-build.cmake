@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/test asks for with TENDRIL_QUICK_BUILD: the same programs and the same tests in less
-# time of the compiler's. Product code is compiled as in any other build of the preset, except that
-# debug information goes no further than lines of code (-g1). Test code is not optimised, and what
-# nearly all of it includes is compiled beforehand. Off by default: who works on the code wants a
-# debugger to see variables, and a compiler cache.
+# scripts/test sets TENDRIL_QUICK_BUILD: the same programs and the same tests, in less compile time.
+# Product code is compiled as in any other build of the preset, except that debug information has
+# only lines (-g1). Test code is not optimised, and the headers that nearly all of it includes are
+# precompiled. Off by default, because developers want a debugger to see variables, and a compiler
+# cache.
 include_guard(GLOBAL)
 
 option(TENDRIL_QUICK_BUILD "As scripts/test builds: less debug information, test code unoptimised"
@@ -17,8 +17,8 @@ macro(tendril_quick_flags)
   endif()
 endmacro()
 
-# Headers that most files of a large target include anyway. g++ only: clang builds find an include
-# that is missing.
+# Precompiles headers that most files of a large target include anyway. g++ only, because clang
+# builds find missing includes.
 function(tendril_quick_headers target)
   if(TENDRIL_QUICK_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} PRIVATE ${ARGN})
@@ -35,7 +35,7 @@ function(tendril_targets_below folder out)
   set(${out} ${found} PARENT_SCOPE)
 endfunction()
 
-# After all targets: every program of GoogleTest's.
+# Call it after all targets. It applies to every program that uses GoogleTest.
 function(tendril_quick_tests)
   if(NOT TENDRIL_QUICK_BUILD)
     return()
@@ -48,7 +48,7 @@ function(tendril_quick_tests)
       continue()
     endif()
     target_compile_options(${target} PRIVATE -O0)
-    # clang takes such a file only with the very same definitions
+    # clang accepts a precompiled header only with exactly the same definitions
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       tendril_precompile_for_tests(${target})
     endif()

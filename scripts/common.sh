@@ -30,8 +30,7 @@ logged() {
 
 result() { printf '%s %s\n' "$1" "$2" >>"$results"; }
 
-# The same, counted as a test if it fails: a build that breaks must not look like tests that do not
-# exist.
+# The same, but counted as a test if it fails. A build that breaks must not look like missing tests.
 step() {
   if logged "$@"; then
     return 0
@@ -91,7 +90,7 @@ run_foreign() {
   python3 -B "$root/tools/test_results.py" brief "$program" "$results" | sed "s/^/  $program: /"
 }
 
-# Runs every libFuzzer target of the fuzz preset for so many seconds, with its corpus if the
+# Runs every libFuzzer target of the fuzz preset for this many seconds, with its corpus if the
 # repository has one. As many run at once as there are jobs.
 run_fuzzers() { # SECONDS SEED (0: another one each time)
   local seconds=$1 seed=$2 targets=() target
@@ -124,7 +123,7 @@ run_fuzzer() { # TARGET SECONDS SEED
   if [ "$status" = 0 ]; then result passed "fuzz.$name"; else result failed "fuzz.$name"; fi
 }
 
-# Prints failures and the one line that others read. The exit status is that of the whole run.
+# Prints failures and one line for other programs. The exit status is that of the whole run.
 summary() {
   say ""
   python3 -B "$root/tools/test_results.py" total "$results"

@@ -105,13 +105,13 @@ python_by() { # WAY ARGUMENTS...
   esac
   (
     environment "$way"
-    # A test that is stuck in the library hears no alarm.
+    # A test that hangs in the library does not notice an alarm.
     exec timeout -k 10 $((module_seconds + 2 * test_seconds)) "${command[@]}" \
       "$place/venv/bin/python" -B "$@"
   )
 }
 
-# A client that cannot have shared memory goes on over TCP, which would prove nothing here.
+# A client that cannot use shared memory continues over TCP, which would prove nothing here.
 ways_in() { sed -n -E 's/^tendril: server [^ ]* over ([a-z]+):.*/\1/p' "$1" | sort -u; } # LOG
 
 went_over() { # WAY LOG
@@ -130,7 +130,7 @@ run_module() { # MODULE WAY
     echo "failed $1: its process ended with status $status" >>"$result"
   fi
   went=$(ways_in "$log")
-  # It goes nowhere when it asks nothing of the library.
+  # It connects to nothing if it never calls the library.
   [ "${went:-$2}" = "$2" ] || echo "failed $1: it went over" $went >>"$result"
 }
 
@@ -199,7 +199,7 @@ foreign_main() {
   rm -rf "$out"
   mkdir -p "$out/direct"
   ln -s "$folder/lib/libtendril-softgpu.so" "$out/direct/libcuda.so.1"
-  # Compiled kernels are kept between processes, and apart from the user's.
+  # Compiled kernels are kept between processes, but separate from the user's.
   export XDG_CACHE_HOME=$cache/kernels TENDRIL_SOFTGPU_DEVICES=4 TENDRIL_SOFTGPU_MEMORY_MB=2048
   trap stop_server EXIT
   start_server
