@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the library knows of the process (sessions, devices, tables) and of the calling thread
-// (context stack, default stream). There is one Process; cuInit makes it and nothing destroys it,
-// as programs call us from their exit handlers. A forked child drops it without a word to the
-// servers. README.md says which locks are held across a wait for a server.
+// (context stack, default stream). There is one Process. cuInit makes it. Nothing destroys it,
+// because programs call the library from their exit handlers. A forked child drops it and sends
+// nothing to the servers. README.md says which locks are held across a wait for a server.
 #pragma once
 
 #include <atomic>
@@ -26,8 +26,8 @@ namespace tendril::client::cuda {
 inline constexpr uint32_t kAttributesMax = 160;
 
 struct Device {
-  CUdevice ordinal = 0;  // as the program counts
-  uint32_t slot = 0;     // as its session counts
+  CUdevice ordinal = 0;  // in the program's numbering
+  uint32_t slot = 0;     // in the numbering of its session
   Session* session = nullptr;
   std::string name, pci_bus_id;
   CUuuid uuid{};
@@ -49,15 +49,16 @@ struct Context : Object {
   std::atomic<uint32_t> active{0};   // the worker has it
   unsigned flags = 0;
   uint64_t id = 0;             // cuCtxGetId
-  std::atomic<int> sticky{0};  // an error that ends the context's usefulness
-  // Session serials up to which all is known to be complete: of the context, of its legacy stream.
+  std::atomic<int> sticky{0};  // an error after which the context cannot be used
+  // Session serials up to which all work is known to be complete: of the context, and of its legacy
+  // stream.
   std::atomic<uint64_t> synchronised{0};
   std::atomic<uint64_t> legacy_synchronised{0};
   // Session serial of the last synchronous copy that nobody waited for (finish_copy).
   std::atomic<uint64_t> copied{0};
   IdleSince idle, legacy_idle;  // all of it; its legacy stream
-  // Counts of the session's calls: when a stream ended last, whose work may go on, and before the
-  // last wait for all of the context.
+  // Counts of the session's calls: when a stream ended last (its work may go on), and before the
+  // last wait for the whole context.
   std::atomic<uint64_t> stream_ended{0}, waited{0};
   uint64_t limits[CU_LIMIT_MAX] = {};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
@@ -84,11 +85,12 @@ class Session final : public core::Calls<Results> {
   std::vector<Device*> devices;
   int driver_version = 0;
   bool keep_ptx = false;  // the server executes PTX itself (software GPU)
-  // Whose handles mean something there (client/cuda/memory/export_handle.cc).
+  // Identifies the server whose handles are valid in this session
+  // (client/cuda/memory/export_handle.cc).
   uint8_t server_id[16] = {};
   std::atomic<bool> server_known{false};
-  std::atomic<uint64_t> code_bytes{0};  // of images that the server's store lacked
-  FreedBlocks freed;                    // whose frees the worker does not know of yet
+  std::atomic<uint64_t> code_bytes{0};  // of images that the server's store did not have
+  FreedBlocks freed;                    // blocks whose frees the worker does not know yet
   // A GPU wrote to mirrored host memory since it was last fetched (client/cuda/memory/mirror.h).
   std::atomic<bool> gpu_wrote{false};
 
@@ -103,20 +105,20 @@ class Session final : public core::Calls<Results> {
   void* share_pages(void* owner, uint64_t bytes) override;
   void unshare_pages(void* pages, uint64_t bytes) override;
 
-  // Sends a message whose answer nobody awaits.
+  // Sends a message and awaits no answer.
   template <typename Request>
   CUresult enqueue(const Context* context, const Request& request) {
     return Calls::enqueue(index_of(context), request);
   }
 
-  // Round trip. The arrays in `r` lie in the lane's receive buffer: use them before the thread's
-  // next call. A wait covers what was freed before it, and a look finds it freed.
+  // Round trip. The arrays in `reply` lie in the lane's receive buffer: use them before the
+  // thread's next call. Pending frees are sent first. So a wait covers them, and a query sees them.
   template <typename Request, typename Answer>
   CUresult call(const Context* context, const Request& request, Answer& reply) {
     if (!freed.empty()) send_frees();
     return call_ahead_of_frees(context, request, reply);
   }
-  // For a call that does not look at what was freed.
+  // For a call whose answer does not depend on pending frees.
   template <typename Request, typename Answer>
   CUresult call_ahead_of_frees(const Context* context, const Request& request, Answer& reply) {
     return Calls::call(index_of(context), request, reply);
@@ -128,7 +130,7 @@ class Session final : public core::Calls<Results> {
     return result;
   }
 
-  // As call, for an answer that is bytes alone: they go straight to `into`.
+  // Like call, for an answer that is only bytes. They go straight to `into`.
   template <typename Request>
   CUresult call_for_bytes(Context* context, const Request& request, void* into, uint64_t bytes) {
     if (!freed.empty()) send_frees();
@@ -143,7 +145,7 @@ class Session final : public core::Calls<Results> {
     return Calls::append(index_of(context), request, reply_id);
   }
 
-  // Tells the worker of blocks that were freed (in one stream, of a size at least).
+  // Sends the pending frees to the worker. They may be limited to one stream and to a least size.
   void send_frees(uint64_t stream = FreedBlocks::kAnyStream, uint64_t bytes_min = 0);
   void send_free(const FreedBlock& block);
 
@@ -192,7 +194,7 @@ struct Process {
   std::atomic<uint32_t> kernel_mirrors{0};   // mirrors that kernels reach (memory/mirror.h)
   std::atomic<uint32_t> graph_mirrors{0};    // mirrors that only graphs reach
   std::atomic<uint32_t> written_mirrors{0};  // mirrors that a GPU may write
-  std::atomic<uint32_t> pinned_ranges{0};    // host memory to look for among a launch's parameters
+  std::atomic<uint32_t> pinned_ranges{0};    // host memory that a launch's parameters may point to
   // Reasons to wait for synchronous copies to the device (finish_copy). Each stays once it is true.
   std::atomic<bool> streams_apart{false};   // a stream does not wait for the legacy one
   std::atomic<bool> contexts_share{false};  // a server has several contexts of the program
@@ -211,7 +213,7 @@ struct Process {
   ExecTable execs;
   Table<Object> others[static_cast<int>(Kind::kCount)];
 
-  // What single topics keep. The file that is named defines the type.
+  // The state of single topics. The named file defines the type.
   core::Part<Captures> captures;                            // stream/capture.cc
   core::Part<Callbacks> callbacks;                          // stream/callback.cc
   core::Part<Mirrors> mirrors;                              // memory/mirror.cc
@@ -254,8 +256,8 @@ inline Context* current_context() {
   return thread.depth != 0 ? thread.stack[thread.depth - 1] : nullptr;
 }
 
-// Sets *out to the current context, ready for use. Else returns the error that CUDA gives: not
-// initialised, no context, destroyed context, or the context's sticky error.
+// Sets *out to the current context, ready for use. If that fails, returns the error that CUDA
+// gives: not initialised, no context, destroyed context, or the context's sticky error.
 CUresult require_context(Context** out);
 // The same for a call that ends something of `owner` (null: of no context). Without a current
 // context, `owner` is used.
@@ -266,8 +268,8 @@ CUresult use_context(Context* context, Context** out);
 // Turns a stream argument into a record: handle, 0 (the default stream of this entry), legacy or
 // per-thread. *out is null for the legacy stream. The per-thread stream is made on first use.
 CUresult require_stream(Context* context, CUstream stream, Stream** out);
-// For calls that need no current context if the program created the stream: *context is the
-// stream's own, else the current one.
+// For calls that need no current context if the program created the stream. *context is the
+// stream's own context, otherwise the current one.
 CUresult require_stream_context(CUstream stream, Context** context, Stream** out);
 inline uint64_t stream_wire_id(const Stream* stream) {
   return stream != nullptr ? stream->wire_id : api::cuda::kLegacyStream;
@@ -292,19 +294,18 @@ uint64_t handle_value(T handle) {
   }
 }
 
-// A CUfunction or a CUkernel, as launches accept both.
+// The record of a CUfunction or a CUkernel, because launches accept both.
 Function* find_function(CUfunction function);
-// Parameter layout and attributes; one round trip the first time. Null with *error set when it
-// cannot be had.
+// Parameter layout and attributes. One round trip the first time. Null: see *error.
 const FunctionInfo* function_info(Context* context, Function* function, CUresult* error);
 
-// What a driver answers to something that is no handle, null for example; as measured on an H200.
+// What a driver answers to something that is not a handle, such as null. Measured on an H200.
 CUresult no_object(Kind kind);
 // The record of any kind, or null.
 Object* find_object(Kind kind, uint64_t handle);
 Object* create_object(Kind kind, Session* session, Context* context);
 void destroy_object(Kind kind, Object* object);
-// The record for an object that the worker named: found by its id, or made.
+// The record for an object whose id the worker chose. Made if it does not exist yet.
 Object* known_object(Kind kind, Session* session, Context* context, uint64_t wire_id);
 
 }  // namespace tendril::client::cuda

@@ -7,8 +7,8 @@
 
 namespace tendril::client::cuda {
 
-// What was known of functions that are no more. Programs that load the same code again and again
-// find it here. The lock also orders changes of functions' lists.
+// What was known of functions that no longer exist. It is reused when a program loads the same code
+// again. The lock also orders changes of functions' lists.
 struct RetiredInfos {
   base::Lock lock;
   std::vector<FunctionInfo*> all;
@@ -16,8 +16,8 @@ struct RetiredInfos {
 
 namespace {
 
-// Caller holds the lock. A late reader may still use a retired record, so it is used again only for
-// a function whose vectors are the same.
+// The caller holds the lock. A late reader may still use a retired record. So the record is reused
+// only for a function whose vectors are the same.
 FunctionInfo* take_retired(const FunctionInfo& like) {
   std::vector<FunctionInfo*>& all = process()->retired_infos->all;
   const auto found = std::find_if(all.begin(), all.end(), [&](const FunctionInfo* info) {
@@ -41,7 +41,7 @@ const FunctionInfo* find_info(const Function* function, const Device* device) {
   return nullptr;
 }
 
-// `c`: a context on that device, or null.
+// `context`: a context on that device, or null.
 const FunctionInfo* fetch_info(Context* context, const Device* device, Function* function,
                                CUresult* error) {
   wire::cuda::function_info_request request;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What modules and libraries share in the client: bringing an image to a server and loading it,
-// looking names up, forgetting records. Used by module.cc, library.cc and link.cc, and by whoever
-// destroys a context. Any thread. No lock is held across a round trip: threads that want the same
-// thing at once each ask, and the worker takes the second request as done.
+// looking names up, forgetting records. Used by module.cc, library.cc and link.cc, and by calls
+// that destroy a context. Any thread. No lock is held across a round trip. If threads want the same
+// thing at once, each asks, and the worker ignores the second request.
 #pragma once
 
 #include <cstdint>

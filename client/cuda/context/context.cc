@@ -82,7 +82,7 @@ Context* new_context(Device* device) {
 }
 
 void context_comes(Context* context) {
-  // Before the look: of two that come at once, one then sees the other.
+  // This comes before the look, so that of two threads at the same time one sees the other.
   context->active.store(1);
   bool others = false;
   process()->contexts.for_each([&](const Context* c) {

@@ -4,7 +4,7 @@
 // and arrives before any wait that covers it returns. A copy into pageable memory waits. Between
 // GPUs of two servers the data passes through this process.
 //
-// Each end of a copy is looked up in the map of ranges once (End); all that follows asks the End.
+// Each end of a copy is looked up once in the map of ranges (End). All later steps ask the End.
 #include "client/cuda/copy/copy.h"
 
 #include <string.h>
@@ -31,14 +31,14 @@ namespace {
 
 constexpr uint64_t kBounceBytes = 8u << 20;
 
-// The driver tells at the call that it knows nothing at an address. So must we if the map does not
-// know it either.
+// The driver reports an unknown address at the call. So this function must do the same for an
+// address that the map does not know.
 CUresult judge(Context* context, const End& one, const End& other) {
   return one.known && other.known ? CUDA_SUCCESS : outcome_so_far(context);
 }
 
-// Memory that kernels or graphs write through its own address: the copy must see what runs before
-// it, and what runs before it must not undo the copy.
+// For memory that kernels or graphs write through its own address. The copy must see the results of
+// earlier work, and earlier work must not overwrite the copy.
 CUresult settle_mirror(Context* context, const End& host, CopyStream on) {
   if (process()->written_mirrors.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
   if (!host.known) return CUDA_SUCCESS;
@@ -67,10 +67,11 @@ CUresult capture_copy(Context* context, const End& to, const End& from, CopyStre
   return context->session->enqueue(context, request);
 }
 
-// CUDA reads pinned memory when the stream gets there, and we read it now. So whatever may still
-// write it, an asynchronous read-back or a host function, must be over first.
+// CUDA reads pinned memory when the stream gets there, but this library reads it now. So an
+// asynchronous read-back or a host function that may still write the memory must end first.
 CUresult settle_source(Context* context, const End& source, CopyStream on) {
-  // GPUs write to shared pages without our knowing: what comes before the copy must be over.
+  // This library does not see what GPUs write to shared pages. So all work before the copy must end
+  // first.
   if (source.known && source.range.shared) return synchronize_stream(context, on.stream);
   TENDRIL_TRY(settle_mirror(context, source, on));
   if (!on.async || !source.is_host()) return CUDA_SUCCESS;
@@ -93,8 +94,8 @@ CUresult enqueue_copy(Context* context, uint64_t destination, uint64_t source, u
   return context->session->enqueue(context, request);
 }
 
-// The GPU reaches this host memory itself: the copy is one more piece of work in its stream, and no
-// data passes here.
+// True: the GPU reaches this host memory itself. The copy is then one more piece of work in its
+// stream, and no data passes through this process.
 bool gpu_reaches(const Context* context, const End& host) {
   return host.is_host() && host.range.shared_with(context->session);
 }
@@ -117,7 +118,8 @@ core::Staging::Queue queue_of(Context* context, Stream* stream) {
   return {owner, &owner->synchronised, &stream->synchronised, stream};
 }
 
-// The program leaves pinned memory alone until it has waited for an asynchronous copy from it.
+// True: the source is pinned memory of an asynchronous copy. The program does not change it until
+// it has waited for the copy.
 bool may_be_read_later(const End& source, CopyStream on) {
   return on.async && source.is_host() && !source.range.mirrored &&
          source.range.kind != RangeKind::kManaged;
@@ -136,7 +138,7 @@ CUresult hand_over_staged(Context* context, const core::Staging::Block& block, u
   return result;
 }
 
-// The source is the program's again when this returns. Exception: pinned memory of an asynchronous
+// When this returns, the program may change the source. Exception: pinned memory of an asynchronous
 // copy.
 CUresult hand_over(Context* context, uint64_t destination, const End& source, CopyStream on) {
   const core::Staging::Block block = staging_for(context, source.bytes, on);
@@ -162,7 +164,7 @@ CUresult hand_over(Context* context, uint64_t destination, const End& source, Co
              : Session::lost_result();
 }
 
-// As `bring` without staging: the data comes with the reply, or beside it.
+// Like `bring`, but without staging. The data comes with the reply, or beside it.
 CUresult bring_over_lane(Context* context, void* destination, uint64_t source, uint64_t bytes,
                          CopyStream on) {
   wire::cuda::copy_from_device_request request;
@@ -191,7 +193,7 @@ CUresult bring(Context* context, void* destination, uint64_t source, uint64_t by
   return result;
 }
 
-// Into pinned memory: the data comes by itself, before any wait that covers the copy returns.
+// Copies into pinned memory. The data comes unasked, before any wait that covers the copy returns.
 CUresult bring_later(Context* context, const End& to, const End& from, CopyStream on) {
   session::Lane* lane = context->session->lane.get();
   wire::cuda::copy_from_device_async_request request;
@@ -228,20 +230,20 @@ CUresult between_servers(Context* context, const End& destination, const End& so
     TENDRIL_TRY(copy_to_device(to, destination.address + done, bounce.data(), piece, {}));
     done += piece;
   }
-  // The pieces went down the default stream over there. Work that the program orders behind this
-  // copy may run in any stream, and not all streams wait for the default one.
+  // The pieces went through the default stream of the other server. Later work of the program may
+  // run in any stream, and not all streams wait for the default one.
   return synchronize_stream(to, nullptr);
 }
 
 }  // namespace
 
-// What other streams are given next comes after a copy on the legacy stream by itself. Exceptions:
-// streams that do not wait for the legacy one, other contexts, which may see the memory as peers,
-// and other processes, which the program may tell next.
+// Later work of other streams comes after a copy on the legacy stream anyway. Exceptions: streams
+// that do not wait for the legacy one; other contexts, which may see the memory as peers; other
+// processes, which the program may notify next.
 CUresult finish_copy(Context* context, CopyStream on) {
   if (on.stream != nullptr) return synchronize_stream(context, on.stream);
-  // First the note, then the look: whoever sets one of these waits for what is noted afterwards, or
-  // orders itself behind it.
+  // The note comes first, and then the look at the flags. A thread that sets a flag afterwards
+  // waits for the noted copies, or orders itself behind them.
   context->copied.store(context->session->serial.fetch_add(1) + 1);
   const Process* program = process();
   const bool matters = program->streams_apart.load() || program->contexts_share.load() ||
@@ -265,7 +267,7 @@ void remember_graph_writes(Context* context, Stream* stream) {
       &launch);
 }
 
-// Waits for those copies alone. The legacy stream may have other work that never ends before this
+// Waits only for those copies. The legacy stream may have other work that cannot end before this
 // returns.
 void copies_matter(std::atomic<bool>* reason, const Session* session) {
   reason->store(true);
@@ -276,7 +278,7 @@ void copies_matter(std::atomic<bool>* reason, const Session* session) {
       return;
     wire::cuda::copies_wait_request request;
     wire::cuda::copies_wait_reply reply;
-    // The program is told an error of a context where it uses the context.
+    // An error here is ignored. The program gets a context's error when it uses the context.
     const CUresult result = context->session->call(context, request, reply);
     if (result == CUDA_SUCCESS) context->copied.compare_exchange_strong(copied, 0);
   });
@@ -284,9 +286,9 @@ void copies_matter(std::atomic<bool>* reason, const Session* session) {
 
 namespace {
 
-// A copy names managed or mapped memory as memory of the device. What the program wrote there
-// before the copy goes first, and what a synchronous copy wrote is the program's when it returns.
-// True: this is such memory.
+// True: the copy names managed or mapped host memory as memory of the device. Then what the program
+// wrote there is sent before the copy. When a synchronous copy returns, the program sees what it
+// wrote.
 bool before_mirrored_copy(Context* context, const End& end) {
   if (process()->written_mirrors.load(std::memory_order_relaxed) == 0 || !end.known) return false;
   if (!end.range.host() || !end.range.mirrored || end.range.shared_with(context->session))
@@ -324,7 +326,7 @@ CUresult from_device(Context* context, const End& to, const End& from, CopyStrea
   TENDRIL_TRY(settle_mirror(there, to, on));
   if (on.async && to.is_host()) return bring_later(there, to, from, on);
   TENDRIL_TRY(bring(there, to.memory(), from.address, to.bytes, on));
-  mirror_after_wait(there->session, there);  // the kernels before it are over too
+  mirror_after_wait(there->session, there);  // earlier kernels are over too
   return CUDA_SUCCESS;
 }
 
@@ -340,8 +342,8 @@ CUresult between_devices(Context* context, const End& to, const End& from, CopyS
   TENDRIL_TRY(enqueue_copy(there, to.address, from.address, to.bytes, on));
   if (mirrored) return after_mirrored_copy(there, on);
   TENDRIL_TRY(judge(there, to, from));
-  // Nothing else would order a synchronous copy between contexts before what the other context does
-  // next.
+  // Nothing else would order a synchronous copy between contexts before later work of the other
+  // context.
   const bool between_contexts = to.known && from.known && to.range.context != from.range.context;
   return !on.async && between_contexts ? synchronize_stream(there, on.stream) : CUDA_SUCCESS;
 }
@@ -356,7 +358,7 @@ CUresult anywhere(Context* context, const End& to, const End& from, CopyStream o
   if (into_device) return to_device(context, to, from, on);
   if (out_of_device) return from_device(context, to, from, on);
   if (is_capturing(on.stream)) return capture_copy(context, to, from, on);
-  // Host to host still takes its turn in the stream.
+  // A copy from host to host still waits for its turn in the stream.
   TENDRIL_TRY(synchronize_stream(context, on.stream));
   mirror_after_wait(context->session, context);
   memmove(to.memory(), from.memory(), to.bytes);
@@ -494,7 +496,7 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* siz
     if (numAttrs == 0 || numAttrs > count || attrs == nullptr || attrsIdxs == nullptr ||
         attrsIdxs[0] != 0)
       return CUDA_ERROR_INVALID_VALUE;
-    // Copies of a batch have no order among themselves; the order of the list is as good as any.
+    // The copies of a batch have no order among themselves, so any order is correct.
     for (size_t i = 0; i < count; ++i)
       TENDRIL_TRY(copy_any(context, dsts[i], srcs[i], sizes[i], on));
     return CUDA_SUCCESS;

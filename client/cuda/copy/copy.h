@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between any two places, for the bodies of copies and for whoever must order itself behind
-// them. Linear ones are in copy.cc, shaped ones in copy_shape.cc.
+// Copies between any two places, for the bodies of copies and for calls that must come after
+// copies. Linear ones are in copy.cc, shaped ones in copy_shape.cc.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,8 @@
 
 namespace tendril::client::cuda {
 
-// Where a copy takes its turn. `stream` null with `async` false: the call is synchronous on the
-// legacy stream.
+// The place of a copy in the order of work. `stream` null and `async` false: the call is
+// synchronous on the legacy stream.
 struct CopyStream {
   Stream* stream = nullptr;  // null: the legacy stream
   bool async = false;
@@ -34,19 +34,19 @@ struct End {
   }
   // Unknown addresses are left to the driver.
   bool fits() const { return !known || range.reaches(address, bytes); }
-  // The context through which it is reached: its own if it is of another server.
+  // The context through which it is reached. If the memory is on another server: its own context.
   Context* context(Context* current) const {
     const bool elsewhere = known && range.context != nullptr && range.session != current->session;
     return elsewhere ? range.context : current;
   }
 };
-// The same of an address.
+// The same for an address.
 Context* context_for(Context* current, uint64_t address);
 
 // The stream as calls name it: 0 for a synchronous copy on the legacy stream.
 uint64_t wire_stream(CopyStream on);
-// Asks for `bytes` bytes and waits until they are in `into`: small ones come with the reply, others
-// beside it.
+// Asks for `bytes` bytes and waits until they are in `into`. A small number comes with the reply, a
+// large one beside it.
 template <typename Request, typename Answer>
 CUresult fetch(Context* context, Request& request, Answer& reply, void* into, uint64_t bytes) {
   if (bytes <= wire::kReplyInlineMax)
@@ -68,27 +68,29 @@ CUresult copy_from_device(Context* context, void* destination, uint64_t source, 
                           CopyStream on);
 CUresult copy_device(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                      CopyStream on);
-// The map says what each end is.
+// The map of ranges says what each end is.
 CUresult copy_any(Context* context, uint64_t destination, uint64_t source, uint64_t bytes,
                   CopyStream on);
 
-// Host memory that a shaped copy is about to read or write: waits for what must come first.
+// For host memory that a shaped copy is about to read or write. Waits for the work that must come
+// first.
 CUresult settle_for_reading(Context* context, const void* source, uint64_t bytes, CopyStream on);
 CUresult settle_for_writing(Context* context, const void* destination, uint64_t bytes,
                             CopyStream on);
 
-// Ends a synchronous copy to the device, which was enqueued: work that the program enqueues next,
-// anywhere, comes after it. The worker makes the first stream that does not wait for the legacy one
-// wait for the copies.
+// Ends a synchronous copy to the device, which was enqueued. All work that the program enqueues
+// later, in any stream, comes after the copy. The worker makes the first stream that does not wait
+// for the legacy one wait for the copies.
 CUresult finish_copy(Context* context, CopyStream on);
-// From now on synchronous copies are waited for, for this reason (a flag of Process). Waits for
-// those of the contexts of `session` (null: all) that nobody has waited for.
+// `reason` is a flag of Process. From now on every synchronous copy is waited for. Also waits for
+// the earlier copies in the contexts of `session` (null: of all sessions) that nobody has waited
+// for.
 void copies_matter(std::atomic<bool>* reason, const Session* session);
-// From now on other processes see memory of this one, or the other way round: what a synchronous
-// copy wrote must be there when it returns.
+// From now on other processes see memory of this one, or this one sees theirs. So when a
+// synchronous copy returns, its data must be there.
 inline void memory_is_shared() { copies_matter(&process()->memory_is_shared, nullptr); }
 
-// A graph goes to `stream`: what its copies write is not in pinned memory before a wait.
+// A graph was launched in `stream`. What its copies write reaches pinned memory only with a wait.
 void remember_graph_writes(Context* context, Stream* stream);
 
 }  // namespace tendril::client::cuda

@@ -18,9 +18,9 @@ namespace {
 constexpr uint64_t kPieceBytes =
     8u << 20;  // at most this in one message; the worker (copy_shape.cc) takes no more
 constexpr uint64_t kExtentMax =
-    uint64_t{1} << 46;  // no sane copy reaches this; keeps products from overflowing
+    uint64_t{1} << 46;  // larger than any real copy; keeps products from overflowing
 
-// One end of a copy, after the map of ranges has said what a unified address is.
+// One end of a copy, after the map of ranges has resolved a unified address.
 struct End {
   CUmemorytype type = CU_MEMORYTYPE_HOST;
   uint64_t address = 0;
@@ -80,7 +80,7 @@ CUresult resolve(Context* context, const Extent& extent, End* end) {
   return CUDA_SUCCESS;
 }
 
-// No bytes between the rows or the slices that are copied.
+// True: no bytes lie between the copied rows or slices.
 bool gapless(const End& end, const Extent& extent) {
   if (!end.linear()) return false;
   if (extent.height > 1 && end.pitch != extent.width) return false;
@@ -127,7 +127,7 @@ void unpack(const End& to, const Piece& piece, const uint8_t* from) {
   }
 }
 
-// The shape as the worker gets it; host ends stay empty.
+// The shape as the worker gets it. Host ends stay empty.
 CUDA_MEMCPY3D shape_of(const End& to, const End& from, const Piece& piece) {
   CUDA_MEMCPY3D parameters;
   memset(&parameters, 0, sizeof parameters);
@@ -205,7 +205,7 @@ CUresult linear(Context* context, const End& to, const End& from, uint64_t bytes
 
 CUresult within_host(Context* context, const End& to, const End& from, const Extent& extent,
                      CopyStream on) {
-  TENDRIL_TRY(synchronize_stream(context, on.stream));  // it still takes its turn in the stream
+  TENDRIL_TRY(synchronize_stream(context, on.stream));  // it still waits for its turn in the stream
   mirror_after_wait(context->session, context);
   for (uint64_t z = 0; z < extent.depth; ++z) {
     for (uint64_t y = 0; y < extent.height; ++y) {
@@ -235,7 +235,7 @@ CUresult host_end_of_node(Context* context, End* end, const Extent& extent, uint
   return CUDA_SUCCESS;
 }
 
-// If the GPU of `at` reaches the host memory itself, that is an end like any other.
+// If the GPU of `at` reaches the host memory itself, this end is treated like device memory.
 End reached(Context* at, End end, const Extent& extent) {
   Range range;
   if (!end.host() || !process()->ranges.find(end.at(0, 0), &range) ||
@@ -394,7 +394,7 @@ CUresult copy_row(size_t bytes, bool async, CUstream hStream, To&& to, From&& fr
 
 CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* parameters) {
   if (process() == nullptr || parameters == nullptr)
-    return CUDA_SUCCESS;  // the copy itself says what is wrong
+    return CUDA_SUCCESS;  // the copy itself reports the error
   const bool found = find_object(Kind::kContext, handle_value(parameters->srcContext)) != nullptr &&
                      find_object(Kind::kContext, handle_value(parameters->dstContext)) != nullptr;
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
@@ -483,7 +483,7 @@ CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
   TENDRIL_TRY(on_stream(hStream, true, &context, &on));
   if (on.stream == nullptr || numOps == 0 || opList == nullptr || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  // Copies of a batch have no order among themselves; the order of the list is as good as any.
+  // The copies of a batch have no order among themselves, so any order is correct.
   for (size_t i = 0; i < numOps; ++i) TENDRIL_TRY(copy_of_batch(context, opList[i], on));
   return CUDA_SUCCESS;
 }

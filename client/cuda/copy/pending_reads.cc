@@ -48,8 +48,8 @@ void PendingReads::forget_memory(uint64_t host, uint64_t bytes) {
   drop([&](const Read& read) { return overlaps(read, host, bytes); });
 }
 
-// Only the first: the copies of one stream come in their order. If two streams copy into the same
-// memory, which of them comes first is the program's affair.
+// Removes only the first, because the copies of one stream arrive in order. If two streams copy
+// into the same memory, the program must not rely on their order.
 void PendingReads::arrived(const Session* session, uint64_t host, uint64_t bytes) {
   bool found = false;
   drop([&](const Read& read) {

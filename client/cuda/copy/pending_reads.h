@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asynchronous copies into pinned memory that no wait has covered yet and whose data has not come.
-// Whoever reads such memory on the program's behalf asks here first. Any thread; while there are
-// none, every question costs one load.
+// Asynchronous copies into pinned memory that no wait has covered yet, and whose data has not
+// arrived. Code that reads such memory for the program asks here first. Any thread. While there are
+// no such copies, every question costs one load.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,14 @@ class PendingReads {
   };
 
   void add(const Read& read);
-  // Does one of them write to this memory?
+  // Does a pending copy write to this memory?
   bool pending(uint64_t host, uint64_t bytes);
-  // A wait covered everything in `stream`, or in `context`, or everything that writes there.
+  // A wait has covered everything in `stream`, in `context`, or everything that writes to that
+  // memory.
   void forget_stream(const Stream* stream);
   void forget_context(const Context* context);
   void forget_memory(uint64_t host, uint64_t bytes);
-  // The data of one that comes by itself is there.
+  // The data of a copy that comes unasked has arrived.
   void arrived(const Session* session, uint64_t host, uint64_t bytes);
 
  private:

@@ -273,7 +273,7 @@ CUresult get_kernel_node(CUgraphNode hNode, Params* out) {
   out->blockDimZ = reply.shape.block[2];
   out->sharedMemBytes = reply.shape.shared_bytes;
   const std::vector<uint8_t> values(reply.params.begin(),
-                                    reply.params.end());  // `r` dies with the next call
+                                    reply.params.end());  // `reply` is valid until the next call
   Function* kernel = function->kernel;
   if (api::cuda::id_kind(function->wire_id) == Kind::kKernel) {
     kernel = function;

@@ -21,19 +21,19 @@ CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, 
 CUresult allocate_device(Context* context, const wire::cuda::memory_allocate_request& request,
                          uint64_t bytes, RangeKind kind, uint64_t* address, uint64_t* pitch);
 // Blocks whose addresses collide with something here. They are held until a free one arrives, so
-// the server does not offer them again. The server is also kept away from the neighbourhood. A
-// driver cuts small blocks from a large one, or from a range of its own; larger and larger requests
-// use the rest of that up.
+// that the server does not offer them again. The server also avoids the addresses near them. A
+// driver cuts small blocks from a large one, or from its own range. So requests grow, to use up the
+// rest of that.
 class Refused {
  public:
   struct Block {
     uint64_t address, bytes;
   };
   Refused(Session* session, uint64_t filler_most) : session_(session), filler_most_(filler_most) {}
-  // False: these are enough, and the caller gives the block back.
+  // False: enough blocks are held, and the caller gives this one back.
   bool add(Block block);
-  // How much to ask for next, if so much is wanted. A larger answer means: only to fill; give it
-  // back if it does not collide.
+  // How much to ask for next. If that is more than wanted, the block only fills space: give it back
+  // if it does not collide.
   uint64_t to_ask(uint64_t wanted) const { return filler_ > wanted ? filler_ : wanted; }
   void filled() { filler_ = 0; }
   void no_room_to_fill() { filler_ = filler_most_ = 0; }
@@ -96,11 +96,11 @@ CUresult release_at(Session* session, uint64_t address, uint64_t size);
 // that another process exported.
 Object* held_allocation(uint64_t handle);
 void adopt_allocation(Object* object, Device* device);
-// As register_device_range, for memory of a pool.
+// Like register_device_range, for memory of a pool.
 CUresult register_pool_range(Context* context, uint64_t base, uint64_t bytes, uint64_t pool,
                              bool* collides);
-// Pages of this process that the worker has at the same addresses, pinned. Null: that cannot be.
-// unshare_pages gives them up: `c` is the context that asked for them, null when that is gone.
+// Makes pinned pages that the worker has at the same addresses. Null: impossible. unshare_pages
+// gives them up. Its `context` is the context that asked for them; null: that is gone.
 void* share_pages(Context* context, uint64_t bytes);
 void unshare_pages(Session* session, Context* context, void* memory, uint64_t bytes);
 // From now on GPUs reach the pinned, registered or managed range at its own address.

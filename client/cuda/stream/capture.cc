@@ -136,8 +136,7 @@ CUresult info(CUstream hStream, CUstreamCaptureStatus* status, cuuint64_t* id, C
   TENDRIL_TRY(stream_of(hStream, &context, &stream));
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (stream == nullptr && process()->open_captures.load() != 0 && context->active.load() != 0) {
-    // The legacy stream is forbidden ground while a blocking stream of its context is being
-    // captured.
+    // The legacy stream must not be used while a blocking stream of its context is being captured.
     bool blocked = false;
     process()->streams.for_each([&](Stream* other) {
       blocked |= other->context == context && other->capture.load() != nullptr &&
@@ -236,7 +235,7 @@ void stream_leaves(Stream* stream) {
     capture->invalid.store(true);
     close(capture);
   }
-  stream->capture.store(nullptr);  // whether its work was joined is told when the capture ends
+  stream->capture.store(nullptr);  // the end of the capture reports whether its work was joined
 }
 
 CUresult check_work_slow(Context* context, Stream* stream, bool synchronous) {

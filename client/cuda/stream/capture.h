@@ -20,9 +20,9 @@ CUresult refuse_captured(const Event* event);
 // Is this stream (null: the legacy stream) being captured?
 bool is_capturing(const Stream* stream);
 CUresult check_work_slow(Context* context, Stream* stream, bool synchronous);
-// Is new work on `stream` (null: the legacy stream of `c`) allowed? Not after an error has spoilt
-// its capture, and not if the legacy stream would order captured work. `synchronous`: the call
-// would wait, which no capture allows.
+// Is new work on `stream` (null: the legacy stream of `context`) allowed? Not after an error has
+// spoilt its capture, and not if the legacy stream would order captured work. `synchronous`: the
+// call would wait, which no capture allows.
 inline CUresult check_work(Context* context, Stream* stream, bool synchronous = false) {
   if (__builtin_expect(process()->open_captures.load(std::memory_order_relaxed) == 0, 1))
     return CUDA_SUCCESS;

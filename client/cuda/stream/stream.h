@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of streams, for whoever makes streams: cuStreamCreate (stream.cc) and green contexts. And
-// waits for streams, for every body that must wait.
+// Makes records of streams, for cuStreamCreate (stream.cc) and green contexts. Also waits for
+// streams, for every body that must wait.
 #pragma once
 
 #include "client/cuda/bodies.h"

@@ -77,7 +77,7 @@ struct Tensor {
   const cuuint32_t* element_strides;
 };
 
-// `m` has the scalars and what is special to its kind.
+// `request` has the scalars and the values that only its kind has.
 CUresult encode(wire::cuda::tensor_map_encode_request& request, const Tensor& t, CUtensorMap* map) {
   request.dims = {reinterpret_cast<const uint64_t*>(t.dims), t.rank};
   // A tensor of one dimension has no strides, and the pointer may be null.
