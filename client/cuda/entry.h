@@ -29,7 +29,7 @@
 namespace tendril::client::cuda {
 
 // Answers an entry point that Tendril does not implement. The first call prints its name and the
-// reason on stderr; each is counted; under tests it is fatal.
+// reason on stderr. Every call is counted. Tests may make it fatal.
 CUresult refused(uint16_t entry, const char* reason);
 
 struct PerThreadDefault {
@@ -39,7 +39,7 @@ struct PerThreadDefault {
 
 }  // namespace tendril::client::cuda
 
-// Aliased ABI versions differ in integer width or typedef only.
+// Aliased ABI versions differ only in integer width or typedef.
 template <typename To, typename From>
 To tendril_cast(From value) {
   if constexpr (std::is_pointer_v<To> && std::is_pointer_v<From>) {

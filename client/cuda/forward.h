@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated bodies are made of this. It collects the arguments of one call, finds the session that
-// must answer, and turns handles into wire ids and back. The first error is kept and answered
-// before anything is sent, as a driver does.
+// Generated bodies use this. It collects the arguments of one call, finds the session that must
+// answer, and turns handles into wire ids and back. It keeps the first error. The body answers that
+// error before it sends anything, as a driver does.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Forward {
   bool ok() const { return error_ == CUDA_SUCCESS; }
   CUresult error() const { return error_; }
 
-  // Refuses null pointers to things that must be there.
+  // Refuses a null pointer where the call needs a value.
   template <typename T>
   bool pointer(T* p) {
     if (p == nullptr) fail(CUDA_ERROR_INVALID_VALUE);
@@ -52,7 +52,7 @@ class Forward {
     for (CUmemAccessDesc& desc : access_) desc.location = localize(desc.location);
     return {access_.data(), count};
   }
-  // Records with device ordinals or handles inside have overloads. The rest travel as they are.
+  // Records that contain device ordinals or handles have overloads. All others travel unchanged.
   template <typename T>
   T localize(const T& image) {
     return image;

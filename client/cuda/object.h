@@ -26,12 +26,12 @@ struct Capture;
 
 struct Object : core::Record {
   Session* session = nullptr;
-  Context* context = nullptr;  // null for libraries, kernels, graphs and the like
+  Context* context = nullptr;  // null for libraries, kernels, graphs and others without one
 };
 
 // Remembers that a wait, or a copy that waits, found a stream idle. If the session has sent nothing
-// since, the next wait is answered here. Only one wait is: a program that waits again and again
-// must learn that a server is gone. The numbers are Session::calls.
+// since, the next wait is answered here. Only one wait is answered so, because a program that waits
+// again and again must learn that a server is gone. The numbers are Session::calls.
 class IdleSince {
  public:
   // After a wait. `before`: the number before its request was sent. If another thread made a call
@@ -73,7 +73,7 @@ struct Event : Object {
   // Other processes wait for it: a record has happened when its call returns.
   std::atomic<bool> shared{false};
 
-  // As after creation.
+  // Resets the record to its state after creation.
   void reset(unsigned with_flags) {
     flags = with_flags;
     recorded.store(0);
@@ -87,7 +87,8 @@ struct Event : Object {
 
 // An instantiated graph.
 struct Exec : Object {
-  // Allocation or free nodes: a launch may be refused, and the program must learn it at once.
+  // It has allocation or free nodes. So a launch may be refused, and the program must learn that at
+  // once.
   bool has_memory = false;
   ExecChanges changes;
 };
@@ -96,7 +97,7 @@ struct Library;
 struct Module;
 struct Function;
 
-// A variable of a module or a library, once asked for.
+// A variable of a module or a library that the program has asked for.
 struct Symbol {
   uint64_t context = 0;  // handle of the context where it has this address
   std::string name;
@@ -117,13 +118,13 @@ struct Module : Object {
   Names names;
 };
 
-// Belongs to no context: one client library is loaded into each server where one of its kernels is
-// used. See library.cc.
+// It belongs to no context. A library is loaded into each server where one of its kernels is used.
+// See library.cc.
 struct Library : Object {
-  // The program's memory, or `copy`, or nothing when no other server can need it.
+  // The program's memory, or `copy`. Empty: no other server can need it.
   api::CodeImage image;
   std::vector<uint8_t> copy;
-  std::vector<uint32_t> options;  // JIT options that are plain words, for the servers to come
+  std::vector<uint32_t> options;  // JIT options that are plain words, for later servers
   std::vector<uint64_t> values;
   std::atomic<uint64_t> loaded{0};  // a bit for each session
   Names names;
@@ -132,10 +133,10 @@ struct Library : Object {
 
 struct Device;
 
-// What the worker said of a function on one device. It is fetched once, at first use there.
+// What the worker reported about a function on one device. It is fetched once, at first use there.
 // Exception: if the program asked for attributes before it had a context, the layout is fetched
-// later. A list, since kernels run on several devices; the newest comes first. Recycled, never
-// freed: a launch may race with an unload.
+// later. It is a list, because kernels run on several devices. The newest comes first. Entries are
+// reused, never freed, because a launch may race with an unload.
 struct FunctionInfo {
   const FunctionInfo* next = nullptr;
   const Device* device = nullptr;
@@ -146,7 +147,7 @@ struct FunctionInfo {
   uint32_t attribute_count = 0;
 };
 
-// The CUfunction of a kernel in one context. Nodes are recycled, never freed, as records are.
+// The CUfunction of a kernel in one context. Nodes are reused, never freed, as records are.
 struct ContextFunction {
   std::atomic<uint64_t> context{0};
   std::atomic<Function*> function{nullptr};
@@ -168,7 +169,7 @@ struct Function : Object {
 template <typename T>
 class Table : public core::Table<T> {
  public:
-  // A fresh record with a handle of its own, or null when kIndexMax are alive.
+  // Makes a record with its own handle. Null: kIndexMax records are alive.
   T* create(Kind kind, Session* session, Context* context, uint32_t server) {
     return core::Table<T>::create(kind, server, [&](T* record) {
       record->session = session;
@@ -177,9 +178,9 @@ class Table : public core::Table<T> {
   }
 };
 
-// Instantiated graphs. One that kernels may launch has the driver's own handle: the program passes
-// it to kernels, and there no other value means anything. Such a handle is an address, so it cannot
-// be one of ours, whose kind is in the topmost byte.
+// Instantiated graphs. A graph that kernels may launch has the driver's own handle, because the
+// program passes it to kernels, and they accept no other value. Such a handle is an address. So it
+// cannot equal one of ours, which have the kind in the topmost byte.
 class ExecTable : public Table<Exec> {
  public:
   Exec* find(Kind kind, uint64_t handle) const {
@@ -190,8 +191,8 @@ class ExecTable : public Table<Exec> {
     return it != renamed_.end() ? it->second : nullptr;
   }
 
-  // From now on the program knows `record` by `handle`. False: that is no driver's handle, or a
-  // graph of another server has the same one.
+  // From now on the program knows `record` by `handle`. False: `handle` is not a driver's handle,
+  // or a graph of another server has the same one.
   bool rename(Exec* record, uint64_t handle) {
     if (handle == 0 || api::cuda::id_kind(handle) != Kind::kNone) return false;
     const base::Locked held(lock_);

@@ -55,7 +55,7 @@ bool Session::accepts_delivery(uint64_t address, uint64_t bytes) {
   return bytes <= range.bytes - (address - range.base);
 }
 
-// On the thread that receives.
+// Called on the thread that receives.
 void Session::delivered(uint64_t address, uint64_t bytes) {
   if (Process* program = process()) program->reads.arrived(this, address, bytes);
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocks of pools that the program has freed in the order of a stream, and whose frees are not sent
 // yet. An allocation of the same size from the same pool in the same stream takes one of them
-// without a message: the stream orders the new use behind the old one. pool.cc calls this, and so
-// does a session before every call that waits: who looks at memory then finds freed blocks to be
-// free.
+// without a message. That is correct, because the stream orders the new use behind the old one.
+// pool.cc calls this. A session calls it before every call that waits, so that a query finds freed
+// blocks free.
 #pragma once
 
 #include <atomic>
@@ -16,27 +16,27 @@ namespace tendril::client::cuda {
 struct Context;
 
 struct FreedBlock {
-  Context* context = nullptr;  // of the stream; the legacy stream is one in each
+  Context* context = nullptr;  // of the stream; each context has its own legacy stream
   uint64_t stream = 0;         // wire id
   uint64_t pool = 0;           // handle
-  uint64_t bytes = 0;          // as the program asked for: drivers round up, each in its own way
+  uint64_t bytes = 0;          // as the program asked; drivers round up in different ways
   uint64_t address = 0;
 };
 
 class FreedBlocks {
  public:
-  // How much a server may be kept from using for something else.
+  // The most memory that may be withheld from other uses on a server.
   static constexpr uint32_t kBlocksMax = 128;
   static constexpr uint64_t kBytesMax = 256u << 20;
   static constexpr uint64_t kAnyStream = 0;
 
-  // Needs no lock: true if there is nothing that this thread, or one that it has waited for, has
-  // freed.
+  // Needs no lock. True: neither this thread nor a thread that it has waited for has freed anything
+  // that is here.
   bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
 
-  // Keeps the block; the oldest ones may have to go for it. False: it is too large, or `allowed()`
-  // says no, and it is not kept. `send(const FreedBlock&)` enqueues a free. Both are called under
-  // the lock, so that no other thread's call overtakes them.
+  // Keeps the block. The oldest blocks may be sent to make room. False: it is not kept, because it
+  // is too large or `allowed()` says no. `send(const FreedBlock&)` enqueues a free. Both are called
+  // under the lock, so that no other thread's call overtakes them.
   template <typename Allowed, typename Send>
   bool keep(const FreedBlock& block, Allowed&& allowed, Send&& send) {
     const base::Locked locked(lock_);
@@ -48,10 +48,10 @@ class FreedBlocks {
     return true;
   }
 
-  // Of the blocks that fit, the address of the one freed last; 0: none fits.
+  // The address of the block that fits and was freed last. 0: none fits.
   uint64_t take(const FreedBlock& wanted);
 
-  // Sends those of the stream that have at least so many bytes.
+  // Sends the stream's blocks that have at least `bytes_min` bytes.
   template <typename Send>
   void give_back(uint64_t stream, uint64_t bytes_min, Send&& send) {
     const base::Locked locked(lock_);

@@ -26,9 +26,9 @@ namespace {
 
 constexpr uint64_t kBlock = 2u << 20;  // how coarsely a driver hands out addresses
 constexpr uint64_t kUserTop = 0x7fff'ffff'f000;
-constexpr uint64_t kNeighbourhood = 128ull
-                                    << 30;  // either way; a worker keeps away from 1 TiB in all
-constexpr size_t kRefusedMax = 512;         // of one allocation
+// In each direction. A worker avoids at most 1 TiB in all.
+constexpr uint64_t kNeighbourhood = 128ull << 30;
+constexpr size_t kRefusedMax = 512;  // of one allocation
 
 // Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
 // the program lands there. Blocks stay occupied for good: addresses are plentiful, and a driver
@@ -87,7 +87,7 @@ CUresult register_device_range(Context* context, uint64_t base, uint64_t bytes, 
 }
 
 // An allocation node cannot be taken back. So its addresses are kept even if the program has
-// something there already: kernels work all the same, and so do copies whose direction is stated.
+// something there already. Kernels still work, and so do copies whose direction is stated.
 void register_graph_range(Session* session, Context* context, uint64_t base, uint64_t bytes) {
   Range range;
   range.base = base;

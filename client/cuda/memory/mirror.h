@@ -19,8 +19,8 @@ enum : uint32_t { kMirrorKernels = 1, kMirrorGraphReads = 2, kMirrorGraphWrites 
 // The worker gets its copy of the pinned, registered or managed range at `base`. Idempotent.
 CUresult mirror_create(Session* session, Context* context, uint64_t base, uint64_t bytes,
                        uint32_t uses);
-// The same for the host memory that a copy node names. Pageable memory gets a copy too; only nodes
-// reach it, and it goes once the program has unmapped the memory.
+// The same for the host memory that a copy node names. Pageable memory gets a copy too. Only nodes
+// reach that copy. It is dropped after the program has unmapped the memory.
 CUresult mirror_for_node(Session* session, Context* context, uint64_t address, uint64_t bytes,
                          uint32_t use);
 // Drops every server's copy of the range at `base`.
@@ -28,8 +28,9 @@ void mirror_forget(Context* context, uint64_t base);
 
 void mirror_push_all(Session* session, Context* context, bool graphs);
 void mirror_fetch_all(Session* session, Context* context);
-// The same, only if the worker has said that there is something. It says so ahead of the answer to
-// each wait that covers a GPU's writes. What another thread is fetching is there when this returns.
+// The same, but only if the worker has reported something to fetch. It reports before the answer to
+// each wait that covers a GPU's writes. What another thread is fetching has arrived when this
+// returns.
 void mirror_fetch_told(Session* session, Context* context);
 // Calls `visit(base, bytes)` for every mirror of `session` that graphs write.
 void mirror_graph_writes(Session* session,
@@ -45,9 +46,9 @@ inline void mirror_before_graph(Session* session, Context* context) {
                        process()->graph_mirrors.load(std::memory_order_relaxed);
   if (__builtin_expect(any != 0, 0)) mirror_push_all(session, context, true);
 }
-// Before a question or a wait. A kernel may poll for a word that the program has written since; it
-// gets that word while it runs. If the program wrote several words, none goes before the next work
-// does: the kernel could see them in another order.
+// Call it before a query or a wait. A running kernel may poll for a word that the program has
+// written, and gets it so. If the program wrote several words, none is sent before the next work,
+// because the kernel could see them in another order.
 void mirror_push_word(Session* session, Context* context);
 inline void mirror_before_wait(Session* session, Context* context) {
   if (__builtin_expect(process()->kernel_mirrors.load(std::memory_order_relaxed) != 0, 0))

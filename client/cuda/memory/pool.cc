@@ -68,9 +68,9 @@ void give_back(Context* context, uint64_t address, Stream* stream) {
   context->session->send_free(block);
 }
 
-// True: the free waits here. It must not wait if other processes may look at the memory, nor while
-// anything is captured: the program's free came in time, but a later one in the legacy stream would
-// be refused and end the capture.
+// True: the free waits here. It must not wait if other processes may look at the memory. Nor may it
+// wait while anything is captured: a later free in the legacy stream would be refused and end the
+// capture.
 bool keep_freed(Context* context, const Range& range, Stream* stream) {
   if (range.kind != RangeKind::kPool || find_pool(range.pool) == nullptr) return false;
   const FreedBlock block{context, stream_wire_id(stream), range.pool, range.bytes, range.base};
@@ -96,7 +96,7 @@ bool reuse_freed(Context* context, Stream* stream, uint64_t pool, uint64_t bytes
     return true;
   }
   if (collides)
-    give_back(context, found, stream);  // another server has handed the same addresses out
+    give_back(context, found, stream);  // another server has given out the same addresses
   context->session->send_frees(FreedBlocks::kAnyStream, bytes);
   return false;
 }
@@ -152,7 +152,7 @@ CUresult allocate(CUdeviceptr* dptr, uint64_t bytes, bool from_current, CUmemory
   if (bytes == 0) return allocate_nothing(context, stream, request, dptr);
   if (!is_capturing(stream) && reuse_freed(context, stream, handle, bytes, dptr))
     return CUDA_SUCCESS;
-  const bool node = is_capturing(stream);  // of a graph: it cannot be taken back
+  const bool node = is_capturing(stream);  // a graph's node, which cannot be taken back
   const auto ask = [&](uint64_t so_much, uint64_t* address) {
     wire::cuda::pool_allocate_reply reply;
     request.bytes = so_much;

@@ -16,13 +16,12 @@ struct Context;
 class Session;
 
 enum class RangeKind : uint8_t {
-  kDevice,  // cuMemAlloc and friends, module globals
-  kPool,    // stream-ordered allocation
-  kGraph,  // of an allocation node: there while a launch has allocated it, and again after the next
-           // launch
-  kMapped,      // virtual memory with physical memory behind it
-  kReserved,    // virtual memory without
-  kPinned,      // cuMemHostAlloc
+  kDevice,    // cuMemAlloc and friends, module globals
+  kPool,      // stream-ordered allocation
+  kGraph,     // of an allocation node; a launch of its graph allocates it, also after it was freed
+  kMapped,    // virtual memory with physical memory behind it
+  kReserved,  // virtual memory without
+  kPinned,    // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
   kManaged,
   kImported,  // memory of another process, open here (client/cuda/memory/ipc.cc)
@@ -56,17 +55,17 @@ struct Range {
     return kind == RangeKind::kPinned || kind == RangeKind::kRegistered ||
            kind == RangeKind::kManaged;
   }
-  // The GPUs of `to` reach this host memory without our help.
+  // True: the GPUs of `to` reach this host memory directly.
   bool shared_with(const Session* to) const { return shared && session == to; }
   bool device() const { return !host() && kind != RangeKind::kReserved; }
 };
 
-// Reservations (kReserved) are kept apart from what lies in them. Each cuMemMap is a range of its
-// own (kMapped). An address that is in no range may still be in a reservation.
+// Reservations (kReserved) are kept apart from the ranges in them. Each cuMemMap makes its own
+// range (kMapped). An address that is in no range may still be in a reservation.
 class RangeMap {
  public:
-  // False when it would overlap an existing range. A kMapped range may lie in a reservation;
-  // everything else must not.
+  // False: it would overlap an existing range. A kMapped range may lie in a reservation; everything
+  // else must not.
   bool insert(const Range& range);
   // Copies the range that contains `address` to *out, or else the reservation that does.
   bool find(uint64_t address, Range* out) const;

@@ -24,7 +24,7 @@ bool known_complete(const Event* event) {
   const uint64_t recorded = event->recorded.load(std::memory_order_acquire);
   if (recorded == 0 || recorded <= event->context->synchronised.load(std::memory_order_acquire))
     return true;
-  // The record of a destroyed stream may serve another now: the id tells.
+  // The record of a destroyed stream may be reused by another stream. The id shows that.
   const Stream* stream = event->stream.load();
   return recorded != Event::kUntold && stream != nullptr &&
          recorded <= stream->synchronised.load(std::memory_order_acquire) &&
@@ -64,8 +64,8 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   event->stream.store(stream);
   event->recorded_on.store(stream != nullptr ? stream->wire_id : 0, std::memory_order_relaxed);
   TENDRIL_TRY(send_record(context, event, stream, flags));
-  // The number is taken when the record is on its way. So a wait that reads this number comes after
-  // the record.
+  // The number is taken after the record has been sent. So a wait that reads this number comes
+  // after the record.
   event->recorded.store(context->session->serial.fetch_add(1) + 1, std::memory_order_release);
   return CUDA_SUCCESS;
 }
@@ -147,7 +147,7 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   Event *start = nullptr, *end = nullptr;
   TENDRIL_TRY(event_of(hStart, &start));
   TENDRIL_TRY(event_of(hEnd, &end));
-  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as the driver has it
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // as in the driver
   if (start->session != end->session) return CUDA_ERROR_INVALID_HANDLE;
   wire::cuda::event_elapsed_request request;
   wire::cuda::event_elapsed_reply reply;

@@ -219,8 +219,8 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr, size_t, unsigned 
                                 &stream);  // a hint for managed memory; nothing to order
 }
 
-// The legacy stream waits for all streams except non-blocking ones. A stream destroyed while busy
-// is unknown to us: its context counts the ends of streams.
+// The legacy stream waits for all streams except non-blocking ones. A stream that was destroyed
+// while busy is unknown here. So its context counts the ends of streams.
 void note_idle(Context* context, Stream* stream, uint64_t before) {
   const uint64_t now = context->session->calls();
   (stream != nullptr ? stream->idle : context->legacy_idle).note(before, now);
