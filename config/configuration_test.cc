@@ -131,7 +131,7 @@ TEST_F(ConfigurationTest, Slices) {
   EXPECT_EQ(failure().message().find("TENDRIL_MEMORY: 'much' is not"), 0u) << failure().message();
 }
 
-// What the command line reads is read_slice's too.
+// The command line's texts are read by read_slice, too.
 TEST_F(ConfigurationTest, ABareNumberOfMemoryMeansTheSameEverywhere) {
   setenv("TENDRIL_SERVERS", "a", 1);
   setenv("TENDRIL_MEMORY", "512", 1);

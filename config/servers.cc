@@ -32,7 +32,7 @@ void add_endpoints(const std::string& text, ServerList* list) {
   }
 }
 
-// A file that the user named must be there and name a server; the usual ones need not.
+// A file that the user named must exist and name a server. The usual files need not exist.
 Status add_from_files(ServerList* list) {
   const std::string named = variable("TENDRIL_SERVERS_CONF");
   const std::vector<std::string> paths =

@@ -40,7 +40,7 @@ base::Result<ServerList> find_servers(const std::vector<std::string>& asked = {}
 // The servers that the text of a servers.conf names. `path` is for messages.
 std::vector<Server> servers_in_file(const std::string& text, const std::string& path);
 
-// `why` no server could be used, with what to do when nobody named one.
+// `why`, the reason that no server could be used. Adds what to do if nobody named a server.
 base::Status with_hint(const ServerList& list, const base::Status& why);
 
 }  // namespace tendril::config

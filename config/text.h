@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Small readers that the files of this room share: variables, lists, numbers, small files. Numbers
-// are read digit by digit, because the program's locale is not ours to know. Any thread. Nothing
-// here throws or keeps state.
+// are read digit by digit, because the program may have any locale. Any thread. Nothing here throws
+// or keeps state.
 #pragma once
 
 #include <cstdint>

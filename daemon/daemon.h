@@ -44,7 +44,7 @@ class Daemon {
   // Listens, examines the GPUs and starts warming workers. Returns when clients are served.
   static base::Result<std::unique_ptr<Daemon>> start(DaemonOptions options);
   virtual ~Daemon() = default;
-  // Serves until `stop_fd` becomes readable, then ends every session and returns.
+  // Serves until `stop_fd` becomes readable. Then ends every session and returns.
   virtual void serve(int stop_fd) = 0;
   virtual uint16_t port() const = 0;
   virtual const gpu::Inventory& inventory() const = 0;

@@ -419,7 +419,7 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
     drop_session(session.get());
     return worker.status();
   }
-  // While this thread waited, the worker may have died again or the lease may have ended.
+  // While this thread waited, the worker may have died or the lease may have ended.
   const auto is_over = [&] { return find_session(id) == nullptr || session->ending; };
   Status failure;
   if (!is_over()) {
@@ -427,7 +427,7 @@ base::Result<wire::AttachReply> Sessions::attach(const wire::AttachRequest& requ
     answered_.wait_for(hold, std::chrono::milliseconds(failure.ok() ? kAnswerMs : 0),
                        [&] { return session->answered || is_over(); });
   }
-  // A worker that refuses ends right after its answer, so its reason is looked at first.
+  // A worker that refuses ends right after its answer. So look at its reason first.
   const Status refused = session->answered ? refusal(session->answers) : Status();
   if (!refused.ok())
     failure = refused;

@@ -64,7 +64,7 @@ class Half {
   virtual std::string blob() const { return {}; }
   // Worker's end: a descriptor for the client's end. Only a client on the same host can fetch it.
   virtual base::Fd take_descriptor() { return {}; }
-  // Client's end: what the worker answered. After an error the session stays on its connections.
+  // Client's end: takes the worker's answer. After an error the session stays on its connections.
   virtual base::Status complete(const std::string& /*blob*/, base::Fd /*descriptor*/) { return {}; }
   // The last step, at both ends. `streams` are the session's connections. A transport with channels
   // of its own gets only the first one. When that connection ends, the peer is gone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libFuzzer target: every control body and hello from arbitrary bytes; what decodes must encode and
-// decode again.
+// libFuzzer target: every control body and hello from arbitrary bytes. A body that decodes must
+// encode and decode again.
 #include "wire/control.h"
 
 namespace {

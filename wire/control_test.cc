@@ -84,7 +84,7 @@ TEST(Control, WhatAChangeDoesNotSetIsNotSent) {
   EXPECT_EQ(back.terms.policy, SharePolicy::kCap);
 }
 
-// From a client of before there were terms.
+// From an old client that knows no terms.
 TEST(Control, ALeaseWithoutTermsLends) {
   std::vector<uint8_t> body;
   Encoder encoder(&body, 100);
@@ -144,7 +144,7 @@ TEST(Control, AttachRoundTrip) {
   ASSERT_EQ(reply_back.transports.answers.size(), 2u);
   EXPECT_EQ(reply_back.transports.answers[0].reason, "near");
 
-  // What is longer than any transport's is refused.
+  // Texts longer than any transport's are refused.
   reply.transports.answers[0].blob.resize(kTransportBlobBytesMax + 1);
   body = encode(reply);
   EXPECT_FALSE(decode(body.data(), body.size(), &reply_back));
@@ -154,8 +154,8 @@ TEST(Control, AttachRoundTrip) {
   EXPECT_EQ(reply_back.lease.slices.at(0).memory_bytes, 3u);
 }
 
-// Servers and clients of other versions read these bytes: one field list serves both ends, so only
-// this notices when it changes.
+// Servers and clients of other versions read these bytes. One field list serves both ends, so only
+// this test notices a change.
 TEST(Control, BytesStayAsTheyAre) {
   const std::vector<uint8_t> hello = {1, 0, 0, 0, 4, 0, 0, 0, 2, 0, 2, 0,  // protocol 2 to 2
                                       3, 0, 0, 0, 0, 0, 0, 0,              // product version, empty

@@ -113,7 +113,7 @@ class Writer {
   uint8_t* at_;
 };
 
-// Reads a body that a peer sent. Sticky failure: after the first error every field is empty and
+// Reads a body that a peer sent. Failure is sticky: after the first error every field is empty and
 // ok() is false.
 class Reader {
  public:

@@ -13,8 +13,8 @@ namespace tendril::pool {
 inline constexpr uint32_t kGapSteps = 1000;
 inline constexpr uint32_t kGapStep = kWholeGpu / kGapSteps;  // millionths
 
-// Thousandths wasted, by the gap's size in thousandths. While nothing has been asked
-// for, every multiple of a twentieth is taken to be equally common.
+// Thousandths wasted, by the gap's size in thousandths. Until there are requests, every multiple of
+// a twentieth counts as equally common.
 using GapWaste = std::array<double, kGapSteps + 1>;
 GapWaste gap_waste(const Demand& demand);
 
