@@ -2,16 +2,13 @@
 // See callbacks.h.
 #include "worker/cuda/executor/callbacks.h"
 
-#include <time.h>
-
+#include <chrono>
 #include <memory>
-
-#include "base/clock.h"
 
 namespace tendril::worker::cuda {
 namespace {
 
-constexpr uint64_t kAttendNs = 1'000'000;
+constexpr std::chrono::milliseconds kAttendInterval{1};
 
 }  // namespace
 
@@ -42,32 +39,30 @@ void Callbacks::destroyed(void* data) {
   const std::unique_ptr<Request> request(static_cast<Request*>(data));
   Callbacks* all = request->owner;
   const uint64_t words[2] = {request->token, 0};  // no invocation: nobody waits
-  pthread_mutex_lock(&all->mutex_);
-  all->destroyed_.push_back(request->object);
-  all->any_destroyed_.store(true, std::memory_order_release);
-  const bool tell = !all->ended_ && request->token != 0;
-  pthread_mutex_unlock(&all->mutex_);
-  if (!tell) return;
+  {
+    std::lock_guard<std::mutex> hold(all->mutex_);
+    all->destroyed_.push_back(request->object);
+    all->any_destroyed_.store(true, std::memory_order_release);
+    if (all->ended_ || request->token == 0) return;
+  }
   all->service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
   all->service_->flush();
 }
 
 std::vector<uint64_t> Callbacks::take_destroyed() {
-  pthread_mutex_lock(&mutex_);
+  std::lock_guard<std::mutex> hold(mutex_);
   std::vector<uint64_t> ids;
   ids.swap(destroyed_);
   any_destroyed_.store(false, std::memory_order_release);
-  pthread_mutex_unlock(&mutex_);
   return ids;
 }
 
 void Callbacks::ask_and_sleep(const Request& request) {
-  pthread_mutex_lock(&mutex_);
-  const bool ended = ended_;
+  std::unique_lock<std::mutex> hold(mutex_);
+  if (ended_) return;
   const uint64_t invocation = next_++;
-  if (!ended) waiting_.insert(invocation);
-  pthread_mutex_unlock(&mutex_);
-  if (ended) return;
+  waiting_.insert(invocation);
+  hold.unlock();
   before_(request.stream, request.last);
   const uint64_t words[2] = {request.token, invocation};
   service_->push(wire::FrameKind::kCallback, 0, words, sizeof words);
@@ -75,33 +70,28 @@ void Callbacks::ask_and_sleep(const Request& request) {
   // The executor may be in a driver call that waits for this very function. Then nobody reads the
   // answer but us.
   bool alive = true;
-  pthread_mutex_lock(&mutex_);
+  hold.lock();
   while (alive && !ended_ && waiting_.count(invocation) != 0) {
-    const uint64_t until_ns = base::now_ns() + kAttendNs;
-    const timespec until{static_cast<time_t>(until_ns / 1'000'000'000),
-                         static_cast<long>(until_ns % 1'000'000'000)};
-    if (pthread_cond_clockwait(&changed_, &mutex_, CLOCK_MONOTONIC, &until) == 0) continue;
-    pthread_mutex_unlock(&mutex_);
+    if (changed_.wait_for(hold, kAttendInterval) == std::cv_status::no_timeout) continue;
+    hold.unlock();
     alive = service_->attend();
-    pthread_mutex_lock(&mutex_);
+    hold.lock();
   }
-  pthread_mutex_unlock(&mutex_);
+  hold.unlock();
   if (!alive) end();
 }
 
 void Callbacks::done(uint64_t invocation) {
-  pthread_mutex_lock(&mutex_);
+  std::lock_guard<std::mutex> hold(mutex_);
   waiting_.erase(invocation);
-  pthread_cond_broadcast(&changed_);
-  pthread_mutex_unlock(&mutex_);
+  changed_.notify_all();
 }
 
 void Callbacks::end() {
-  pthread_mutex_lock(&mutex_);
+  std::lock_guard<std::mutex> hold(mutex_);
   ended_ = true;
   waiting_.clear();
-  pthread_cond_broadcast(&changed_);
-  pthread_mutex_unlock(&mutex_);
+  changed_.notify_all();
 }
 
 }  // namespace tendril::worker::cuda

@@ -5,11 +5,11 @@
 // answer in the lane (Service::attend). When the session ends, all sleepers wake.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -54,8 +54,8 @@ class Callbacks {
   session::Service* service_;
   Before before_;
   uint64_t next_ = 1;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
+  std::mutex mutex_;
+  std::condition_variable changed_;
   std::set<uint64_t> waiting_;
   std::vector<uint64_t> destroyed_;
   std::atomic<bool> any_destroyed_{false};

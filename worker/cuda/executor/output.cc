@@ -85,10 +85,9 @@ void Output::send_stream(Stream* stream, char which, session::Service* service) 
 
 void Output::send(session::Service* service) {
   fflush(stdout);
-  pthread_mutex_lock(&mutex_);
+  std::lock_guard<std::mutex> hold(mutex_);
   send_stream(&out_, 1, service);
   send_stream(&error_, 2, service);
-  pthread_mutex_unlock(&mutex_);
 }
 
 }  // namespace tendril::worker::cuda

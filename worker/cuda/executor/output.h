@@ -6,10 +6,10 @@
 // system call, shows that there is no new text.
 #pragma once
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <mutex>
 
 #include "session/lane/service.h"
 
@@ -37,7 +37,7 @@ class Output {
   static void watch(Stream* stream);
   static bool is_new(const Stream& stream);
   static void send_stream(Stream* stream, char which, session::Service* service);
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::mutex mutex_;
   Stream out_, error_;
 };
 

@@ -28,15 +28,17 @@ Waiters::Waiters(Executor* executor)
       staging_(&executor->driver()) {}
 
 Waiters::~Waiters() {
-  pthread_mutex_lock(&mutex_);
-  ending_ = true;
-  pthread_cond_broadcast(&handed_over_);
-  while (threads_ != 0) pthread_cond_wait(&thread_ended_, &mutex_);
-  pthread_mutex_unlock(&mutex_);
-  pthread_mutex_lock(&delivery_mutex_);
-  deliveries_end_ = true;
-  pthread_cond_signal(&soon_);
-  pthread_mutex_unlock(&delivery_mutex_);
+  {
+    std::unique_lock<std::mutex> hold(mutex_);
+    ending_ = true;
+    handed_over_.notify_all();
+    thread_ended_.wait(hold, [this] { return threads_ == 0; });
+  }
+  {
+    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    deliveries_end_ = true;
+    soon_.notify_one();
+  }
   if (delivery_thread_runs_) pthread_join(delivery_thread_, nullptr);
 }
 
@@ -182,11 +184,12 @@ CUresult Waiters::answer_after_copy(CUstream stream, const Block& block, uint64_
 }
 
 void Waiters::forget_stream(CUstream stream) {
-  pthread_mutex_lock(&delivery_mutex_);
-  for (Delivery& delivery : deliveries_)
-    if (delivery.stream == stream)
-      delivery.number = 0;  // another stream may be given its name before it is over
-  pthread_mutex_unlock(&delivery_mutex_);
+  {
+    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    for (Delivery& delivery : deliveries_)
+      if (delivery.stream == stream)
+        delivery.number = 0;  // another stream may be given its name before it is over
+  }
   for (size_t i = 0; i < polled_.size();) {
     const Wait wait = polled_[i];
     if (wait.kind != WaitKind::kContext || std::find(wait.streams, wait.streams + wait.stream_count,
@@ -201,7 +204,7 @@ void Waiters::forget_stream(CUstream stream) {
 }
 
 void Waiters::hand_over(const Wait& wait) {
-  pthread_mutex_lock(&mutex_);
+  std::lock_guard<std::mutex> hold(mutex_);
   sleeping_.push_back(wait);
   pthread_t thread;
   if (sleeping_.size() > idle_threads_ &&
@@ -209,33 +212,31 @@ void Waiters::hand_over(const Wait& wait) {
     pthread_detach(thread);
     ++threads_;
   }
-  pthread_cond_signal(&handed_over_);
-  pthread_mutex_unlock(&mutex_);
+  handed_over_.notify_one();
 }
 
 void Waiters::deliver_from_callback(CUstream stream, uint64_t last) {
   if (delivery_count_.load(std::memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&delivery_mutex_);
-  for (auto it = deliveries_.begin(); it != deliveries_.end();) {
-    if (it->number == 0 || it->number > last || it->stream != stream) {
-      ++it;
-      continue;
+  {
+    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    for (auto it = deliveries_.begin(); it != deliveries_.end();) {
+      if (it->number == 0 || it->number > last || it->stream != stream) {
+        ++it;
+        continue;
+      }
+      send_delivery(*it);
+      it = deliveries_.erase(it);
     }
-    send_delivery(*it);
-    it = deliveries_.erase(it);
+    delivery_count_.store(deliveries_.size(), std::memory_order_release);
+    if (deliveries_.empty()) return;
   }
-  const bool others = !deliveries_.empty();
-  delivery_count_.store(deliveries_.size(), std::memory_order_release);
-  pthread_mutex_unlock(&delivery_mutex_);
-  if (!others) return;
   // Events may have ordered them before the function, too.
   bool done = false;
   Wait job;
   job.delivered = &done;
   hand_over(job);
-  pthread_mutex_lock(&mutex_);
-  while (!done) pthread_cond_wait(&delivered_, &mutex_);
-  pthread_mutex_unlock(&mutex_);
+  std::unique_lock<std::mutex> hold(mutex_);
+  delivered_.wait(hold, [&done] { return done; });
 }
 
 void Waiters::poll() {
@@ -269,33 +270,33 @@ void Waiters::poll() {
 
 void* Waiters::thread_main(void* self) {
   Waiters* waiters = static_cast<Waiters*>(self);
+  std::unique_lock<std::mutex> hold(waiters->mutex_);
   for (;;) {
-    pthread_mutex_lock(&waiters->mutex_);
     ++waiters->idle_threads_;
-    while (waiters->sleeping_.empty() && !waiters->ending_)
-      pthread_cond_wait(&waiters->handed_over_, &waiters->mutex_);
+    waiters->handed_over_.wait(
+        hold, [waiters] { return !waiters->sleeping_.empty() || waiters->ending_; });
     --waiters->idle_threads_;
     if (waiters->sleeping_.empty()) break;
     const Wait wait = waiters->sleeping_.front();
     waiters->sleeping_.pop_front();
-    pthread_mutex_unlock(&waiters->mutex_);
+    hold.unlock();
     waiters->sleep_until_done(wait);
+    hold.lock();
   }
   --waiters->threads_;
-  pthread_cond_signal(&waiters->thread_ended_);
-  pthread_mutex_unlock(&waiters->mutex_);
+  waiters->thread_ended_.notify_one();
   return nullptr;
 }
 
 void Waiters::sleep_until_done(const Wait& wait) {
   if (wait.delivered != nullptr) {
-    pthread_mutex_lock(&delivery_mutex_);
-    deliver_in_own_context();
-    pthread_mutex_unlock(&delivery_mutex_);
-    pthread_mutex_lock(&mutex_);
+    {
+      std::lock_guard<std::mutex> hold(delivery_mutex_);
+      deliver_in_own_context();
+    }
+    std::lock_guard<std::mutex> hold(mutex_);
     *wait.delivered = true;
-    pthread_cond_broadcast(&delivered_);
-    pthread_mutex_unlock(&mutex_);
+    delivered_.notify_all();
     return;
   }
   gpu::Driver& driver = executor_->driver();
@@ -361,14 +362,16 @@ CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
   if (result != CUDA_SUCCESS) return result;
   delivery.stream = stream;
   delivery.number = ++last_delivery_;
-  pthread_mutex_lock(&delivery_mutex_);
-  give_back_spent();
-  deliveries_.push_back(delivery);
-  delivery_bytes_ += delivery.block.bytes;
-  delivery_count_.store(deliveries_.size(), std::memory_order_release);
-  const bool many = deliveries_.size() > kDeliveriesMax;
-  if (delivery.soon) send_soon();
-  pthread_mutex_unlock(&delivery_mutex_);
+  bool many = false;
+  {
+    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    give_back_spent();
+    deliveries_.push_back(delivery);
+    delivery_bytes_ += delivery.block.bytes;
+    delivery_count_.store(deliveries_.size(), std::memory_order_release);
+    many = deliveries_.size() > kDeliveriesMax;
+    if (delivery.soon) send_soon();
+  }
   if (many) deliver_all();
   return CUDA_SUCCESS;
 }
@@ -377,35 +380,37 @@ CUresult Waiters::add_delivery(CUstream stream, Delivery delivery) {
 void Waiters::send_soon() {
   if (!delivery_thread_runs_)
     delivery_thread_runs_ = pthread_create(&delivery_thread_, nullptr, delivery_main, this) == 0;
-  if (soon_count_++ == 0) pthread_cond_signal(&soon_);
+  if (soon_count_++ == 0) soon_.notify_one();
 }
 
 // It never waits in the driver: a context that ends takes its deliveries along under the lock, and
 // its events are not asked after that.
 void* Waiters::delivery_main(void* self) {
   Waiters* waiters = static_cast<Waiters*>(self);
-  pthread_mutex_lock(&waiters->delivery_mutex_);
+  std::unique_lock<std::mutex> hold(waiters->delivery_mutex_);
   while (!waiters->deliveries_end_) {
     if (waiters->soon_count_ == 0) {
-      pthread_cond_wait(&waiters->soon_, &waiters->delivery_mutex_);
+      waiters->soon_.wait(hold);
       continue;
     }
-    pthread_mutex_unlock(&waiters->delivery_mutex_);
+    hold.unlock();
     usleep(kSoonUs);  // a wait that comes at once sends it without a change of threads
-    pthread_mutex_lock(&waiters->delivery_mutex_);
+    hold.lock();
     waiters->deliver_in_own_context();
   }
-  pthread_mutex_unlock(&waiters->delivery_mutex_);
   return nullptr;
+}
+
+uint64_t Waiters::delivery_bytes() {
+  std::lock_guard<std::mutex> hold(delivery_mutex_);
+  return delivery_bytes_;
 }
 
 void Waiters::make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns) {
   uint64_t before = UINT64_MAX, begun_ns = 0;
   for (;;) {
     deliver();
-    pthread_mutex_lock(&delivery_mutex_);
-    const uint64_t held = delivery_bytes_;
-    pthread_mutex_unlock(&delivery_mutex_);
+    const uint64_t held = delivery_bytes();
     if (held == 0 || held + bytes <= most) return;
     const uint64_t now = base::now_ns();
     if (held != before) begun_ns = now;
@@ -418,9 +423,8 @@ void Waiters::make_room(uint64_t bytes, uint64_t most, uint64_t* patience_ns) {
 
 void Waiters::deliver() {
   if (delivery_count_.load(std::memory_order_acquire) == 0) return;
-  pthread_mutex_lock(&delivery_mutex_);
+  std::lock_guard<std::mutex> hold(delivery_mutex_);
   deliver_locked();
-  pthread_mutex_unlock(&delivery_mutex_);
 }
 
 // delivery_mutex_ held, on a thread of ours that has no context yet. (NVIDIA's driver answers about
@@ -469,10 +473,11 @@ void Waiters::deliver_locked() {
 
 void Waiters::deliver_all() {
   gpu::Driver& driver = executor_->driver();
-  pthread_mutex_lock(&delivery_mutex_);
   std::vector<CUevent> events;
-  for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
-  pthread_mutex_unlock(&delivery_mutex_);
+  {
+    std::lock_guard<std::mutex> hold(delivery_mutex_);
+    for (const Delivery& delivery : deliveries_) events.push_back(delivery.event);
+  }
   for (CUevent event : events) {
     if (event != nullptr) driver.cuEventSynchronize(event);
   }

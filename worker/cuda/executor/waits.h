@@ -9,9 +9,12 @@
 
 #include <pthread.h>
 
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "worker/cuda/executor/executor.h"
@@ -141,6 +144,7 @@ class Waiters {
   void begin_stream_wait(Wait* wait);
   static void* delivery_main(void* self);
   void send_soon();
+  uint64_t delivery_bytes();
   void deliver_locked();
   void deliver_in_own_context();
   void send_delivery(const Delivery& delivery);
@@ -155,21 +159,19 @@ class Waiters {
   } owed_;
   Staging staging_;
   std::vector<Wait> polled_;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
-  pthread_cond_t handed_over_ = PTHREAD_COND_INITIALIZER;
-  pthread_cond_t delivered_ = PTHREAD_COND_INITIALIZER;
-  pthread_cond_t thread_ended_ = PTHREAD_COND_INITIALIZER;
+  std::mutex mutex_;  // of sleeping_, its threads and Wait::delivered
+  std::condition_variable handed_over_, delivered_, thread_ended_;
   std::deque<Wait> sleeping_;
   unsigned threads_ = 0, idle_threads_ = 0;
   bool ending_ = false;
-  pthread_mutex_t delivery_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  std::mutex delivery_mutex_;  // of deliveries_, what is counted of them, and their thread
   std::deque<Delivery> deliveries_;
   std::vector<Block> spent_;  // of deliveries that have been sent, before they are given back
   std::atomic<size_t> delivery_count_{0};
   uint64_t delivery_bytes_ = 0;
   uint64_t last_delivery_ = 0;
   size_t soon_count_ = 0;
-  pthread_cond_t soon_ = PTHREAD_COND_INITIALIZER;
+  std::condition_variable soon_;
   pthread_t delivery_thread_{};
   bool delivery_thread_runs_ = false, deliveries_end_ = false;
   std::deque<InFlight> flights_;

@@ -20,17 +20,17 @@ unsigned log2_up(uint64_t bytes) {
 
 Block Staging::take(uint64_t bytes) {
   const unsigned log = log2_up(bytes < kSmallest ? kSmallest : bytes);
-  pthread_mutex_lock(&mutex_);
-  if (!free_[log].empty()) {
-    const Block block = free_[log].back();
-    free_[log].pop_back();
-    free_bytes_ -= block.bytes;
-    pthread_mutex_unlock(&mutex_);
-    return block;
-  }
   Block block;
-  block.age = age_;
-  pthread_mutex_unlock(&mutex_);
+  {
+    const base::Locked locked(lock_);
+    if (!free_[log].empty()) {
+      block = free_[log].back();
+      free_[log].pop_back();
+      free_bytes_ -= block.bytes;
+      return block;
+    }
+    block.age = age_;
+  }
   void* memory =
       mmap(nullptr, uint64_t{1} << log, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return block;
@@ -45,26 +45,28 @@ Block Staging::take(uint64_t bytes) {
 
 void Staging::give_back(const Block& block) {
   if (block.data == nullptr) return;
-  pthread_mutex_lock(&mutex_);
-  const bool keep = block.age == age_ && free_bytes_ + block.bytes <= kKeptMost;
-  if (keep) {
-    free_[log2_up(block.bytes)].push_back(block);
-    free_bytes_ += block.bytes;
+  {
+    const base::Locked locked(lock_);
+    if (block.age == age_ && free_bytes_ + block.bytes <= kKeptMost) {
+      free_[log2_up(block.bytes)].push_back(block);
+      free_bytes_ += block.bytes;
+      return;
+    }
   }
-  pthread_mutex_unlock(&mutex_);
-  if (!keep) drop(block);
+  drop(block);
 }
 
 void Staging::forget() {
   std::vector<Block> old;
-  pthread_mutex_lock(&mutex_);
-  ++age_;
-  for (std::vector<Block>& list : free_) {
-    old.insert(old.end(), list.begin(), list.end());
-    list.clear();
+  {
+    const base::Locked locked(lock_);
+    ++age_;
+    for (std::vector<Block>& list : free_) {
+      old.insert(old.end(), list.begin(), list.end());
+      list.clear();
+    }
+    free_bytes_ = 0;
   }
-  free_bytes_ = 0;
-  pthread_mutex_unlock(&mutex_);
   for (const Block& block : old) drop(block);
 }
 
@@ -79,20 +81,19 @@ void Staging::drop(const Block& block) {
 }
 
 CUevent Staging::take_event(CUcontext context) {
-  CUevent event = nullptr;
-  pthread_mutex_lock(&mutex_);
-  for (size_t i = events_.size(); i-- > 0;) {
-    if (events_[i].context == context) {
-      event = events_[i].event;
+  {
+    const base::Locked locked(lock_);
+    for (size_t i = events_.size(); i-- > 0;) {
+      if (events_[i].context != context) continue;
+      const CUevent spare = events_[i].event;
       events_[i] = events_.back();
       events_.pop_back();
-      break;
+      return spare;
     }
   }
-  pthread_mutex_unlock(&mutex_);
-  if (event == nullptr && driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-    return nullptr;
-  return event;
+  CUevent event = nullptr;
+  const CUresult result = driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  return result == CUDA_SUCCESS ? event : nullptr;
 }
 
 CUevent Staging::record_event(CUcontext context, CUstream stream, CUresult* failure) {
@@ -107,13 +108,12 @@ CUevent Staging::record_event(CUcontext context, CUstream stream, CUresult* fail
 
 void Staging::give_back_event(CUcontext context, CUevent event) {
   if (event == nullptr) return;
-  pthread_mutex_lock(&mutex_);
+  const base::Locked locked(lock_);
   events_.push_back({context, event});
-  pthread_mutex_unlock(&mutex_);
 }
 
 void Staging::forget_events(CUcontext context) {
-  pthread_mutex_lock(&mutex_);
+  const base::Locked locked(lock_);
   for (size_t i = 0; i < events_.size();) {
     if (events_[i].context == context) {
       events_[i] = events_.back();
@@ -122,7 +122,6 @@ void Staging::forget_events(CUcontext context) {
       ++i;
     }
   }
-  pthread_mutex_unlock(&mutex_);
 }
 
 }  // namespace tendril::worker::cuda

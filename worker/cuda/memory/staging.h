@@ -4,12 +4,11 @@
 // and never while the driver waits.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstdint>
 #include <deque>
 #include <vector>
 
+#include "base/lock.h"
 #include "gpu/cuda/driver.h"
 #include "session/lane/service.h"
 
@@ -50,7 +49,7 @@ class Staging {
     CUevent event;
   };
   gpu::Driver* driver_;
-  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  base::Lock lock_;              // of all that follows
   std::vector<Block> free_[48];  // by log2 of the size
   uint64_t free_bytes_ = 0;
   uint32_t age_ = 0;
