@@ -232,7 +232,15 @@ CUresult handle(Executor& executor, const wire::cuda::launch_kernel_request& req
   return launches.make();
 }
 
-CUresult handle(Executor& executor, const wire::cuda::launch_kernel_ex_request& request) {
+namespace {
+
+// A launch with attributes. The driver takes the parameters by pointers to each, or packed and
+// described by `extra`. Inlined, as a launch of either kind must cost no more than one written out;
+// its arrays are too large for the compiler to do that by itself.
+template <typename Request>
+[[gnu::always_inline]] inline CUresult launch_with_attributes(Executor& executor,
+                                                              const Request& request,
+                                                              void** pointers, void** extra) {
   Scope scope(executor);
   bool kernel = false;
   CUfunction function = find_function(executor, request.function, &kernel);
@@ -242,37 +250,32 @@ CUresult handle(Executor& executor, const wire::cuda::launch_kernel_ex_request& 
   unsigned count = 0;
   const CUresult translated = attributes_of(scope, request.attributes, attributes, &count);
   if (translated != CUDA_SUCCESS) return translated;
-  CUresult error = CUDA_SUCCESS;
-  const Layout* layout =
-      executor.layouts().find(executor, request.function, function, kernel, &error);
-  if (layout == nullptr) return error;
-  void* pointers[kParamsMax];
-  if (!point_at(*layout, request.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  if (extra == nullptr) {
+    CUresult error = CUDA_SUCCESS;
+    const Layout* layout =
+        executor.layouts().find(executor, request.function, function, kernel, &error);
+    if (layout == nullptr) return error;
+    if (!point_at(*layout, request.params, pointers)) return CUDA_ERROR_INVALID_VALUE;
+  }
   const CUlaunchConfig config = config_of(request.shape, stream, attributes, count);
   if (!executor.gate().may_work(executor.context(), stream, request.function,
                                 threads_of(request.shape)))
     return CUDA_ERROR_UNKNOWN;
-  return executor.driver().cuLaunchKernelEx(&config, function, pointers, nullptr);
+  return executor.driver().cuLaunchKernelEx(&config, function, pointers, extra);
+}
+
+}  // namespace
+
+CUresult handle(Executor& executor, const wire::cuda::launch_kernel_ex_request& request) {
+  void* pointers[kParamsMax];
+  return launch_with_attributes(executor, request, pointers, nullptr);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::launch_kernel_buffer_request& request) {
-  Scope scope(executor);
-  bool kernel = false;
-  CUfunction function = find_function(executor, request.function, &kernel);
-  if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  CUstream stream = scope.stream(request.stream);
-  CUlaunchAttribute attributes[kLaunchAttributesMax];
-  unsigned count = 0;
-  const CUresult translated = attributes_of(scope, request.attributes, attributes, &count);
-  if (translated != CUDA_SUCCESS) return translated;
   size_t bytes = request.params.count;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<uint8_t*>(request.params.data),
                    CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
-  const CUlaunchConfig config = config_of(request.shape, stream, attributes, count);
-  if (!executor.gate().may_work(executor.context(), stream, request.function,
-                                threads_of(request.shape)))
-    return CUDA_ERROR_UNKNOWN;
-  return executor.driver().cuLaunchKernelEx(&config, function, nullptr, extra);
+  return launch_with_attributes(executor, request, nullptr, extra);
 }
 
 CUresult handle(Executor& executor, const wire::cuda::function_info_request& request,
