@@ -2,6 +2,7 @@
 // Arrays and mipmapped arrays (api/cuda/texture.spec), under the quota. The driver does not tell
 // how much memory an array takes. So the slice is charged for the elements. The real size can be a
 // little more, because the driver rounds rows and tiles.
+#include "api/cuda/array_format.h"
 #include "api/cuda_handlers.gen.h"
 #include "worker/cuda/executor/scope.h"
 
@@ -9,18 +10,10 @@ namespace tendril::worker::cuda {
 namespace {
 
 // Bytes of one channel. An unknown format counts as the largest.
-uint64_t channel_bytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    default:
-      return 4;
-  }
+uint64_t charged_channel_bytes(CUarray_format format) {
+  constexpr uint64_t kLargest = 4;
+  const uint64_t bytes = api::channel_bytes(format);
+  return bytes != 0 ? bytes : kLargest;
 }
 
 // The bytes of all levels of an array. UINT64_MAX: no driver makes an array of this size.
@@ -40,7 +33,7 @@ uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR& d, uint32_t levels) {
     const uint64_t depth = layered ? (d.Depth != 0 ? d.Depth : 1) : halved(d.Depth, level);
     sum += static_cast<unsigned __int128>(halved(d.Width, level)) * halved(d.Height, level) * depth;
   }
-  sum *= channel_bytes(d.Format) * d.NumChannels;
+  sum *= charged_channel_bytes(d.Format) * d.NumChannels;
   return sum < UINT64_MAX ? static_cast<uint64_t>(sum) : UINT64_MAX;
 }
 

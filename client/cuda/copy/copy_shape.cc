@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "api/cuda/array_format.h"
 #include "client/cuda/copy/copy.h"
 #include "client/cuda/memory/memory.h"
 #include "client/cuda/memory/mirror.h"
@@ -400,30 +401,12 @@ CUresult contexts_exist(const CUDA_MEMCPY3D_PEER* parameters) {
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-uint64_t format_bytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
 // Batches count in elements of the array that takes part, or in bytes if there is none.
 CUresult element_bytes(const CUmemcpy3DOperand& operand, uint64_t* bytes) {
   if (operand.type != CU_MEMCPY_OPERAND_TYPE_ARRAY) return CUDA_SUCCESS;
   CUDA_ARRAY3D_DESCRIPTOR descriptor;
   TENDRIL_TRY(cuArray3DGetDescriptor_v2(&descriptor, operand.op.array.array));
-  *bytes = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  *bytes = api::channel_bytes(descriptor.Format) * descriptor.NumChannels;
   return *bytes != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;  // compressed and planar formats
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "api/cuda/array_format.h"
 #include "softgpu/driver/device/context.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory/memory_map.h"
@@ -56,7 +57,7 @@ Image::Texel texel_of(CUarray_format format) {
 }
 
 bool sane_format(CUarray_format format, unsigned channels) {
-  return format_bytes(format) != 0 && (channels == 1 || channels == 2 || channels == 4);
+  return api::channel_bytes(format) != 0 && (channels == 1 || channels == 2 || channels == 4);
 }
 
 // The arrays behind a resource; an error if they cannot be sampled.
@@ -87,7 +88,7 @@ CUresult take_resource(const CUDA_RESOURCE_DESC& from, ImageObject* out) {
       const auto& p = from.res.pitch2D;
       if (!sane_format(p.format, p.numChannels) || p.width == 0 || p.height == 0)
         return CUDA_ERROR_INVALID_VALUE;
-      const size_t row = p.width * format_bytes(p.format) * p.numChannels;
+      const size_t row = p.width * api::channel_bytes(p.format) * p.numChannels;
       if (p.pitchInBytes < row) return CUDA_ERROR_INVALID_VALUE;
       const uint64_t bytes = p.pitchInBytes * (p.height - 1) + row;
       return MemoryMap::instance().resolve(p.devPtr, bytes) != nullptr ? CUDA_SUCCESS
@@ -120,7 +121,7 @@ bool take_memory(const CUDA_RESOURCE_DESC& from, Image* image) {
   Image::Level level;
   if (from.resType == CU_RESOURCE_TYPE_LINEAR) {
     const auto& p = from.res.linear;
-    const size_t texel = format_bytes(p.format) * p.numChannels;
+    const size_t texel = api::channel_bytes(p.format) * p.numChannels;
     image->texel = texel_of(p.format), image->channels = p.numChannels;
     image->linear_memory = true;
     level.bytes = map.resolve(p.devPtr, p.sizeInBytes);
@@ -128,7 +129,7 @@ bool take_memory(const CUDA_RESOURCE_DESC& from, Image* image) {
   } else {
     const auto& p = from.res.pitch2D;
     image->texel = texel_of(p.format), image->channels = p.numChannels;
-    const size_t row = p.width * format_bytes(p.format) * p.numChannels;
+    const size_t row = p.width * api::channel_bytes(p.format) * p.numChannels;
     level.bytes = map.resolve(p.devPtr, p.pitchInBytes * (p.height - 1) + row);
     level.pitch = p.pitchInBytes;
     level.width = static_cast<uint32_t>(p.width), level.height = static_cast<uint32_t>(p.height);

@@ -3,35 +3,18 @@
 
 #include "softgpu/driver/memory/array.h"
 
+#include "api/cuda/array_format.h"
 #include "softgpu/driver/device/context.h"
 #include "softgpu/driver/entry.h"
 #include "softgpu/driver/memory/memory_map.h"
 
 namespace tendril::softgpu {
 
-size_t format_bytes(CUarray_format format) {
-  switch (format) {
-    case CU_AD_FORMAT_UNSIGNED_INT8:
-    case CU_AD_FORMAT_SIGNED_INT8:
-      return 1;
-    case CU_AD_FORMAT_UNSIGNED_INT16:
-    case CU_AD_FORMAT_SIGNED_INT16:
-    case CU_AD_FORMAT_HALF:
-      return 2;
-    case CU_AD_FORMAT_UNSIGNED_INT32:
-    case CU_AD_FORMAT_SIGNED_INT32:
-    case CU_AD_FORMAT_FLOAT:
-      return 4;
-    default:
-      return 0;
-  }
-}
-
 namespace {
 
 CUresult create(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR& descriptor) {
   SOFT_CONTEXT(context);
-  size_t element = format_bytes(descriptor.Format) * descriptor.NumChannels;
+  size_t element = api::channel_bytes(descriptor.Format) * descriptor.NumChannels;
   unsigned channels = descriptor.NumChannels;
   if (element == 0 || (channels != 1 && channels != 2 && channels != 4) || descriptor.Width == 0)
     return CUDA_ERROR_INVALID_VALUE;

@@ -24,7 +24,6 @@ struct Array {
 using ArrayPtr = std::shared_ptr<Array>;
 using ArrayTable = HandleTable<CUarray, Array, HandleKind::kArray>;
 ArrayTable& arrays();
-size_t format_bytes(CUarray_format format);  // of one channel; 0: not a format of arrays here
 
 struct MipmappedArray {
   std::vector<ArrayPtr> levels;
