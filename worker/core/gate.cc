@@ -118,8 +118,8 @@ bool Gate::pass(uint32_t slot, ContextHandle context, StreamHandle stream, const
 }
 
 // A piece may pass if it fits into the window. Exceptions: each stream may always have one piece; a
-// second one may pass too, unless the first is so long that the gap between them does not matter.
-// Nothing passes if unfinished work will last until the turn's end.
+// second one may pass too, unless the first is very long, because then the gap between them does
+// not matter. Nothing passes if unfinished work will last until the turn's end.
 bool Gate::may_pass(const Slice& slice, const Queue& queue, uint64_t piece_ns) const {
   if (!holds(slice) || slice.turn != slice.part->turn.load(std::memory_order_relaxed))
     return false;  // no turn, or a new one that was not seen yet

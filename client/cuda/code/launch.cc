@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches: the hot path. A launch is one record without reply. Errors that CUDA reports at once
-// are found here, from cached attributes. No allocation, no system call, no lock besides the lane's
-// own: the parameters are copied straight into the lane. The few launches that only the driver can
-// judge wait for its verdict. With CUDA_LAUNCH_BLOCKING all wait for their end.
+// are found here, from cached attributes. A launch makes no allocation and no system call, and
+// takes only the lane's lock. The parameters are copied straight into the lane. Only the driver can
+// judge a few launches; these wait for its answer. With CUDA_LAUNCH_BLOCKING every launch waits for
+// its end.
 #include <string.h>
 
 #include "client/cuda/code/function.h"
@@ -46,8 +47,8 @@ CUresult check_shape(const Device* device, const FunctionInfo* info, const Launc
       static_cast<uint64_t>(device->attributes[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK]))
     return CUDA_ERROR_INVALID_VALUE;
   if (threads > static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) {
-    // Two reasons, two codes: too few registers, and launch bounds of the function (measured on an
-    // H200).
+    // Two reasons have two codes: too few registers, and the function's launch bounds (measured on
+    // an H200).
     const uint64_t registers =
         threads * static_cast<uint64_t>(info->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS]);
     const auto most =

@@ -16,8 +16,8 @@ CUresult load_library(Library* library, Session* session);
 // The slow path of kernel_wire_id.
 CUresult load_kernel(Function* kernel, Session* session);
 
-// What `session`'s worker calls a kernel; loads library and kernel there on first use. 0 with
-// *error set when that fails. For a CUfunction: its wire id.
+// The id of a kernel in `session`'s worker. Loads library and kernel there on first use. 0: it
+// failed, see *error. For a CUfunction: its wire id.
 inline uint64_t kernel_wire_id(Function* kernel, Session* session, CUresult* error) {
   if (__builtin_expect((kernel->loaded.load(std::memory_order_acquire) & session_bit(session)) == 0,
                        0)) {

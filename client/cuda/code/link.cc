@@ -16,7 +16,7 @@ struct Link {
   Link* next = nullptr;
 };
 
-// Few and rare: a list.
+// A list is enough, because linkers are few and rare.
 struct Links {
   base::Lock lock;
   Link* first = nullptr;
@@ -57,14 +57,14 @@ CUresult add(Link* link, CUjitInputType type, const uint8_t* data, uint64_t byte
   request.transfer = session->lane->new_transfer_id();
   const uint32_t reply = session->lane->new_reply_id();
   if (!session->append(link->object->context, request, reply)) return Session::lost_result();
-  session->send_bulk(request.transfer, data, bytes);  // when it fails, so does the wait
+  session->send_bulk(request.transfer, data, bytes);  // if it fails, so does the wait
   const CUresult result = session->answer(reply, r);
   Session::note(link->object->context, result);
   link->options.give_back(r);
   return result;
 }
 
-// Programs may hand over a wrapper, whose pointers mean nothing elsewhere.
+// Programs may pass a wrapper, whose pointers mean nothing in another process.
 CodeImage input_image(CUjitInputType type, const void* data, size_t size) {
   CodeImage image;
   if (type == CU_JIT_INPUT_FATBINARY && size >= 4 &&

@@ -12,7 +12,8 @@
 
 namespace tendril::client::cuda {
 
-// The part of a change that the driver judges. Of one node, it takes equal shapes all or none.
+// The part of a change that the driver judges. For one node, it accepts all changes of equal shape,
+// or none.
 struct ChangeShape {
   static constexpr unsigned kWords = 16;
   uint64_t words[kWords] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graph nodes that involve this process: copies (host memory gets a mirror that the node uses),
-// host functions (they run here, see callback.cc), memory of the graph's own. And the generic
+// host functions (they run here, see callback.cc), and the graph's own memory. Also the generic
 // calls, which take any kind of node.
 #include <string.h>
 
@@ -15,13 +15,13 @@
 
 namespace tendril::client::cuda {
 
-// What answers about nodes point at.
+// Memory that answers about nodes point to.
 struct LentToProgram {
   base::Lock lock;
   // The driver lends these for as long as a node lives. Here they stay until the program ends:
   // handles are small and conditional nodes few. The list is for leak checkers to find.
   std::vector<CUgraph*> graphs;
-  // The program's to read until it asks again.
+  // The program may read it until it asks again.
   std::unordered_map<CUgraphNode, std::vector<CUstreamBatchMemOpParams>> operations;
 };
 
@@ -140,8 +140,8 @@ bool add_device_end(ChangeShape* shape, const Session* session, CUmemorytype typ
   return known;
 }
 
-// A plain copy between two places of device memory: the driver takes any of them. Other copies have
-// no shape here.
+// The shape of a plain copy between two places of device memory. The driver accepts any such copy.
+// Other copies have no shape here.
 ChangeShape change_of(const Session* session, const Context* context,
                       const CUDA_MEMCPY3D& parameters) {
   ChangeShape shape;
@@ -226,8 +226,8 @@ CUresult localize_location(CUmemLocation* location) {
   return CUDA_SUCCESS;
 }
 
-// The memory is the graph's: its address is known at once and means nothing outside of a launch.
-// Works on both versions of the struct.
+// The memory belongs to the graph. Its address is known at once, and means nothing outside a
+// launch. Works on both versions of the struct.
 template <typename Params>
 CUresult alloc_node(const Place& place, Params* params) {
   Resolved resolved;
@@ -291,8 +291,8 @@ CUresult conditional_node(const Place& place, CUDA_CONDITIONAL_NODE_PARAMS* para
   return params->phGraph_out != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// A graph of the node's own, or one that the program gives away. Its handle goes on naming it, as
-// the node's.
+// The node's own graph, or a graph that the program gives to the node. Its handle stays valid, and
+// names the node's graph.
 CUresult child_node(const Place& place, const CUDA_CHILD_GRAPH_NODE_PARAMS& child) {
   if (place.exec != nullptr)
     return cuGraphExecChildGraphNodeSetParams(place.exec, place.node, child.graph);

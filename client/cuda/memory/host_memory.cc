@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pinned, registered and managed host memory. If the server is on this host, pinned and managed
 // memory are pages that the worker has too (docs/decisions/0007-shared-host-memory.md). Otherwise
-// they are ordinary memory of this process, and so is registered memory always. Such memory is
-// "pinned" in that asynchronous copies with it are asynchronous. It gets a mirror in the worker
-// only when the program asks for its device address, gives it to a kernel, or asks for managed
-// memory.
+// they are ordinary memory of this process. Registered memory always is. Such memory counts as
+// pinned, because asynchronous copies with it are asynchronous. It gets a mirror in the worker only
+// when the program asks for its device address, gives it to a kernel, or asks for managed memory.
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,10 +19,10 @@ namespace tendril::client::cuda {
 
 struct HostPlaces {
   std::atomic<uint64_t> window_next{0};  // where in the host window to try next
-  // All registered memory lay between these. A value outside them is not its address.
+  // All registered memory lies or lay between these. So a value outside them is not its address.
   std::atomic<uint64_t> registered_low{UINT64_MAX}, registered_high{0};
-  // Pages of managed variables; several variables may share one. They stay mapped: otherwise
-  // somebody else might have the page next time.
+  // Pages of managed variables; several variables may share one. They stay mapped. Otherwise
+  // somebody else might get the page.
   base::Lock variables_lock;
   std::set<uint64_t> variable_pages;
 };
@@ -44,9 +43,9 @@ void widen_registered(uint64_t base, uint64_t end) {
 
 uint64_t whole_pages(uint64_t bytes) { return (bytes + 4095) & ~uint64_t{4095}; }
 
-// Maps the next free addresses with `map(address)`. Null with errno: it cannot. Addresses are used
-// once; 16 TiB of them last. If the program has something there itself, we step over it in strides
-// that grow.
+// Maps the next free addresses with `map(address)`. Null: see errno. Each address is used only
+// once; 16 TiB are enough. If the program uses the addresses, this steps over them in growing
+// strides.
 template <typename Map>
 void* place(uint64_t bytes, Map&& map) {
   const uint64_t room = (bytes + (2u << 20) - 1) & ~uint64_t{(2u << 20) - 1};
@@ -154,7 +153,7 @@ Context* owner_of(void* p) {
   return known ? range.context : nullptr;
 }
 
-// Portable memory may be on its way to any server.
+// Copies from portable memory may be on their way to any server.
 void settle_uploads(const Range& range) {
   for (Session* session : process()->sessions) session->uploads.settle(range.base, range.bytes);
 }
@@ -184,7 +183,7 @@ void map_pinned_slow(Context* context, const void* parameters, uint64_t bytes) {
     memcpy(&value, static_cast<const uint8_t*>(parameters) + at, sizeof value);
     Range range;
     if (value - kHostWindowBase >= kHostWindowBytes && (value < low || value >= high)) continue;
-    // If the server cannot have the address, the kernel gets a fault and copies go on working.
+    // If the server cannot use the address, the kernel gets a fault, and copies still work.
     if (process()->ranges.find(value, &range) && range.host()) (void)map_host_range(context, range);
   }
 }

@@ -14,8 +14,8 @@
 
 namespace tendril::client::cuda {
 
-// How often memory of other processes is open here, by its base. A driver counts too, and gives one
-// address each time.
+// How often memory of other processes is open here, by its base. A driver counts too, and gives the
+// same address each time.
 struct OpenImports {
   base::Lock lock;
   std::map<uint64_t, uint32_t> counts;
@@ -171,7 +171,8 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
     if (count == process()->open_imports->counts.end() || --count->second == 0) {
       if (count != process()->open_imports->counts.end())
         process()->open_imports->counts.erase(count);
-      // Here first: once it is closed there, its addresses may be given out again.
+      // Closed here first, because the server may reuse the addresses once it has closed the
+      // memory.
       process()->ranges.remove(dptr, &range);
     }
   }

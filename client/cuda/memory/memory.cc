@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device memory: allocation, freeing, and what the client knows of it. Addresses are the worker's
-// real ones. If an address collides with memory of this process or of another server, we give the
-// block back and ask for another. So a pointer means one thing.
+// real ones. If an address collides with memory of this process or of another server, the block is
+// given back and another is asked for. So a pointer has only one meaning.
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -31,8 +31,8 @@ constexpr uint64_t kNeighbourhood = 128ull << 30;
 constexpr size_t kRefusedMax = 512;  // of one allocation
 
 // Occupies [base, base + bytes) in this process with inaccessible pages, so that no later mmap of
-// the program lands there. Blocks stay occupied for good: addresses are plentiful, and a driver
-// uses its own again.
+// the program lands there. Blocks stay occupied for good, because addresses are plentiful, and a
+// driver reuses its own.
 bool hold(uint64_t base, uint64_t bytes) {
   if (base >= kUserTop || bytes > kUserTop - base)
     return true;  // not an address a process can have

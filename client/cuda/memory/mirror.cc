@@ -22,7 +22,7 @@ struct Mirror {
   uint64_t base = 0, bytes = 0;
   uint8_t* shadow = nullptr;
   uint32_t uses = 0;
-  bool pageable = false;  // nobody tells us when it goes away
+  bool pageable = false;  // no call tells when it goes away
 };
 
 struct Mirrors {
@@ -73,9 +73,9 @@ bool pages_differ(const uint8_t* a, const uint8_t* b, uint64_t bytes) {
 void copy_pages(uint8_t* to, const uint8_t* from, uint64_t bytes) { memcpy(to, from, bytes); }
 #endif
 
-// Only these three touch the program's memory. They do so at calls of any thread, while other
-// threads may be writing there. What they see half written differs again at the call after the
-// writing. tests/tsan_suppressions.txt names them.
+// Only these three functions touch the program's memory. They run in calls of any thread, while
+// other threads may be writing there. A half-written value is found again at the next call, because
+// it differs from the shadow. tests/tsan_suppressions.txt names them.
 bool program_memory_differs(const Mirror& mirror, uint64_t offset, uint64_t bytes) {
   return pages_differ(reinterpret_cast<const uint8_t*>(mirror.base + offset),
                       mirror.shadow + offset, bytes);
@@ -134,7 +134,7 @@ Entry drop(Mirrors* set, Context* context, Entry it) {
   return set->all.erase(it);
 }
 
-// A program may unmap memory that a graph names once it launches the graph no more.
+// A program may unmap memory that a graph names, if it does not launch the graph any more.
 bool still_mapped(const Mirror& mirror) {
   const uint64_t first = mirror.base & ~uint64_t{4095};
   return msync(reinterpret_cast<void*>(first), mirror.base + mirror.bytes - first, MS_ASYNC) == 0;
@@ -219,7 +219,7 @@ bool is_mirrored(Session* session, Context* context, uint64_t base, uint64_t byt
   const auto known = set->all.find({base, session});
   if (known != set->all.end() && !known->second.pageable && (known->second.uses & uses) == uses)
     return true;
-  drop_pageable(set, session, context, base, bytes);  // it is pinned or registered by now
+  drop_pageable(set, session, context, base, bytes);  // meanwhile it was pinned or registered
   return false;
 }
 

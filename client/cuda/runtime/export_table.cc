@@ -106,7 +106,7 @@ CUresult context_check(CUcontext, uint32_t* wrapped, const void** inner) {
 uint32_t no_checks() { return 0; }
 
 #if TENDRIL_RUNTIME_SELF_TEST
-// The answer is for genuine drivers (docs/runtime-self-test.md); a server that executes PTX itself
+// Genuine drivers give this answer (docs/runtime-self-test.md). A server that executes PTX itself
 // has none.
 bool in_front_of_a_software_gpu() {
   for (const Session* session : process()->sessions) {
@@ -152,7 +152,7 @@ CUresult tools_context_id(CUcontext context, uint64_t* id) {
 CUresult tools_stream_object(CUcontext, CUstream stream, void** object) {
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   trace_private("stream object", 0);
-  *object = stream;  // only ever handed back to tools_stream_property
+  *object = stream;  // the caller only passes it to tools_stream_property
   return CUDA_SUCCESS;
 }
 CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
@@ -162,8 +162,8 @@ CUresult tools_stream_property(CUcontext, void*, uint64_t* value) {
   return CUDA_SUCCESS;
 }
 
-// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] hands out two
-// arrays with a byte per multiprocessor, the group it belongs to and its place in it; [13] takes
+// 1734dc26, as cuBLASLt uses it on Hopper (seen on an H200, driver 580.159.04): [4] gives out two
+// arrays with a byte for each multiprocessor: its group, and its place in the group. [13] takes
 // them back.
 CUresult multiprocessor_layout(uint8_t** group, uint8_t** place) {
   Context* context = nullptr;
