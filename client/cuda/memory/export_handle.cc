@@ -56,7 +56,7 @@ bool is_closed(int fd) {
   return poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-// Those whose other end is closed in every process.
+// Takes out the descriptors whose other end is closed in every process.
 std::vector<GivenOut> take_closed(GivenOutExports* exports) {
   std::vector<GivenOut> closed;
   if (exports->count.load(std::memory_order_relaxed) == 0) return closed;

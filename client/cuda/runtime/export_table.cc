@@ -106,8 +106,8 @@ CUresult context_check(CUcontext, uint32_t* wrapped, const void** inner) {
 uint32_t no_checks() { return 0; }
 
 #if TENDRIL_RUNTIME_SELF_TEST
-// Genuine drivers give this answer (docs/runtime-self-test.md). A server that executes PTX itself
-// has none.
+// True: a server executes PTX itself. It has no answer to the self-test, because the answer is only
+// for genuine drivers (docs/runtime-self-test.md).
 bool in_front_of_a_software_gpu() {
   for (const Session* session : process()->sessions) {
     if (session->keep_ptx) return true;
