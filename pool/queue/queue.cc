@@ -97,7 +97,7 @@ QueuePlan Queue::plan(uint64_t now_s) {
     } else if (reason == WaitReason::kResources) {
       plan.waiting.back().reason = WaitReason::kPriority;
     }
-    still_waiting.push_back(std::move(entry));
+    still_waiting.push_back(entry);
   }
   waiting_ = std::move(still_waiting);
   return plan;
@@ -223,7 +223,7 @@ void Queue::start(Entry entry, uint64_t now_s) {
   entry.started_s = now_s;
   entry.ends_by_s = now_s + entry.request.most_s;
   use_.add(entry.request);
-  running_[entry.request.id] = std::move(entry);
+  running_[entry.request.id] = entry;
 }
 
 }  // namespace tendril::pool

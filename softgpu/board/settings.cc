@@ -61,7 +61,7 @@ bool positive(const std::string& text, double* out) {
 }
 
 bool truth(const std::string& text, bool* out) {
-  *out = text != "0" && text != "";
+  *out = text != "0" && !text.empty();
   return true;
 }
 

@@ -178,7 +178,8 @@ CUresult handle(Executor& executor, const wire::cuda::copy_shape_device_request&
     parameters.dstDevice = executor.mirrors().place_of(parameters.dstDevice);
   if (!scope.ok()) return scope.error();
   const uint64_t bytes = parameters.WidthInBytes * parameters.Height * parameters.Depth;
-  if (!executor.gate().may_work(executor.context(), stream, static_cast<uint64_t>(request.kOp),
+  if (!executor.gate().may_work(executor.context(), stream,
+                                static_cast<uint64_t>(wire::cuda::copy_shape_device_request::kOp),
                                 bytes))
     return CUDA_ERROR_UNKNOWN;
   return executor.streams().copy_given(request.stream,

@@ -36,7 +36,7 @@ CUresult handle(Executor& executor, const wire::cuda::link_create_request& reque
     executor.driver().cuLinkDestroy(link->state);
     return CUDA_ERROR_INVALID_HANDLE;
   }
-  link.release();  // until link_destroy
+  static_cast<void>(link.release());  // until link_destroy
   return CUDA_SUCCESS;
 }
 

@@ -300,7 +300,8 @@ CUresult handle(Executor& executor, const wire::cuda::copy_device_request& reque
   }
   if (!executor.gate().open(executor.slot()) && !is_of_host(executor, request.destination) &&
       !is_of_host(executor, request.source) &&
-      !executor.gate().may_work(executor.context(), stream, static_cast<uint64_t>(request.kOp),
+      !executor.gate().may_work(executor.context(), stream,
+                                static_cast<uint64_t>(wire::cuda::copy_device_request::kOp),
                                 size_class(request.bytes))) {
     return CUDA_ERROR_UNKNOWN;
   }
@@ -334,7 +335,8 @@ CUresult handle(Executor& executor, const wire::cuda::memory_set_request& reques
   const auto half = static_cast<unsigned short>(request.value);
   const bool flat = request.height <= 1;
   const uint64_t bytes = request.element * request.width * (flat ? 1 : request.height);
-  if (!executor.gate().may_work(executor.context(), stream, static_cast<uint64_t>(request.kOp),
+  if (!executor.gate().may_work(executor.context(), stream,
+                                static_cast<uint64_t>(wire::cuda::memory_set_request::kOp),
                                 size_class(bytes)))
     return CUDA_ERROR_UNKNOWN;
   switch (request.element) {

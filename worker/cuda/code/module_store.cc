@@ -33,7 +33,7 @@ ImageBytes make_image(uint64_t bytes) {
   return image;
 }
 
-ModuleStore::ModuleStore(std::string directory, uint64_t bytes_max)
+ModuleStore::ModuleStore(const std::string& directory, uint64_t bytes_max)
     : files_(directory, ".image", limit(bytes_max), 0644),  // workers may be different users
       bytes_max_(limit(bytes_max)) {
   if (directory.empty() || files_.make()) return;

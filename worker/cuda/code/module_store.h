@@ -30,7 +30,7 @@ class ModuleStore {
  public:
   // `bytes_max`: limits the directory; without a directory, the images in memory. 0:
   // TENDRIL_MODULE_STORE_MB decides (default 4096).
-  explicit ModuleStore(std::string directory, uint64_t bytes_max = 0);
+  explicit ModuleStore(const std::string& directory, uint64_t bytes_max = 0);
   using Image = std::shared_ptr<const ImageBytes>;
   // Null: not here. `hash` is base::content_hash of the bytes.
   Image find(const std::string& hash, uint64_t bytes);

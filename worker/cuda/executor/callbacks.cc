@@ -26,7 +26,7 @@ CUresult Callbacks::launch(gpu::Driver* driver, CUstream stream, uint64_t token,
         run(mine.get());
       },
       request.get());
-  if (result == CUDA_SUCCESS) request.release();
+  if (result == CUDA_SUCCESS) static_cast<void>(request.release());  // the callback owns it
   return result;
 }
 
