@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include "base/check.h"
 #include "softgpu/driver/memory/memory_map.h"
 
 namespace tendril::softgpu {
@@ -120,8 +121,9 @@ CUresult MemoryMap::unmap(uint64_t address, uint64_t bytes, std::vector<uint64_t
     handles_done->push_back(found->second.handle);
     allocations_.erase(found);
   }
-  mmap(range->host + (address - range->base), bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  void* const emptied = mmap(range->host + (address - range->base), bytes, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  TENDRIL_CHECK(emptied != MAP_FAILED);
   for (auto& [device, valid] : range->valid)
     for (uint64_t page = (address - range->base) / kPageBytes;
          page < (address + bytes - range->base) / kPageBytes; ++page)

@@ -101,7 +101,7 @@ void run_work(Context& context, Work& work) {
 }
 
 CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr work,
-                     SubmitOptions options) {
+                     const SubmitOptions& options) {
   if (any_capture()) {
     std::lock_guard guard(capture_lock());
     if (stream->capture) return capture_work(stream, std::move(work), options);
@@ -119,7 +119,7 @@ CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr
   return context->error();
 }
 
-CUresult submit_work(CUstream handle, WorkPtr work, SubmitOptions options) {
+CUresult submit_work(CUstream handle, WorkPtr work, const SubmitOptions& options) {
   StreamPtr stream;
   ContextPtr context;
   if (CUresult bad = find_stream(handle, &stream, &context)) return bad;

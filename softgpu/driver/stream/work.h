@@ -34,9 +34,9 @@ struct SubmitOptions {
   bool every_stream = false;
 };
 
-CUresult submit_work(CUstream stream, WorkPtr work, SubmitOptions options = {});
+CUresult submit_work(CUstream stream, WorkPtr work, const SubmitOptions& options = {});
 CUresult submit_work(const StreamPtr& stream, const ContextPtr& context, WorkPtr work,
-                     SubmitOptions options = {});
+                     const SubmitOptions& options = {});
 
 // Runs work on a context unless that has failed already. Records the failure.
 void run_work(Context& context, Work& work);
