@@ -25,7 +25,7 @@ constexpr uint32_t kLinesPerSecond = 50;
 }  // namespace
 
 base::Result<std::shared_ptr<WorkerProcess>> WorkerProcess::start(
-    EventLoop* loop, const std::string& executable, std::vector<std::string> arguments,
+    EventLoop* loop, const std::string& executable, const std::vector<std::string>& arguments,
     const Post& post, uint32_t slot, Events events) {
   int pair[2], ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {

@@ -38,11 +38,9 @@ class WorkerProcess : public std::enable_shared_from_this<WorkerProcess> {
     bool operator==(const Post& other) const { return gpu == other.gpu && api == other.api; }
   };
   // Supervisor's thread. `slot`: which of the unprivileged users it runs as.
-  static base::Result<std::shared_ptr<WorkerProcess>> start(EventLoop* loop,
-                                                            const std::string& executable,
-                                                            std::vector<std::string> arguments,
-                                                            const Post& post, uint32_t slot,
-                                                            Events events);
+  static base::Result<std::shared_ptr<WorkerProcess>> start(
+      EventLoop* loop, const std::string& executable, const std::vector<std::string>& arguments,
+      const Post& post, uint32_t slot, Events events);
   ~WorkerProcess() = default;
 
   // `tail` follows the message.

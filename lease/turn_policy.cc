@@ -417,8 +417,9 @@ uint64_t TurnPolicy::end_of_turn(uint64_t now_ns, State* holder) {
     for (int quanta = 1; quanta < kQuantaMax; ++quanta) {
       // Assume half a quantum more than needed, so that among equals the next tenant gets its turn.
       // A tenant with a larger share has longer turns instead of more turns, which saves switches.
+      const uint64_t half_quantum_ns = quantum / 2;
       const double drained_ns =
-          static_cast<double>(end_ns - now_ns + holder->overrun_ns + quantum / 2);
+          static_cast<double>(end_ns - now_ns + holder->overrun_ns + half_quantum_ns);
       holder->virtual_ns = virtual_now + (drained_ns - longer_ns(*holder)) / share_of(*holder);
       measure_level();
       if (&best(holder)->second != holder) break;

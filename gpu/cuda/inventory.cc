@@ -97,7 +97,7 @@ base::Result<Inventory> take_inventory(const std::string& driver_path) {
     inventory.devices.push_back(facts.take());
   }
   // The library stays open while the process lives. See Driver::open.
-  opened->release();
+  static_cast<void>(opened->release());
   return inventory;
 }
 

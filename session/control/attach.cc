@@ -12,7 +12,6 @@
 namespace tendril::session {
 
 using base::Code;
-using base::Deadline;
 using base::Result;
 using base::Status;
 

@@ -6,7 +6,6 @@
 
 namespace tendril::session {
 
-using base::Code;
 using base::Locked;
 using base::Result;
 using base::Status;

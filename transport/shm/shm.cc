@@ -382,8 +382,8 @@ Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& fd) {
   return memory;
 }
 
-std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
-                                                   base::Fd connection) {
+std::vector<std::unique_ptr<Channel>> shm_channels(const std::shared_ptr<ShmMemory>& memory,
+                                                   ShmSide side, base::Fd connection) {
   std::vector<std::unique_ptr<Channel>> channels;
   if (connection.valid()) memory->connection = std::move(connection);
   for (size_t i = 0; i + 1 < memory->rings.size(); i += 2) {

@@ -35,8 +35,8 @@ base::Result<std::shared_ptr<ShmMemory>> map_shm(const base::Fd& memory);
 enum class ShmSide { kClient, kWorker };
 // The channels of one side. When the socket `connection` ends, the peer is dead. Invalid: there is
 // none (tests, loopback).
-std::vector<std::unique_ptr<Channel>> shm_channels(std::shared_ptr<ShmMemory> memory, ShmSide side,
-                                                   base::Fd connection);
+std::vector<std::unique_ptr<Channel>> shm_channels(const std::shared_ptr<ShmMemory>& memory,
+                                                   ShmSide side, base::Fd connection);
 
 // Both sides inside this process, "loopback" kind.
 base::Result<std::unique_ptr<Channel>> loopback_pair(std::unique_ptr<Channel>* other,

@@ -59,7 +59,7 @@ class ShmHalf final : public Half {
 
   Result<Channels> open(Streams streams) override {
     std::vector<std::unique_ptr<Channel>> all =
-        shm_channels(std::move(memory_), side_, std::move(streams.command));
+        shm_channels(memory_, side_, std::move(streams.command));
     Channels channels;
     channels.command = std::move(all[0]);
     for (size_t i = 1; i < all.size(); ++i) channels.bulk.push_back(std::move(all[i]));
