@@ -170,8 +170,8 @@ class TurnPolicy {
   uint64_t look_again_ns_ = kNever;
   double level_ = 0;
   size_t competitors_ = 0;
-  double shares_ = 1;            // of those that compete
-  int32_t lowest_priority_ = 0;  // of those that compete
+  double shares_ = 1;            // sum over competing tenants
+  int32_t lowest_priority_ = 0;  // lowest among competing tenants
 };
 
 }  // namespace tendril::lease

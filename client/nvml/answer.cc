@@ -22,7 +22,7 @@ nvmlReturn_t valid(nvmlDevice_t handle) {
 nvmlReturn_t say_loudly(const char* name) {
   g_loud_calls.fetch_add(1, std::memory_order_relaxed);
   log_once(LogLevel::kWarning,
-           "%s is not implemented for remote GPUs: the program is told \"not supported\"", name);
+           "%s is not implemented for remote GPUs: it answers \"not supported\"", name);
   return NVML_ERROR_NOT_SUPPORTED;
 }
 

@@ -22,7 +22,7 @@ struct Shape {
   uint64_t bytes_per_second = 0;  // each way; 0: unlimited
 };
 
-// One line, which several channels may share. Together they carry no more than its bandwidth.
+// One line, which several channels may share. The sum of what they carry is at most its bandwidth.
 class Line {
  public:
   explicit Line(const Shape& shape) : shape_(shape) {}

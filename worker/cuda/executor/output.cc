@@ -43,8 +43,8 @@ void Output::redirect(Stream* stream, int descriptor, bool keep_original) {
   watch(stream);
 }
 
-// Moves the window to where the next text will be. The file is made as long as that; what has been
-// written is told by its position.
+// Moves the window to where the next text will be. The file is made long enough for it. The file's
+// position says how much has been written.
 void Output::watch(Stream* stream) {
   const int64_t page = stream->sent / kPage * kPage;
   if (stream->window != nullptr && stream->window_at == page) return;
