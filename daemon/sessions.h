@@ -126,6 +126,11 @@ class Sessions {
 
   using Hold = std::unique_lock<std::mutex>;
 
+  static bool make_secret(std::string* secret);
+  static wire::ClientInfo cleaned(const wire::ClientInfo& info);  // fit for lists and logs
+  static std::string who(const wire::ClientInfo& client);         // for the log
+  static uint64_t age_s(uint64_t began_ns);
+
   // The caller holds mutex_. Functions that take the hold may release it for a while.
   base::Result<std::vector<wire::SliceGrant>> place(Hold* hold, uint64_t lease_id,
                                                     const wire::LeaseRequest& request);

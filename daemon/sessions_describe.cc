@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is shown of leases and sessions. See sessions.h.
+#include <time.h>
+
+#include "base/clock.h"
+#include "daemon/sessions.h"
+
+namespace tendril::daemon {
+namespace {
+
+uint64_t charged_bytes(const wire::AccountingPage& page, uint32_t slice) {
+  uint64_t sum = 0;
+  for (const auto& tally : page.used_bytes[slice]) sum += tally.load(std::memory_order_relaxed);
+  return sum;
+}
+
+// 0: the process is gone.
+uint64_t processor_ns(pid_t pid) {
+  clockid_t clock = 0;
+  timespec used = {};
+  if (pid <= 0 || clock_getcpuclockid(pid, &clock) != 0 || clock_gettime(clock, &used) != 0)
+    return 0;
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(used.tv_nsec);
+}
+
+}  // namespace
+
+void Sessions::describe(wire::ListReply* reply) {
+  std::lock_guard<std::mutex> hold(mutex_);
+  for (wire::GpuRecord& gpu : reply->gpus) {
+    if (gpu.index >= book_.gpu_count()) continue;
+    lease::describe(book_.room(gpu.index), &gpu);
+    gpu.memory_used_bytes = 0;
+  }
+  for (const auto& [id, lease] : leases_) {
+    wire::LeaseRecord record;
+    record.lease_id = id;
+    record.client = lease->client;
+    record.slices = lease->slices;
+    record.processes = static_cast<uint32_t>(lease->sessions.size());
+    record.age_s = age_s(lease->began_ns);
+    record.terms = lease->terms;
+    record.uses = arbiter_->use_of(id);
+    for (uint32_t slice = 0; slice < lease->slices.size(); ++slice) {
+      const uint64_t used_bytes = charged_bytes(*lease->accounting->get(), slice);
+      record.memory_used_bytes.push_back(used_bytes);
+      for (wire::GpuRecord& gpu : reply->gpus) {
+        if (gpu.index == lease->slices[slice].gpu_index) gpu.memory_used_bytes += used_bytes;
+      }
+    }
+    reply->leases.push_back(std::move(record));
+  }
+  for (const auto& [id, session] : sessions_) {
+    if (session->attached) reply->sessions.push_back(record_of(*session));
+  }
+  reply->now_ns = base::now_ns();
+}
+
+wire::SessionRecord Sessions::record_of(const Session& session) {
+  wire::SessionRecord record;
+  record.session_id = session.id;
+  record.lease_id = session.lease_id;
+  record.client = session.client;
+  record.worker_pid = session.worker == nullptr ? 0 : static_cast<uint32_t>(session.worker->pid());
+  record.age_s = age_s(session.began_ns);
+  record.processor_ns = processor_ns(static_cast<pid_t>(record.worker_pid));
+  const auto lease = leases_.find(session.lease_id);
+  if (lease != leases_.end()) {  // the lease may know people's names; the library knows numbers
+    record.client.user = lease->second->client.user;
+    record.client.host = lease->second->client.host;
+  }
+  for (uint32_t slice = 0; lease != leases_.end() && slice < lease->second->slices.size();
+       ++slice) {
+    const auto& tally = (*lease->second->accounting)->used_bytes[slice][session.tally];
+    record.memory_used_bytes.push_back(tally.load(std::memory_order_relaxed));
+  }
+  arbiter_->describe(session.id, &record);
+  return record;
+}
+
+view::Counters Sessions::counters() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  view::Counters counters = counters_;
+  counters.worker_processes = pool_->process_count();
+  for (uint32_t gpu = 0; gpu < book_.gpu_count(); ++gpu) {
+    counters.gpus.push_back({book_.memory_usable(gpu), book_.memory_promised(gpu),
+                             arbiter_->used_ns(gpu), arbiter_->turns_given(gpu)});
+  }
+  return counters;
+}
+
+size_t Sessions::session_count() {
+  std::lock_guard<std::mutex> hold(mutex_);
+  return sessions_.size();
+}
+
+}  // namespace tendril::daemon
