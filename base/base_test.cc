@@ -137,5 +137,18 @@ TEST(Deadline, Counts) {
   EXPECT_LE(left, 1001);
 }
 
+TEST(Printable, LeavesNothingThatATerminalObeys) {
+  EXPECT_EQ(printable("a\tb\x1b[31m\x7f"), "a?b?[31m?");
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m \x9b"
+                      "31m"),
+            "??31m ?31m")
+      << "C1 controls";
+  EXPECT_EQ(printable("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"),
+            "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  EXPECT_EQ(printable("\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80 \xff"), "?? ??? ???? ?");
+  EXPECT_EQ(printable("ab\xc3\xa9", 3), "ab?") << "cut inside a character";
+}
+
 }  // namespace
 }  // namespace tendril::base

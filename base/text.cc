@@ -73,11 +73,32 @@ bool random_bytes(void* into, size_t bytes) {
   return true;
 }
 
+size_t character_bytes(const std::string& text, size_t at) {
+  const auto byte = [&](size_t index) {
+    return index < text.size() ? static_cast<unsigned char>(text[index]) : 0u;
+  };
+  const unsigned first = byte(at);
+  if (first < 0x80) return 1;
+  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (size_t more = 1; more < bytes; ++more) {
+    if ((byte(at + more) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned second = byte(at + 1);
+  if (first == 0xc2 && second < 0xa0) return 0;
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
+  if ((first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
+  return bytes;
+}
+
 std::string printable(const std::string& text, size_t max) {
   std::string out = text.substr(0, max);
-  for (char& letter : out) {
-    const auto byte = static_cast<unsigned char>(letter);
-    if (byte < 0x20 || byte == 0x7f) letter = '?';
+  size_t at = 0;
+  while (at < out.size()) {
+    const size_t bytes = character_bytes(out, at);
+    const auto first = static_cast<unsigned char>(out[at]);
+    if (bytes == 0 || first < 0x20 || first == 0x7f) out[at] = '?';
+    at += bytes == 0 ? 1 : bytes;
   }
   return out;
 }

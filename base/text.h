@@ -19,8 +19,11 @@ bool equal_in_constant_time(const std::string& a, const std::string& b);
 
 // Random bytes from the kernel. False if it has none to give: then make no secret.
 bool random_bytes(void* into, size_t bytes);
-// Text from a peer, fit for a terminal and a log: control characters become '?', at most `max`
-// bytes.
+// The length of the UTF-8 character that begins at `at`; 0: there is none. Overlong forms,
+// surrogates and the second set of control characters (C1), which terminals obey too, are none.
+size_t character_bytes(const std::string& text, size_t at);
+// Text from a peer, fit for a terminal and a log: control characters and what is no UTF-8 become
+// '?', at most `max` bytes.
 std::string printable(const std::string& text, size_t max = 200);
 // Lower-case hexadecimal.
 std::string hex(const void* data, size_t bytes);

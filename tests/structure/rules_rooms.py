@@ -24,7 +24,19 @@ MAY_INCLUDE = {
     "worker": {"base", "wire", "transport", "session", "gpu", "api"},
     "http": {"base", "transport"},
     "view": {"base", "wire", "config"},
-    "daemon": {"base", "wire", "config", "lease", "transport", "session", "gpu", "http", "view"},
+    "access": {"base", "wire", "config"},
+    "daemon": {
+        "base",
+        "wire",
+        "config",
+        "lease",
+        "transport",
+        "session",
+        "gpu",
+        "http",
+        "view",
+        "access",
+    },
     "pool": {"base", "lease"},
     "cli": {
         "base",
@@ -38,6 +50,7 @@ MAY_INCLUDE = {
         "pool",
         "gpu",
         "api",
+        "access",
     },
     "demo": {"api", "tests"},
 }
@@ -49,6 +62,7 @@ NO_CUDA = (
     "http",
     "view",
     "pool",
+    "access",
     "base",
     "wire",
     "config",
@@ -66,7 +80,7 @@ IN_CLIENT = ("base", "wire", "config", "lease", "transport", "session", "client"
 PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
-OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool")
+OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked

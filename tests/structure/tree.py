@@ -18,6 +18,7 @@ ROOMS = (
     "worker",
     "gpu",
     "softgpu",
+    "access",
     "daemon",
     "pool",
     "cli",
