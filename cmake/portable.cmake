@@ -90,6 +90,25 @@ function(tendril_header_library target folder header)
   target_include_directories(${target} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/header_libraries)
 endfunction()
 
+# A static library of this machine's packages, whose headers are in folders named FOLDER: one for
+# all architectures and one for this. The portable build cannot use the folders around them.
+function(tendril_static_library target folder archive)
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/static_libraries/${folder})
+  file(GLOB headers /usr/include/${folder}/*.h /usr/include/*-linux-gnu/${folder}/*.h)
+  foreach(header IN LISTS headers)
+    get_filename_component(name ${header} NAME)
+    file(CREATE_LINK ${header} ${CMAKE_BINARY_DIR}/static_libraries/${folder}/${name} SYMBOLIC)
+  endforeach()
+  file(GLOB path /usr/lib/*-linux-gnu/${archive} /usr/lib/${archive})
+  if(NOT headers OR NOT path)
+    message(FATAL_ERROR "${archive} or its headers are missing: run scripts/setup")
+  endif()
+  list(GET path 0 path)
+  add_library(${target} STATIC IMPORTED GLOBAL)
+  set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${path})
+  target_include_directories(${target} SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/static_libraries)
+endfunction()
+
 # Makes a target of this build that runs a target of the portable build and makes FILES.
 function(tendril_portable_target target)
   list(TRANSFORM ARGN PREPEND ${CMAKE_BINARY_DIR}/ OUTPUT_VARIABLE files)

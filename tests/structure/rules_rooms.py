@@ -25,6 +25,7 @@ MAY_INCLUDE = {
     "http": {"base", "transport"},
     "view": {"base", "wire", "config"},
     "access": {"base", "wire", "config"},
+    "identity": {"base", "wire", "config", "session"},
     "daemon": {
         "base",
         "wire",
@@ -36,6 +37,7 @@ MAY_INCLUDE = {
         "http",
         "view",
         "access",
+        "identity",
     },
     "pool": {"base", "lease"},
     "cli": {
@@ -51,6 +53,7 @@ MAY_INCLUDE = {
         "gpu",
         "api",
         "access",
+        "identity",
     },
     "demo": {"api", "tests"},
 }
@@ -63,6 +66,7 @@ NO_CUDA = (
     "view",
     "pool",
     "access",
+    "identity",
     "base",
     "wire",
     "config",
@@ -80,7 +84,7 @@ IN_CLIENT = ("base", "wire", "config", "lease", "transport", "session", "client"
 PRODUCT = tuple(MAY_INCLUDE)
 # Rooms where containers own memory. Where the client may come an allocation must be able to fail
 # without an exception, so there malloc and nothrow new have their place.
-OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access")
+OWNING = ("worker", "daemon", "cli", "gpu", "softgpu", "pool", "access", "identity")
 EVERYWHERE = PRODUCT + ("tests", "bench", "tools")
 
 # (rooms, pattern, what to do instead, files that may). Matched with comments and literals blanked
